@@ -1,0 +1,36 @@
+# Everything runs in .venv, made here once. Needs only make and Python ≥ 3.11.
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 2
+
+.DEFAULT_GOAL := exam
+.PHONY: exam test check format bench clean
+
+exam: .venv/installed
+	$(BIN)/eyechart exam
+
+test: check
+	OMP_NUM_THREADS=1 $(BIN)/pytest
+
+check: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/installed
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/shared_passes.py
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "eyechart needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing into .venv (torch is large: a few minutes, once) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,37 @@
+"""What a run knows of its subjects besides their findings: the input of the gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from eyechart.claims.gates import Facts
+from eyechart.sites import Anatomy
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def facts_of(plan: Mapping[str, Any], findings: Mapping[str, xarray.Dataset]) -> dict[str, Facts]:
+    recognition = findings.get("recognition")
+    result = {}
+    for subject in plan["subjects"]:
+        name = subject["name"]
+        accuracy = None
+        if recognition is not None and name in recognition.subject.values:
+            seen = recognition.sel(subject=name)
+            accuracy = (float(seen.accuracy), float(seen.accuracy_low), float(seen.accuracy_high))
+        result[name] = Facts.of(
+            Anatomy.from_json(subject["anatomy"]),
+            trained=subject["trained"],
+            images=plan["images"]["name"],
+            accuracy=accuracy,
+            recipe=recipe_name(subject["card"].get("recipe")),
+            training_images=subject["card"].get("train_images"),
+        )
+    return result
+
+
+def recipe_name(recipe: Any) -> str | None:
+    """A card may hold the whole recipe; subjects trained alike share its name."""
+    return recipe["name"] if isinstance(recipe, Mapping) else recipe

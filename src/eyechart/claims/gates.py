@@ -1,0 +1,219 @@
+"""What must be true of the subjects before a verdict counts: the gates of the protocol, g1 to g4.
+
+A failed gate makes a verdict undecided, with the gate named and the effect still shown. What is not known is said and
+fails nothing; the regime gate fails nothing either, it turns a verdict into a proxy.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Literal
+
+from eyechart.sites import Anatomy, Architecture
+
+Outcome = Literal["passed", "failed", "unknown", "proxy"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of one subject, besides its findings."""
+
+    subject: str
+    architecture: Architecture
+    trained: bool
+    images: str = ""
+    """Name of the image set; only CIFAR-10 (also as the bundled `sample`) and CIFAR-100 have accuracy thresholds."""
+    accuracy: tuple[float, float, float] | None = None
+    """Share of these images named right: value, low, high; None where labels do not allow it."""
+    recipe: str | None = None
+    """Name of the training recipe; subjects trained alike share it."""
+    training_images: int | None = None
+    grid: tuple[int, int] | None = None
+    """The finest grid of its blocks: the token grid of a ViT."""
+    heads: tuple[int, ...] = ()
+    """Heads of each attention site, in execution order."""
+
+    @classmethod
+    def of(cls, anatomy: Anatomy, *, trained: bool, **known: Any) -> Facts:
+        """The facts an anatomy tells, and those that only the run knows."""
+        grids = [site.grid for site in anatomy.sites if site.role in ("block", "attention") and site.grid is not None]
+        return cls(
+            subject=anatomy.subject,
+            architecture=anatomy.architecture,
+            trained=trained,
+            grid=max(grids, key=lambda grid: grid[0] * grid[1], default=None),
+            heads=tuple(site.heads for site in anatomy.pick("attention") if site.heads is not None),
+            **known,
+        )
+
+
+@dataclass(frozen=True)
+class GateResult:
+    gate: str
+    title: str
+    outcome: Outcome
+    words: str
+    """A clause without a full stop: "zoo:vit names 62.0 % right, less than the 80 % asked for on CIFAR-10"."""
+
+
+class Gate(ABC):
+    key: str
+    title: ClassVar[str]
+
+    @abstractmethod
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        """Passed, failed, unknown or proxy, with the words that go into the verdict."""
+
+    def result(self, outcome: Outcome, *words: str) -> GateResult:
+        return GateResult(self.key, self.title, outcome, "; ".join(words))
+
+
+@dataclass(frozen=True)
+class Trained(Gate):
+    """g1 without a threshold, for claims about early training or little data: the weights must not be random."""
+
+    key: str = "g1-trained"
+    title: ClassVar[str] = "trained weights"
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        untrained = [f"{fact.subject} has untrained weights" for fact in facts if not fact.trained]
+        return self.result("failed", *untrained) if untrained else self.result("passed", "all weights are trained")
+
+
+@dataclass(frozen=True)
+class Accuracy(Gate):
+    """g1: a subject that does not recognise the pictures says nothing about its kind. Accuracies and gap are told."""
+
+    key: str = "g1"
+    title: ClassVar[str] = "accuracy"
+    #: Least accuracy by image set: of a CNN, of anything else.
+    thresholds: ClassVar[Mapping[str, tuple[float, float]]] = {"CIFAR-10": (0.88, 0.80), "CIFAR-100": (0.60, 0.45)}
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        failed: list[str] = []
+        unknown: list[str] = []
+        known: list[str] = []
+        for fact in facts:
+            if not fact.trained:
+                failed.append(f"{fact.subject} has untrained weights")
+            elif fact.accuracy is None or math.isnan(fact.accuracy[0]):
+                unknown.append(f"the accuracy of {fact.subject} on these images is not known")
+            else:
+                value, low, high = (f"{100 * share:.1f}" for share in fact.accuracy)
+                named = f"{fact.subject} names {value} % right" + (f" [{low}, {high}]" if low != "nan" else "")
+                least = self.least(fact)
+                if least is not None and fact.accuracy[0] < least:
+                    failed.append(f"{named}, less than the {100 * least:.0f} % asked for on {image_set(fact.images)}")
+                else:
+                    known.append(named)
+        if failed:
+            return self.result("failed", *failed)
+        if unknown:
+            return self.result("unknown", *unknown, *known)
+        values = [fact.accuracy[0] for fact in facts if fact.accuracy]
+        gap = [f"a gap of {100 * (max(values) - min(values)):.1f} points"] if len(values) > 1 else []
+        return self.result("passed", *known, *gap)
+
+    def least(self, fact: Facts) -> float | None:
+        of_cnn, of_others = self.thresholds.get(image_set(fact.images), (None, None))
+        return of_cnn if fact.architecture == "cnn" else of_others
+
+
+def image_set(name: str) -> str:
+    """The image set a name stands for; the bundled sample is CIFAR-10.
+
+    >>> image_set("sample:train"), image_set("hf:cifar100:test"), image_set("photos")
+    ('CIFAR-10', 'CIFAR-100', 'photos')
+    """
+    letters = "".join(letter for letter in name.lower() if letter.isalnum())
+    if "cifar100" in letters:
+        return "CIFAR-100"
+    return "CIFAR-10" if "cifar10" in letters or name.split(":")[0] == "sample" else name
+
+
+@dataclass(frozen=True)
+class Tokens(Gate):
+    """g2: spatial measures need a grid of at least 8×8. Of a subject with stages the finest grid counts."""
+
+    key: str = "g2-tokens"
+    title: ClassVar[str] = "token grid"
+    least: int = 8
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        small = [
+            f"{fact.subject} has a grid of {fact.grid[0]}×{fact.grid[1]}, less than {self.least}×{self.least}"
+            for fact in facts
+            if fact.grid is not None and min(fact.grid) < self.least
+        ]
+        if small:
+            return self.result("failed", *small)
+        unknown = [f"the grid of {fact.subject} is not known" for fact in facts if fact.grid is None]
+        return self.result("unknown", *unknown) if unknown else self.result("passed", "every grid is large enough")
+
+
+@dataclass(frozen=True)
+class Heads(Gate):
+    """g2: statistics over heads need at least 6 of them, in `blocks` blocks pooled, at both ends of the subject."""
+
+    key: str = "g2-heads"
+    title: ClassVar[str] = "heads"
+    least: int = 6
+    blocks: int = 2
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        with_heads = [fact for fact in facts if fact.heads]
+        if not with_heads:
+            return self.result("unknown", "the number of heads is not known")
+        few = []
+        for fact in with_heads:
+            pooled = min(sum(fact.heads[: self.blocks]), sum(fact.heads[-self.blocks :]))
+            if pooled < self.least:
+                few.append(f"{fact.subject} has {pooled} heads in {self.blocks} block(s), less than {self.least}")
+        return self.result("failed", *few) if few else self.result("passed", "there are enough heads")
+
+
+@dataclass(frozen=True)
+class Regime(Gate):
+    """g3: a claim about large-scale training, tested on anything smaller, gets a proxy verdict."""
+
+    key: str = "g3"
+    title: ClassVar[str] = "regime"
+    least: int = 1_000_000
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        if all(fact.training_images is not None and fact.training_images >= self.least for fact in facts):
+            return self.result("passed", "all were trained on large-scale data")
+        return self.result(
+            "proxy", "the claim is about large-scale training data, which is not known of these subjects"
+        )
+
+
+@dataclass(frozen=True)
+class SameRecipe(Gate):
+    """g4: both arms trained by the same recipe, or the difference may be the recipe's."""
+
+    key: str = "g4"
+    title: ClassVar[str] = "same recipe"
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        known = [fact for fact in facts if fact.recipe is not None]
+        for one, other in pairwise(known):
+            if one.recipe != other.recipe:
+                told = " and ".join(f"{fact.subject} by {fact.recipe}" for fact in (one, other))
+                return self.result("failed", f"the recipes differ: {told}")
+        unknown = [fact.subject for fact in facts if fact.recipe is None]
+        if unknown and len(facts) > 1:
+            return self.result("unknown", f"the training recipe of {' and '.join(unknown)} is not known")
+        return self.result("passed", "the recipe is the same")
+
+
+TRAINED, ACCURACY, TOKENS, HEADS, REGIME, RECIPE = Trained(), Accuracy(), Tokens(), Heads(), Regime(), SameRecipe()
+HEADS_OF_ONE_BLOCK = Heads("g2-heads-one-block", blocks=1)
+
+GATES: dict[str, Gate] = {
+    gate.key: gate for gate in (TRAINED, ACCURACY, TOKENS, HEADS, HEADS_OF_ONE_BLOCK, REGIME, RECIPE)
+}

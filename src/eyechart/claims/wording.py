@@ -1,0 +1,73 @@
+"""The sentences of a verdict, made from its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+THESE_WEIGHTS = "these weights"
+
+
+def scope_words(seeds: int | None) -> str:
+    """An exam speaks of the weights it was given, a study of an architecture under a recipe."""
+    return THESE_WEIGHTS if seeds is None else f"this architecture, over {seeds} seeds"
+
+
+def begin(sentence: str, subjects: tuple[str, ...]) -> str:
+    """With a capital, unless it begins with the name of a subject.
+
+    >>> begin("the recipes differ", ("zoo:vit",)), begin("zoo:vit has no heads", ("zoo:vit",))
+    ('The recipes differ', 'zoo:vit has no heads')
+    """
+    return sentence if sentence.startswith(subjects) else sentence[:1].upper() + sentence[1:]
+
+
+def interval_words(value: float, low: float, high: float) -> str:
+    """
+    >>> interval_words(0.3123, 0.2911, 0.3335), interval_words(0.5, math.nan, math.nan)
+    ('0.312 [0.291, 0.334]', '0.50 (no interval)')
+    """
+    half = (high - low) / 2
+    # Two digits of the half-width; an exact or unknown width says nothing about digits.
+    digits = 1 - math.floor(math.log10(half)) if half > 0 else 2
+    shown = [f"{x:.{min(max(digits, 2), 6)}f}".replace("-", "−") for x in (value, low, high)]
+    return f"{shown[0]} (no interval)" if math.isnan(half) else f"{shown[0]} [{shown[1]}, {shown[2]}]"
+
+
+def count_parts(decisions: Sequence[str]) -> str:
+    """
+    >>> count_parts(["holds", "fails", "holds"])
+    'Of its 3 parts 2 hold, 1 fails'
+    """
+    forms = {"holds": "holds hold", "fails": "fails fail", "undecided": "is_undecided are_undecided"}
+    told = []
+    for decision, verbs in forms.items():
+        count = decisions.count(decision)
+        if count:
+            told.append(f"{count} {verbs.split()[count > 1].replace('_', ' ')}")
+    return f"Of its {len(decisions)} parts {', '.join(told)}"
+
+
+def what_would_decide(effect: float, width: float, needed: int | None, used: int, unit: str) -> str:
+    """Why an interval does not decide, and how many images or seeds would.
+
+    >>> what_would_decide(0.12, 0.08, needed=4001, used=1000, unit="images")
+    'About 4,100 images would decide it (1,000 were used), if the effect stays'
+    """
+    if math.isnan(effect):
+        return "Without a number nothing is decided"
+    if math.isnan(width):
+        return f"There is no interval: too few {unit}"
+    if needed is None:
+        return f"The effect lies on the margin, so no number of {unit} would decide it"
+    return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"
+
+
+def round_up(count: int) -> int:
+    """To two digits: such a forecast is worth no more.
+
+    >>> round_up(4001), round_up(17)
+    (4100, 17)
+    """
+    step = int(10 ** max(0, len(str(count)) - 2))
+    return -(-count // step) * step

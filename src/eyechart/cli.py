@@ -1,0 +1,306 @@
+"""The command line. Results on stdout, progress on stderr; exit codes 0 done, 1 failed, 2 usage, 3 partly, 130 interrupted.
+
+torch is imported inside the commands that need it, so `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import eyechart
+from eyechart.errors import EyechartError, UsageError
+
+if TYPE_CHECKING:
+    from eyechart.store import Run
+
+DONE, FAILED, PARTLY, INTERRUPTED = 0, 1, 3, 130
+
+
+class Polite(click.Group):
+    """A user's mistake gets one sentence, never a traceback; an interruption says that nothing is lost."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except EyechartError as error:
+            click.echo(f"eyechart: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo(
+                "eyechart: interrupted; finished shards are kept, the same command goes on from there.", err=True
+            )
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Polite, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(eyechart.__version__, prog_name="eyechart")
+def main() -> None:
+    """An eye exam for vision models: how each one sees inside, and which published claims hold on it."""
+
+
+def as_json(data: object) -> None:
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+
+
+json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+run_argument = click.argument("run", type=click.Path(path_type=Path))
+
+
+def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from eyechart.zoo import names
+
+    return [f"zoo:{name}" for name in names() if f"zoo:{name}".startswith(incomplete)]
+
+
+@main.command()
+@click.argument("subjects", nargs=-1, shell_complete=complete_subjects)
+@click.option("--images", default="sample", show_default=True, help="A folder, .npz, .tar, hf:NAME[:split], or sample.")
+@click.option("--measures", help="Names, separated by commas; all by default. `eyechart measures` lists them.")
+@click.option("--set", "options", multiple=True, metavar="MEASURE.OPTION=VALUE", help="Set an option of a measure.")
+@click.option("--limit", type=click.IntRange(min=1), help="Use this many images, balanced over classes.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the order of images.")
+@click.option("--classes", type=click.Path(exists=True, path_type=Path), help="JSON: image class → a subject's class.")
+@click.option("--out", type=click.Path(path_type=Path), help="Run folder; by default runs/<subjects>-<images>-<hash>.")
+@click.option("--overwrite", is_flag=True, help="Begin anew where the run folder is already there.")
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
+@click.option("--dtype", default="float32", show_default=True, help="float32, bfloat16, float16, float64.")
+def exam(
+    subjects: tuple[str, ...],
+    images: str,
+    measures: str | None,
+    options: tuple[str, ...],
+    limit: int | None,
+    seed: int,
+    classes: Path | None,
+    out: Path | None,
+    overwrite: bool,
+    device: str,
+    dtype: str,
+) -> None:
+    """Examine SUBJECTS (zoo:NAME, timm:NAME, torchvision:NAME, hf:ORG/NAME, each with @random or @PATH) on images.
+
+    Without arguments: the bundled pair on the bundled sample.
+    """
+    with progress() as report:
+        from eyechart.exam import BUNDLED_PAIR
+        from eyechart.exam import exam as examine
+
+        run = examine(
+            subjects or BUNDLED_PAIR,
+            images,
+            measures.split(",") if measures else None,
+            options=parse_options(options),
+            limit=limit,
+            seed=seed,
+            classes=json.loads(classes.read_text(encoding="utf-8")) if classes else None,
+            out=out,
+            overwrite=overwrite,
+            device=device,
+            dtype=dtype,
+            progress=report,
+        )
+    print_verdicts(run)
+    for notice in run.plan["notices"]:
+        click.echo(f"note: {notice}", err=True)
+    click.echo(f"report: {run.path / 'report.html'}")
+    problems = run.plan["images"]["problems"]
+    for problem in problems:
+        click.echo(f"skipped {problem['path']}: {problem['reason']}", err=True)
+    if problems or (measures and run.plan["left_out"]):
+        sys.exit(PARTLY)
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, str]:
+    wrong = [pair for pair in pairs if "=" not in pair or "." not in pair.split("=")[0]]
+    if wrong:
+        raise UsageError(f"--set takes MEASURE.OPTION=VALUE, such as cka.readout=gap; {wrong[0]!r} came.")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar with the time left on stderr; where that is no terminal, a plain line at every tenth."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        said: set[tuple[str, int]] = set()
+
+        def plain(what: str, done: int, total: int) -> None:
+            tenth = 10 * done // max(total, 1)
+            if (what, tenth) not in said:
+                said.add((what, tenth))
+                click.echo(f"{what}: {done}/{total}" if total > 1 else what, err=True)
+
+        yield plain
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("loading", total=None)
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+
+
+def print_verdicts(run: Run) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from eyechart.claims.verdict import summarise
+
+    console = Console(soft_wrap=not sys.stdout.isatty())
+    tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
+    colour = {"holds": "green", "fails": "red", "undecided": "yellow"}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("claim", "verdict", "effect [95 %]", "subjects", "why"):
+        table.add_column(heading, overflow="fold")
+    for verdict in tested:
+        effect = f"{verdict.effect:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]" if verdict.effect is not None else "–"
+        table.add_row(
+            verdict.claim,
+            f"[{colour[verdict.verdict]}]{verdict.verdict}[/]" + (" (proxy)" if verdict.proxy else ""),
+            effect.replace("[", "\\["),
+            ", ".join(verdict.subjects),
+            verdict.reason.replace("[", "\\["),
+        )
+    console.print(table)
+    console.print(summarise(run.verdicts), highlight=False)
+
+
+@main.command()
+@run_argument
+@json_option
+def show(run: Path, json_: bool) -> None:
+    """Print the findings and verdicts of a run folder."""
+    from eyechart.store import Run
+
+    opened = Run.open(run)
+    if json_:
+        findings: dict[str, dict[str, Any]] = {name: {} for name in opened.findings}
+        for row in opened.quantities():
+            label = f"{row['quantity']} {row['subjects']}".strip()
+            findings[row["measure"]][label] = {key: row[key] for key in ("value", "low", "high")}
+        verdicts = [verdict.as_json() for verdict in opened.verdicts]
+        as_json({"subjects": list(opened.scene.subjects), "findings": findings, "verdicts": verdicts})
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("measure", "quantity", "subjects", "value", "95 % interval"):
+        table.add_column(heading, overflow="fold")
+    for row in opened.quantities():
+        interval = f"{row['low']:.4g} … {row['high']:.4g}"
+        table.add_row(row["measure"], row["quantity"], row["subjects"], f"{row['value']:.4g} {row['unit']}", interval)
+    Console(soft_wrap=not sys.stdout.isatty()).print(table, highlight=False)
+    click.echo()
+    print_verdicts(opened)
+
+
+@main.command()
+@run_argument
+def report(run: Path) -> None:
+    """Draw the page of a run folder anew, from the folder alone."""
+    from eyechart.store import Run
+
+    click.echo(Run.open(run).report())
+
+
+@main.command()
+@run_argument
+@click.option("--format", "format_", type=click.Choice(["png", "svg", "pdf"]), default="png", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder; by default RUN/figures.")
+def figures(run: Path, format_: str, out: Path | None) -> None:
+    """Save every figure of a run folder for a paper or a talk."""
+    from eyechart.store import Run
+
+    for path in Run.open(run).figures(format_, out):
+        click.echo(path)
+
+
+@main.command()
+@click.argument("subject", shell_complete=complete_subjects)
+@json_option
+def anatomy(subject: str, json_: bool) -> None:
+    """Show the sites the taps find in SUBJECT, as a tree."""
+    from eyechart.subjects.anatomy import examine_anatomy
+
+    found = examine_anatomy(subject)
+    if json_:
+        as_json(found.as_json())
+        return
+    from eyechart.subjects.tree import print_tree
+
+    print_tree(found)
+
+
+@main.command()
+@click.argument("name", required=False)
+@json_option
+def subjects(name: str | None, json_: bool) -> None:
+    """List what can be examined by name; with NAME, the card of a bundled model or the names that match."""
+    from eyechart.subjects.listing import available, print_available
+
+    found = available(name)
+    if json_:
+        as_json(found)
+    else:
+        print_available(found)
+
+
+@main.command()
+@json_option
+def measures(json_: bool) -> None:
+    """List the measures: the question each asks, and where it comes from."""
+    from eyechart.measures.measure import measures as known
+    from eyechart.measures.measure import options_of
+
+    rows = [
+        {
+            "name": measure.name,
+            "question": measure.title,
+            "sources": [f"{source.paper}, {source.figures}" for source in measure.sources],
+            "options": options_of(measure),
+            "claims": [test.claim for test in measure.claims],
+        }
+        for measure in known().values()
+    ]
+    if json_:
+        as_json(rows)
+        return
+    for row in rows:
+        click.echo(f"{row['name']:20} {row['question']}")
+        click.echo(f"{'':20} {'; '.join(row['sources'])}")
+        if row["claims"]:
+            click.echo(f"{'':20} decides {', '.join(row['claims'])}")
+
+
+@main.command()
+@json_option
+def claims(json_: bool) -> None:
+    """List the published claims and how each is decided."""
+    from eyechart.claims.table import CLAIMS
+
+    if json_:
+        as_json([claim.as_json() for claim in CLAIMS.values()])
+        return
+    for claim in CLAIMS.values():
+        click.echo(f"{claim.id}  {claim.sentence}")
+        click.echo(f"     {claim.decide}; settled by {claim.settled_by}")
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of SHELL: eval "$(eyechart completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None  # click has a class for each choice
+    click.echo(kind(main, {}, "eyechart", "_EYECHART_COMPLETE").source())

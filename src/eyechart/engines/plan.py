@@ -1,0 +1,158 @@
+"""The question of an exam, written down before anything is measured: plan.json.
+
+The plan fixes subjects (by the hash of their weights), images (by fingerprint and order), batches, folds, shards and
+measures with their options. Its hash names the question: shards of another question are never read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from eyechart.errors import DoesNotApply, UsageError
+from eyechart.images import Plan
+from eyechart.measures.measure import Measure, Scene, options_of
+from eyechart.sites import Anatomy
+from eyechart.store import FORMAT
+
+if TYPE_CHECKING:
+    from eyechart.images import Images
+    from eyechart.subjects.subject import Subject
+
+RECORDED_PACKAGES = ("eyechart", "torch", "torchvision", "timm", "transformers", "numpy", "xarray", "pillow")
+
+
+def write_plan(
+    subjects: Sequence[Subject],
+    anatomies: Sequence[Anatomy],
+    images: Images,
+    batches: Plan,
+    measures: Sequence[Measure],
+    *,
+    label_maps: Mapping[str, tuple[tuple[int, ...] | None, str]],
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Everything `plan.json` holds. Measures that do not apply to these subjects are left out, each with its reason."""
+    plan: dict[str, Any] = {
+        "format": FORMAT,
+        "eyechart": installed("eyechart"),
+        "subjects": [
+            {
+                "name": subject.name,
+                "parameters": subject.parameters,
+                "input_size": list(subject.input_size),
+                "weights": subject.weights_hash,
+                "trained": subject.trained,
+                "card": dict(subject.card),
+                "labels": {"indices": label_maps[subject.name][0], "reason": label_maps[subject.name][1]},
+                "anatomy": anatomy.as_json(),
+            }
+            for subject, anatomy in zip(subjects, anatomies, strict=True)
+        ],
+        "images": {
+            "name": images.name,
+            "count": len(images),
+            "used": len(batches.order),
+            "fingerprint": images.fingerprint,
+            "classes": list(images.classes) if images.classes else None,
+            "problems": [{"path": problem.path, "reason": problem.reason} for problem in images.problems],
+        },
+        "batches": batches.as_json(),
+        "measures": [{"name": measure.name, "options": options_of(measure)} for measure in measures],
+        "left_out": [],
+        "settings": dict(settings),
+    }
+    scene = scene_of(plan)
+    for measure in measures:
+        try:
+            measure.tally(scene)
+        except DoesNotApply as reason:
+            plan["left_out"].append({"measure": measure.name, "reason": str(reason)})
+    gone = {entry["measure"] for entry in plan["left_out"]}
+    plan["measures"] = [entry for entry in plan["measures"] if entry["name"] not in gone]
+    if not plan["measures"]:
+        raise UsageError("Nothing is left to measure. " + " ".join(entry["reason"] for entry in plan["left_out"]))
+    plan["notices"] = notices(plan)
+    plan["question"] = question_hash(plan)
+    plan["provenance"] = provenance()
+    return plan
+
+
+def scene_of(plan: Mapping[str, Any]) -> Scene:
+    """What measures may know, read back from a plan."""
+    subjects, images = plan["subjects"], plan["images"]
+    batches = Plan.from_json(plan["batches"])
+    return Scene(
+        anatomies=tuple(Anatomy.from_json(subject["anatomy"]) for subject in subjects),
+        images=len(batches),
+        whole_blocks=batches.blocks,
+        block=batches.block,
+        folds=batches.folds,
+        classes=tuple(images["classes"]) if images["classes"] else None,
+        label_maps={
+            subject["name"]: tuple(subject["labels"]["indices"]) for subject in subjects if subject["labels"]["indices"]
+        },
+    )
+
+
+def notices(plan: Mapping[str, Any]) -> list[str]:
+    """What a reader must know before trusting the numbers: what was dropped, skipped or left out, and why."""
+    said = [f"{entry['measure']} was left out: {entry['reason']}" for entry in plan["left_out"]]
+    batches, images = Plan.from_json(plan["batches"]), plan["images"]
+    if batches.left_over and batches.blocks:
+        said.append(
+            f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: blocks of "
+            f"{batches.block} are equal by plan, and the {batches.left_over} left over are dropped there."
+        )
+    for subject in plan["subjects"]:
+        if subject["labels"]["indices"] is None:
+            said.append(f"{subject['name']}: accuracy is not reported: {subject['labels']['reason']}")
+        said += [f"{subject['name']}: {note}" for note in subject["anatomy"]["notes"]]
+        if not subject["trained"]:
+            said.append(f"{subject['name']} has random weights: what it shows is its architecture, not learning.")
+    if images["problems"]:
+        said.append(f"{len(images['problems'])} image files were skipped; they are listed below.")
+    return said
+
+
+def question_hash(plan: Mapping[str, Any]) -> str:
+    """Two plans with the same hash ask the same question. Device, micro-batch and place change nothing but rounding."""
+    settings = {key: plan["settings"][key] for key in ("dtype", "seed")}
+    question = {
+        "eyechart": plan["eyechart"],
+        "format": plan["format"],
+        "subjects": [[s["name"], s["weights"], s["input_size"], s["labels"]["indices"]] for s in plan["subjects"]],
+        "images": plan["images"]["fingerprint"],
+        "batches": plan["batches"],
+        "measures": plan["measures"],
+        "settings": settings,
+    }
+    return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
+
+
+def provenance() -> dict[str, Any]:
+    return {
+        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": sys.argv[:],
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "packages": {name: installed(name) for name in RECORDED_PACKAGES},
+    }
+
+
+def installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        # The GPU machine runs the source tree without installing it.
+        if package == "eyechart":
+            import eyechart
+
+            return eyechart.__version__
+        return "absent"

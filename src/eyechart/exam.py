@@ -1,0 +1,146 @@
+"""READ FIRST: the whole story on one page.
+
+    images → plan → subjects under taps → views → tallies → shards → findings with error bars → verdicts → report
+
+`exam` follows that line from top to bottom; each step is one room of the package, and nothing flows back.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eyechart.claims.facts import facts_of
+from eyechart.claims.verdict import judge
+from eyechart.engines.plan import write_plan
+from eyechart.errors import RunFolderError, UsageError
+from eyechart.images import common_crop, open_images, plan_batches
+from eyechart.intervals import with_intervals
+from eyechart.measures.measure import choose_measures
+from eyechart.store import Run, write_json, write_text
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from eyechart.images import Images, Plan
+    from eyechart.sites import Anatomy
+    from eyechart.subjects.subject import Subject
+
+BUNDLED_PAIR = ("zoo:vit", "zoo:resnet")
+Progress = Callable[[str, int, int], None]  # what is being done, images done, images in all
+
+
+def exam(
+    subjects: Sequence[str | nn.Module | Subject] = BUNDLED_PAIR,
+    images: Any = "sample",
+    measures: Sequence[str] | None = None,
+    *,
+    out: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    classes: Mapping[str, str] | None = None,
+    device: str = "auto",
+    dtype: str = "float32",
+    overwrite: bool = False,
+    progress: Progress = lambda what, done, total: None,
+) -> Run:
+    """Examine subjects on images and leave a run folder with findings, verdicts and the page.
+
+    The same call again goes on where it stopped and computes nothing twice; another question gets another folder.
+    """
+    from eyechart.engines import inline
+    from eyechart.engines.device import choose_device, choose_dtype
+    from eyechart.engines.shard import Station
+    from eyechart.subjects.anatomy import anatomy_of
+    from eyechart.subjects.labels import match_classes
+    from eyechart.subjects.load import load_subjects
+
+    place, number = choose_device(device), choose_dtype(dtype)
+    asked = choose_measures(measures, options)
+    source: Images = open_images(images)
+    batches: Plan = plan_batches(source, limit=limit, seed=seed)
+
+    people: list[Subject] = [subject.to(place) for subject in load_subjects(subjects)]
+    first_two = [common_crop(source.picture(i)) for i in batches.order[:2]]
+    anatomies: list[Anatomy] = []
+    for subject in people:
+        progress(f"anatomy of {subject.name}", 0, 1)
+        subject.module.to(number)
+        dry = subject.prepare((first_two * 2)[:2]).to(number)
+        anatomies.append(anatomy_of(subject.name, subject.module, dry, call=subject.call))
+    matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in people}
+
+    plan = write_plan(
+        people,
+        anatomies,
+        source,
+        batches,
+        asked,
+        label_maps={name: (match.indices, match.reason) for name, match in matches.items()},
+        settings={"device": str(place), "dtype": dtype, "seed": seed, "limit": limit, "folds": batches.folds},
+    )
+    run = open_folder(plan, out, overwrite=overwrite)
+
+    def stations() -> list[Station]:
+        chosen = list(run.measures.values())
+        return [Station(who, anatomy, chosen) for who, anatomy in zip(people, anatomies, strict=True)]
+
+    done = 0
+
+    def advance(images_done: int) -> None:
+        nonlocal done
+        done += images_done
+        progress("images", done, len(batches.order))
+
+    inline.examine(run, stations, source, batches, advance)
+    finish(run)
+    return run
+
+
+def open_folder(plan: Mapping[str, Any], out: str | Path | None, *, overwrite: bool) -> Run:
+    """The folder of this question: a new one, or the one an earlier call began."""
+    folder = Path(out) if out is not None else Path("runs") / folder_name(plan)
+    if overwrite and folder.exists():
+        if any(folder.iterdir()) and not (folder / "plan.json").exists():
+            raise UsageError(f"{folder} is not a run folder, so it is not overwritten; choose another with --out.")
+        shutil.rmtree(folder)
+    run = Run(folder)
+    if (folder / "plan.json").exists():
+        if run.plan.get("question") != plan["question"]:
+            raise RunFolderError(
+                f"{folder} holds another question (other weights, images, measures, settings or version); "
+                "pass --overwrite to replace it, or choose another folder with --out."
+            )
+        return run
+    write_json(folder / "plan.json", plan)
+    return run
+
+
+def folder_name(plan: Mapping[str, Any]) -> str:
+    names = "-".join(subject["name"].split(":")[-1] for subject in plan["subjects"][:3])
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{names}-{plan['images']['name']}")[:60].strip("-")
+    return f"{readable}-{plan['question'][:8]}"
+
+
+def finish(run: Run) -> None:
+    """Shards → findings → verdicts → page. Needs neither models nor images: another machine may have made the shards."""
+    shards = [run.read_shard(index) for index in range(len(run.plan["batches"]["shards"]))]
+    missing = [index for index, shard in enumerate(shards) if shard is None]
+    if missing:
+        raise RunFolderError(f"{run.path}: {len(missing)} of {len(shards)} shards are missing; run the exam again.")
+    findings = {}
+    for name, measure in run.measures.items():
+        tally = reduce(lambda one, two: one.merge(two), (shard[name] for shard in shards if shard is not None))
+        findings[name] = with_intervals(measure, tally, run.scene)
+        run.write_finding(name, findings[name])
+    tests = [test for measure in run.measures.values() for test in measure.tests()]
+    verdicts = judge(tests, findings, facts_of(run.plan, findings))
+    write_json(run.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
+    run = Run(run.path)
+    write_text(run.path / "summary.csv", run.summary_csv())
+    run.report()

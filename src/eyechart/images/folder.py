@@ -1,0 +1,80 @@
+"""Pictures in a folder: its first-level subfolders are the classes; a flat folder has no labels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from eyechart.errors import ImagesError
+from eyechart.images.source import Check, EncodedImages, Progress
+
+#: Files that claim to be pictures. The last ones Pillow may not read: they are listed as skipped, not overlooked.
+PICTURE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm",
+                    ".pnm", ".jp2", ".avif", ".heic", ".heif", ".jxl")  # fmt: skip
+
+SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
+
+
+class FolderImages(EncodedImages[str]):
+    """Entries are paths relative to the folder, with forward slashes, in code-point order on every machine."""
+
+    def __init__(self, folder: Path, *, check: Check = "auto", progress: Progress | None = None) -> None:
+        self.folder = folder
+        found = sorted(_picture_files(folder))
+        if not found:
+            others = sum(len(files) for _, _, files in os.walk(folder))
+            raise ImagesError(
+                f"The folder {folder} holds no pictures ({others} other files); expected files ending in "
+                ".jpg, .png, .webp, … directly in it or in one subfolder a class."
+            )
+        classes = sorted({path.split("/")[0] for path in found if "/" in path})
+        if len(classes) > 1 and SPLITS.issuperset(name.lower() for name in classes):
+            raise ImagesError(
+                f"The folder {folder} holds the splits {', '.join(classes)}, not classes; "
+                f"give one of them, for example {folder / classes[-1]}."
+            )
+        number = {name: label for label, name in enumerate(classes)}
+        labels = [number.get(path.split("/")[0], -1) if "/" in path else -1 for path in found]
+        super().__init__(
+            folder.resolve().name,
+            found,
+            labels if classes else None,
+            classes or None,
+            check=check,
+            progress=progress,
+        )
+
+    def stream(self, entry: str) -> BinaryIO:
+        return open(self.folder / entry, "rb")
+
+    def path_of(self, entry: str) -> str:
+        return entry
+
+
+class FileImages(EncodedImages[Path]):
+    """A single picture file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.name, [path], None, None)
+
+    def stream(self, entry: Path) -> BinaryIO:
+        return open(entry, "rb")
+
+    def path_of(self, entry: Path) -> str:
+        return entry.name
+
+
+def _picture_files(folder: Path) -> Iterator[str]:
+    seen: set[str] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        # Class folders are often links; a link to a folder above would never end.
+        if (real := os.path.realpath(place)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
+        for name in files:
+            if name.lower().endswith(PICTURE_SUFFIXES) and not name.startswith("."):
+                yield Path(place, name).relative_to(folder).as_posix()

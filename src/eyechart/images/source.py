@@ -1,0 +1,207 @@
+"""What every source of pictures offers, and what the ones that hold files share: checking, skipping, fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import BinaryIO, Generic, Literal, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from eyechart.errors import ImagesError
+from eyechart.images.picture import Unreadable, decode, open_header
+
+THREADS = min(4, os.cpu_count() or 1)
+"""Pillow decodes outside Python's lock, so threads are enough; beyond four the disk is the limit."""
+
+DECODED_AT_OPENING = 50_000
+"""Sets up to this size are decoded once when opened (0.15 ms for a JPEG of 224 pixels, 30 ms for 12 million)."""
+
+PIECE = 1024
+"""Files handed to the threads at a time: a million waiting futures would fill the memory."""
+
+HEAD = 65_536
+"""Bytes of each file that enter the fingerprint where only headers are read."""
+
+Check = Literal["auto", "full", "header"]
+Progress = Callable[[int, int], None]
+"""Called with (files done, files in all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file that was skipped, and why."""
+
+    path: str
+    reason: str
+
+
+class Images(ABC):
+    """Pictures with or without labels, numbered from 0. Nothing in it is torch, and all sources can be pickled."""
+
+    name: str
+    classes: tuple[str, ...] | None
+    """Class names by label; None: no labels. A source that numbers its classes without naming them gets "0", "1", …"""
+    labels: np.ndarray | None
+    """Class of each picture (int64), -1 where unknown; None: no labels at all."""
+    problems: list[Problem]
+    """What was skipped. These pictures have no number."""
+    fingerprint: str
+    """SHA-256 over content, labels and class names in source order: the same on every machine and under any path."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def picture(self, index: int) -> Image.Image:
+        """One picture in RGB, in its own size."""
+
+    @abstractmethod
+    def origin(self, index: int) -> str:
+        """Where a picture came from, for people: "cats/12.jpg"."""
+
+    def pictures(self, indices: Iterable[int]) -> list[Image.Image]:
+        """Several pictures, read by a few threads."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            return list(pool.map(self.picture, map(int, indices)))
+
+    def array(self, indices: Sequence[int] | np.ndarray) -> np.ndarray | None:
+        """The common crops of pictures of one size as (image, y, x, channel) in uint8; None where they are files."""
+        return None
+
+
+Entry = TypeVar("Entry")
+
+
+class EncodedImages(Images, Generic[Entry]):
+    """Pictures that are files somewhere (a folder, a tar, a table): `stream` opens one, `path_of` names it.
+
+    Each is checked before anything is planned. Up to DECODED_AT_OPENING pictures, "auto" means "full": every one is
+    decoded once, and nothing can go wrong later. Above that it means "header": format and size are read, the
+    fingerprint covers length and first 64 KiB of each file, and a picture that turns out damaged stops the run with
+    its name. The entries that pass are numbered in source order.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entries: Sequence[Entry],
+        labels: Sequence[int] | None,
+        classes: Sequence[str] | None,
+        *,
+        problems: Sequence[Problem] = (),
+        check: Check = "auto",
+        progress: Progress | None = None,
+    ) -> None:
+        full = len(entries) <= DECODED_AT_OPENING if check == "auto" else check == "full"
+        self.name = name
+        self.classes = tuple(classes) if classes is not None else None
+        self.problems = list(problems)
+        self._entries: list[Entry] = []
+        kept: list[int] = []
+        digests: list[bytes] = []
+        for place, (entry, outcome) in enumerate(zip(entries, self._outcomes(entries, full, progress), strict=True)):
+            if isinstance(outcome, Unreadable):
+                self.problems.append(Problem(self.path_of(entry), str(outcome)))
+            else:
+                self._entries.append(entry)
+                kept.append(place)
+                digests.append(outcome)
+        if not self._entries:
+            raise ImagesError(_nothing_readable(name, len(entries), self.problems))
+        self.labels = None if labels is None else np.asarray(labels, np.int64)[kept]
+        self.fingerprint = fingerprint("files" if full else "file heads", digests, self.labels, self.classes)
+
+    @abstractmethod
+    def stream(self, entry: Entry) -> BinaryIO: ...
+
+    @abstractmethod
+    def path_of(self, entry: Entry) -> str: ...
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def origin(self, index: int) -> str:
+        return self.path_of(self._entries[index])
+
+    def picture(self, index: int) -> Image.Image:
+        entry = self._entries[index]
+        try:
+            with self.stream(entry) as stream:
+                return decode(stream)
+        except (Unreadable, OSError) as error:
+            raise ImagesError(
+                f"{self.path_of(entry)} in {self.name} passed the first check but cannot be read now ({error}); "
+                "repair or remove it and start again."
+            ) from error
+
+    def _outcomes(
+        self, entries: Sequence[Entry], full: bool, progress: Progress | None
+    ) -> Iterator[bytes | Unreadable]:
+        with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as pool:
+            # The size is checked here; Pillow's warning would only repeat it.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            for start in range(0, len(entries), PIECE):
+                piece = entries[start : start + PIECE]
+                yield from pool.map(lambda entry: self._examine(entry, full), piece)
+                if progress is not None:
+                    progress(start + len(piece), len(entries))
+
+    def _examine(self, entry: Entry, full: bool) -> bytes | Unreadable:
+        """The digest of a sound picture, or the reason to skip it."""
+        try:
+            with self.stream(entry) as stream:
+                digest = hashlib.sha256(stream.read(-1 if full else HEAD))
+                if not full:
+                    digest.update(stream.seek(0, os.SEEK_END).to_bytes(8, "little"))
+                stream.seek(0)
+                if full:
+                    decode(stream, quick=True)
+                else:
+                    open_header(stream)
+        except Unreadable as reason:
+            return reason
+        except OSError as error:
+            return Unreadable(f"cannot be opened: {error.strerror or error}")
+        return digest.digest()
+
+
+def fingerprint(what: str, digests: Iterable[bytes], labels: np.ndarray | None, classes: tuple[str, ...] | None) -> str:
+    """One hash of a set, from one hash a picture. `what` was hashed is part of it, so that unlike ones never agree."""
+    whole = hashlib.sha256(json.dumps(["eyechart images 1", what, classes]).encode())
+    for digest in digests:
+        whole.update(digest)
+    if labels is not None:
+        whole.update(labels.astype("<i8").tobytes())
+    return whole.hexdigest()
+
+
+def number_classes(labels: Sequence[int | str | None]) -> tuple[list[int], tuple[str, ...]] | None:
+    """Labels as numbers, and the class names. Numbers name themselves, names are numbered alphabetically.
+
+    >>> number_classes(["cat", None, "ape"])
+    ([1, -1, 0], ('ape', 'cat'))
+    >>> number_classes([2, 0])
+    ([2, 0], ('0', '1', '2'))
+    """
+    known = [label for label in labels if label is not None and label != -1]
+    if not known:
+        return None
+    if all(isinstance(label, int) for label in known):
+        numbers = [label if isinstance(label, int) else -1 for label in labels]
+        return numbers, tuple(str(number) for number in range(max(numbers) + 1))
+    names = tuple(sorted({str(label) for label in known}))
+    place = {name: number for number, name in enumerate(names)}
+    return [-1 if label is None else place.get(str(label), -1) for label in labels], names
+
+
+def _nothing_readable(name: str, count: int, problems: Sequence[Problem]) -> str:
+    example = f", for example {problems[0].path}: {problems[0].reason}" if problems else ""
+    return f"None of the {count} files in {name} is a picture that can be used{example}."

@@ -1,0 +1,353 @@
+"""M1: which sites hold the same information, within and between subjects?
+
+Centred kernel alignment with the unbiased estimator of Song et al. (2012), averaged over minibatches before the ratio
+(Nguyen, Raghu & Kornblith 2021). For Gram matrices K, L of n images with their diagonals set to zero,
+
+    HSIC(K, L) = [ Σ K∘L + (ΣK)(ΣL) / ((n-1)(n-2)) - 2/(n-2) · (K1)·(L1) ] / (n(n-3))
+    CKA = mean HSIC(K, L) / sqrt(mean HSIC(K, K) · mean HSIC(L, L))
+
+HSIC is bilinear, so all pairs of sites of all subjects are three matrix products over the stacked Gram matrices.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+import torch
+
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.errors import DoesNotApply
+from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.sites import Anatomy, Site
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need, View
+from eyechart.tracing.views import Look
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+Readout = Literal["all", "spatial", "cls", "gap"]
+COLUMNS_AT_ONCE = 1 << 16  # features centred and multiplied at a time: a ResNet stem has 800,000 of them
+
+
+def gram(features: torch.Tensor) -> torch.Tensor:
+    """Gram matrix of the images, each feature centred over them first.
+
+    Centring changes nothing in exact arithmetic and everything in float32: with an offset of 1000 the uncentred Gram
+    matrix gives a CKA that is wrong by 4e-2, the centred one by 4e-7.
+
+    >>> gram(torch.tensor([[1001.0], [1003.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
+    flat = features.flatten(1)
+    result = flat.new_zeros(len(flat), len(flat), dtype=torch.float32)
+    for columns in torch.split(flat, COLUMNS_AT_ONCE, dim=1):
+        centred = columns.float()
+        centred = centred - centred.mean(0)
+        result.addmm_(centred, centred.T)
+    return result
+
+
+def hsic_table(grams: torch.Tensor) -> torch.Tensor:
+    """Unbiased HSIC of every pair of a stack of Gram matrices (site, n, n), as (site, other_site) in float64."""
+    sites, n, _ = grams.shape
+    hollow = grams.double() * (1 - torch.eye(n, dtype=torch.float64))
+    flat, rows = hollow.reshape(sites, n * n), hollow.sum(2)
+    totals = rows.sum(1)
+    products = flat @ flat.T + torch.outer(totals, totals) / ((n - 1) * (n - 2)) - 2 / (n - 2) * rows @ rows.T
+    return products / (n * (n - 3))
+
+
+def read_out(readout: Readout) -> Callable[[Look], torch.Tensor]:
+    def take(look: Look) -> torch.Tensor:
+        if readout == "all":
+            return look.output
+        tokens, prefix = look.tokens(look.output), look.site.layout.prefix
+        if readout == "cls":
+            return tokens[:, 0]
+        return tokens[:, prefix:] if readout == "spatial" else tokens[:, prefix:].mean(1)
+
+    return take
+
+
+@dataclass
+class CkaTally(Tally):
+    hsic: Annotated[torch.Tensor, Sum("fold", "site", "other_site")]
+    blocks: Annotated[torch.Tensor, Sum("fold", counts=True)]
+
+
+def of_subject(estimate: xarray.Dataset, subject: str, stem: bool = False) -> np.ndarray:
+    """Positions on the site axis of a subject's block outputs, in order; with `stem`, of its stem too."""
+    roles = ("stem", "block") if stem else ("block",)
+    return np.flatnonzero((estimate.subject.values == subject) & np.isin(estimate.role.values, roles))
+
+
+def of_family(estimate: xarray.Dataset, family: str) -> list[str]:
+    return list(dict.fromkeys(estimate.subject.values[estimate.family.values == family].tolist()))
+
+
+def thirds(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest and the highest third of the blocks, by the middle of each block's share of the depth."""
+    middle = (np.arange(len(places)) + 0.5) / len(places)
+    return places[middle < 1 / 3], places[middle > 2 / 3]
+
+
+def uniformity(estimate: xarray.Dataset) -> PerSubjects:
+    result: PerSubjects = {}
+    for subject in dict.fromkeys(estimate.subject.values.tolist()):
+        low, high = thirds(of_subject(estimate, subject))
+        if len(low):
+            result[subject,] = float(estimate.cka.values[np.ix_(low, high)].mean())
+    return result
+
+
+def uniformity_gap(estimate: xarray.Dataset) -> PerSubjects:
+    of = uniformity(estimate)
+    return {
+        (vit, cnn): of[vit,] - of[cnn,]
+        for vit in of_family(estimate, "vit")
+        for cnn in of_family(estimate, "cnn")
+        if (vit,) in of and (cnn,) in of
+    }
+
+
+def contrast(cka: np.ndarray, stages: np.ndarray) -> float:
+    """Mean CKA of two blocks of the same part minus that of two blocks of different parts."""
+    one, two = np.triu_indices(len(stages), k=1)
+    same = stages[one] == stages[two]
+    if same.all() or not same.any():
+        return float("nan")
+    values = cka[one, two]
+    return float(values[same].mean() - values[~same].mean())
+
+
+def block_contrast(estimate: xarray.Dataset) -> PerSubjects:
+    result: PerSubjects = {}
+    for subject in dict.fromkeys(estimate.subject.values.tolist()):
+        places = of_subject(estimate, subject)
+        stages = estimate.stage.values[places]
+        if len(set(stages)) > 1:
+            result[subject,] = contrast(estimate.cka.values[np.ix_(places, places)], stages)
+    return result
+
+
+def staged_block_contrast(estimate: xarray.Dataset) -> PerSubjects:
+    """Contrast of a staged transformer minus that of a ViT cut at the same relative depths.
+
+    CKA falls with distance in any network, so a contrast above zero proves nothing; equal cuts cancel that.
+    """
+    own, result = block_contrast(estimate), PerSubjects()
+    for staged in of_family(estimate, "staged transformer"):
+        stages = estimate.stage.values[of_subject(estimate, staged)]
+        for vit in of_family(estimate, "vit"):
+            places = of_subject(estimate, vit)
+            cuts = stages[((np.arange(len(places)) + 0.5) / len(places) * len(stages)).astype(int)]
+            result[staged, vit] = own[staged,] - contrast(estimate.cka.values[np.ix_(places, places)], cuts)
+    return result
+
+
+def lag_at_half(estimate: xarray.Dataset) -> PerSubjects:
+    """How deep in the ViT the half-way blocks of the CNN land: output depth of the most similar ViT site.
+
+    At the half-way mark and not over the whole lower half, because with no lag at all that mean would be 0.25.
+    """
+    result: PerSubjects = {}
+    for vit in of_family(estimate, "vit"):
+        rows = of_subject(estimate, vit, stem=True)
+        for cnn in of_family(estimate, "cnn"):
+            columns = of_subject(estimate, cnn)
+            depths = (np.arange(len(columns)) + 1) / len(columns)
+            half = columns[(depths > 3 / 8) & (depths <= 1 / 2)]
+            if not len(half):
+                half = columns[depths <= 1 / 2][-1:]
+            table = estimate.cka.values[np.ix_(rows, half)]
+            known = np.isfinite(table).any()
+            best = np.nanargmax(table, axis=0) if known else np.array([np.nan])
+            result[vit, cnn] = float((estimate.depth.values[rows][best] if known else best).mean())
+    return result
+
+
+def top_is_unlike(estimate: xarray.Dataset) -> PerSubjects:
+    """Best match of the ViT's lowest third with any CNN site minus that of its highest third."""
+    result: PerSubjects = {}
+    for vit in of_family(estimate, "vit"):
+        low, high = thirds(of_subject(estimate, vit))
+        for cnn in of_family(estimate, "cnn"):
+            columns = of_subject(estimate, cnn, stem=True)
+            if len(low):
+                best = [float(estimate.cka.values[np.ix_(third, columns)].max()) for third in (low, high)]
+                result[vit, cnn] = best[0] - best[1]
+    return result
+
+
+@dataclass(frozen=True)
+class Cka(Measure):
+    name = "cka"
+    title = "What do layers share?"
+    title_ko = "층들은 무엇을 공유하는가?"
+    order = 10
+    sources = (
+        Source("Raghu et al. 2021", "Figures 1, 2, 8, B.1"),
+        Source("Park & Kim 2022", "Figures 10, D.3"),
+        Source("Nguyen, Raghu & Kornblith 2021", "minibatch CKA"),
+    )
+    how_to_read = (
+        "Each cell compares two layers: 1 (bright) means that they arrange these pictures in the same way, up to rotation "
+        "and scale; 0 (dark) means nothing in common. Axes run from input to output; white lines mark where the grid "
+        "changes size. One large bright square is a model whose layers stay alike; a chain of squares is a model that "
+        "works in stages. In the panel of two models, follow the brightest cell of each column: it says which depth of "
+        "one model corresponds to which depth of the other."
+    )
+    how_to_read_ko = (
+        "칸 하나는 두 층의 비교이다. 1(밝음)은 두 층이 그림들을 같은 방식으로 배열한다는 뜻이고 0(어두움)은 공통점이 없다는 "
+        "뜻이다. 축은 입력에서 출력으로 가며 흰 선은 격자 크기가 바뀌는 곳이다. 큰 밝은 정사각형 하나면 층들이 서로 닮았고, "
+        "정사각형이 사슬처럼 이어지면 단계별로 일한다."
+    )
+    method = (
+        "Linear minibatch CKA with the unbiased HSIC estimator: the three HSIC terms are averaged over blocks of images "
+        "before the ratio. Each feature is centred over its block before the Gram matrix, so offsets do no harm. Blocks "
+        "are equal by plan and class-balanced."
+    )
+    quantities = (
+        Quantity("uniformity", uniformity, "mean CKA between the lowest and the highest third of the blocks"),
+        Quantity("block_contrast", block_contrast, "mean CKA within a stage minus mean CKA between stages"),
+        Quantity("uniformity_gap", uniformity_gap, "uniformity of the ViT minus that of the CNN"),
+        Quantity(
+            "lag_at_half",
+            lag_at_half,
+            "ViT depth most similar to the CNN's half-way blocks",
+            smooth=False,
+            limits=(0, 1),
+        ),
+        Quantity(
+            "top_is_unlike", top_is_unlike, "best CKA with the CNN, lowest third minus highest third", smooth=False
+        ),
+        Quantity("staged_block_contrast", staged_block_contrast, "block contrast above that of the ViT at equal cuts"),
+    )
+    claims = (
+        ClaimTest(
+            "C13", (Part("uniformity_gap", "above", 0.1, "uniformity of {0} above that of {1}", inclusive=True),)
+        ),
+        ClaimTest(
+            "C14", (Part("lag_at_half", "below", 0.35, "depth of {0} that the half-way layers of {1} resemble"),)
+        ),
+        ClaimTest(
+            "C15",
+            (
+                Part(
+                    "top_is_unlike",
+                    "above",
+                    0.1,
+                    "drop of the best CKA with {1} from the lowest to the highest third of {0}",
+                    inclusive=True,
+                ),
+            ),
+        ),
+        ClaimTest("C60", (Part("staged_block_contrast", "above", 0, "block contrast of {0} above that of {1}"),)),
+    )
+
+    readout: Readout = "all"
+    granularity: Literal["blocks", "fine"] = "blocks"
+
+    @property
+    def view(self) -> View:
+        return View(f"gram[{self.readout}]", read_out(self.readout), reduce=gram)
+
+    def sites(self, anatomy: Anatomy) -> Sequence[Site]:
+        """The stem and block outputs; `fine` adds every residual sum and attention output."""
+        roles = ("stem", "block") if self.granularity == "blocks" else ("stem", "junction", "attention", "block")
+        return [site for site in anatomy.sites if site.role in roles and self._readable(site, anatomy)]
+
+    def _readable(self, site: Site, anatomy: Anatomy) -> bool:
+        if not site.layout.axes.startswith("N"):
+            return False
+        if self.readout == "cls":
+            return anatomy.cls is not None and site.layout.prefix > anatomy.cls
+        return self.readout == "all" or site.grid is not None
+
+    def tests(self) -> Sequence[ClaimTest]:
+        return self.claims if self.readout == "all" else ()  # the papers compare whole layers
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(self.view, self.sites)]
+
+    def tally(self, scene: Scene) -> CkaTally:
+        if scene.whole_blocks == 0:
+            raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+        sites = len(scene.sites(self.sites))
+        if sites == 0:
+            raise DoesNotApply(f"no subject has a site with the readout {self.readout!r}.")
+        return CkaTally.empty(fold=scene.folds, site=sites, other_site=sites)
+
+    def update(self, tally: CkaTally, batch: Batch, views: Views, scene: Scene) -> None:
+        if not batch.whole:
+            return
+        grams = torch.stack([views(subject, site, self.view) for subject, site in scene.sites(self.sites)])
+        tally.hsic[batch.fold] += hsic_table(grams)
+        tally.blocks[batch.fold] += 1
+
+    def estimate(self, total: CkaTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        sites = scene.sites(self.sites)
+        hsic = (total.hsic / total.blocks).numpy()
+        own = np.diagonal(hsic)
+        # A self-HSIC that is not positive has no root: the site is reported as unknown, never clamped.
+        scale = np.sqrt(np.where(own > 0, own, np.nan))
+        cka = hsic / np.outer(scale, scale)
+        coordinates = site_coordinates(scene, sites) | site_coordinates(scene, sites, "other_site")
+        return xarray.Dataset({"cka": (("site", "other_site"), cka, {"limits": (-1.0, 1.0)})}, coords=coordinates)
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        import altair as alt
+
+        from eyechart.report import theme
+
+        subjects = list(dict.fromkeys(finding.subject.values.tolist()))
+        panels = []
+        for one, other in [(s, s) for s in subjects] + list(itertools.combinations(subjects, 2)):
+            part = finding[["cka", "cka_low", "cka_high"]].isel(
+                site=finding.subject.values == one, other_site=finding.other_subject.values == other
+            )
+            panels.append(
+                theme.heatmap(
+                    part.to_dataframe().reset_index(),
+                    x="name",
+                    y="other_name",
+                    value="cka",
+                    x_title=f"{one}  (input → output)",
+                    y_title=other,
+                    value_title="CKA",
+                    title=one if one == other else f"{one} × {other}",
+                    domain=(0, 1),
+                    x_group="stage",
+                    y_group="other_stage",
+                    tooltip=[
+                        alt.Tooltip("name:N", title=one),
+                        alt.Tooltip("other_name:N", title=other),
+                        *(alt.Tooltip(f"{column}:Q", format=".3f") for column in ("cka", "cka_low", "cka_high")),
+                    ],
+                    size=250,
+                )
+            )
+        return theme.panels(panels, columns=3)
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        values = {subject[0]: value for subject, value in uniformity(finding).items()}
+        if not values:
+            return "No subject has the three blocks that uniformity needs."
+        best = max(values, key=lambda subject: values[subject])
+        said = ", ".join(f"{value:.2f} in {subject}" for subject, value in values.items())
+        text = f"The lowest and the highest third of the blocks have a mean CKA of {said}"
+        if len(values) > 1:
+            text += f": the layers of {best} stay most alike"
+        for (vit, cnn), depth in lag_at_half(finding).items():
+            text += f". The half-way layers of {cnn} look most like {vit} at {depth:.0%} of its depth"
+        return text + "."

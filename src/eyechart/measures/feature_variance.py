@@ -1,0 +1,244 @@
+"""M19: does a sub-layer smooth the feature map or roughen it?
+
+variance = mean over channels and images of the unbiased variance over positions
+relative = variance / mean square, because the variance alone grows with the norm of the residual stream
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.errors import DoesNotApply
+from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.sites import Anatomy, Site
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need, View
+from eyechart.tracing.views import Look
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+
+def variance_and_square(look: Look) -> torch.Tensor:
+    """(image, 2): variance over positions and mean square, both averaged over channels."""
+    features = look.map(look.output).float().flatten(2)
+    return torch.stack([features.var(2).mean(1), features.square().mean((1, 2))], dim=1)
+
+
+SPREAD = View("variance over positions", variance_and_square)
+
+
+def sub_layers(anatomy: Anatomy) -> Sequence[Site]:
+    """The stem, then what each sub-layer leaves on the stream.
+
+    A block with one junction is read at its output, as the next block sees it (after ResNet's last ReLU); a block with
+    several (attention, then MLP) at each of its sums.
+    """
+    chosen = [site for site in anatomy.pick("stem") if has_map(site)]
+    for block in anatomy.pick("block"):
+        inside = [site for site in anatomy.pick("junction") if site.block == block.block]
+        chosen += [site for site in (inside if len(inside) > 1 else [block]) if has_map(site)]
+    return chosen
+
+
+def has_map(site: Site) -> bool:
+    return site.grid is not None and site.grid[0] * site.grid[1] > 1
+
+
+@dataclass
+class VarianceTally(Tally):
+    variance: Annotated[torch.Tensor, Sum("fold", "site")]
+    square: Annotated[torch.Tensor, Sum("fold", "site")]
+    images: Annotated[torch.Tensor, Sum("fold", counts=True)]
+
+
+def steps(estimate: xarray.Dataset) -> pd.DataFrame:
+    """What each sub-layer does to the log variance: after minus before, where both stand on one stream and grid."""
+    table = estimate[["variance", "relative"]].to_dataframe().reset_index()
+    for column in ("variance", "relative"):
+        table[f"{column}_step"] = np.log(table[column]) - np.log(table[column].shift(1))
+    return table[table["continues"]]
+
+
+def sign_test(steps: pd.Series, rising: bool) -> float:
+    """How clearly most sub-layers go one way: the z of a sign test, corrected for continuity (5 % one-sided: 1.645)."""
+    moved = steps[steps != 0]
+    agree, half = int((moved > 0).sum() if rising else (moved < 0).sum()), len(moved) / 2
+    if len(moved) == 0 or not np.isfinite(moved).all():
+        return float("nan")
+    return float(np.sign(agree - half) * max(abs(agree - half) - 0.5, 0) / (np.sqrt(len(moved)) / 2))
+
+
+def directions(kind: str, rising: bool, of: Literal["vit", "cnn"]) -> Callable[[xarray.Dataset], PerSubjects]:
+    """Sign test over the sub-layers of one kind, for every (ViT, CNN) with at least five of each kind."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        table, result = steps(estimate), PerSubjects()
+        kinds = {
+            (subject, name): rows["variance_step"]
+            for (subject, name), rows in table.groupby(["subject", "kind"], sort=False)
+        }
+        family = dict(zip(estimate.subject.values.tolist(), estimate.family.values.tolist(), strict=True))
+        for vit in (s for s in family if family[s] == "vit"):
+            for cnn in (s for s in family if family[s] == "cnn"):
+                needed = [kinds.get(key) for key in ((vit, "attention"), (vit, "mlp"), (cnn, "conv"))]
+                if all(rows is not None and len(rows) >= 5 for rows in needed):
+                    result[vit, cnn] = sign_test(kinds[vit if of == "vit" else cnn, kind], rising)
+        return result
+
+    return compute
+
+
+def stage_position(estimate: xarray.Dataset) -> PerSubjects:
+    """(attention − MLP) at the last block of a stage minus that at the first, averaged over stages of a staged transformer."""
+    table, result = steps(estimate), PerSubjects()
+    table = table[table["family"] == "staged transformer"]
+    for subject, rows in table.groupby("subject", sort=False):
+        contrasts = []
+        for _, stage in rows.groupby("stage"):
+            by_block = stage.pivot_table(index="block", columns="kind", values="variance_step", dropna=False)
+            if {"attention", "mlp"} <= set(by_block.columns) and len(by_block.dropna()) >= 2:
+                gap = (by_block["attention"] - by_block["mlp"]).dropna()
+                contrasts.append(float(gap.iloc[-1] - gap.iloc[0]))
+        if contrasts:
+            result[str(subject),] = float(np.mean(contrasts))
+    return result
+
+
+@dataclass(frozen=True)
+class FeatureVariance(Measure):
+    name = "feature_variance"
+    title = "What smooths, what roughens?"
+    title_ko = "무엇이 매끄럽게, 무엇이 거칠게 하는가?"
+    order = 40
+    sources = (Source("Park & Kim 2022", "Figures 9, D.1"),)
+    how_to_read = (
+        "How much the feature map differs from place to place, after every sub-layer. Grey circles follow attention, "
+        "white marks an MLP or a convolution, blue a change of grid. A step down is smoothing, as averaging would do; a "
+        "step up is sharpening. Left as in the paper; right divided by the mean square of the features, because the plain "
+        "variance also grows when all features grow. In Swin, first and last blocks of a stage also differ in the shift of "
+        "their windows."
+    )
+    how_to_read_ko = (
+        "각 부분층 뒤에서 특징 지도가 위치마다 얼마나 다른지를 보인다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱 뒤, 파란색은 격자가 "
+        "바뀐 곳이다. 내려가면 평활, 올라가면 선명화이다. 오른쪽은 특징의 제곱평균으로 나눈 값이다."
+    )
+    method = (
+        "Unbiased variance over grid positions (prefix tokens dropped), averaged over channels and images, after the stem "
+        "and after every sub-layer; a block with a single residual addition is read at its output. Steps are differences of "
+        "log variance between neighbours on the same grid and stream; projected shortcuts are left out."
+    )
+    quantities = (
+        Quantity(
+            "attention_lowers_variance",
+            directions("attention", False, "vit"),
+            "attention, sign test",
+            smooth=False,
+            unit="z",
+        ),
+        Quantity("mlp_raises_variance", directions("mlp", True, "vit"), "MLP, sign test", smooth=False, unit="z"),
+        Quantity(
+            "conv_raises_variance", directions("conv", True, "cnn"), "convolution, sign test", smooth=False, unit="z"
+        ),
+        Quantity(
+            "stage_position_interaction", stage_position, "attention minus MLP, stage end minus stage start", unit="log"
+        ),
+    )
+    claims = (
+        ClaimTest(
+            "C58",
+            (
+                Part(
+                    "attention_lowers_variance", "above", 1.645, "sign test that attention lowers the variance in {0}"
+                ),
+                Part("mlp_raises_variance", "above", 1.645, "sign test that MLPs raise it in {0}"),
+                Part("conv_raises_variance", "above", 1.645, "sign test that convolutions raise it in {1}"),
+            ),
+        ),
+        ClaimTest(
+            "C59",
+            (Part("stage_position_interaction", "above", 0, "stage end against start, attention against MLP, in {0}"),),
+        ),
+    )
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(SPREAD, sub_layers)]
+
+    def tally(self, scene: Scene) -> VarianceTally:
+        if not scene.sites(sub_layers):
+            raise DoesNotApply("no subject has feature maps with more than one position.")
+        return VarianceTally.empty(fold=scene.folds, site=len(scene.sites(sub_layers)))
+
+    def update(self, tally: VarianceTally, batch: Batch, views: Views, scene: Scene) -> None:
+        folds = torch.as_tensor(batch.image_folds)
+        seen = torch.stack([views(subject, site, SPREAD) for subject, site in scene.sites(sub_layers)], dim=1).double()
+        tally.variance.index_add_(0, folds, seen[..., 0])
+        tally.square.index_add_(0, folds, seen[..., 1])
+        tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+
+    def estimate(self, total: VarianceTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        variance, square = (total.variance / total.images).numpy(), (total.square / total.images).numpy()
+        coordinates = site_coordinates(scene, scene.sites(sub_layers))
+        coordinates["continues"] = ("site", [flag for anatomy in scene.anatomies for flag in on_one_stream(anatomy)])
+        return xarray.Dataset(
+            {
+                "variance": ("site", variance, {"limits": (0.0, np.inf)}),
+                "relative": ("site", variance / np.where(square > 0, square, np.nan), {"limits": (0.0, np.inf)}),
+            },
+            coords=coordinates,
+        )
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        import altair as alt
+
+        from eyechart.report import theme
+
+        names = ["variance", "variance_low", "variance_high", "relative", "relative_low", "relative_high"]
+        table = finding[names].to_dataframe().reset_index()
+        first = ~(table["subject"].eq(table["subject"].shift(1)) & table["stage"].eq(table["stage"].shift(1)))
+        table.loc[first & (table["role"] != "stem"), "kind"] = "subsampling"
+        x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+        colour = alt.Color("subject:N", scale=theme.subject_scale(list(dict.fromkeys(table["subject"]))), title=None)
+        panels = []
+        for column, title in (("variance", "variance over positions"), ("relative", "variance / mean square")):
+            y = alt.Y(f"{column}:Q", title=title, scale=alt.Scale(type="log"))
+            line = alt.Chart(table).mark_line(strokeWidth=1.5).encode(x, y, color=colour)
+            bars = theme.error_bars(table, x, y, f"{column}_low", f"{column}_high", color=colour)
+            tooltip = [alt.Tooltip("name:N"), alt.Tooltip("kind:N"), alt.Tooltip(f"{column}:Q", format=".3g")]
+            marks = theme.kind_points(table, x, y, kind="kind", tooltip=tooltip)
+            panels.append((line + bars + marks).properties(width=400, height=280))
+        return theme.panels(panels, columns=2, shared=("color", "shape"))
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        table, parts = steps(finding), []
+        for (subject, kind), rows in table.groupby(["subject", "kind"], sort=False):
+            parts.append(
+                f"{kind} raises the variance in {(rows['variance_step'] > 0).sum()} of {len(rows)} sub-layers of {subject}"
+            )
+        return (
+            ("; ".join(parts)[:1].upper() + "; ".join(parts)[1:] + ".") if parts else "No two neighbours share a grid."
+        )
+
+
+def on_one_stream(anatomy: Anatomy) -> list[bool]:
+    """For each sub-layer: does it add to the same stream, on the same grid, as the one before it?"""
+    sites = sub_layers(anatomy)
+    projected = {site.block for site in anatomy.pick("junction") if site.projected}
+    added_to = {site.block for site in anatomy.pick("junction")}
+    return [
+        number > 0
+        and site.grid == sites[number - 1].grid
+        and (not site.projected if site.role == "junction" else site.block in added_to - projected)
+        for number, site in enumerate(sites)
+    ]

@@ -1,0 +1,137 @@
+"""How well does each subject recognise these pictures? The gate of most claims, and the first thing people ask.
+
+Top-1 accuracy and the mean negative log-likelihood over the images whose classes match the subject's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+
+from eyechart.errors import DoesNotApply
+from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
+from eyechart.sites import Anatomy, Site
+from eyechart.tally import Concat, Sum, Tally
+from eyechart.tracing.needs import Need, View
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+LOGITS = View("logits", lambda look: look.output.float())
+
+
+def classifier(anatomy: Anatomy) -> Sequence[Site]:
+    return anatomy.pick("head")
+
+
+@dataclass
+class RecognitionTally(Tally):
+    correct: Annotated[torch.Tensor, Sum("fold", "subject")]
+    nll: Annotated[torch.Tensor, Sum("fold", "subject")]
+    images: Annotated[torch.Tensor, Sum("fold", counts=True)]
+    image: Annotated[torch.Tensor, Concat("image", dtype="int64")]
+    right: Annotated[torch.Tensor, Concat("image", "subject", dtype="bool")]
+
+
+def of_each(variable: str) -> Quantity:
+    words = {"accuracy": "share of images named right (common crop)", "nll": "mean negative log-likelihood, in nats"}
+    return Quantity(
+        variable,
+        lambda estimate: {
+            (str(subject),): float(value)
+            for subject, value in zip(estimate.subject.values, estimate[variable].values, strict=True)
+        },
+        words[variable],
+        limits=(0.0, 1.0 if variable == "accuracy" else None),
+    )
+
+
+@dataclass(frozen=True)
+class Recognition(Measure):
+    name = "recognition"
+    title = "How well does it recognise?"
+    title_ko = "얼마나 잘 알아보는가?"
+    order = 5
+    sources = (Source("eyechart", "the accuracy gate of the verdicts"),)
+    how_to_read = (
+        "Each point is the share of pictures a subject names right, with its 95 % interval over the pictures drawn. All "
+        "subjects see the same central square, so the number can differ from a published one with another crop."
+    )
+    how_to_read_ko = "점은 정답률, 선은 95% 구간이다. 모든 모델이 같은 중앙 정사각형을 본다."
+    method = (
+        "Top-1 accuracy and mean negative log-likelihood on the common crop, where the classes of the images match the "
+        "subject's; delete-one-fold jackknife over images."
+    )
+    quantities = (of_each("accuracy"), of_each("nll"))
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(LOGITS, classifier)]
+
+    def tally(self, scene: Scene) -> RecognitionTally:
+        if not self._subjects(scene):
+            raise DoesNotApply(
+                "no subject's classes match the classes of the images, so nothing can be right or wrong."
+            )
+        return RecognitionTally.empty(fold=scene.folds, subject=len(self._subjects(scene)))
+
+    def update(self, tally: RecognitionTally, batch: Batch, views: Views, scene: Scene) -> None:
+        assert batch.labels is not None  # a label map exists, so the images have classes
+        known = torch.as_tensor(batch.labels >= 0)
+        folds = torch.as_tensor(batch.image_folds)[known]
+        right = torch.zeros(int(known.sum()), tally.right.shape[1], dtype=torch.bool)
+        for column, subject in enumerate(self._subjects(scene)):
+            (site,) = classifier(scene.anatomy(subject))
+            logits = views(subject, site, LOGITS)[known].double()
+            target = torch.as_tensor(scene.label_maps[subject])[torch.as_tensor(batch.labels)[known]]
+            right[:, column] = logits.argmax(1) == target
+            nll = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+            tally.correct[:, column].index_add_(0, folds, right[:, column].double())
+            tally.nll[:, column].index_add_(0, folds, nll)
+        tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+        tally.append(image=torch.as_tensor(batch.images)[known], right=right)
+
+    def estimate(self, total: RecognitionTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        return xarray.Dataset(
+            {
+                "accuracy": ("subject", (total.correct / total.images).numpy(), {"limits": (0.0, 1.0)}),
+                "nll": ("subject", (total.nll / total.images).numpy(), {"limits": (0.0, np.inf)}),
+                "right": (("image", "subject"), total.right.numpy()),
+            },
+            coords={"subject": list(self._subjects(scene)), "image": total.image.numpy()},
+        )
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        import pandas as pd
+
+        from eyechart.report import theme
+
+        table = pd.DataFrame(
+            {
+                "subject": finding.subject.values,
+                "accuracy": finding.accuracy.values,
+                "low": finding.accuracy_low.values,
+                "high": finding.accuracy_high.values,
+            }
+        )
+        return theme.dots_with_intervals(table, x="accuracy", y="subject", x_title="top-1 accuracy (common crop)")
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = [
+            f"{subject} names {float(finding.accuracy.sel(subject=subject)):.1%} of the pictures right "
+            f"[{float(finding.accuracy_low.sel(subject=subject)):.1%}, {float(finding.accuracy_high.sel(subject=subject)):.1%}]"
+            for subject in finding.subject.values
+        ]
+        return "; ".join(parts) + "."
+
+    @staticmethod
+    def _subjects(scene: Scene) -> list[str]:
+        """Those whose classes match the images' and that have a classifier."""
+        return [s for s in scene.subjects if s in scene.label_maps and classifier(scene.anatomy(s))]

@@ -1,0 +1,367 @@
+"""M5, M5b: what rides the skip? At every residual addition z + f(z), per token,
+
+    ratio = ‖z‖ / ‖f(z)‖            cosine = cos(z, z + f(z))
+
+and the mean over images of the per-token values (not the ratio of means: 1.65 against 0.60 on skewed data).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.errors import DoesNotApply
+from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.sites import Anatomy, Site
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need, View
+from eyechart.tracing.views import Look
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+FINEST = 16  # cells a side: a ResNet's 112×112 locations are averaged into cells, or the tally would grow to gigabytes
+
+
+def ratio_and_cosines(look: Look) -> torch.Tensor:
+    """(image, token, 4): ratio, cos(z, z + f), cos(z, f), and 1 where the branch is not zero.
+
+    A zero branch has an infinite ratio: it is counted, and left out of the mean.
+    """
+    axis = look.site.layout.axes.index("C")
+    skip, branch = look.skip.float(), look.branch.float()
+    z2, f2 = skip.square().sum(axis), branch.square().sum(axis)
+    zf = (skip * branch).sum(axis)
+    there = f2 > 0
+    ratio = torch.where(there, (z2 / f2).sqrt(), 0)
+    total = (z2 + 2 * zf + f2).clamp_min(0)
+    # cos(z, z + f) from norms and the product; a zero skip passes nothing, so its cosine is 0.
+    passed = torch.where((z2 > 0) & (total > 0), (z2 + zf) / (z2 * total).sqrt(), 0)
+    between = torch.where((z2 > 0) & there, zf / (z2 * f2).sqrt(), 0)
+    values = torch.stack([ratio, passed, between, there.float()], dim=1)
+    return in_cells(values, look.site).transpose(1, 2)
+
+
+def in_cells(values: torch.Tensor, site: Site) -> torch.Tensor:
+    """(image, value, token): prefix tokens, then grid cells, at most 16×16 of them (means over the locations in each)."""
+    layout = site.layout
+    if layout.grid is None:
+        return values.flatten(2)
+    prefix = values[:, :, : layout.prefix] if "T" in layout.axes else values[:, :, :0].flatten(2)
+    spatial = values[:, :, layout.prefix :] if "T" in layout.axes else values
+    spatial = spatial.reshape(*values.shape[:2], *layout.grid)
+    cells = cell_grid(layout.grid)
+    if cells != layout.grid:
+        spatial = torch.nn.functional.adaptive_avg_pool2d(spatial, cells)
+    return torch.cat([prefix, spatial.flatten(2)], dim=2)
+
+
+def cell_grid(grid: tuple[int, int]) -> tuple[int, int]:
+    return min(grid[0], FINEST), min(grid[1], FINEST)
+
+
+def tokens_of(site: Site) -> int:
+    if site.layout.grid is None:
+        return 1
+    height, width = cell_grid(site.layout.grid)
+    return site.layout.prefix + height * width
+
+
+def junctions(anatomy: Anatomy) -> Sequence[Site]:
+    return [site for site in anatomy.pick("junction") if "C" in site.layout.axes and site.layout.axes.startswith("N")]
+
+
+SKIP_AND_BRANCH = View("skip and branch", ratio_and_cosines, before=True)
+
+
+@dataclass
+class SkipRatioTally(Tally):
+    ratio: Annotated[torch.Tensor, Sum("fold", "site", "token")]
+    cosine: Annotated[torch.Tensor, Sum("fold", "site", "token")]
+    branch_cosine: Annotated[torch.Tensor, Sum("fold", "site", "token")]
+    finite: Annotated[torch.Tensor, Sum("fold", "site", "token")]
+    images: Annotated[torch.Tensor, Sum("fold", counts=True)]
+
+
+def profile(estimate: xarray.Dataset, subject: str, variable: str, token: str, kind: str | None = None) -> np.ndarray:
+    """One value a block: `variable` at the class token or averaged over the grid, averaged over the block's junctions.
+
+    Ratios are read as logarithms: they are skewed, and one block with a ratio of 50 would decide a plain mean.
+    """
+    mine = estimate.subject.values == subject
+    if kind is not None:
+        mine &= estimate.kind.values == kind
+    part = estimate.isel(site=mine)
+    values = part[f"{variable}_{token}"].values
+    values = np.log(values) if variable == "ratio" else values
+    blocks = part.block.values
+    return np.array([values[blocks == block].mean() for block in dict.fromkeys(blocks.tolist())])
+
+
+def halves(values: np.ndarray) -> tuple[float, float]:
+    """Means over the first and the second half of the blocks; a middle block is in neither."""
+    half = len(values) // 2
+    return float(values[:half].mean()), float(values[-half:].mean())
+
+
+def with_class_token(estimate: xarray.Dataset) -> list[str]:
+    """ViTs whose class token is there at every junction and is what the classifier reads (CaiT's enters late)."""
+    subjects = dict.fromkeys(estimate.subject.values[estimate.family.values == "vit"].tolist())
+    return [s for s in subjects if estimate.class_token.values[estimate.subject.values == s].all()]
+
+
+def class_token_phase(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """First half minus second half of (class token minus grid): above 0 if the class token rides the skip early."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        result: PerSubjects = {}
+        for subject in with_class_token(estimate):
+            gap = profile(estimate, subject, variable, "cls") - profile(estimate, subject, variable, "grid")
+            if len(gap) >= 2:
+                first, second = halves(gap)
+                result[subject,] = first - second
+        return result
+
+    return compute
+
+
+def late_attention_over_mlp(estimate: xarray.Dataset) -> PerSubjects:
+    """Log ratio of attention minus that of the MLP for the class token in the second half: above 0 if MLPs change it."""
+    result: PerSubjects = {}
+    for subject in with_class_token(estimate):
+        attention = profile(estimate, subject, "ratio", "cls", "attention")
+        mlp = profile(estimate, subject, "ratio", "cls", "mlp")
+        if len(attention) == len(mlp) >= 2:
+            result[subject,] = halves(attention - mlp)[1]
+    return result
+
+
+def higher_share(estimate: xarray.Dataset) -> PerSubjects:
+    """Share of the depth at which the ViT's grid tokens have a higher skip ratio than the CNN's locations."""
+    depths = (np.arange(100) + 0.5) / 100
+    families = dict(zip(estimate.subject.values.tolist(), estimate.family.values.tolist(), strict=True))
+    curves = {}
+    for subject in families:
+        # A CNN is read junction by junction, a transformer block by block: both in order of execution.
+        values = profile(estimate, subject, "ratio", "grid")
+        if len(values) >= 2:
+            curves[subject] = np.interp(depths, (np.arange(len(values)) + 0.5) / len(values), values)
+    return {
+        (vit, cnn): float(np.mean(curves[vit] > curves[cnn]))
+        if np.isfinite(curves[vit] + curves[cnn]).all()
+        else np.nan
+        for vit in curves
+        for cnn in curves
+        if families[vit] == "vit" and families[cnn] == "cnn"
+    }
+
+
+def class_token_place(scene: Scene, subject: str, site: Site) -> int:
+    """Which token is the class token here; -1 where there is none, or where the classifier does not read it."""
+    anatomy = scene.anatomy(subject)
+    there = anatomy.cls is not None and anatomy.pooling != "gap" and site.layout.prefix > anatomy.cls
+    return anatomy.cls if there and anatomy.cls is not None else -1
+
+
+def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Mean of each row over the chosen columns; NaN where one of them is, or where there are none."""
+    count = chosen.sum(1)
+    return np.where(count > 0, np.where(chosen, values, 0).sum(1) / np.maximum(count, 1), np.nan)
+
+
+def curve_table(finding: xarray.Dataset) -> pd.DataFrame:
+    """One row a point of the line plot: ratio over depth, by subject, token and kind of junction."""
+    rows = []
+    for place in range(finding.sizes["site"]):
+        at = finding.isel(site=place)
+        for token, words in (("grid", ""), ("cls", ", class token")):
+            value = float(at[f"ratio_{token}"])
+            if np.isfinite(value):
+                rows.append(
+                    {
+                        "series": f"{at.subject.item()} · {at.kind.item()}{words}",
+                        "site": str(at.name.item()),
+                        "depth": float(at.depth),
+                        "ratio": value,
+                        "low": float(at[f"ratio_{token}_low"]),
+                        "high": float(at[f"ratio_{token}_high"]),
+                    }
+                )
+    return pd.DataFrame(rows, columns=["series", "site", "depth", "ratio", "low", "high"])
+
+
+def token_panel(finding: xarray.Dataset, subject: str) -> Chart:
+    """R's heat-map: token by junction, block index upwards; log scale through the colour's values."""
+    import altair as alt
+
+    from eyechart.report import theme
+
+    part = finding[["ratio"]].isel(site=finding.subject.values == subject)
+    table = part.to_dataframe().reset_index().dropna(subset=["ratio"])
+    prefix = int(part.prefix.values.max())
+    table["token"] = [f"prefix {t}" if t < prefix else f"cell {t - prefix}" for t in table["token"]]
+    table["log ratio"] = np.log10(table["ratio"])
+    return theme.heatmap(
+        table,
+        x="token",
+        y="name",
+        value="log ratio",
+        x_title="token (class token first, then the grid row by row)" if prefix else "grid cell, row by row",
+        y_title="junction (input → output)",
+        value_title="log₁₀ ratio",
+        title=subject,
+        colours=theme.VIRIDIS,
+        tooltip=[alt.Tooltip("token:N"), alt.Tooltip("name:N"), alt.Tooltip("ratio:Q", format=".3g")],
+        size=(430, 240),
+    )
+
+
+@dataclass(frozen=True)
+class SkipRatio(Measure):
+    name = "skip_ratio"
+    title = "What rides the skip?"
+    title_ko = "무엇이 스킵 연결을 타고 가는가?"
+    order = 30
+    sources = (Source("Raghu et al. 2021", "Figures 7, E.1, E.2"),)
+    how_to_read = (
+        "At every residual addition the incoming vector z meets what the branch adds, f(z). A ratio ‖z‖/‖f(z)‖ of 10 means "
+        "that the token passes almost unchanged; 1 means that the branch writes as much as was there. Left: the ratio "
+        "over depth, for grid tokens and for the class token. Right: every token of every junction; the class token is "
+        "the first column. In the original, the class token rides the skip in the first half and changes in the second, "
+        "and grid tokens do the opposite."
+    )
+    how_to_read_ko = (
+        "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. 비율 ‖z‖/‖f(z)‖이 10이면 토큰이 거의 그대로 지나가고, "
+        "1이면 가지가 있던 만큼을 새로 쓴다. 왼쪽은 깊이에 따른 비율, 오른쪽은 모든 토큰과 접점이다(첫 열이 CLS)."
+    )
+    method = (
+        "Per token, ‖z‖/‖f(z)‖ and cos(z, z + f(z)) before the addition runs, averaged over images (mean of ratios). A CNN's "
+        "token is the channel vector of one location; at a projected shortcut z is the projected one. Grids finer than "
+        "16×16 are averaged into 16×16 cells. Branches that add exactly zero have no ratio: they are counted, not averaged."
+    )
+    quantities = (
+        Quantity(
+            "cls_phase",
+            class_token_phase("ratio"),
+            "class token against grid, first against second half",
+            unit="log ratio",
+        ),
+        Quantity("cls_phase_cosine", class_token_phase("cosine"), "the same with cos(z, z + f(z))"),
+        Quantity("cls_phase_branch_cosine", class_token_phase("branch_cosine"), "the same with cos(z, f(z))"),
+        Quantity(
+            "late_cls_attention_over_mlp",
+            late_attention_over_mlp,
+            "class token, second half: ratio at attention over ratio at MLP",
+            unit="log ratio",
+        ),
+        Quantity(
+            "skip_higher_share",
+            higher_share,
+            "share of the depth where the ViT's ratio is above the CNN's",
+            smooth=False,
+            limits=(0, 1),
+        ),
+    )
+    claims = (
+        ClaimTest("C21", (Part("cls_phase", "above", 0, "phase change of the class token in {0}"),)),
+        ClaimTest(
+            "C22",
+            (Part("late_cls_attention_over_mlp", "above", 0, "late class-token ratio of attention over MLP in {0}"),),
+        ),
+        ClaimTest(
+            "C23",
+            (
+                Part("cls_phase_cosine", "above", 0, "phase change of {0} by cos(z, z + f)"),
+                Part("cls_phase_branch_cosine", "above", 0, "phase change of {0} by cos(z, f)"),
+            ),
+            disagreement="undecided",
+        ),
+        ClaimTest(
+            "C24", (Part("skip_higher_share", "above", 0.8, "share of depth where {0} is above {1}", inclusive=True),)
+        ),
+    )
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(SKIP_AND_BRANCH, junctions)]
+
+    def tally(self, scene: Scene) -> SkipRatioTally:
+        sites = scene.sites(junctions)
+        if not sites:
+            raise DoesNotApply("no subject has residual additions, so nothing rides a skip.")
+        return SkipRatioTally.empty(fold=scene.folds, site=len(sites), token=max(tokens_of(site) for _, site in sites))
+
+    def update(self, tally: SkipRatioTally, batch: Batch, views: Views, scene: Scene) -> None:
+        folds = torch.as_tensor(batch.image_folds)
+        for row, (subject, site) in enumerate(scene.sites(junctions)):
+            values = views(subject, site, SKIP_AND_BRANCH).double()
+            for column, total in enumerate((tally.ratio, tally.cosine, tally.branch_cosine, tally.finite)):
+                total[:, row, : values.shape[1]].index_add_(0, folds, values[:, :, column])
+        tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+
+    def estimate(self, total: SkipRatioTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        sites = scene.sites(junctions)
+        count = total.ratio.shape[1]
+        there = np.arange(count)[None] < np.array([tokens_of(site) for _, site in sites])[:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = total.ratio.numpy() / np.where(total.finite > 0, total.finite, np.nan)
+        maps = {
+            "ratio": np.where(there, ratio, np.nan),
+            "cosine": np.where(there, (total.cosine / total.images).numpy(), np.nan),
+            "branch_cosine": np.where(there, (total.branch_cosine / total.images).numpy(), np.nan),
+        }
+        prefix = np.array([site.layout.prefix for _, site in sites])
+        grid = there & (np.arange(count)[None] >= prefix[:, None])
+        token = np.array([class_token_place(scene, subject, site) for subject, site in sites])
+        variables: dict[str, Any] = {name: (("site", "token"), values) for name, values in maps.items()}
+        for name, values in maps.items():
+            variables[f"{name}_grid"] = ("site", mean_where(values, grid))
+            variables[f"{name}_cls"] = ("site", np.where(token >= 0, values[np.arange(len(sites)), token], np.nan))
+        zero = 1 - total.finite.numpy()[there].sum() / max(float(total.images) * there.sum(), 1.0)
+        return xarray.Dataset(
+            variables,
+            coords={**site_coordinates(scene, sites), "class_token": ("site", token >= 0), "prefix": ("site", prefix)},
+            attrs={"zero_branches": float(zero)},
+        )
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        import altair as alt
+
+        from eyechart.report import theme
+
+        curves = curve_table(finding)
+        series = list(dict.fromkeys(curves["series"]))
+        lines = theme.curve(
+            curves,
+            x=alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1])),
+            y=alt.Y("ratio:Q", title="‖z‖ / ‖f(z)‖", scale=alt.Scale(type="log")),
+            color=alt.Color(
+                "series:N", scale=alt.Scale(domain=series, range=list(theme.SUBJECT_COLOURS)), sort=None, title=None
+            ),
+            low="low",
+            high="high",
+        ) + theme.reference(1, "branch writes as much as was there")
+        panels: list[Chart] = [lines.properties(width=430, height=280)]
+        panels += [token_panel(finding, subject) for subject in dict.fromkeys(finding.subject.values.tolist())]
+        return theme.panels(panels, columns=2, shared=())
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = []
+        for subject in dict.fromkeys(finding.subject.values.tolist()):
+            grid = float(np.nanmedian(finding.ratio_grid.values[finding.subject.values == subject]))
+            text = f"in {subject} what is there outweighs what a branch adds {grid:.1f} to 1 (median over junctions)"
+            if subject in with_class_token(finding):
+                first, second = halves(np.exp(profile(finding, subject, "ratio", "cls")))
+                text += f", for its class token {first:.1f} in the first half and {second:.1f} in the second"
+            parts.append(text)
+        said = "; ".join(parts)
+        return said[0].upper() + said[1:] + "."

@@ -1,0 +1,61 @@
+"""Numbers as a reader should see them: no more digits than the interval supports, a true minus."""
+
+from __future__ import annotations
+
+import math
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def decimals_for(low: float, high: float) -> int:
+    """Two significant digits of the interval's width.
+
+    >>> decimals_for(0.29, 0.33), decimals_for(10, 90)
+    (3, 0)
+    """
+    width = abs(high - low)
+    return 3 if width == 0 else min(max(1 - math.floor(math.log10(width)), 0), 6)
+
+
+def number(value: float | None, decimals: int | None = None) -> str:
+    """
+    >>> number(-0.0312), number(2692106), number(float("nan")), number(0.5, decimals=3)
+    ('−0.0312', '2,692,106', 'n/a', '0.500')
+    """
+    if value is None or not is_number(value):
+        return "n/a"
+    if decimals is None:
+        digits = 0 if value == 0 else 2 - math.floor(math.log10(abs(value)))
+        text = f"{value:.1e}" if digits > 6 else f"{value:,.{max(digits, 0)}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+    else:
+        text = f"{value:,.{decimals}f}"
+    return text.replace("-", "−")
+
+
+def with_span(value: float | None, low: float | None, high: float | None) -> tuple[str, str]:
+    """The number and its interval, with the same decimals; an empty interval where there is none.
+
+    >>> with_span(0.3111, 0.29, 0.332)
+    ('0.311', '0.290, 0.332')
+    """
+    if low is None or high is None or not (is_number(low) and is_number(high)):
+        return number(value), ""
+    if low == high == value:
+        return number(value), "exact"
+    decimals = decimals_for(low, high)
+    return number(value, decimals), f"{number(low, decimals)}, {number(high, decimals)}"
+
+
+def percent(value: float) -> str:
+    """
+    >>> percent(0.8714)
+    '87.1 %'
+    """
+    return f"{100 * value:.1f} %"
+
+
+def count(value: int) -> str:
+    return f"{value:,}"

@@ -1,0 +1,317 @@
+"""The report: one HTML file made from a run folder alone, which no network is needed to read."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup
+
+from eyechart.claims.verdict import summarise
+from eyechart.report import theme
+from eyechart.report.embed import data_uri, embed, javascript
+from eyechart.report.numbers import count, percent, with_span
+from eyechart.report.verdict_rows import KINDS, references, rows
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.claims.verdict import Summary
+    from eyechart.measures.measure import Measure
+    from eyechart.sites import Anatomy
+    from eyechart.store import Run
+
+LARGEST = 10_000_000  # bytes of the page: what mail servers still take
+LARGEST_TABLE = 1_000_000  # bytes of one table put into the page; larger ones stay in the run folder
+MOST_PROBLEMS = 200
+HERE = files("eyechart.report")
+
+
+def write_report(run: Run) -> Path:
+    """Draw the page of a run into its folder."""
+    from eyechart.store import write_text
+
+    return write_text(run.path / "report.html", render(run))
+
+
+def render(run: Run) -> str:
+    """The page as HTML."""
+    plan, subjects = run.plan, run.scene.subjects
+
+    def who(name: str) -> dict[str, str]:
+        return {"name": name, "colour": theme.subject_colour(name, subjects)}
+
+    sections = [section(run, name, run.measures[name], who) for name in run.findings]
+    told = rows(run.verdicts, who, list(run.findings))
+    css, script = (HERE.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    vega = javascript()
+    images = plan["images"]
+    context = {
+        "policy": content_policy([vega, script]),
+        "version": plan["eyechart"],
+        "title": f"Eye exam of {', '.join(subjects)}",
+        "icon": icon(),
+        "subjects": [who(entry["name"]) | subject_row(entry, run) for entry in plan["subjects"]],
+        "images": images,
+        "made": made_on(plan),
+        "sections": sections,
+        **verdict_context(told, summarise(run.verdicts)),
+        "notices": plan["notices"],
+        "problems": images["problems"][:MOST_PROBLEMS],
+        "problem_count": len(images["problems"]),
+        "references": references(run.verdicts),
+        "provenance": provenance(plan),
+        "css": Markup(css),
+        "charts": json_in_html(charts_data(sections)),
+        "vega": Markup(vega),
+        "script": Markup(script),
+    }
+    room = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    room.filters["count"] = count
+    return room.from_string(HERE.joinpath("page.html").read_text(encoding="utf-8")).render(context)
+
+
+def content_policy(scripts: list[str]) -> str:
+    """Nothing may be fetched, and only these very scripts may run, whatever a subject or a file is called."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def json_in_html(data: object) -> Markup:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def icon() -> str:
+    return data_uri(
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="-1 -1 7 7"><rect x="-1" y="-1" width="7" height="7" rx="1.2" '
+        'fill="#fff"/><path d="M0 0h5v1H1v1h4v1H1v1h4v1H0z" fill="#1f2328"/></svg>',
+        "image/svg+xml",
+    )
+
+
+def made_on(plan: Mapping[str, Any]) -> dict[str, str]:
+    moment = datetime.datetime.fromisoformat(plan["provenance"]["made"])
+    return {"iso": moment.isoformat(), "words": f"{moment.day} {moment:%B %Y}"}
+
+
+def charts_data(sections: list[dict[str, Any]]) -> dict[str, Any]:
+    charts = {
+        made["name"]: {"spec": made["chart"].spec, "tables": made["chart"].tables, "width": made["chart"].width}
+        for made in sections
+    }
+    return {"charts": charts, "config": {"light": theme.configuration(), "dark": theme.configuration(dark=True)}}
+
+
+# --- subjects ---------------------------------------------------------------------------------------------------------
+
+
+def subject_row(entry: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    anatomy = run.scene.anatomy(entry["name"])
+    return {
+        "architecture": {"cnn": "CNN"}.get(anatomy.architecture, anatomy.architecture),
+        "parameters": entry["parameters"],
+        "input": "×".join(map(str, entry["input_size"])),
+        "blocks": len(anatomy.pick("block")) or "–",
+        "heads": heads(anatomy),
+        "grid": grids(anatomy),
+        "accuracy": accuracy(run, entry["name"]),
+        "no_accuracy": "classes do not match" if run.scene.classes else "no labels",
+        "weights": entry["weights"],
+        "trained": entry["trained"],
+    }
+
+
+def heads(anatomy: Anatomy) -> str:
+    """
+    >>> from eyechart.sites import Anatomy
+    >>> heads(Anatomy("vgg", (), (), (32, 32), "cnn", None, "gap"))
+    '–'
+    """
+    numbers = sorted({site.heads for site in anatomy.pick("attention") if site.heads})
+    return "–" if not numbers else f"{numbers[0]}–{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
+def grids(anatomy: Anatomy) -> str:
+    """The grid of the first and of the last block, if it has one: "8×8", "32×32 → 4×4"."""
+    seen = [f"{site.grid[0]}×{site.grid[1]}" for site in anatomy.pick("block") if site.grid]
+    return "–" if not seen else seen[0] if seen[0] == seen[-1] else f"{seen[0]} → {seen[-1]}"
+
+
+def accuracy(run: Run, subject: str) -> dict[str, str] | None:
+    finding = run.findings.get("recognition")
+    if finding is None or subject not in finding.subject.values:
+        return None
+    here = finding.sel(subject=subject)
+    names = {"value": "accuracy", "low": "accuracy_low", "high": "accuracy_high"}
+    return {name: percent(float(here[variable])) for name, variable in names.items()}
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def verdict_context(told: list[dict[str, Any]], counted: Summary) -> dict[str, Any]:
+    by_word = {word: [row for row in told if row["kind"].word == word] for word in KINDS}
+    numbers = {word: len(part) for word, part in by_word.items()}
+    decided, undecided, not_tested = by_word["holds"] + by_word["fails"], by_word["undecided"], by_word["not tested"]
+    tested = len(decided) + len(undecided)
+    captions = {word: plural(numbers[word], word, form) for word, form in (("holds", "hold"), ("fails", "fail"))}
+    targets = {"holds": "decided", "fails": "decided", "undecided": "undecided", "not tested": "not-tested"}
+    groups = [("decided", "Decided", decided), ("undecided", "Undecided", undecided)]
+    return {
+        "tally": [
+            {"slug": kind.slug, "number": numbers[word], "caption": captions.get(word, word), "target": targets[word]}
+            for word, kind in KINDS.items()
+        ],
+        "summary": summary(tested, numbers),
+        "multiplicity": multiplicity(counted),
+        "verdict_groups": [{"id": name, "heading": heading, "rows": part} for name, heading, part in groups if part],
+        "not_tested": not_tested,
+    }
+
+
+def summary(tested: int, numbers: Mapping[str, int]) -> str:
+    if not tested:
+        return "None of the published claims could be tested on these subjects."
+    return (
+        f"{tested} {plural(tested, 'test', 'tests')} of published claims on exactly these weights: "
+        f"{numbers['holds']} {plural(numbers['holds'], 'holds', 'hold')}, "
+        f"{numbers['fails']} {plural(numbers['fails'], 'fails', 'fail')}, "
+        f"{numbers['undecided']} {plural(numbers['undecided'], 'is', 'are')} undecided. "
+        f"{numbers['not tested']} more {plural(numbers['not tested'], 'claim needs', 'claims need')} other subjects, "
+        "measures or training."
+    )
+
+
+def plural(number: int, one: str, many: str) -> str:
+    return one if number == 1 else many
+
+
+def multiplicity(counted: Summary) -> str:
+    """How many intervals there were, because some 95 % intervals miss by chance."""
+    told = f"{counted.intervals} {plural(counted.intervals, 'interval was', 'intervals were')} held against a margin"
+    return (
+        f"{told}. About one in twenty 95 % intervals misses the truth by chance: expect {counted.expected_misses:.1f} "
+        "here. Intervals cover which images were drawn; margins are eyechart's own and were fixed beforehand. In the "
+        "small pictures the shaded side of the dashed margin is where the claim says the effect lies."
+    )
+
+
+# --- measures ---------------------------------------------------------------------------------------------------------
+
+
+def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
+    finding = run.findings[name]
+    chart = embed(run, name)
+    return {
+        "id": f"measure-{name}",
+        "name": name,
+        "title": measure.title,
+        "title_ko": measure.title_ko,
+        "how_to_read": measure.how_to_read,
+        "how_to_read_ko": measure.how_to_read_ko,
+        "method": measure.method,
+        "sources": measure.sources,
+        "sentence": measure.sentence(finding),
+        "quantities": quantity_rows(finding, measure, who),
+        "sample": sample(finding),
+        "chart": chart,
+        "light": data_uri(chart.light, "image/svg+xml"),
+        "dark": data_uri(chart.dark, "image/svg+xml"),
+        "files": tables(name, finding),
+    }
+
+
+def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[dict[str, Any]]:
+    explained = {quantity.name: quantity.explain for quantity in measure.quantities}
+    made = []
+    for place in range(finding.sizes.get("quantity_row", 0)):
+        row = finding.isel(quantity_row=place)
+        name = str(row.quantity.item())
+        value, span = with_span(*(float(row[f"quantity_{part}"]) for part in ("value", "low", "high")))
+        made.append(
+            {
+                "name": name,
+                "explain": explained.get(name, ""),
+                "subjects": [who(subject) for subject in str(row.quantity_subjects.item()).split(" | ")],
+                "value": value,
+                "span": span if span in ("", "exact") else f"[{span}]",
+                "unit": str(row.quantity_unit.item()),
+            }
+        )
+    return made
+
+
+def sample(finding: xarray.Dataset) -> str:
+    images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
+    return f"{count(images)} images; intervals from {folds} folds, each left out in turn, for these images and weights."
+
+
+def tables(name: str, finding: xarray.Dataset) -> list[dict[str, str | None]]:
+    """The finding as CSV: a file for each set of dimensions, without replicates. Too large ones are only named."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for variable, values in finding.data_vars.items():
+        if "replicate" not in values.dims:
+            groups.setdefault(tuple(map(str, values.dims)), []).append(str(variable))
+    made: list[dict[str, str | None]] = []
+    for dims, variables in groups.items():
+        about = "quantities" if dims == ("quantity_row",) else " × ".join(dims)
+        cells = finding[variables[0]].size * len(variables)
+        # Counting first: writing a table of millions of cells only to drop it took longer than the whole page.
+        text = finding[variables].to_dataframe().to_csv() if cells * 8 < 4 * LARGEST_TABLE else None
+        if text is None or len(text) > LARGEST_TABLE:
+            made.append({"name": None, "uri": None, "label": f"{about}: in findings/{name}.nc"})
+            continue
+        file = f"{name}-{'-'.join(dims) if about != 'quantities' else about}.csv"
+        made.append({"name": file, "uri": data_uri(text, "text/csv;charset=utf-8"), "label": f"CSV, {about}"})
+    return made
+
+
+# --- where it comes from ----------------------------------------------------------------------------------------------
+
+
+def fact(name: str, text: str, code: bool = False) -> dict[str, Any]:
+    return {"name": name, "text": text, "code": code}
+
+
+def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    made, images, batches = plan["provenance"], plan["images"], plan["batches"]
+    facts = [
+        fact("Made", made["made"]),
+        fact("Command", shlex.join([Path(made["command"][0]).name, *made["command"][1:]]), code=True),
+        fact("Question", plan["question"], code=True),
+        fact("Images", f"{images['name']}: {count(images['used'])} of {count(images['count'])}"),
+        fact("Images, fingerprint", images["fingerprint"], code=True),
+        fact("Blocks and folds", f"blocks of {batches['block']} images, {batches['folds']} folds"),
+        fact("Settings", ", ".join(f"{key} {value}" for key, value in plan["settings"].items())),
+        fact(
+            "Measures",
+            "; ".join(
+                entry["name"] + "".join(f", {key} {value}" for key, value in entry["options"].items())
+                for entry in plan["measures"]
+            ),
+        ),
+    ]
+    for subject in plan["subjects"]:
+        facts.append(fact(f"Weights of {subject['name']}", subject["weights"], code=True))
+        if subject["card"]:
+            told = "; ".join(f"{key}: {value}" for key, value in subject["card"].items())
+            facts.append(fact(f"Card of {subject['name']}", told))
+    facts.append(fact("Python, machine", f"{made['python']}, {made['machine']}"))
+    facts.append(fact("Packages", ", ".join(f"{name} {number}" for name, number in made["packages"].items())))
+    return facts

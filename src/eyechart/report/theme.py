@@ -1,0 +1,334 @@
+"""How every chart of eyechart looks: colours, type, axes, and the few shapes that measures share.
+
+A measure builds its chart from these; it never names a font or an axis colour. Colours that must differ between light
+and dark paper are not in the marks but in named styles (`style="reference"`), so that the page can swap the
+configuration of a finished chart. Nothing here computes a statistic, and frames come with everything precomputed:
+`transform_window` inside a facet breaks vl-convert.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from eyechart.report.palette import DIVERGING as DIVERGING
+from eyechart.report.palette import KIND_COLOURS as KIND_COLOURS
+from eyechart.report.palette import KIND_SHAPES as KIND_SHAPES
+from eyechart.report.palette import MAGMA as MAGMA
+from eyechart.report.palette import SUBJECT_COLOURS as SUBJECT_COLOURS
+from eyechart.report.palette import VIRIDIS as VIRIDIS
+from eyechart.report.palette import configuration as configuration
+from eyechart.report.palette import shade_names, shades
+
+Axis = TypeVar("Axis", alt.X, alt.Y)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """For whom charts are being drawn: which subjects have which colour, and whether for paper or for the page."""
+
+    subjects: tuple[str, ...] = ()
+    for_export: bool = False
+
+
+_drawing: ContextVar[Drawing] = ContextVar("drawing", default=Drawing())  # noqa: B039 (frozen, so safe to share)
+
+
+@contextmanager
+def drawing(subjects: Sequence[str] | None = None, for_export: bool | None = None) -> Iterator[None]:
+    """Charts made inside give `subjects` their colours in this order, and heat-maps as pictures if `for_export`.
+
+    >>> with drawing(subjects=["zoo:resnet", "zoo:vit"]):
+    ...     subject_colour("zoo:vit")
+    '#d55e00'
+    """
+    now = _drawing.get()
+    now = now if subjects is None else replace(now, subjects=tuple(subjects))
+    now = now if for_export is None else replace(now, for_export=for_export)
+    token = _drawing.set(now)
+    try:
+        yield
+    finally:
+        _drawing.reset(token)
+
+
+def dress(chart: Any) -> Any:
+    """The same chart with eyechart's configuration, as `run.chart(name)` hands it out."""
+    dressed = chart.copy(deep=False)
+    dressed.config = alt.Config.from_dict(configuration())
+    return dressed
+
+
+def use_theme() -> None:
+    """Give every Altair chart of this session eyechart's looks; `altair.theme.enable("default")` undoes it."""
+    alt.theme.register("eyechart", enable=True)(lambda: cast(alt.theme.ThemeConfig, {"config": configuration()}))
+
+
+def subject_colour(subject: str, subjects: Sequence[str] = ()) -> str:
+    """The colour of a subject: by its place in the exam (see `drawing`), else among the given ones."""
+    order = _drawing.get().subjects or tuple(subjects)
+    place = order.index(subject) if subject in order else 0
+    return SUBJECT_COLOURS[place % len(SUBJECT_COLOURS)]
+
+
+def subject_scale(subjects: Sequence[str]) -> alt.Scale:
+    """Colour scale for a `subject` field, the same on the whole page even where a measure has only some of them."""
+    known = list(dict.fromkeys(subjects))
+    return alt.Scale(domain=known, range=[subject_colour(subject, known) for subject in known])
+
+
+def ordered_colours(count: int) -> list[str]:
+    """`count` colours from blue to green for things in order, such as blocks from lowest to highest.
+
+    Only the middle of viridis: its violet vanishes on dark paper, its yellow on white.
+    """
+    return shade_names(np.linspace(0.24, 0.82, max(count, 1)), VIRIDIS)[:count]
+
+
+def ordered_scale(labels: Sequence[str]) -> alt.Scale:
+    """Colour scale for labels in order of depth."""
+    known = list(dict.fromkeys(labels))
+    return alt.Scale(domain=known, range=ordered_colours(len(known)))
+
+
+def kind_scale(kinds: Sequence[str]) -> alt.Scale:
+    """Fill scale for a `kind` field: attention grey, MLP and convolution white, sub-sampling blue."""
+    known = [kind for kind in KIND_COLOURS if kind in set(kinds)]
+    return alt.Scale(domain=known, range=[KIND_COLOURS[kind] for kind in known])
+
+
+def kind_points(frame: pd.DataFrame, x: alt.X, y: alt.Y, kind: str = "kind", **encoding: Any) -> alt.Chart:
+    """Marks that tell what each step does by fill and shape together, outlined so that white ones show."""
+    known = [name for name in KIND_COLOURS if name in set(frame[kind])]
+    fill = alt.Fill(kind, type="nominal", scale=kind_scale(known), title=None)
+    shapes = alt.Scale(domain=known, range=[KIND_SHAPES[name] for name in known])
+    shape = alt.Shape(kind, type="nominal", scale=shapes, title=None)
+    points: alt.Chart = (
+        alt.Chart(frame).mark_point(style="outlined", size=70).encode(x=x, y=y, fill=fill, shape=shape, **encoding)
+    )
+    return points
+
+
+def band(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
+    """The 95 % interval of a curve as a pale band. `x`, `y` as the curve has them; `encoding` takes its `color`."""
+    area: alt.Chart = alt.Chart(frame).mark_area(opacity=0.18, line=False, tooltip=None)
+    return area.encode(x=x, y=_of(y, low), y2=alt.Y2(high), **encoding)
+
+
+def error_bars(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
+    """The 95 % interval of single points as thin upright rules, to lie under the points."""
+    bars: alt.Chart = alt.Chart(frame).mark_rule(strokeWidth=1.5, opacity=0.7, tooltip=None)
+    return bars.encode(x=x, y=_of(y, low), y2=alt.Y2(high), **encoding)
+
+
+def curve(
+    frame: pd.DataFrame,
+    x: alt.X,
+    y: alt.Y,
+    color: alt.Color,
+    low: str | None = None,
+    high: str | None = None,
+    points: bool = True,
+    **encoding: Any,
+) -> alt.LayerChart:
+    """A line with its points and, where `low` and `high` name columns, its interval as a band under it."""
+    line = alt.Chart(frame).mark_line(tooltip=None).encode(x=x, y=y, color=color, **encoding)
+    layers = [line] if low is None or high is None else [line, band(frame, x, y, low, high, color=color, **encoding)]
+    if points:
+        layers.append(alt.Chart(frame).mark_point(size=36).encode(x=x, y=y, color=color, **encoding))
+    return cast(alt.LayerChart, alt.layer(*layers))
+
+
+def dots_with_intervals(
+    frame: pd.DataFrame, *, x: str, y: str, low: str = "low", high: str = "high", x_title: str = "", format: str = ".2f"
+) -> alt.LayerChart:
+    """One row a subject: its number as a point on its interval, in the subject's colour. `y` names the subjects."""
+    colour = alt.Color(y, type="nominal", scale=subject_scale(frame[y].astype(str).tolist()), legend=None)
+    row = alt.Y(y, type="nominal", sort=None, title=None, axis=alt.Axis(labelFontSize=12, labelLimit=260, grid=True))
+    span = alt.X(x, type="quantitative", title=x_title or x, scale=alt.Scale(zero=False, padding=20))
+    shown = [alt.Tooltip(y, type="nominal")] + [
+        alt.Tooltip(field, type="quantitative", format=format, title=title)
+        for field, title in ((x, x_title or x), (low, "from"), (high, "to"))
+    ]
+    base = alt.Chart(frame).encode(row, color=colour, tooltip=shown)
+    rules = base.mark_rule(strokeWidth=3, opacity=0.45).encode(_of(span, low), x2=alt.X2(high))
+    layers = alt.layer(rules, base.mark_point(size=90).encode(span)).properties(width=520, height=alt.Step(34))
+    return cast(alt.LayerChart, layers)
+
+
+def _of(axis: Axis, field: str) -> Axis:
+    """The same axis for another column: layers whose titles differ would have them strung together."""
+    other = axis.copy(deep=False)
+    other["shorthand"], other["field"], other["type"] = alt.Undefined, field, "quantitative"
+    return other
+
+
+def reference(
+    value: float, text: str, axis: Literal["x", "y"] = "y", at: Literal["start", "end"] = "end"
+) -> alt.LayerChart:
+    """A dashed line at a known value, with its name on it: what chance, a uniform or an idle model would score.
+
+    `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line.
+    """
+    frame = pd.DataFrame({"reference": [float(value)], "text": [text]})
+    at_end = at == "end"
+    if axis == "y":
+        side = "right" if at_end else "left"
+        words: dict[str, Any] = {"align": side, "baseline": "bottom", "dx": -2 if at_end else 2, "dy": -4}
+        place: dict[str, Any] = {"x": alt.value("width") if at_end else alt.value(0), "y": alt.Y("reference:Q")}
+    else:
+        words = {"align": "left", "baseline": "top" if at_end else "bottom", "dx": 5, "dy": 2 if at_end else -2}
+        place = {"x": alt.X("reference:Q"), "y": alt.value(0) if at_end else alt.value("height")}
+    rule = alt.Chart(frame).mark_rule(style="reference", tooltip=None).encode(**{axis: place[axis]})
+    label = alt.Chart(frame).mark_text(style="reference-label", tooltip=None, **words).encode(text="text:N", **place)
+    return cast(alt.LayerChart, alt.layer(rule, label))
+
+
+def panels(charts: Sequence[Any], columns: int = 3, shared: Sequence[str] = ("color",)) -> alt.ConcatChart:
+    """Charts side by side, `columns` in a row; on a narrow screen the page puts them below one another.
+
+    Scales named in `shared` get one legend; the others are resolved for each panel.
+    """
+    every = ("color", "fill", "shape", "stroke", "size")
+    resolve: dict[str, Any] = {channel: "shared" if channel in shared else "independent" for channel in every}
+    joined: alt.ConcatChart = alt.concat(*charts, columns=columns).resolve_scale(**resolve)
+    return joined
+
+
+def heatmap(
+    frame: pd.DataFrame,
+    *,
+    x: str,
+    y: str,
+    value: str,
+    x_title: str = "",
+    y_title: str = "",
+    value_title: str = "",
+    title: str | alt.TitleParams | None = None,
+    domain: tuple[float, float] | None = None,
+    colours: Sequence[str] = MAGMA,
+    x_group: str | None = None,
+    y_group: str | None = None,
+    x_labels: bool = True,
+    y_labels: bool = True,
+    tooltip: Sequence[alt.Tooltip | str] = (),
+    format: str = ".2f",
+    size: int | tuple[int, int] = 260,
+    for_export: bool | None = None,
+) -> alt.LayerChart:
+    """A table as colours: one row of `frame` a cell, first row and column at the lower left, as in Raghu et al.
+
+    `x` and `y` name columns of labels, in order of first appearance; `x_group` and `y_group` name columns whose change
+    along the axis is drawn as a boundary (the stage of a site). `size` is about the longest side in pixels, or
+    (width, height); cells get a whole number of pixels each, or pale seams would show. On the page cells are rectangles
+    that answer to the pointer; for export the table is one picture under vector axes (PDF 41 kB against 321 kB).
+
+    >>> table = pd.DataFrame({"a": ["0", "1", "0", "1"], "b": ["0", "0", "1", "1"], "cka": [1.0, 0.5, 0.5, 1.0]})
+    >>> chart = heatmap(table, x="a", y="b", value="cka", domain=(0, 1))
+    """
+    for_export = _drawing.get().for_export if for_export is None else for_export
+    across, up = _places(frame, x), _places(frame, y)
+    target = (size, size) if isinstance(size, int) else size
+    cells = [max(1, round(pixels / max(len(names), 1))) for pixels, names in zip(target, (across, up), strict=True)]
+    if isinstance(size, int):
+        cells = [min(cells)] * 2
+    width, height = cells[0] * len(across), cells[1] * len(up)
+    numbers = frame[value].to_numpy(dtype=float)
+    finite = numbers[np.isfinite(numbers)]
+    low, high = domain or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
+    high = high if high > low else low + 1.0
+
+    scale = alt.Scale(domain=list(np.linspace(low, high, len(colours))), range=list(colours), clamp=True)
+    legend = alt.Legend(title=value_title or None, format=format, values=list(np.linspace(low, high, 5)), tickCount=5)
+    colour: dict[str, Any] = {"type": "quantitative", "scale": scale, "legend": legend}
+    place_x = alt.X("x", type="quantitative", scale=_span(len(across)), axis=_axis(across, x_title, width, x_labels))
+    place_y = alt.Y("y", type="quantitative", scale=_span(len(up)), axis=_axis(up, y_title, height, y_labels, up=True))
+
+    base = pd.DataFrame({"x": [0], "y": [0], "x2": [len(across)], "y2": [len(up)]})
+    layers: list[Any] = [alt.Chart(base).mark_rect(style="frame").encode(place_x, place_y, x2="x2", y2="y2")]
+    if for_export:
+        grid = np.full((len(up), len(across)), np.nan)
+        grid[[up[name] for name in frame[y].astype(str)], [across[name] for name in frame[x].astype(str)]] = numbers
+        picture = pd.DataFrame({"url": [_picture((grid - low) / (high - low), colours)]})
+        middle: dict[str, Any] = {"x": alt.value(width / 2), "y": alt.value(height / 2)}
+        image = alt.Chart(picture).mark_image(width=width, height=height, aspect=False, smooth=False, aria=False)
+        ends = alt.Chart(pd.DataFrame({"value": [low, high]})).mark_point(size=0, opacity=0)
+        layers += [image.encode(url="url:N", **middle), ends.encode(color=alt.Color("value", **colour), **middle)]
+    else:
+        at = frame.assign(x=frame[x].astype(str).map(across), y=frame[y].astype(str).map(up))
+        at = at.assign(x2=at["x"] + 1, y2=at["y"] + 1)
+        shown = list(tooltip) or [
+            alt.Tooltip(x, type="nominal", title=x_title or x),
+            alt.Tooltip(y, type="nominal", title=y_title or y),
+            alt.Tooltip(value, type="quantitative", format=format, title=value_title or value),
+        ]
+        cell = alt.Chart(at[np.isfinite(numbers)]).mark_rect()
+        layers.append(cell.encode(place_x, place_y, x2="x2", y2="y2", color=alt.Color(value, **colour), tooltip=shown))
+    sides: list[tuple[Any, str, str | None]] = [(place_x, x, x_group), (place_y, y, y_group)]
+    for place, column, group in sides:
+        edges = _edges(frame, column, group)
+        if edges:
+            rule = alt.Chart(pd.DataFrame({"edge": edges})).mark_rule(style="boundary", tooltip=None)
+            layers.append(rule.encode(_of(place, "edge")))
+    chart = cast(alt.LayerChart, alt.layer(*layers)).properties(width=width, height=height)
+    return chart if title is None else chart.properties(title=title)
+
+
+def _places(frame: pd.DataFrame, column: str) -> dict[str, int]:
+    return {name: place for place, name in enumerate(dict.fromkeys(frame[column].astype(str)))}
+
+
+def _span(count: int) -> alt.Scale:
+    return alt.Scale(domain=[0, count], nice=False, zero=False)
+
+
+def _axis(names: dict[str, int], title: str, pixels: int, labels: bool, up: bool = False) -> alt.Axis:
+    """Names at the middle of their cells, thinned to at most one every 15 pixels (26 along the bottom)."""
+    step = max(1, -(-len(names) * (15 if up else 26) // max(pixels, 1)))
+    shown = list(range(0, len(names), step))
+    # The names stand in an expression: json.dumps quotes them, and "<" is spelt out so that no "</script>" can arise.
+    listed = json.dumps(list(names)).replace("<", "\\u003c")
+    turned: dict[str, Any] = {} if up or max(map(len, names), default=0) <= 3 else {"labelAngle": -45}
+    return alt.Axis(
+        title=title or None,
+        values=[place + 0.5 for place in shown],
+        tickCount=len(shown),
+        labelExpr=f"{listed}[floor(datum.value)]",
+        labels=labels,
+        ticks=labels,
+        labelOverlap=False,
+        grid=False,
+        domain=False,
+        **turned,
+    )
+
+
+def _edges(frame: pd.DataFrame, column: str, group: str | None) -> list[int]:
+    if group is None:
+        return []
+    groups = frame.assign(name=frame[column].astype(str)).drop_duplicates("name")[group].tolist()
+    return [place for place in range(1, len(groups)) if groups[place] != groups[place - 1]]
+
+
+def _picture(values: np.ndarray, colours: Sequence[str]) -> str:
+    """A PNG of `values` in 0..1 as a data URI, row 0 at the bottom, NaN clear.
+
+    About 480 pixels wide, because some viewers of PDF smooth what they enlarge; equal pixels cost little in a PNG.
+    """
+    times = max(1, 480 // max(values.shape))
+    alpha = np.where(np.isfinite(values), 255, 0)[..., None]
+    pixels = np.concatenate([shades(values, colours), alpha], axis=-1).astype(np.uint8)[::-1]
+    file = io.BytesIO()
+    Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1), "RGBA").save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

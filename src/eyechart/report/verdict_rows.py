@@ -1,0 +1,144 @@
+"""Verdicts as rows of the page, with the geometry of each small picture: interval against margin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eyechart.claims.table import CLAIMS, SOURCES, Claim, Margin, asked
+from eyechart.report.numbers import is_number, number, with_span
+
+if TYPE_CHECKING:
+    from eyechart.claims.verdict import PartVerdict, Verdict
+
+WIDTH = 240.0
+LETTER = 6.0  # about the width of a digit under the scale, to keep labels apart
+
+
+@dataclass(frozen=True)
+class Kind:
+    word: str
+    slug: str
+    sign: str
+
+
+KINDS = {
+    "holds": Kind("holds", "holds", "✓"),
+    "fails": Kind("fails", "fails", "✕"),
+    "undecided": Kind("undecided", "undecided", "?"),
+    "not tested": Kind("not tested", "not-tested", "–"),
+}
+
+
+def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Collection[str]) -> list[dict[str, Any]]:
+    """Each verdict with the claim's sentence, its source, its subjects and its pictures."""
+    made = []
+    for verdict in verdicts:
+        claim = CLAIMS[verdict.claim]
+        made.append(
+            {
+                "claim": verdict.claim,
+                "sentence": claim.sentence,
+                "korean": claim.korean,
+                "source": cited(claim),
+                "subjects": [who(subject) for subject in verdict.subjects],
+                "kind": KINDS[verdict.verdict],
+                "scope": verdict.scope,
+                "proxy": verdict.proxy,
+                "reason": verdict.reason,
+                "section": f"measure-{verdict.measure}" if verdict.measure in measures else None,
+                "parts": [picture(part, claim) for part in verdict.parts],
+            }
+        )
+    return made
+
+
+def cited(claim: Claim) -> str:
+    """Paper and figure with names instead of the table's keys.
+
+    >>> cited(CLAIMS["C13"])
+    'Raghu et al. 2021, Fig. 1'
+    """
+    where = claim.figure
+    for key in claim.sources:
+        where = re.sub(rf"(?<![\w.]){key} (?=[A-Z])", f"{short_name(SOURCES[key])}, ", where)
+    return where
+
+
+def short_name(citation: str) -> str:
+    """
+    >>> short_name(SOURCES["P"]), short_name(SOURCES["V"])
+    ('Park & Kim 2022', 'Dosovitskiy et al. 2021')
+    """
+    authors = citation.split(",")[0]
+    year = re.search(r"\b20\d\d\b", citation)
+    several = "" if "&" in authors or "et al" in authors else " et al."
+    return f"{authors}{several} {year.group()}" if year else authors
+
+
+def references(verdicts: Sequence[Verdict]) -> list[str]:
+    """The papers behind the claims of the page, in full."""
+    keys = dict.fromkeys(key for verdict in verdicts for key in CLAIMS[verdict.claim].sources)
+    return sorted(SOURCES[key] for key in keys if "arXiv" in SOURCES[key])
+
+
+def margin_of(part: PartVerdict, claim: Claim) -> Margin:
+    """The margin of the table that this part was held against."""
+    return next(known for known in claim.margins if asked(known.side, known.margin, known.inclusive) == part.asks)
+
+
+def picture(part: PartVerdict, claim: Claim) -> dict[str, Any]:
+    """Where interval, margin and the claimed side lie on a scale of 240 pixels, and the same in words."""
+    effect, span = with_span(part.effect, part.low, part.high)
+    asked_for = margin_of(part, claim)
+    side, margin = asked_for.side, asked_for.margin
+    drawn: dict[str, Any] = {
+        "words": part.words,
+        "effect": effect,
+        "span": span,
+        "asks": part.asks,
+        "kind": KINDS[part.verdict],
+        "said": f"{part.sentence}: {part.verdict}",
+        "middle": None,
+    }
+    if not is_number(part.effect):
+        return drawn
+    spread = is_number(part.low) and is_number(part.high)
+    margins = [-margin, margin] if side in ("within", "outside") else [margin]
+    needed = [part.effect, *margins, *([part.low, part.high] if spread else [])]
+    low, high = min(needed), max(needed)
+    room = (high - low) or abs(high) or 1.0
+    if low > 0 and low < 0.6 * room:
+        low = 0.0
+    if high < 0 and -high < 0.6 * room:
+        high = 0.0
+    start, end = low - 0.12 * (high - low or room), high + 0.12 * (high - low or room)
+
+    def at(value: float) -> float:
+        return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)
+
+    claimed = {
+        "above": [(margins[-1], end)],
+        "below": [(start, margins[0])],
+        "within": [(margins[0], margins[-1])],
+        "outside": [(start, margins[0]), (margins[-1], end)],
+    }[side]
+    drawn["zones"] = [{"x": at(a), "width": round(at(b) - at(a), 1)} for a, b in claimed]
+    drawn["ticks"] = ticks([("margin", value, at(value)) for value in margins] + [("zero", 0.0, at(0.0))], start, end)
+    drawn["middle"] = at(part.effect)
+    drawn["low"], drawn["high"] = (at(part.low), at(part.high)) if spread else (None, None)
+    return drawn
+
+
+def ticks(wanted: Sequence[tuple[str, float, float]], start: float, end: float) -> list[dict[str, Any]]:
+    """Lines with their numbers; one whose number would run into an earlier one keeps neither."""
+    kept: list[dict[str, Any]] = []
+    for kind, value, x in wanted:
+        text = number(value)
+        apart = all(abs(x - other["x"]) > LETTER * (len(text) + len(other["text"])) / 2 + 6 for other in kept)
+        if start <= value <= end and (apart or kind == "margin"):
+            anchor = "start" if x < 10 else "end" if x > WIDTH - 10 else "middle"
+            kept.append({"kind": kind, "x": x, "text": text, "anchor": anchor})
+    return kept

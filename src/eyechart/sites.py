@@ -1,0 +1,181 @@
+"""Places inside a subject, in words that fit any architecture. Pure data: no torch, and all of it fits into JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+Role = Literal["stem", "junction", "attention", "block", "head"]
+Kind = Literal["attention", "mlp", "conv", "pool", "mixer", "other"]
+Architecture = Literal["transformer", "cnn", "hybrid", "mixer", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One operation of a forward pass: the `operation`-th watched one in the `call`-th call of module `path`.
+
+    `name` is what must be found there ("add", "attention", "softmax", "output", …): a later pass that finds something
+    else stops with a TapError instead of measuring the wrong tensor.
+    """
+
+    path: str
+    call: int
+    operation: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the axes of a tensor read, one letter an axis: N image, C channel, H head, Y row, X column, T token.
+
+    A token axis holds `prefix` tokens (class, distillation, register) and then the rows of `grid`; there is no grid
+    where tokens are in another order. W is an axis of `windows`; where there is no N, images and inside each its
+    windows (TNT's pixels within a patch, MobileViT's unfolded patches).
+    """
+
+    axes: str
+    prefix: int = 0
+    grid: tuple[int, int] | None = None
+    windows: int = 1
+
+
+@dataclass(frozen=True)
+class AttentionGeometry:
+    """Where queries and keys sit in the input picture, in pixels.
+
+    `query_yx` is (window, query, 2), `key_yx` (window, key, 2); prefix tokens are NaN. They are known only after a dry
+    run and are not written to files; `uniform_distance` is (the mean distance of all query-key pairs of the *whole
+    grid*, each query with every grid position, itself included: what attention spread evenly over the picture scores).
+    """
+
+    kind: Literal["global", "windowed", "pooled", "other"]
+    window: tuple[int, int] | None
+    windows: int
+    query_prefix: int
+    key_prefix: int
+    cell: tuple[float, float]
+    uniform_distance: float
+    query_yx: np.ndarray | None = field(default=None, compare=False, repr=False)
+    key_yx: np.ndarray | None = field(default=None, compare=False, repr=False)
+    leading: tuple[tuple[str, int], ...] = ()
+    """How the model's own leading axes read, slowest first: ("N", -1) images, ("W", 64) windows, ("H", 3) heads."""
+    operand: int = 0
+    """Which factor of an explicit `weights @ values` holds the weights."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where the taps look. `name` is unique within its subject and says what it is: "blocks.3 attention"."""
+
+    name: str
+    role: Role
+    kind: Kind
+    path: str
+    address: Address
+    depth: float
+    """0 at the stem, 1 after the last block: place in execution order, so that unlike subjects can share an axis."""
+    stage: int
+    """Counts up each time the grid changes."""
+    block: int
+    """Which block it belongs to, from 0; -1 before the first (stem), the number of blocks after the last (head)."""
+    layout: Layout
+    channels: int
+    heads: int | None = None
+    attention: AttentionGeometry | None = None
+    skip_operand: int | None = None
+    """Junctions: which operand of the addition is the skip (0 or 1)."""
+    projected: bool = False
+    """Junctions: the skip itself passes a projection or pooling on its way."""
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        return self.layout.grid
+
+    def as_json(self) -> dict[str, Any]:
+        data = asdict(replace(self, attention=None))
+        data["grid"] = self.grid
+        if self.attention is not None:
+            data["attention"] = asdict(replace(self.attention, query_yx=None, key_yx=None))
+            del data["attention"]["query_yx"], data["attention"]["key_yx"]
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Site:
+        data = {key: value for key, value in data.items() if key != "grid"}
+        layout = dict(data["layout"])
+        layout["grid"] = tuple(layout["grid"]) if layout["grid"] else None
+        geometry = data.get("attention")
+        if geometry is not None:
+            window = tuple(geometry["window"]) if geometry["window"] else None
+            leading = tuple((letter, size) for letter, size in geometry["leading"])
+            known = {**geometry, "window": window, "cell": tuple(geometry["cell"]), "leading": leading}
+            geometry = AttentionGeometry(**known)
+        return cls(**{**data, "address": Address(**data["address"]), "layout": Layout(**layout), "attention": geometry})
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What a dry run found in a subject: its sites in execution order, and what could not be recognised, in words."""
+
+    subject: str
+    sites: tuple[Site, ...]
+    notes: tuple[str, ...]
+    input_size: tuple[int, int]
+    architecture: Architecture
+    cls: int | None
+    """Which prefix token is the class token, if there is one."""
+    pooling: Literal["cls", "gap", "other"] | None
+    """What the classifier reads: the class token, the mean over positions, something else; None: no classifier."""
+
+    @property
+    def family(self) -> str:
+        """The role a subject can play in a published claim.
+
+        "vit": a transformer of one stage with global attention, of which papers V and R speak; "staged transformer"
+        (Swin, PiT): two or more stages of at least two blocks, of which P says the opposite; "cnn": convolutions, two or
+        more stages. Everything else plays no part and keeps the name of its architecture.
+        """
+        stages = [block.stage for block in self.pick("block")]
+        full = [stage for stage in set(stages) if stages.count(stage) >= 2]
+        if self.architecture == "transformer":
+            geometries = [site.attention for site in self.pick("attention")]
+            if len(set(stages)) == 1 and all(g is not None and g.kind == "global" for g in geometries):
+                return "vit"
+            return "staged transformer" if len(full) >= 2 else "transformer"
+        if self.architecture == "cnn" and len(set(stages)) < 2:
+            return "plain cnn"
+        return self.architecture
+
+    def pick(self, role: Role, kind: Kind | None = None) -> tuple[Site, ...]:
+        return tuple(site for site in self.sites if site.role == role and kind in (None, site.kind))
+
+    def site(self, name: str) -> Site:
+        return next(site for site in self.sites if site.name == name)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "subject": self.subject,
+            "architecture": self.architecture,
+            "input_size": list(self.input_size),
+            "cls": self.cls,
+            "pooling": self.pooling,
+            "sites": [site.as_json() for site in self.sites],
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Anatomy:
+        sites: Sequence[dict[str, Any]] = data["sites"]
+        height, width = data["input_size"]
+        return cls(
+            subject=data["subject"],
+            sites=tuple(Site.from_json(site) for site in sites),
+            notes=tuple(data["notes"]),
+            input_size=(height, width),
+            architecture=data["architecture"],
+            cls=data["cls"],
+            pooling=data["pooling"],
+        )

@@ -1,0 +1,235 @@
+"""The run folder: all an exam leaves behind, and all that `show`, `report` and `figures` read.
+
+    runs/<name>/ plan.json  shards/*.safetensors  findings/<measure>.nc  verdicts.json  summary.csv  report.html  figures/
+
+Every file is written beside its place and then moved there, so a killed run leaves whole files or none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eyechart.errors import RunFolderError, UsageError
+
+if TYPE_CHECKING:
+    import altair
+    import xarray
+
+    from eyechart.claims.verdict import Verdict
+    from eyechart.measures.measure import Measure, Scene
+    from eyechart.tally import Tally
+
+FORMAT = 1
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
+    """Let `write` fill a temporary file in the same folder, then move it into place."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write(temporary)
+            temporary.chmod(0o644)  # mkstemp's 0600 would keep a colleague from reading a shared run
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunFolderError(
+            f"{path} could not be written ({error.strerror or error}); what was finished before is kept: "
+            "make room or choose another folder with --out, then run the same command again."
+        ) from error
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    return write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_json(path: Path, data: object) -> Path:
+    return write_text(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=True) + "\n")
+
+
+class Run:
+    """A run folder, read lazily. Nothing here needs the models or the images."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """An existing run; one sentence if it is not one, is damaged, or comes from another version."""
+        run = cls(path)
+        if not run.path.is_dir():
+            raise UsageError(f"A run folder was expected at {run.path}; there is none. `eyechart exam` makes one.")
+        if run.plan.get("format") != FORMAT:
+            raise RunFolderError(
+                f"{run.path} has run format {run.plan.get('format')!r} (eyechart {run.plan.get('eyechart', '?')}); this "
+                f"version reads format {FORMAT}. Run the exam again into a new folder."
+            )
+        return run
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        path = self.path / "plan.json"
+        try:
+            plan = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunFolderError(f"{self.path} is no run folder: it has no plan.json.") from None
+        except (OSError, ValueError) as error:
+            raise RunFolderError(
+                f"{path} is damaged ({error}); move the folder away and run the exam again, or pass --overwrite."
+            ) from error
+        if not isinstance(plan, dict):
+            raise RunFolderError(f"{path} is damaged: an object was expected, a {type(plan).__name__} came.")
+        return plan
+
+    @cached_property
+    def scene(self) -> Scene:
+        from eyechart.engines.plan import scene_of
+
+        return scene_of(self.plan)
+
+    @cached_property
+    def measures(self) -> dict[str, Measure]:
+        """The measures of this run, with the options they were run with."""
+        from eyechart.measures.measure import choose_measures
+
+        asked = self.plan["measures"]
+        options = {f"{entry['name']}.{key}": value for entry in asked for key, value in entry["options"].items()}
+        return {measure.name: measure for measure in choose_measures([entry["name"] for entry in asked], options)}
+
+    # --- shards -------------------------------------------------------------------------------------------------
+
+    def shard_path(self, index: int) -> Path:
+        return self.path / "shards" / f"{index:05d}.safetensors"
+
+    def write_shard(self, index: int, tallies: Mapping[str, Tally]) -> Path:
+        from safetensors.torch import save_file
+
+        tensors = {f"{name}/{key}": value for name, tally in tallies.items() for key, value in tally.tensors().items()}
+        about = {"question": self.plan["question"], "shard": str(index)}
+        return write_atomically(self.shard_path(index), lambda path: save_file(tensors, path, metadata=about))
+
+    def read_shard(self, index: int) -> dict[str, Tally] | None:
+        """The tallies of a finished shard of this very question; None if there is none (or it is half a file)."""
+        from safetensors import SafetensorError, safe_open
+
+        path = self.shard_path(index)
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                if (file.metadata() or {}).get("question") != self.plan["question"]:
+                    return None
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - a file, not a dict
+        except (SafetensorError, OSError):
+            return None
+        by_measure: dict[str, dict[str, Any]] = {}
+        for key, tensor in tensors.items():
+            name, _, field = key.partition("/")
+            by_measure.setdefault(name, {})[field] = tensor
+        return {
+            name: type(measure.tally(self.scene)).from_tensors(by_measure[name])
+            for name, measure in self.measures.items()
+        }
+
+    # --- findings and verdicts ----------------------------------------------------------------------------------
+
+    def write_finding(self, name: str, finding: xarray.Dataset) -> Path:
+        packed = {
+            variable: {"zlib": True, "complevel": 4} for variable in finding if finding[variable].dtype.kind in "fi"
+        }
+        return write_atomically(
+            self.path / "findings" / f"{name}.nc",
+            lambda path: finding.to_netcdf(path, engine="netcdf4", encoding=packed),
+        )
+
+    @cached_property
+    def findings(self) -> Mapping[str, xarray.Dataset]:
+        """Findings by measure, in the order of the report."""
+        import xarray
+
+        found = {}
+        for name in self.measures:
+            path = self.path / "findings" / f"{name}.nc"
+            if not path.exists():
+                continue
+            try:
+                with xarray.open_dataset(path, engine="netcdf4") as finding:
+                    found[name] = finding.load()
+            except (OSError, ValueError) as error:
+                raise RunFolderError(
+                    f"{path} is damaged ({error}); run the exam again: its shards are kept, so nothing is recomputed."
+                ) from error
+        return found
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        from eyechart.claims.verdict import Verdict
+
+        path = self.path / "verdicts.json"
+        try:
+            return [Verdict.from_json(entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+        except FileNotFoundError:
+            raise RunFolderError(f"{self.path} is not finished: it has no verdicts; run the exam again.") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunFolderError(f"{path} is damaged ({error}); run the exam again.") from error
+
+    def quantities(self) -> Iterator[dict[str, Any]]:
+        """Every scalar of every finding: measure, quantity, subjects, value, low, high, unit."""
+        for name, finding in self.findings.items():
+            for row in range(finding.sizes.get("quantity_row", 0)):
+                line = finding.isel(quantity_row=row)
+                yield {
+                    "measure": name,
+                    "quantity": str(line.quantity.item()),
+                    "subjects": str(line.quantity_subjects.item()),
+                    "value": float(line.quantity_value),
+                    "low": float(line.quantity_low),
+                    "high": float(line.quantity_high),
+                    "unit": str(line.quantity_unit.item()),
+                }
+
+    def summary_csv(self) -> str:
+        """The quantities as a table anyone can open."""
+        import csv
+        import io
+
+        text = io.StringIO()
+        writer = csv.DictWriter(text, ["measure", "quantity", "subjects", "value", "low", "high", "unit"])
+        writer.writeheader()
+        writer.writerows(self.quantities())
+        return text.getvalue()
+
+    # --- what people look at ------------------------------------------------------------------------------------
+
+    def chart(self, name: str) -> altair.Chart:
+        """The figure of a measure as an Altair chart, to restyle or save."""
+        from eyechart.report import theme
+
+        if name not in self.findings:
+            raise UsageError(f"This run has no finding {name!r}; it has {', '.join(self.findings) or 'none'}.")
+        with theme.drawing(subjects=self.scene.subjects):
+            return theme.dress(self.measures[name].chart(self.findings[name]))
+
+    def report(self) -> Path:
+        """Draw the page anew from this folder alone, and say where it is."""
+        from eyechart.report.page import write_report
+
+        return write_report(self)
+
+    def figures(self, format: str = "png", folder: Path | None = None) -> list[Path]:
+        from eyechart.report.figures import save_figures
+
+        return save_figures(self, format=format, folder=folder)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"

@@ -1,0 +1,129 @@
+"""What a person may type to name a subject, and what there is to name. No torch here: listing the zoo is quick."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from eyechart import zoo
+from eyechart.errors import UnknownSubject, UsageError
+
+Source = Literal["zoo", "timm", "torchvision", "hf"]
+SOURCES: tuple[Source, ...] = ("zoo", "timm", "torchvision", "hf")
+CHECKPOINT_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """`source:name@weights`, taken apart; `weights` is None (the trained ones), "random", a path or a zoo snapshot.
+
+    >>> parse_spec("timm:resnet18@random")
+    Spec(source='timm', name='resnet18', weights='random')
+    >>> str(parse_spec("torchvision:resnet50@my/weights.pth"))
+    'torchvision:resnet50@my/weights.pth'
+    """
+
+    source: Source
+    name: str
+    weights: str | None
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.name}" + (f"@{self.weights}" if self.weights else "")
+
+
+def parse_spec(text: str) -> Spec:
+    """The parts of a spec; a bare name is looked for in the zoo, then in timm (only there must it exist already)."""
+    source, colon, rest = text.partition(":")
+    if colon and source in SOURCES:
+        return _split_weights(source, rest, text)
+    if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text:
+        raise UsageError(f"{text} names weights but no architecture: write timm:NAME@{text}.")
+    if colon:
+        near = difflib.get_close_matches(source, SOURCES, n=1) or ["timm"]
+        raise UnknownSubject(
+            f"No source of models is called {source!r} in {text!r}; there are {', '.join(SOURCES)}. "
+            f"Did you mean {near[0]}:{rest}?"
+        )
+    name = text.partition("@")[0]
+    if name in zoo.names():
+        return _split_weights("zoo", text, text)
+    if name.partition(".")[0] in names("timm"):
+        return _split_weights("timm", text, text)
+    raise unknown(name)
+
+
+def _split_weights(source: Source, rest: str, text: str) -> Spec:
+    if source == "hf" and Path(rest).expanduser().is_dir():
+        return Spec(source, rest, None)  # a local folder may have an @ in its name
+    name, at, weights = rest.partition("@")
+    if not name:
+        raise UsageError(f"{text!r} names no model: write {source}:NAME.")
+    if at and not weights:
+        raise UsageError(f"Nothing follows the @ of {text!r}: write {source}:{name}@random or {source}:{name}@PATH.")
+    return Spec(source, name, weights or None)
+
+
+def names(source: Source) -> list[str]:
+    """Every name a source knows (image classifiers only, of torchvision's models); a hub cannot be listed."""
+    if source == "zoo":
+        return list(zoo.names())
+    if source == "timm":
+        import timm
+
+        return timm.list_models()
+    if source == "torchvision":
+        import torchvision
+
+        return cast(list[str], torchvision.models.list_models(module=torchvision.models))
+    return []
+
+
+def near_names(name: str, sources: Sequence[Source] = ("zoo", "timm", "torchvision")) -> list[str]:
+    """Known names that read like this one, nearest first, as specs.
+
+    >>> near_names("resnet18s", ["torchvision"])[0]
+    'torchvision:resnet18'
+    """
+    wanted = name.lower().replace("-", "_").partition(".")[0]
+    scored = [
+        (difflib.SequenceMatcher(None, wanted, known).ratio(), f"{source}:{known}")
+        for source in sources
+        for known in difflib.get_close_matches(wanted, names(source), n=3, cutoff=0.6)
+    ]
+    return [spec for _, spec in sorted(scored, key=lambda row: -row[0])[:4]]
+
+
+def unknown(name: str, source: Source | None = None) -> UnknownSubject:
+    """The error for a name nobody knows, with near ones; those of other sources only if its own has none."""
+    near = (near_names(name, [source]) if source else []) or near_names(name)
+    where = f"{source} has no model" if source else "Neither the zoo nor timm has a model"
+    advice = f"did you mean {' or '.join(near)}?" if near else "`eyechart subjects` lists what there is."
+    return UnknownSubject(f"{where} called {name!r}; {advice}")
+
+
+def available(pattern: str | None = None) -> list[dict[str, Any]]:
+    """One row a model: `spec`, `source`, and the `card` of zoo models. timm and torchvision are searched by a pattern.
+
+    Without a pattern only the zoo is listed, for which torch is not needed; with one (a part of the name or a shell
+    pattern) the rows of all sources whose name matches.
+
+    >>> [row["spec"] for row in available("resnext101_64x4d") if row["source"] == "torchvision"]
+    ['torchvision:resnext101_64x4d']
+    """
+    shell = pattern if pattern is None or any(sign in pattern for sign in "*?[") else f"*{pattern}*"
+    rows: list[dict[str, Any]] = []
+    for source in SOURCES if shell else ("zoo",):
+        for name in names(source):
+            if shell is None or fnmatch.fnmatch(name, shell):
+                card = {"card": dict(zoo.card(name))} if source == "zoo" else {}
+                rows.append({"spec": f"{source}:{name}", "source": source} | card)
+    return rows
+
+
+def counts() -> dict[str, int]:
+    """How many models each listable source has. Imports timm and torchvision (some seconds)."""
+    return {source: len(names(source)) for source in SOURCES if source != "hf"}

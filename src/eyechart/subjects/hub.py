@@ -1,0 +1,95 @@
+"""Weights that live elsewhere: fetched without hanging, without running code, and with one sentence if out of reach."""
+
+from __future__ import annotations
+
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from eyechart.errors import EyechartError, HubUnreachable, SubjectError, UnknownSubject, UnsafeWeights
+
+#: Seconds to wait for a first answer; left to itself, huggingface_hub retried for 46 s where there is no network.
+PATIENCE = 5
+
+
+@contextmanager
+def hub_access(spec: str, advice: str, *, huggingface: bool) -> Iterator[None]:
+    """Inside, libraries may download. Network failures leave as HubUnreachable with `advice`; pickles cannot run code.
+
+    If the Hugging Face hub does not answer, its library is put offline for the while: what is in its cache still loads.
+    """
+    before = os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
+    timeout = socket.getdefaulttimeout()
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    socket.setdefaulttimeout(PATIENCE * 2)
+    try:
+        with _offline_if_silent() if huggingface else _as_is():
+            yield
+    except EyechartError:
+        raise
+    except Exception as error:
+        raise _translate(error, spec, advice) from error
+    finally:
+        socket.setdefaulttimeout(timeout)
+        if before is None:
+            del os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"]
+        else:
+            os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = before
+
+
+@contextmanager
+def _as_is() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _offline_if_silent() -> Iterator[None]:
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or not _answers(constants.ENDPOINT)
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def _answers(address: str) -> bool:
+    try:
+        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=PATIENCE).close()
+    except urllib.error.HTTPError:
+        return True  # it said no, but it spoke
+    except OSError:
+        return False
+    return True
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _translate(error: Exception, spec: str, advice: str) -> SubjectError:
+    """One sentence for what went wrong on the way to the weights."""
+    from huggingface_hub import errors
+
+    chain = list(_chain(error))
+    if any(isinstance(link, errors.GatedRepoError) for link in chain):
+        return SubjectError(f"The hub does not hand out {spec} without an accepted licence and a login: {advice}")
+    if any(isinstance(link, errors.RepositoryNotFoundError) for link in chain):
+        return UnknownSubject(f"The hub has no public model {spec}: check its name, or {advice}")
+    network = (urllib.error.URLError, ConnectionError, TimeoutError, socket.gaierror, errors.LocalEntryNotFoundError)
+    for link in chain:
+        from_library = type(link).__module__.startswith(("httpx", "httpcore", "requests", "urllib3"))
+        if isinstance(link, network) or from_library:
+            return HubUnreachable(f"The weights of {spec} are on a hub that cannot be reached from here: {advice}")
+    if any("weights_only" in str(link) or "trust_remote_code" in str(link) for link in chain):
+        return UnsafeWeights(f"{spec} would run code when loaded, and was not loaded: {advice}")
+    return SubjectError(
+        f"{spec} cannot be loaded ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})."
+    )

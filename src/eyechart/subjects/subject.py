@@ -1,0 +1,142 @@
+"""A subject: a model, how it is called, what it is fed, where its logits are. After this nobody asks whose it is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from eyechart.errors import SubjectError
+from eyechart.subjects.weights import check_finite, hash_of
+
+
+class Prepare(Protocol):
+    """Pictures, already cut to the common crop, to what the module eats."""
+
+    @property
+    def size(self) -> tuple[int, int]: ...
+
+    def __call__(self, pictures: Sequence[Image.Image]) -> Tensor: ...
+
+
+@dataclass(eq=False)
+class Subject:
+    """A module in eval mode with its name, preprocessing and class names.
+
+    >>> import eyechart.subjects
+    >>> subject = eyechart.subjects.load_subject("timm:resnet10t@random")
+    >>> subject.name, subject.input_size, subject.parameters, subject.trained
+    ('timm:resnet10t@random', (176, 176), 5435488, False)
+    >>> images = subject.prepare([Image.new("RGB", (300, 300))])
+    >>> subject.logits(subject.call(images)).shape
+    torch.Size([1, 1000])
+    """
+
+    name: str
+    module: nn.Module
+    preprocessing: Prepare
+    classes: tuple[str, ...] | None
+    """Class names by logit index; None: unknown."""
+    trained: bool
+    card: Mapping[str, Any] = field(default_factory=dict)
+    """Where it comes from, its recipe and licence where known, and what was assumed; fits into JSON."""
+    classifier: bool = True
+    """False: it ends in features, and has no logits."""
+    keyword: str | None = None
+    """The argument that takes the images, if it is not the first (Hugging Face: `pixel_values`)."""
+
+    def __post_init__(self) -> None:
+        self.module = unwrapped(self.module, self.name).eval()
+        check_finite(self.name, self.module)
+
+    @property
+    def input_size(self) -> tuple[int, int]:
+        return self.preprocessing.size
+
+    @cached_property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.module.parameters())
+
+    @cached_property
+    def weights_hash(self) -> str:
+        return hash_of(self.module.state_dict())
+
+    @property
+    def device(self) -> torch.device:
+        return next((tensor.device for tensor in self.module.state_dict().values()), torch.device("cpu"))
+
+    def to(self, device: str | torch.device) -> Subject:
+        self.module.to(device)
+        return self
+
+    def prepare(self, pictures: Sequence[Image.Image]) -> Tensor:
+        """Pictures cut to the common crop → (image, 3, y, x) float32 on the CPU."""
+        return self.preprocessing(pictures)
+
+    def call(self, images: Tensor) -> Any:
+        """The module's own output. Parts that were compiled run eagerly: the taps must see every operation."""
+        images = images.to(self.device)
+        with torch.compiler.set_stance("force_eager") if self._compiled else contextlib.nullcontext():
+            return self.module(images) if self.keyword is None else self.module(**{self.keyword: images})
+
+    def logits(self, output: Any) -> Tensor | None:
+        """The (image, class) logits within an output; None for a subject without a classifier.
+
+        Of a tuple or list the first such tensor; of a dictionary or Hugging Face output `logits`, or else the only one.
+        """
+        return find_logits(output) if self.classifier else None
+
+    @cached_property
+    def _compiled(self) -> bool:
+        return any(
+            hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) is not None
+            for part in self.module.modules()
+        )
+
+
+def find_logits(output: Any) -> Tensor | None:
+    if isinstance(output, Tensor):
+        return output if output.ndim == 2 else None
+    if isinstance(output, Mapping):  # Hugging Face outputs are ordered dictionaries
+        if isinstance(output.get("logits"), Tensor):
+            return find_logits(output["logits"])
+        if hasattr(output, "last_hidden_state"):
+            return None  # a feature extractor; its pooled features are not logits
+        candidates = [tensor for value in output.values() if (tensor := find_logits(value)) is not None]
+        return candidates[0] if len(candidates) == 1 else None
+    if isinstance(output, (tuple, list)):
+        return next((tensor for value in output if (tensor := find_logits(value)) is not None), None)
+    return find_logits(output.logits) if hasattr(output, "logits") else None
+
+
+def unwrapped(module: nn.Module, name: str) -> nn.Module:
+    """The module itself, out of `torch.compile` and data-parallel wrappers; scripted ones are refused."""
+    while True:
+        if hasattr(module, "_orig_mod"):
+            module = module._orig_mod  # type: ignore[assignment]
+        elif isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            module = module.module
+        else:
+            break
+    for path, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            where = f"its part {path}" if path else "it"
+            raise SubjectError(
+                f"{name} cannot be examined because {where} is a scripted or traced module, which hides operations; "
+                "give the Python module it was made from."
+            )
+    if any(isinstance(weight, nn.parameter.UninitializedParameter) for weight in module.parameters()):
+        raise SubjectError(f"{name} has lazy layers without weights; call it once on images before the exam.")
+    for path, weight in module.named_parameters():
+        if weight.is_floating_point() and weight.dtype != torch.float32:
+            kind = str(weight.dtype).removeprefix("torch.")
+            raise SubjectError(
+                f"{name} holds {kind} weights ({path}), but an exam runs in float32; give module.float()."
+            )
+    return module

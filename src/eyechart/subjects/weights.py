@@ -1,0 +1,270 @@
+"""Checkpoints: read without running anything in them, fitted to a module by name and shape, or refused with counts."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import pickle
+import pickletools
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from eyechart.errors import SubjectError, UnsafeWeights, WeightsMismatch
+
+State = dict[str, Tensor]
+Convert = Callable[[State, nn.Module], State]
+
+#: Where training scripts put the weights; averaged ones first, as they are what such scripts report.
+WRAPPERS = (
+    "state_dict_ema",
+    "model_ema",
+    "ema",
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "network",
+    "net",
+    "weights",
+)
+#: What wrappers put before every name.
+PREFIXES = ("module.", "_orig_mod.", "backbone.", "model.", "network.", "net.", "encoder.", "trunk.")
+#: Counters and tables that a module makes itself; versions differ in whether they are saved.
+INCIDENTAL = ("num_batches_tracked", "relative_position_index", "relative_coords_table", "attn_mask", "n_averaged")
+
+
+def read_checkpoint(path: str | Path) -> tuple[State, list[str]]:
+    """The tensors of a file by name, and what was said about unwrapping. Nothing in the file is executed."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise SubjectError(f"There is no checkpoint at {path}; weights are given as @random or @PATH of a file.")
+    if path.suffix == ".safetensors":
+        try:
+            return safetensors.torch.load_file(path), []
+        except (safetensors.SafetensorError, ValueError) as error:
+            raise SubjectError(f"{path} is damaged or no safetensors file ({error}).") from None
+    return _unwrap(_load_pickle(path), path)
+
+
+def _load_pickle(path: Path) -> Any:
+    if _is_torchscript(path):
+        raise UnsafeWeights(
+            f"{path} is a TorchScript archive, which holds code; save the model's state_dict() instead."
+        )
+    try:
+        # A training script's options are plain data, and very many checkpoints carry them.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError, AttributeError) as error:
+        called = _called_by_pickle(path)
+        if called:
+            raise UnsafeWeights(
+                f"{path} would run code when loaded ({', '.join(called[:3])}) and was not; save only the model's "
+                "state_dict(), best as .safetensors."
+            ) from None
+        reason = str(error).partition("\n")[0] or "it ends too early"
+        raise SubjectError(f"{path} is damaged or no checkpoint ({reason}).") from None
+
+
+def _is_torchscript(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any("/code/" in name for name in archive.namelist())
+
+
+def _called_by_pickle(path: Path) -> list[str]:
+    """Functions and classes a pickle names beyond torch's tensors, found by reading its opcodes, not running them."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            inner = [name for name in archive.namelist() if name.endswith("data.pkl")]
+            data = archive.read(inner[0]) if inner else b""
+    else:
+        data = path.read_bytes()
+    found: list[str] = []
+    strings: list[str] = []
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if isinstance(argument, str) and "UNICODE" in opcode.name:
+                strings.append(argument)
+            elif opcode.name in ("GLOBAL", "INST"):
+                found.append(str(argument).replace(" ", "."))
+            elif opcode.name == "STACK_GLOBAL":
+                found.append(".".join(strings[-2:]))
+    except Exception:  # genops raises whatever the damage is; what was seen before it counts
+        pass
+    plain = ("torch._utils.", "torch._tensor.", "collections.OrderedDict", "torch.nn.parameter.Parameter", "argparse.")
+    storages = ("Storage", "torch.Size", "torch.device")
+    return [name for name in dict.fromkeys(found) if not name.startswith(plain) and not name.endswith(storages)]
+
+
+def _unwrap(checkpoint: Any, path: Path) -> tuple[State, list[str]]:
+    notes: list[str] = []
+    while isinstance(checkpoint, Mapping):
+        key = next((key for key in WRAPPERS if isinstance(checkpoint.get(key), Mapping) and checkpoint[key]), None)
+        if key is None:
+            break
+        checkpoint = checkpoint[key]
+        notes.append(f"the weights were taken from {key!r} of the checkpoint")
+    if not isinstance(checkpoint, Mapping):
+        raise SubjectError(f"{path} holds a {type(checkpoint).__name__}, not the tensors of a state_dict().")
+    state = {str(name): value.detach() for name, value in checkpoint.items() if isinstance(value, Tensor)}
+    if not state:
+        raise SubjectError(f"{path} holds no tensors; a state_dict() was expected.")
+    return state, notes
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a checkpoint sits on a module: which tensors agree in name and shape, and which do not."""
+
+    fitting: int
+    expected: int
+    came: int
+    missing: Mapping[str, tuple[int, ...]]
+    """Name → shape expected."""
+    reshaped: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    """Name → (shape that came, shape expected)."""
+    extra: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        return not (self.missing or self.reshaped or self.extra)
+
+    def head_size(self, classes: int) -> int | None:
+        """The number of classes of the checkpoint, if nothing but the size of the classifier differs; 0: none."""
+        if self.extra or not classes:
+            return None
+        if self.missing:
+            only_head = all(shape[:1] == (classes,) for shape in self.missing.values())
+            return 0 if only_head and not self.reshaped and self.fitting else None
+        sizes = {came[0] for came, _ in self.reshaped.values() if came}
+        only_rows = all(
+            len(came) == len(expected) and came[1:] == expected[1:] and expected[0] == classes
+            for came, expected in self.reshaped.values()
+        )
+        return sizes.pop() if only_rows and len(sizes) == 1 else None
+
+    def mismatch(self, path: str | Path, name: str) -> WeightsMismatch:
+        wrong = [f"{key} ({_shape(came)}, expected {_shape(wants)})" for key, (came, wants) in self.reshaped.items()]
+        wrong += [f"{key} (missing)" for key in self.missing]
+        wrong += [f"{key} (not in the model)" for key in self.extra]
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        return WeightsMismatch(
+            f"{path} is of another architecture than {name}: {self.fitting} of its {self.came} tensors fit "
+            f"the model's {self.expected} by name and shape; the first that do not are {', '.join(wrong[:3])}{more}."
+        )
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "scalar"
+
+
+def compare(state: Mapping[str, Tensor], module: nn.Module) -> Fit:
+    wanted = module.state_dict()
+    shared = [name for name in wanted if name in state]
+    reshaped = {
+        name: (tuple(state[name].shape), tuple(wanted[name].shape))
+        for name in shared
+        if state[name].shape != wanted[name].shape
+    }
+    return Fit(
+        fitting=len(shared) - len(reshaped),
+        expected=len(wanted),
+        came=len(state),
+        missing={
+            name: tuple(value.shape)
+            for name, value in wanted.items()
+            if name not in state and not name.endswith(INCIDENTAL)
+        },
+        reshaped=reshaped,
+        extra=tuple(name for name in state if name not in wanted and not name.endswith(INCIDENTAL)),
+    )
+
+
+def fit_to(state: State, module: nn.Module, convert: Convert | None = None) -> tuple[State, Fit]:
+    """The checkpoint with the prefixes dropped that keep it from fitting, then `convert`ed if that fits better.
+
+    `convert` is the library's own: timm's resizes position embeddings to the model's grid and renames old layers.
+    """
+    fits = [(candidate, compare(candidate, module)) for candidate in _without_prefixes(state)]
+    state, fit = max(fits, key=lambda pair: pair[1].fitting)  # the first of equals: no prefix is dropped for nothing
+    if convert is not None and not fit.complete:
+        try:
+            converted = convert(dict(state), module)
+        except Exception:  # written for one architecture, it fails on another's tensors in any way
+            return state, fit
+        candidate = compare(converted, module)
+        if candidate.fitting > fit.fitting or (candidate.complete and candidate.fitting == fit.fitting):
+            return converted, candidate
+    return state, fit
+
+
+def _without_prefixes(state: State) -> Iterator[State]:
+    """The state as it is, then with one known prefix after the other taken off, as long as most names have one."""
+    yield state
+    while True:
+        shares = {prefix: sum(name.startswith(prefix) for name in state) for prefix in PREFIXES}
+        prefix = max(shares, key=lambda prefix: shares[prefix])
+        if 2 * shares[prefix] < len(state):
+            return
+        state = {name.removeprefix(prefix): value for name, value in state.items()}
+        yield state
+
+
+def load_into(module: nn.Module, state: State) -> None:
+    """Copy a state that was found to fit; float16 and bfloat16 checkpoints become the module's float32."""
+    wanted = module.state_dict()
+    module.load_state_dict({name: value for name, value in state.items() if name in wanted}, strict=False)
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """Random weights drawn inside are those of seed 0; the caller's random state is as before."""
+    state = torch.get_rng_state()
+    torch.default_generator.manual_seed(0)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
+def check_finite(name: str, module: nn.Module) -> None:
+    """Refuse weights with NaN or infinity, naming the first tensor. Masks in buffers may hold −∞ and are let be."""
+    for path, parameter in module.named_parameters():
+        _check(name, path, ~torch.isfinite(parameter))
+    for path, buffer in module.named_buffers():
+        statistics = path.endswith(("running_mean", "running_var"))
+        _check(name, path, ~torch.isfinite(buffer) if statistics else torch.isnan(buffer))
+
+
+def _check(name: str, path: str, bad: Tensor) -> None:
+    if bad.any():
+        raise SubjectError(
+            f"The weights of {name} are not finite: {path} is the first tensor with NaN or infinity "
+            f"({int(bad.sum())} of its {bad.numel()} values)."
+        )
+
+
+def hash_of(state: Mapping[str, Tensor]) -> str:
+    """sha256 over name, dtype, shape and bytes of every tensor, in the order of the names.
+
+    >>> hash_of({"a": torch.zeros(2), "b": torch.ones(1)}) == hash_of({"b": torch.ones(1), "a": torch.zeros(2)})
+    True
+    >>> hash_of({"a": torch.zeros(2)}) == hash_of({"a": torch.zeros(2, 1)})
+    False
+    """
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,308 @@
+"""What a measure accumulates: a dataclass of tensors, each field written with its dimensions and its merge law.
+
+    empty ⊕ a = a        (a ⊕ b) ⊕ c = a ⊕ (b ⊕ c)        tally(images) = tally(some) ⊕ tally(the others)
+
+so shards may be computed anywhere and merged. Nothing is ever inferred from shapes: a law that is missing is an error
+when the class is defined, sizes that differ are an error that names the field and the axis.
+
+>>> from dataclasses import dataclass
+>>> @dataclass
+... class DistanceTally(Tally):
+...     distance: Annotated[Tensor, Sum("fold", "site", "head")]
+...     images: Annotated[Tensor, Sum("fold", counts=True)]
+>>> one, two = DistanceTally.empty(fold=16, site=2, head=3), DistanceTally.empty(fold=16, site=2, head=3)
+>>> one.distance[0] += 5.0
+>>> one.images[0] += 1
+>>> two.distance[7] += 4.0
+>>> two.images[7] += 2
+>>> both = one.merge(two)
+>>> both.folds, both.total().distance[0, 0] / both.total().images
+(2, tensor(3., dtype=torch.float64))
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Self, get_origin, get_type_hints
+
+import torch
+from torch import Tensor
+
+from eyechart.errors import TallyError
+
+__all__ = ["Concat", "Max", "Min", "Sum", "Tally", "TallyError"]
+
+
+class Law:
+    """How two values of a field become one, and the names of the field's axes."""
+
+    dtypes: ClassVar[tuple[str, ...]] = ("float64", "int64")
+    counts = False
+
+    def __init__(self, *dims: str, dtype: str = "float64") -> None:
+        if dtype not in self.dtypes:
+            raise TallyError(f"{type(self).__name__} accumulates in {' or '.join(self.dtypes)}, not in {dtype!r}.")
+        if len(set(dims)) < len(dims):
+            raise TallyError(f"The axes of a field need different names, got {dims}.")
+        if "fold" in dims[1:]:
+            raise TallyError(f"The fold axis comes first, got {dims}.")
+        if "image" in dims and not isinstance(self, Concat):
+            raise TallyError(f"Only Concat fields may have an image axis (they grow with the images), got {dims}.")
+        self.dims = dims
+        self.dtype: torch.dtype = getattr(torch, dtype)
+
+    def identity(self, shape: tuple[int, ...]) -> Tensor:
+        raise NotImplementedError
+
+    def merge(self, one: Tensor, two: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def over_folds(self, values: Tensor, weights: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Sum(Law):
+    """Added. `counts` marks the field that says how much each fold holds, so that empty folds are known as such."""
+
+    def __init__(self, *dims: str, dtype: str = "float64", counts: bool = False) -> None:
+        super().__init__(*dims, dtype=dtype)
+        self.counts = counts
+        if counts and dims[:1] != ("fold",):
+            raise TallyError(f"The field that counts needs a leading fold axis, got {dims}.")
+
+    def identity(self, shape: tuple[int, ...]) -> Tensor:
+        return torch.zeros(shape, dtype=self.dtype)
+
+    def merge(self, one: Tensor, two: Tensor) -> Tensor:
+        return one + two
+
+    def over_folds(self, values: Tensor, weights: Tensor) -> Tensor:
+        # A fold of weight 0 is left out, not multiplied: 0 · inf would be NaN in every leave-one-out sum.
+        used = weights != 0
+        combined: Tensor = torch.tensordot(weights[used], values[used].double(), dims=1)
+        return combined
+
+
+class Max(Law):
+    """The larger one. A NaN stays."""
+
+    def identity(self, shape: tuple[int, ...]) -> Tensor:
+        low = -math.inf if self.dtype.is_floating_point else torch.iinfo(self.dtype).min
+        return torch.full(shape, low, dtype=self.dtype)
+
+    def merge(self, one: Tensor, two: Tensor) -> Tensor:
+        return torch.maximum(one, two)
+
+    def over_folds(self, values: Tensor, weights: Tensor) -> Tensor:
+        return torch.cat([self.identity((1, *values.shape[1:])), values[weights != 0]]).amax(0)
+
+
+class Min(Law):
+    """The smaller one. A NaN stays."""
+
+    def identity(self, shape: tuple[int, ...]) -> Tensor:
+        high = math.inf if self.dtype.is_floating_point else torch.iinfo(self.dtype).max
+        return torch.full(shape, high, dtype=self.dtype)
+
+    def merge(self, one: Tensor, two: Tensor) -> Tensor:
+        return torch.minimum(one, two)
+
+    def over_folds(self, values: Tensor, weights: Tensor) -> Tensor:
+        return torch.cat([self.identity((1, *values.shape[1:])), values[weights != 0]]).amin(0)
+
+
+class Concat(Law):
+    """One row an image, kept in the order of the field `image`. This declares that the tally grows with the images."""
+
+    dtypes = ("float64", "float32", "int64", "bool")
+
+    def __init__(self, *dims: str, dtype: str = "float64") -> None:
+        super().__init__(*dims, dtype=dtype)
+        if dims[:1] != ("image",):
+            raise TallyError(f"The first axis of a Concat field is 'image', got {dims}.")
+
+    def identity(self, shape: tuple[int, ...]) -> Tensor:
+        return torch.zeros(shape, dtype=self.dtype)
+
+    def merge(self, one: Tensor, two: Tensor) -> Tensor:
+        return torch.cat([one, two])
+
+
+class Tally:
+    """Base of all tallies: subclass it as a dataclass of `Annotated[Tensor, law]` fields."""
+
+    laws: ClassVar[dict[str, Law]] = {}
+    summed: bool = False
+    """The fold axis has been summed out (`total`, `weighted`): ready to be estimated from, no longer to be merged."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.laws = {}
+        for name, hint in get_type_hints(cls, include_extras=True).items():
+            if name in Tally.__annotations__ or get_origin(hint) is ClassVar:
+                continue
+            if hasattr(Tally, name):
+                raise TallyError(f"{cls.__name__}.{name} hides Tally.{name}; give the field another name.")
+            found = [law for law in getattr(hint, "__metadata__", ()) if isinstance(law, Law)]
+            if get_origin(hint) is not Annotated or len(found) != 1:
+                raise TallyError(
+                    f"{cls.__name__}.{name} needs one merge law: Annotated[Tensor, Sum('fold', …)] or Max, Min, Concat."
+                )
+            cls.laws[name] = found[0]
+        if any(law.dims[:1] == ("fold",) for law in cls.laws.values()) and len(cls._counters()) != 1:
+            raise TallyError(
+                f"{cls.__name__} has a fold axis and so needs one field that counts, Sum('fold', counts=True); "
+                f"it has {len(cls._counters())}."
+            )
+        if any(isinstance(law, Concat) for law in cls.laws.values()):
+            index = cls.laws.get("image")
+            if not isinstance(index, Concat) or index.dims != ("image",) or index.dtype != torch.int64:
+                raise TallyError(
+                    f"{cls.__name__} has Concat fields and so needs a field image: Concat('image', dtype='int64')."
+                )
+
+    def __post_init__(self) -> None:
+        known: dict[str, tuple[int, str]] = {}
+        for name, law in self.laws.items():
+            values = getattr(self, name)
+            where = f"{type(self).__name__}.{name}"
+            if values.dtype != law.dtype:
+                raise TallyError(f"{where} should be {law.dtype}, got {values.dtype}.")
+            if values.ndim != len(law.dims):
+                raise TallyError(f"{where} should have the axes {law.dims}, got shape {tuple(values.shape)}.")
+            for dim, size in zip(law.dims, values.shape, strict=True):
+                expected, first = known.setdefault(dim, (size, name))
+                if size != expected:
+                    raise TallyError(f"{where}, axis {dim}: expected {expected} as in {first}, got {size}.")
+
+    @classmethod
+    def empty(cls, **sizes: int) -> Self:
+        """The identity of merge: zeros, infinities, no rows. `sizes` gives each axis but `image`, which starts at 0."""
+        cls._check_sizes(sizes, without={"image"})
+        shapes = {name: tuple({**sizes, "image": 0}[dim] for dim in law.dims) for name, law in cls.laws.items()}
+        return cls(**{name: law.identity(shapes[name]) for name, law in cls.laws.items()})
+
+    def merge(self, other: Self) -> Self:
+        """Both together, as a new tally. Total and exact for tallies of one class and size; refuses all others."""
+        if type(other) is not type(self):
+            raise TallyError(f"A {type(self).__name__} merges with its own kind, got {type(other).__name__}.")
+        if self.summed or other.summed:
+            raise TallyError(f"The folds of this {type(self).__name__} are already summed; merge before total().")
+        for name, law in self.laws.items():
+            pairs = zip(law.dims, getattr(self, name).shape, getattr(other, name).shape, strict=True)
+            for dim, expected, came in pairs:
+                if dim != "image" and expected != came:
+                    raise TallyError(f"{type(self).__name__}.{name}, axis {dim}: expected {expected}, got {came}.")
+        merged = {name: law.merge(getattr(self, name), getattr(other, name)) for name, law in self.laws.items()}
+        return type(self)(**self._in_order(merged))
+
+    def append(self, **rows: Tensor) -> None:
+        """Add rows to the Concat fields, in place; all of them at once, `image` (the position in the source) included.
+
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class CorrectTally(Tally):
+        ...     image: Annotated[Tensor, Concat("image", dtype="int64")]
+        ...     correct: Annotated[Tensor, Concat("image", dtype="bool")]
+        >>> tally = CorrectTally.empty()
+        >>> tally.append(image=torch.tensor([7, 3]), correct=torch.tensor([True, False]))
+        >>> tally.correct
+        tensor([False,  True])
+        """
+        growing = {name: law for name, law in self.laws.items() if isinstance(law, Concat)}
+        if rows.keys() != growing.keys():
+            raise TallyError(f"{type(self).__name__} takes rows of {sorted(growing)} together, got {sorted(rows)}.")
+        rows = {name: rows[name].to("cpu", law.dtype) for name, law in growing.items()}
+        type(self)(**{**self.tensors(), **rows})  # Refuses rows that do not fit, before anything is changed.
+        longer = {name: torch.cat([getattr(self, name), rows[name]]) for name in growing}
+        for name, values in self._in_order(longer).items():
+            setattr(self, name, values)
+
+    def weighted(self, weights: Tensor) -> Self:
+        """Folds combined with `weights` (fold,): leave-one-out has one 0 among ones, a bootstrap draw has counts.
+
+        Sums are weighted; of maxima and minima the folds of weight 0 are left out; fields without folds stay as they
+        are. Weighted sums are float64, also of whole numbers.
+        """
+        if self.summed:
+            raise TallyError(f"The folds of this {type(self).__name__} are already summed.")
+        folds = self.sizes.get("fold", len(weights))
+        if weights.shape != (folds,):
+            raise TallyError(f"{type(self).__name__} has {folds} folds, got weights of shape {tuple(weights.shape)}.")
+        result = copy.copy(self)
+        for name, law in self.laws.items():
+            if law.dims[:1] == ("fold",):
+                setattr(result, name, law.over_folds(getattr(self, name), weights.double()))
+        result.summed = True
+        return result
+
+    def total(self) -> Self:
+        """All folds together: what `Measure.estimate` reads."""
+        return self.weighted(torch.ones(self.sizes.get("fold", 0), dtype=torch.float64))
+
+    @property
+    def fold_counts(self) -> Tensor:
+        """How much each fold holds, (fold,); no folds at all, (0,), where a tally has no fold axis."""
+        counters = self._counters()
+        if not counters:
+            return torch.zeros(0, dtype=torch.float64)
+        counts: Tensor = getattr(self, counters[0])
+        return counts.reshape(len(counts), -1).sum(1)
+
+    @property
+    def folds(self) -> int:
+        """The number of folds that hold anything."""
+        return int((self.fold_counts > 0).sum())
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, law in self.laws.items():
+            dims = [dim for dim in law.dims if not (self.summed and dim == "fold")]
+            found.update(zip(dims, getattr(self, name).shape, strict=True))
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        return sum(values.nbytes for values in self.tensors().values())
+
+    @classmethod
+    def declared_bytes(cls, **sizes: int) -> int:
+        """What a tally of these sizes takes, before there is one; `image=…` where it grows with the images."""
+        cls._check_sizes(sizes, without=set())
+        return sum(law.dtype.itemsize * math.prod(sizes[dim] for dim in law.dims) for law in cls.laws.values())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields by name, as safetensors takes them."""
+        return {name: getattr(self, name).contiguous() for name in self.laws}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+        if tensors.keys() != cls.laws.keys():
+            raise TallyError(f"{cls.__name__} has the fields {sorted(cls.laws)}, got {sorted(tensors)}.")
+        return cls(**tensors)
+
+    @classmethod
+    def _counters(cls) -> list[str]:
+        return [name for name, law in cls.laws.items() if law.counts]
+
+    @classmethod
+    def _check_sizes(cls, sizes: Mapping[str, int], without: set[str]) -> None:
+        needed = {dim for law in cls.laws.values() for dim in law.dims} - without
+        if sizes.keys() != needed:
+            raise TallyError(f"{cls.__name__} needs the sizes of {sorted(needed)}, got {sorted(sizes)}.")
+
+    @classmethod
+    def _in_order(cls, fields: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Rows sorted by image, so that the order of merging cannot be told from the result."""
+        if not isinstance(cls.laws.get("image"), Concat):
+            return fields
+        images, order = fields["image"].sort()
+        twice = images[1:][images[1:] == images[:-1]]
+        if len(twice):
+            raise TallyError(f"{cls.__name__} was given image {int(twice[0])} twice; shards must not overlap.")
+        return {
+            name: values[order] if isinstance(cls.laws[name], Concat) else values for name, values in fields.items()
+        }

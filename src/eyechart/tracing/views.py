@@ -1,0 +1,89 @@
+"""What a tap shows at a site, in canonical axes, whatever the model's own layout is."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from eyechart.errors import DoesNotApply
+from eyechart.sites import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+Thing = TypeVar("Thing")
+
+
+class Look:
+    """One glance at one site during one micro-batch. It dies with the operation it looks at."""
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        output: torch.Tensor | Callable[[], torch.Tensor] | None = None,
+        skip: torch.Tensor | None = None,
+        branch: torch.Tensor | None = None,
+        weights: Callable[[], torch.Tensor] | None = None,
+        values: Callable[[], torch.Tensor] | None = None,
+    ) -> None:
+        self.site = site
+        self._output, self._skip, self._branch = output, skip, branch
+        self._weights, self._values = weights, values
+
+    @cached_property
+    def output(self) -> torch.Tensor:
+        """A block's output or a junction's sum as the model has it; an attention's (image, window, head, query, channel)."""
+        output = self._there(self._output, "output")
+        return output() if callable(output) else output
+
+    @property
+    def skip(self) -> torch.Tensor:
+        return self._there(self._skip, "skip")
+
+    @property
+    def branch(self) -> torch.Tensor:
+        return self._there(self._branch, "branch")
+
+    @cached_property
+    def weights(self) -> torch.Tensor:
+        """Attention weights (image, window, head, query, key); one window when attention is global."""
+        return self._there(self._weights, "attention weights")()
+
+    @cached_property
+    def values(self) -> torch.Tensor:
+        """Attention values (image, window, head, key, channel); `weights @ values` is what the attention returned."""
+        return self._there(self._values, "attention values")()
+
+    def tokens(self, tensor: torch.Tensor) -> torch.Tensor:
+        """(image, token, channel): prefix tokens first, then the grid row by row. A vector is one token."""
+        axes = self.site.layout.axes
+        if "C" not in axes:
+            raise DoesNotApply(f"{self.site.name}: tokens were expected, but its axes read {axes!r}.")
+        if "N" not in axes:
+            tensor, axes = tensor.unflatten(0, (-1, self.site.layout.windows)), "N" + axes
+        if "H" in axes:
+            tensor = tensor.movedim((axes.index("H"), axes.index("C")), (-2, -1)).flatten(-2)
+            axes = axes.replace("H", "").replace("C", "") + "C"
+        between = [axis for axis, letter in enumerate(axes) if letter not in "NC"]
+        moved = tensor.permute(axes.index("N"), *between, axes.index("C"))
+        return moved.flatten(1, -2) if between else moved.unsqueeze(1)
+
+    def map(self, tensor: torch.Tensor) -> torch.Tensor:
+        """(image, channel, y, x), without prefix tokens."""
+        layout = self.site.layout
+        if layout.grid is None:
+            raise DoesNotApply(f"{self.site.name}: a grid was expected, but it has none (axes {layout.axes!r}).")
+        if layout.axes == "NCYX":
+            return tensor
+        if layout.axes == "NYXC":
+            return tensor.permute(0, 3, 1, 2)
+        spatial = self.tokens(tensor)[:, layout.prefix :]
+        return spatial.transpose(1, 2).unflatten(2, layout.grid)
+
+    def _there(self, value: Thing | None, what: str) -> Thing:
+        if value is None:
+            raise DoesNotApply(f"{self.site.name} is a {self.site.role}; it has no {what}.")
+        return value

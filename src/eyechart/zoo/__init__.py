@@ -1,0 +1,120 @@
+"""The zoo: small models of the papers, built by name; some are bundled with weights trained by `eyechart train`.
+
+This file imports no torch, so that names and cards can be listed at once.
+
+>>> from eyechart import zoo
+>>> "vit" in zoo.names()
+True
+>>> sum(p.numel() for p in zoo.build("vit").parameters()) <= 3_000_000
+True
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from eyechart.errors import UnknownSubject
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["MODELS", "ZooModel", "build", "card", "names", "weights"]
+
+WEIGHTS = Path(__file__).parent / "weights"
+
+
+@dataclass(frozen=True)
+class ZooModel:
+    """One line of the zoo: what it is, who builds it and with which switches."""
+
+    name: str
+    sentence: str
+    builder: str
+    """`module:callable`, imported only when the model is built."""
+    switches: Mapping[str, Any]
+
+
+def _model(name: str, sentence: str, builder: str, **switches: Any) -> ZooModel:
+    return ZooModel(name, sentence, f"eyechart.zoo.{builder}", MappingProxyType(switches))
+
+
+# Width 160, depth 9 and MLP×4 make 2.8 M parameters; 8 heads, so that head statistics exist; patch 4: an 8×8 grid.
+MODELS: Mapping[str, ZooModel] = MappingProxyType(
+    {
+        model.name: model
+        for model in (
+            _model("vit", "ViT with a CLS head", "vit:ViT", width=160, depth=9, heads=8, patch=4, pool="cls"),
+            _model(
+                "vit-gap",
+                "ViT without CLS; the mean of the last tokens feeds the head",
+                "vit:ViT",
+                width=160,
+                depth=9,
+                heads=8,
+                patch=4,
+                pool="gap",
+            ),
+            _model(
+                "resnet",
+                "ResNet with batch normalisation and a 3×3 stem, grids 32/16/8/4",
+                "resnet:resnet",
+                width=32,
+                depths=(2, 2, 2, 2),
+            ),
+        )
+    }
+)
+
+
+def names() -> list[str]:
+    """Every model that can be built, in the order of the table."""
+    return list(MODELS)
+
+
+def find(name: str) -> ZooModel:
+    """The table's line for a name; an unknown one is refused with the nearest names."""
+    if name not in MODELS:
+        near = difflib.get_close_matches(name, MODELS, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"the zoo has {', '.join(MODELS)}."
+        raise UnknownSubject(f"The zoo has no model called {name!r}; {hint}")
+    return MODELS[name]
+
+
+def build(name: str, *, classes: int = 10, image_size: int = 32, drop_path: float = 0.0, **switches: Any) -> nn.Module:
+    """An untrained model in eval mode; `switches` replace the table's (`build("vit", depth=3)`)."""
+    model = find(name)
+    module_name, callable_name = model.builder.split(":")
+    builder = getattr(import_module(module_name), callable_name)
+    module: nn.Module = builder(
+        classes=classes, image_size=image_size, drop_path=drop_path, **{**model.switches, **switches}
+    )
+    return module.eval()
+
+
+def weights(name: str, snapshot: str | None = None) -> Path | None:
+    """The bundled weights (float16 safetensors) of a model or of one of its snapshots; None if they are not bundled.
+
+    >>> from eyechart import zoo
+    >>> zoo.weights("vit", "a snapshot nobody took") is None
+    True
+    """
+    find(name)
+    path = WEIGHTS / f"{name}.{snapshot}.safetensors" if snapshot else WEIGHTS / f"{name}.safetensors"
+    return path if path.is_file() else None
+
+
+def card(name: str) -> dict[str, Any]:
+    """What is known about a model: always its name, sentence and switches; and how its bundled weights were made."""
+    model = find(name)
+    facts: dict[str, Any] = {"name": name, "sentence": model.sentence, "switches": dict(model.switches)}
+    path = WEIGHTS / f"{name}.json"
+    if path.is_file():
+        facts.update(json.loads(path.read_text(encoding="utf-8")))
+    return facts

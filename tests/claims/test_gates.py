@@ -1,0 +1,125 @@
+"""The gates on both sides of every threshold."""
+
+import math
+
+import pytest
+
+from eyechart.claims.gates import ACCURACY, HEADS, HEADS_OF_ONE_BLOCK, RECIPE, REGIME, TOKENS, TRAINED, Facts, image_set
+from eyechart.sites import Address, Anatomy, Layout, Site
+
+
+def facts(subject="vit", architecture="transformer", *, trained=True, accuracy=None, **known) -> Facts:
+    interval = None if accuracy is None else (accuracy, accuracy - 0.02, accuracy + 0.02)
+    return Facts(subject, architecture, trained, accuracy=interval, **known)
+
+
+@pytest.mark.parametrize(
+    ("images", "architecture", "least"),
+    [
+        ("sample", "transformer", 0.80),
+        ("sample", "cnn", 0.88),
+        ("cifar100", "transformer", 0.45),
+        ("cifar100", "cnn", 0.60),
+        ("cifar10", "hybrid", 0.80),
+    ],
+)
+def test_accuracy_thresholds(images, architecture, least) -> None:
+    assert ACCURACY.check([facts("a", architecture, images=images, accuracy=least)]).outcome == "passed"
+    short = ACCURACY.check([facts("a", architecture, images=images, accuracy=least - 0.001)])
+    assert short.outcome == "failed"
+    assert f"less than the {100 * least:.0f} % asked for on CIFAR-10" in short.words
+
+
+def test_accuracy_elsewhere_has_no_threshold() -> None:
+    assert ACCURACY.check([facts(images="photos", accuracy=0.05)]).outcome == "passed"
+
+
+def test_one_weak_subject_fails_the_pair_and_is_the_one_named() -> None:
+    pair = [facts("a", images="sample", accuracy=0.9), facts("b", "cnn", images="sample", accuracy=0.5)]
+    result = ACCURACY.check(pair)
+    assert (result.gate, result.title, result.outcome) == ("g1", "accuracy", "failed")
+    assert result.words == "b names 50.0 % right [48.0, 52.0], less than the 88 % asked for on CIFAR-10"
+
+
+def test_the_gap_of_a_pair_is_told() -> None:
+    pair = [facts("a", images="sample", accuracy=0.85), facts("b", "cnn", images="sample", accuracy=0.93)]
+    assert ACCURACY.check(pair).words.endswith("a gap of 8.0 points")
+
+
+def test_unknown_accuracy_is_said_and_untrained_weights_fail() -> None:
+    unknown = ACCURACY.check([facts("a", images="sample")])
+    assert unknown.outcome == "unknown"
+    assert unknown.words == "the accuracy of a on these images is not known"
+    assert ACCURACY.check([Facts("a", "cnn", True, accuracy=(math.nan,) * 3)]).outcome == "unknown"
+    untrained = [facts("a", trained=False, images="photos"), facts("b")]
+    assert ACCURACY.check(untrained).outcome == TRAINED.check(untrained).outcome == "failed"
+    assert ACCURACY.check(untrained).words == "a has untrained weights"
+
+
+def test_the_trained_gate_has_no_threshold() -> None:
+    assert TRAINED.check([facts(images="sample", accuracy=0.11)]).outcome == "passed"
+
+
+def test_names_of_image_sets() -> None:
+    assert image_set("hf:uoft-cs/cifar-100:test") == "CIFAR-100"
+    assert image_set("CIFAR_10.npz") == image_set("sample") == "CIFAR-10"
+    assert image_set("samples of birds") == "samples of birds"
+
+
+@pytest.mark.parametrize(("grid", "outcome"), [((8, 8), "passed"), ((7, 8), "failed"), (None, "unknown")])
+def test_token_grid(grid, outcome) -> None:
+    assert TOKENS.check([facts("a", grid=(16, 16)), facts("b", grid=grid)]).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("heads", "pooled", "single"),
+    [
+        ((6, 6, 6), "passed", "passed"),
+        ((3, 3, 3), "passed", "failed"),
+        ((2, 3, 8, 8), "failed", "failed"),  # few at the bottom
+        ((8, 8, 3, 2), "failed", "failed"),  # few at the top
+        ((), "unknown", "unknown"),
+    ],
+)
+def test_heads_may_be_pooled_over_two_blocks(heads, pooled, single) -> None:
+    subjects = [facts(heads=heads), facts("cnn", "cnn")]
+    assert HEADS.check(subjects).outcome == pooled
+    assert HEADS_OF_ONE_BLOCK.check(subjects).outcome == single
+
+
+def test_the_regime_only_ever_labels() -> None:
+    assert REGIME.check([facts(training_images=1_281_167)]).outcome == "passed"
+    assert REGIME.check([facts(training_images=1_281_167), facts(training_images=50_000)]).outcome == "proxy"
+    assert REGIME.check([facts()]).outcome == "proxy"
+
+
+@pytest.mark.parametrize(
+    ("recipes", "outcome"),
+    [
+        (("strong", "strong"), "passed"),
+        (("strong", "weak"), "failed"),
+        (("strong", None), "unknown"),
+        (("strong", None, "weak"), "failed"),
+        ((None,), "passed"),
+    ],
+)
+def test_same_recipe(recipes, outcome) -> None:
+    subjects = [facts(name, recipe=recipe) for name, recipe in zip("abc", recipes, strict=False)]
+    assert RECIPE.check(subjects).outcome == outcome
+
+
+def test_facts_from_an_anatomy() -> None:
+    def site(role, grid, heads=None):
+        return Site(
+            f"{role} {grid}", role, "attention", "", Address("", 0, 0, ""), 0.5, 0, 0, Layout("NTC", 1, grid), 8, heads
+        )
+
+    sites = (
+        site("stem", (32, 32)),
+        site("attention", (16, 16), 4),
+        site("block", (16, 16)),
+        site("attention", (8, 8), 6),
+    )
+    anatomy = Anatomy("swin", sites, (), (32, 32), "transformer", None, "gap")
+    known = Facts.of(anatomy, trained=True, images="sample", recipe="strong")
+    assert known == Facts("swin", "transformer", True, "sample", recipe="strong", grid=(16, 16), heads=(4, 6))

@@ -1,0 +1,107 @@
+"""The claim table: complete, resolvable, and free of torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from eyechart.claims.gates import GATES
+from eyechart.claims.table import CLAIMS, SOURCES, STUDIES, asked, read_claim
+from eyechart.errors import EyechartError
+
+IN_THE_PACKAGE = {"cka", "attention_distance", "skip_ratio", "feature_variance", "recognition"}
+PLANNED = {
+    "head_subsets", "receptive_field", "skip_removal", "localisation", "probes", "depth_similarity", "patch_filters",
+    "position_embeddings", "few_shot", "attention_maps", "shift", "error_vs_nll", "hessian", "landscape", "fourier",
+    "lesion", "frequency_noise", "corruption", "calibration", "mc_dropout", "shape_texture", "data_specificity",
+}  # fmt: skip
+
+
+def test_every_claim_is_there_once_and_in_order() -> None:
+    assert list(CLAIMS) == [f"C{number:02}" for number in range(1, 73)]
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+def test_every_claim_is_complete(claim) -> None:
+    for field in ("sources", "figure", "sentence", "korean", "quantity", "measures", "reported", "decide", "wants"):
+        assert getattr(claim, field), field
+    assert claim.sentence.endswith(".")
+    assert claim.korean.endswith(".")
+    assert any("가" <= letter <= "힣" for letter in claim.korean)
+    assert len(claim.sentence) <= 140, "short enough for a table"
+    assert set(claim.measures) <= IN_THE_PACKAGE | PLANNED
+    assert claim.margins
+    assert all(claim.citations)
+    # Every claim looks at trained weights, and a claim about large-scale data is marked as a proxy by its gate.
+    assert {"g1", "g1-trained"} & set(claim.gates)
+    assert ("g3" in claim.gates) == (claim.need == "C")
+
+
+@pytest.mark.parametrize(
+    ("claim", "margins", "need"),
+    [
+        ("C02", [("within", 0.01)], "B"),
+        ("C09", [("below", 0.5), ("above", 0.8)], "B"),
+        ("C13", [("above", 0.1)], "B"),
+        ("C14", [("below", 0.35)], "B"),
+        ("C16", [("above", 0.0)], "C"),
+        ("C18", [("below", -0.5)], "B"),
+        ("C24", [("above", 0.8)], "B"),
+        ("C28", [("above", 2.0)], "B"),
+        ("C33", [("below", 0.02), ("above", 0.05)], "B"),
+        ("C44", [("above", 0.05)], "A"),
+        ("C62", [("above", 0.005)], "A"),
+        ("C67", [("within", 0.02)], "A"),
+    ],
+)
+def test_margins_and_needs_are_those_of_the_specification(claim, margins, need) -> None:
+    assert [(margin.side, margin.margin) for margin in CLAIMS[claim].margins] == margins
+    assert CLAIMS[claim].need == need
+
+
+def test_the_claims_of_the_first_four_measures_are_settled_by_an_exam() -> None:
+    here = ["C09", "C10", "C13", "C14", "C15", "C21", "C22", "C23", "C24", "C58", "C59", "C60"]
+    assert all(CLAIMS[claim].settled_by == "exam" for claim in here)
+    assert all(set(CLAIMS[claim].measures) <= IN_THE_PACKAGE for claim in here)
+
+
+def test_nothing_is_defined_and_never_used() -> None:
+    assert {claim.settled_by for claim in CLAIMS.values()} == {"exam", *STUDIES}
+    assert {source for claim in CLAIMS.values() for source in claim.sources} == set(SOURCES)
+    assert {gate for claim in CLAIMS.values() for gate in claim.gates} == set(GATES)
+
+
+def test_a_margin_in_words() -> None:
+    assert asked("above", 0) == "more than 0"
+    assert asked("below", -0.5, inclusive=True) == "at most −0.5"
+    assert asked("outside", 0.02) == "outside ±0.02"
+
+
+def test_a_wrong_entry_is_named() -> None:
+    known = {"sources": {"V": ""}, "evidence": {"text": ""}, "needs": {"A": ""}, "studies": {}}
+    entry = {
+        "id": "C99", "sources": ["V"], "figure": "1", "sentence": "S.", "korean": "문장.", "quantity": ["M1"],
+        "measures": ["cka"], "reported": "yes", "evidence": "text", "need": "A", "decide": "d",
+        "margins": [{"of": "x", "side": "above", "margin": 0.0}], "gates": ["g1"], "settled_by": "exam", "wants": "w",
+    }  # fmt: skip
+    assert read_claim(entry, known).margins[0].margin == 0.0
+    with pytest.raises(EyechartError, match="C99 names 'Z', which is not among the sources"):
+        read_claim({**entry, "sources": ["Z"]}, known)
+    with pytest.raises(EyechartError, match="C99 names 'g9', which is not among the gates"):
+        read_claim({**entry, "gates": ["g9"]}, known)
+    with pytest.raises(EyechartError, match="C99 names 'nowhere', which is not among the studies"):
+        read_claim({**entry, "settled_by": "nowhere"}, known)
+    with pytest.raises(EyechartError, match="C99 lacks wants"):
+        read_claim({key: value for key, value in entry.items() if key != "wants"}, known)
+
+
+def test_a_claim_as_json_carries_its_citations_and_words() -> None:
+    data = CLAIMS["C13"].as_json()
+    assert "2108.08810" in data["citations"][0]
+    assert data["margins"] == ({"of": "uniformity, ViT minus CNN", "side": "above", "margin": 0.1, "inclusive": True},)
+    assert data["need_words"].startswith("made at larger scale")
+
+
+def test_neither_the_table_nor_stored_verdicts_import_torch() -> None:
+    code = "import eyechart.claims.table, eyechart.claims.verdict, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

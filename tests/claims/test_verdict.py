@@ -1,0 +1,319 @@
+"""The verdict protocol, branch by branch, on intervals whose verdicts can be read off by hand."""
+
+import json
+import math
+
+import pytest
+import xarray
+
+from eyechart.claims.gates import Facts
+from eyechart.claims.table import CLAIMS
+from eyechart.claims.verdict import ClaimTest, Part, Verdict, judge, summarise
+from eyechart.errors import EyechartError, UsageError
+
+GAP = Part("uniformity_gap", "above", 0.1, "uniformity of {0} above that of {1}", inclusive=True)
+NEAR = Part("near", "below", 0.5, "nearest heads of {0}")
+FAR = Part("far", "above", 0.8, "farthest heads of {0}")
+FACTS = {
+    "vit": Facts("vit", "transformer", True, "sample", (0.9, 0.88, 0.92), "strong", grid=(8, 8), heads=(6,) * 9),
+    "cnn": Facts("cnn", "cnn", True, "sample", (0.93, 0.91, 0.95), "strong", grid=(32, 32)),
+    "random": Facts("random", "cnn", False, "sample", (0.1, 0.08, 0.12), None, grid=(32, 32)),
+}
+
+
+def finding(*rows: tuple[str, str, float, float, float], images: int = 1000) -> xarray.Dataset:
+    names, subjects, values, lows, highs = zip(*rows, strict=True)
+    return xarray.Dataset(
+        {
+            "quantity_value": ("quantity_row", list(values)),
+            "quantity_low": ("quantity_row", list(lows)),
+            "quantity_high": ("quantity_row", list(highs)),
+        },
+        coords={
+            "quantity": ("quantity_row", list(names)),
+            "quantity_subjects": ("quantity_row", list(subjects)),
+            "quantity_unit": ("quantity_row", [""] * len(names)),
+        },
+        attrs={"images": images, "folds": 16},
+    )
+
+
+def of(claim: str, verdicts: list[Verdict]) -> list[Verdict]:
+    return [verdict for verdict in verdicts if verdict.claim == claim]
+
+
+def gap_verdict(value: float, low: float, high: float, pair: str = "vit | cnn", **options) -> Verdict:
+    found = {"cka": finding(("uniformity_gap", pair, value, low, high))}
+    [verdict] = of("C13", judge([ClaimTest("C13", (GAP,))], found, FACTS, **options))
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("side", "inclusive", "margin", "low", "high", "decision"),
+    [
+        ("above", False, 0.1, 0.11, 0.2, "holds"),
+        ("above", False, 0.1, 0.1, 0.2, "undecided"),
+        ("above", False, 0.1, 0.1, 0.1, "fails"),
+        ("above", False, 0.1, 0.05, 0.2, "undecided"),
+        ("above", False, 0.1, -0.2, 0.1, "fails"),
+        ("above", True, 0.1, 0.1, 0.2, "holds"),
+        ("above", True, 0.1, -0.2, 0.1, "undecided"),
+        ("above", True, 0.1, -0.2, 0.09, "fails"),
+        ("below", False, 0.5, 0.3, 0.49, "holds"),
+        ("below", False, 0.5, 0.3, 0.5, "undecided"),
+        ("below", False, 0.5, 0.5, 0.6, "fails"),
+        ("below", True, 0.5, 0.5, 0.5, "holds"),
+        ("below", False, -0.5, -0.6, -0.4, "undecided"),
+        ("below", False, -0.5, -0.8, -0.6, "holds"),
+        ("below", False, -0.5, -0.2, 0.2, "fails"),
+        ("within", False, 0.01, -0.009, 0.009, "holds"),
+        ("within", False, 0.01, -0.02, 0.005, "undecided"),
+        ("within", False, 0.01, -0.02, 0.02, "undecided"),
+        ("within", False, 0.01, 0.011, 0.02, "fails"),
+        ("within", False, 0.01, -0.03, -0.011, "fails"),
+        ("within", False, 0.01, 0.01, 0.01, "fails"),
+        ("within", True, 0.01, 0.01, 0.01, "holds"),
+        ("outside", False, 0.01, 0.011, 0.02, "holds"),
+        ("outside", False, 0.01, -0.03, -0.011, "holds"),
+        ("outside", False, 0.01, 0.0, 0.02, "undecided"),
+        ("outside", False, 0.01, -0.009, 0.009, "fails"),
+        ("outside", False, 0.01, 0.01, 0.01, "fails"),
+        ("outside", True, 0.01, -0.01, -0.01, "holds"),
+        ("above", False, 0.1, math.nan, 0.2, "undecided"),
+        ("within", False, 0.1, math.nan, math.nan, "undecided"),
+    ],
+)
+def test_where_the_whole_interval_lies(side, inclusive, margin, low, high, decision) -> None:
+    assert Part("q", side, margin, "", inclusive).decide(low, high) == decision
+
+
+def test_a_directional_claim_that_holds_says_so_in_one_sentence() -> None:
+    verdict = gap_verdict(0.3123, 0.2911, 0.3335)
+    assert (verdict.verdict, verdict.subjects, verdict.scope) == ("holds", ("vit", "cnn"), "these weights")
+    assert (verdict.effect, verdict.low, verdict.high, verdict.measure) == (0.3123, 0.2911, 0.3335, "cka")
+    assert (
+        verdict.reason == "Uniformity of vit above that of cnn: 0.312 [0.291, 0.334]; the claim asks for at least 0.1."
+    )
+    assert verdict.words == "holds on these weights"
+
+
+def test_a_directional_claim_fails_and_is_undecided() -> None:
+    assert gap_verdict(0.05, 0.02, 0.08).verdict == "fails"
+    undecided = gap_verdict(0.12, 0.08, 0.16)
+    # Half-width 0.04 must shrink below the distance 0.02: four times the images, and one more.
+    assert undecided.verdict == "undecided"
+    assert undecided.parts[0].needed == 4001
+    assert "About 4,100 images would decide it (1,000 were used)" in undecided.reason
+
+
+def test_a_value_on_the_margin_cannot_be_decided_by_more_images() -> None:
+    assert "lies on the margin, so no number of images would decide it" in gap_verdict(0.1, 0.05, 0.15).reason
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_missing_number_is_undecided_with_a_reason(value) -> None:
+    verdict = gap_verdict(value, 0.2, 0.3)
+    assert (verdict.verdict, verdict.effect, verdict.low, verdict.high) == ("undecided", None, None, None)
+    assert "not a number on these subjects and images" in verdict.reason
+
+
+def test_a_number_without_an_interval_is_undecided_but_shown() -> None:
+    verdict = gap_verdict(0.3, math.nan, math.nan)
+    assert verdict.verdict == "undecided"
+    assert verdict.effect == 0.3
+    assert math.isnan(verdict.low)
+    assert "There is no interval: too few images" in verdict.reason
+
+
+def test_equivalence_needs_the_nearer_edge() -> None:
+    part = Part("gap", "within", 0.02, "gap of {0} and {1}")
+    found = {"recognition": finding(("gap", "vit | cnn", -0.015, -0.025, -0.005))}
+    [verdict] = of("C67", judge([ClaimTest("C67", (part,))], found, FACTS))
+    # The nearer edge is −0.02: a half-width of 0.01 must shrink below 0.005.
+    assert verdict.verdict == "undecided"
+    assert verdict.parts[0].needed == 4001
+    assert "asks for within ±0.02" in verdict.reason
+
+
+C09 = ClaimTest("C09", (NEAR, FAR))
+
+
+def compound(near: tuple[float, float, float], far: tuple[float, float, float], test: ClaimTest = C09) -> Verdict:
+    names = [part.quantity for part in test.parts]
+    found = {"attention_distance": finding((names[0], "vit", *near), (names[1], "vit", *far))}
+    [verdict] = of(test.claim, judge([test], found, FACTS))
+    return verdict
+
+
+def test_a_compound_claim_holds_iff_all_parts_hold_and_shows_the_least_clear() -> None:
+    # near: 0.3 ± 0.1 is 2 half-widths away from 0.5; far: 0.9 ± 0.02 is 5 away from 0.8.
+    verdict = compound((0.3, 0.2, 0.4), (0.9, 0.88, 0.92))
+    assert (verdict.verdict, verdict.effect) == ("holds", 0.3)
+    assert [part.clearness for part in verdict.parts] == pytest.approx([2, 5])
+    assert "Of its 2 parts 2 hold." in verdict.reason
+
+
+def test_a_compound_claim_fails_iff_one_part_fails_and_shows_it() -> None:
+    verdict = compound((0.3, 0.2, 0.4), (0.7, 0.69, 0.71))
+    assert (verdict.verdict, verdict.effect) == ("fails", 0.7)
+    assert [part.verdict for part in verdict.parts] == ["holds", "fails"]
+    assert "Of its 2 parts 1 holds, 1 fails." in verdict.reason
+    # one failing part is enough, even beside an undecided one
+    assert compound((0.5, 0.4, 0.6), (0.7, 0.69, 0.71)).verdict == "fails"
+    # of two failing parts the clearer one is shown: 0.6 ± 0.05 is 2 half-widths off, 0.7 ± 0.01 ten
+    assert compound((0.6, 0.55, 0.65), (0.7, 0.69, 0.71)).effect == 0.7
+
+
+def test_a_compound_claim_is_otherwise_undecided_and_shows_what_takes_longest() -> None:
+    verdict = compound((0.45, 0.35, 0.55), (0.81, 0.75, 0.87))
+    assert verdict.verdict == "undecided"
+    assert [part.needed for part in verdict.parts] == [4001, 36001]
+    assert verdict.effect == 0.81
+    assert compound((0.3, 0.2, 0.4), (0.81, 0.75, 0.87)).verdict == "undecided"
+
+
+def test_a_missing_part_keeps_a_compound_claim_from_holding_but_not_from_failing() -> None:
+    nothing = (math.nan, math.nan, math.nan)
+    assert compound((0.3, 0.2, 0.4), nothing).verdict == "undecided"
+    assert compound((0.3, 0.2, 0.4), nothing).effect is None
+    assert compound(nothing, (0.7, 0.69, 0.71)).verdict == "fails"
+
+
+def test_definitions_that_disagree_are_undecided() -> None:
+    parts = tuple(Part(name, "above", 0, f"{name} of {{0}}") for name in ("sum", "branch"))
+    test = ClaimTest("C23", parts, disagreement="undecided")
+    assert compound((0.2, 0.1, 0.3), (0.5, 0.4, 0.6), test).verdict == "holds"
+    assert compound((-0.2, -0.3, -0.1), (-0.5, -0.6, -0.4), test).verdict == "fails"
+    split = compound((0.2, 0.1, 0.3), (-0.5, -0.6, -0.4), test)
+    assert (split.verdict, split.effect) == ("undecided", -0.5)
+    assert "The definitions disagree" in split.reason
+    half = compound((0.0, -0.1, 0.1), (-0.5, -0.6, -0.4), test)
+    assert (half.verdict, half.effect) == ("undecided", 0.0)
+
+
+def test_one_verdict_for_each_tuple_that_has_every_part() -> None:
+    found = {
+        "attention_distance": finding(
+            ("near", "vit", 0.3, 0.2, 0.4), ("near", "cnn", 0.3, 0.2, 0.4), ("far", "vit", 0.9, 0.88, 0.92)
+        )
+    }
+    assert [verdict.subjects for verdict in of("C09", judge([C09], found, FACTS))] == [("vit",)]
+    pairs = {"cka": finding(*(("uniformity_gap", f"vit | {name}", 0.3, 0.2, 0.4) for name in ("cnn", "random")))}
+    both = of("C13", judge([ClaimTest("C13", (GAP,))], pairs, FACTS))
+    assert [(verdict.subjects, verdict.verdict) for verdict in both] == [
+        (("vit", "cnn"), "holds"),
+        (("vit", "random"), "undecided"),
+    ]
+
+
+def test_a_failed_gate_leaves_it_undecided_with_the_gate_named_and_the_effect_shown() -> None:
+    verdict = gap_verdict(0.3, 0.2, 0.4, "vit | random")
+    assert (verdict.verdict, verdict.effect, verdict.low, verdict.high) == ("undecided", 0.3, 0.2, 0.4)
+    assert verdict.parts[0].verdict == "holds"
+    assert verdict.reason.startswith(
+        "Gate failed, so nothing is decided: accuracy (g1): random has untrained weights. "
+    )
+    assert "uniformity of vit above that of random: 0.30 [0.20, 0.40]" in verdict.reason.lower()
+    assert [(gate.gate, gate.outcome) for gate in verdict.gates] == [("g1", "failed"), ("g4", "unknown")]
+
+
+def test_what_a_gate_does_not_know_is_said_and_decides_nothing() -> None:
+    unknown = {**FACTS, "cnn": Facts("cnn", "cnn", True, "photos", None, None, grid=(56, 56))}
+    found = {"cka": finding(("uniformity_gap", "vit | cnn", 0.3, 0.2, 0.4))}
+    [verdict] = of("C13", judge([ClaimTest("C13", (GAP,))], found, unknown))
+    assert verdict.verdict == "holds"
+    assert "The accuracy of cnn on these images is not known" in verdict.reason
+    assert verdict.reason.endswith("The training recipe of cnn is not known.")
+
+
+def test_a_claim_about_large_scale_data_gets_a_proxy_verdict() -> None:
+    part = Part("slope", "above", 0, "slope of {0}")
+    found = {"attention_distance": finding(("slope", "vit", 0.3, 0.2, 0.4))}
+    [verdict] = of("C16", judge([ClaimTest("C16", (part,))], found, FACTS, seeds=3))
+    assert verdict.proxy
+    assert verdict.words == "holds over 3 seeds, proxy"
+    large = {"vit": Facts("vit", "transformer", True, training_images=14_000_000, grid=(14, 14), heads=(12,) * 12)}
+    [native] = of("C16", judge([ClaimTest("C16", (part,))], found, large))
+    assert not native.proxy
+    [marked] = of("C16", judge([ClaimTest("C16", (part,), proxy=True)], found, large))
+    assert marked.proxy
+
+
+def test_a_study_speaks_of_the_architecture_and_counts_seeds() -> None:
+    verdict = gap_verdict(0.12, 0.08, 0.16, seeds=5)
+    assert verdict.scope == "this architecture, over 5 seeds"
+    assert verdict.words == "undecided over 5 seeds"
+    assert "About 21 seeds would decide it (5 were used)" in verdict.reason
+    with pytest.raises(UsageError, match="at least 3 seeds"):
+        gap_verdict(0.12, 0.08, 0.16, seeds=2)
+
+
+def test_every_other_claim_is_listed_with_what_it_would_need() -> None:
+    found = {"cka": finding(("uniformity_gap", "vit | cnn", 0.3, 0.2, 0.4))}
+    staged = ClaimTest("C60", (Part("staged_block_contrast", "above", 0, "contrast"),))
+    did_not_apply = ClaimTest("C59", (Part("stage_position_interaction", "above", 0, "interaction"),))
+    verdicts = judge([ClaimTest("C13", (GAP,)), staged, did_not_apply], found, FACTS)
+    assert [verdict.claim for verdict in verdicts] == list(CLAIMS)
+    needs = {verdict.claim: verdict.reason for verdict in verdicts if verdict.verdict == "not tested"}
+    assert len(needs) == 71
+    assert needs["C60"] == "Needs a transformer with stages (PiT, Swin) and a single-stage ViT."
+    assert needs["C59"] == "Needs a transformer with stages of at least two blocks (PiT, Swin)."
+    assert needs["C14"] == "No measure tests it yet; it needs a single-stage ViT and a CNN with stages."
+    assert needs["C21"] == "Needs the measure skip_ratio, and a single-stage ViT that classifies from a class token."
+    assert needs["C35"].startswith("Needs the measure probes, and a ViT with a class token and its GAP twin")
+    assert needs["C43"].startswith("Needs the study data_fractions: a ViT and a CNN trained on 2, 6, 10, 30 and 100 %")
+    [untested] = of("C60", verdicts)
+    assert (untested.subjects, untested.effect, untested.words, untested.measure) == ((), None, "not tested", "cka")
+
+
+def test_json_is_plain_and_comes_back_the_same() -> None:
+    found = {
+        "cka": finding(
+            ("uniformity_gap", "vit | cnn", 0.3, 0.3, 0.3),
+            ("uniformity_gap", "vit | random", math.nan, 0.1, 0.2),
+            ("uniformity_gap", "cnn | random", 0.2, math.nan, math.nan),
+        )
+    }
+    verdicts = judge([ClaimTest("C13", (GAP,))], found, FACTS)
+    text = json.dumps([verdict.as_json() for verdict in verdicts], allow_nan=False)
+    assert [Verdict.from_json(entry) for entry in json.loads(text)] == verdicts
+    keys = {"claim", "subjects", "scope", "verdict", "effect", "low", "high", "reason"}
+    assert all(keys <= entry.keys() for entry in json.loads(text))
+    assert {"claim": "C13", "subjects": ["vit", "cnn"], "effect": 0.3, "low": 0.3}.items() <= json.loads(text)[
+        12
+    ].items()
+    bare = {key: value for key, value in json.loads(text)[12].items() if key in keys}
+    assert Verdict.from_json(bare).verdict == "holds"
+
+
+def test_the_summary_counts_verdicts_and_expected_misses() -> None:
+    found = {
+        "cka": finding(*(("uniformity_gap", f"vit | {name}", 0.3, 0.2, 0.4) for name in ("cnn", "random"))),
+        "attention_distance": finding(("near", "vit", 0.3, 0.2, 0.4), ("far", "vit", 0.7, 0.69, 0.71)),
+    }
+    summary = summarise(judge([ClaimTest("C13", (GAP,)), C09], found, FACTS))
+    assert (summary.holds, summary.fails, summary.undecided, summary.not_tested) == (1, 1, 1, 70)
+    assert (summary.decided, summary.claims, summary.intervals) == (2, 2, 4)
+    assert summary.expected_misses == pytest.approx(0.2)
+    assert str(summary) == (
+        "2 verdicts decided (1 hold, 1 fail) and 1 undecided, on 2 claims; 70 claims not tested. "
+        "Of the 4 intervals behind them about one in twenty misses: expect 0.2."
+    )
+    assert "one in twenty" not in str(summarise([]))
+
+
+def test_margins_are_those_of_the_table_or_the_test_is_refused() -> None:
+    with pytest.raises(EyechartError, match=r"asks 'q' to be at least 0.2, but claims.toml fixes uniformity"):
+        ClaimTest("C13", (Part("q", "above", 0.2, "", inclusive=True),))
+    with pytest.raises(EyechartError, match=r"more than 0\.1"):
+        ClaimTest("C13", (Part("q", "above", 0.1, ""),))
+    with pytest.raises(EyechartError, match="No claim is called 'C99'"):
+        ClaimTest("C99", (GAP,))
+    with pytest.raises(EyechartError, match="has no parts"):
+        ClaimTest("C13", ())
+
+
+def test_a_quantity_of_two_measures_is_refused() -> None:
+    twice = {name: finding(("uniformity_gap", "vit | cnn", 0.3, 0.2, 0.4)) for name in ("cka", "other")}
+    with pytest.raises(EyechartError, match="'uniformity_gap' is a quantity of both cka and other"):
+        judge([ClaimTest("C13", (GAP,))], twice, FACTS)

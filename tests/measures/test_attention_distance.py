@@ -1,0 +1,128 @@
+"""Attention distance on attention patterns whose distance is known (SPEC Appendix A, M2)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from eyechart.measures.attention_distance import AttentionDistance, how_far, quarter
+from eyechart.sites import AttentionGeometry
+from eyechart.tracing.views import Look
+from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
+
+DISTANCE, PREFIX, COVERAGE, SHARE = range(4)
+
+
+def look_at(weights: torch.Tensor, geometry: AttentionGeometry) -> torch.Tensor:
+    """`weights` (query, key) as one image, one window, one head."""
+    place = site("attention", role="attention", heads=1, attention=geometry, prefix=geometry.query_prefix)
+    return how_far(Look(place, weights=lambda: weights[None, None, None].double()))[0, 0]
+
+
+def brute_force(weights: np.ndarray, geometry: AttentionGeometry) -> float:
+    assert geometry.query_yx is not None
+    places = geometry.query_yx[0]
+    rows = []
+    for i in range(geometry.query_prefix, len(weights)):
+        row = weights[i, geometry.key_prefix :] / weights[i, geometry.key_prefix :].sum()
+        rows.append(
+            sum(a * np.hypot(*(places[i] - p)) for a, p in zip(row, places[geometry.key_prefix :], strict=True))
+        )
+    return float(np.mean(rows))
+
+
+def test_attending_itself_is_no_distance() -> None:
+    seen = look_at(torch.eye(64), full_grid(8, 4))
+    assert seen[DISTANCE] == 0
+    assert seen[COVERAGE] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("side", "cell", "expected"), [(14, 16, 116.49), (8, 4, 16.55)])
+def test_uniform_attention(side: int, cell: float, expected: float) -> None:
+    seen = look_at(torch.full((side**2, side**2), 1 / side**2), full_grid(side, cell))
+    assert seen[DISTANCE] == pytest.approx(expected, abs=0.005)
+    assert full_grid(side, cell).uniform_distance == pytest.approx(expected, abs=0.005)
+    assert seen[COVERAGE] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("wrapped", "expected"), [(False, 7 / 8), (True, 2 * 7 / 8)])
+def test_a_shift_by_one_cell(wrapped: bool, expected: float) -> None:
+    column = np.arange(64) % 8
+    target = np.arange(64) - column + ((column + 1) % 8 if wrapped else np.minimum(column + 1, 7))
+    weights = torch.zeros(64, 64)
+    weights[np.arange(64), target] = 1
+    # Interior queries are off by one cell; clamped, the last column attends itself; wrapped, it goes back seven cells.
+    assert look_at(weights, full_grid(8, 4))[DISTANCE] == pytest.approx(4 * expected)
+
+
+@pytest.mark.parametrize(("key", "low", "high"), [(3 * 8 + 3, 0.72, 0.78), (0, 1.30, 1.39)])
+def test_one_place_is_far_but_covers_nothing(key: int, low: float, high: float) -> None:
+    weights = torch.zeros(64, 64)
+    weights[:, key] = 1
+    seen = look_at(weights, full_grid(8, 4))
+    assert low < seen[DISTANCE] / full_grid(8, 4).uniform_distance < high
+    assert seen[COVERAGE] == pytest.approx(0, abs=1e-6)
+
+
+def test_random_attention_with_a_class_token_agrees_with_brute_force() -> None:
+    weights = torch.rand(17, 17, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    geometry = full_grid(4, 8, prefix=1)
+    seen = look_at(weights, geometry)
+    assert seen[DISTANCE] == pytest.approx(brute_force(weights.numpy(), geometry), rel=1e-9)
+    assert seen[PREFIX] == pytest.approx(float(weights[1:, 0].mean()), rel=1e-6)
+
+
+def test_mass_on_the_class_token_is_dropped_and_said() -> None:
+    weights = torch.full((65, 65), 0.01 / 64)
+    weights[:, 0] = 0.99
+    seen = look_at(weights, full_grid(8, 4, prefix=1))
+    assert seen[DISTANCE] / full_grid(8, 4).uniform_distance == pytest.approx(1, abs=1e-3)
+    assert seen[PREFIX] == pytest.approx(0.99, abs=1e-6)
+
+
+def test_rows_without_mass_on_patches_are_counted_not_averaged() -> None:
+    weights = torch.zeros(65, 65)
+    weights[:, 0] = 1
+    weights[1, 0], weights[1, 64] = 0, 1  # one query looks at the far corner
+    seen = look_at(weights, full_grid(8, 4, prefix=1))
+    assert seen[DISTANCE] == pytest.approx(7 * 4 * 2**0.5, rel=1e-6)
+    assert seen[SHARE] == pytest.approx(1 / 64)
+
+
+def test_windows_use_their_true_positions() -> None:
+    """Two windows of 2×2 in a 2×4 grid, the second one's cells given in another order: distances follow positions."""
+    left = np.array([[0.0, 0.0], [0, 1], [1, 0], [1, 1]])
+    right = (left + [0, 2])[[3, 1, 2, 0]]
+    places = np.stack([left, right])
+    geometry = AttentionGeometry("windowed", (2, 2), 2, 0, 0, (1, 1), 1.0, places, places)
+    weights = torch.zeros(2, 4, 4)
+    weights[0, :, 0] = 1  # all look at (0, 0)
+    weights[1, :, 3] = 1  # all look at (0, 2), which is key 3 there
+    place = site("attention", role="attention", heads=1, attention=geometry)
+    seen = how_far(Look(place, weights=lambda: weights[None, :, None]))[0, 0]
+    assert seen[DISTANCE] == pytest.approx((0 + 1 + 1 + 2**0.5) / 4)
+
+
+def test_the_finding_averages_over_images_and_pads_heads() -> None:
+    geometry = full_grid(2, 16)
+    sites = [
+        site(f"a{i}", role="attention", kind="attention", heads=heads, attention=geometry, block=i, depth=(i + 1) / 2)
+        for i, heads in enumerate([2, 3])
+    ]
+    generator = torch.Generator().manual_seed(5)
+    weights = [torch.randn(64, 1, heads, 4, 4, generator=generator).softmax(-1) for heads in (2, 3)]
+    who = anatomy("v", sites)
+    looks = {("v", s.name): Look(s, weights=lambda w=w: w) for s, w in zip(sites, weights, strict=True)}  # type: ignore[misc]
+    finding = measure_tensors(AttentionDistance(), scene(who), looks, 4)
+    expected = np.mean([brute_force(weights[1][n, 0, 2].double().numpy(), geometry) for n in range(64)])
+    assert float(finding.distance[1, 2]) == pytest.approx(expected, rel=1e-5)
+    assert float(finding.distance_low[1, 2]) < expected < float(finding.distance_high[1, 2])
+    assert np.isnan(finding.distance.values[0, 2])
+    assert float(finding.uniform_low[0]) == float(finding.uniform[0])
+
+
+def test_quarter_of_nine_heads_is_three() -> None:
+    values = np.array([9.0, 1, 8, 2, 7, 3, 6, 4, 5])
+    assert quarter(values, lowest=True) == 2
+    assert quarter(values, lowest=False) == 8

@@ -1,0 +1,172 @@
+"""CKA against the U-statistic it estimates, and where other implementations go wrong."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from eyechart.measures.cka import Cka, contrast, gram, hsic_table, lag_at_half, uniformity
+from eyechart.tracing.views import Look
+from tests.measures.staging import anatomy, measure_tensors, scene, site
+
+
+def u_statistic(k: np.ndarray, l: np.ndarray) -> float:  # noqa: E741
+    """HSIC by its definition: the mean over all ordered 4-tuples of different images."""
+    terms = [k[i, j] * (l[i, j] + l[q, r] - 2 * l[i, q]) for i, j, q, r in itertools.permutations(range(len(k)), 4)]
+    return float(np.mean(terms))
+
+
+def cka(x: torch.Tensor, y: torch.Tensor) -> float:
+    table = hsic_table(torch.stack([gram(x), gram(y)])).numpy()
+    return float(table[0, 1] / np.sqrt(table[0, 0] * table[1, 1]))
+
+
+def reference(x: torch.Tensor, y: torch.Tensor) -> float:
+    """The same in float64 throughout, features centred."""
+    x, y = (z.double() - z.double().mean(0) for z in (x, y))
+    table = hsic_table(torch.stack([x @ x.T, y @ y.T])).numpy()
+    return float(table[0, 1] / np.sqrt(table[0, 0] * table[1, 1]))
+
+
+@pytest.mark.parametrize("n", [4, 7])
+def test_hsic_is_the_u_statistic_over_all_4_tuples(n: int) -> None:
+    x, y = torch.randn(n, 5, dtype=torch.float64), torch.randn(n, 3, dtype=torch.float64)
+    k, l = (x @ x.T), (y @ y.T)  # noqa: E741
+    table = hsic_table(torch.stack([k, l]))
+    assert table[0, 1].item() == pytest.approx(u_statistic(k.numpy(), l.numpy()), abs=1e-12)
+    assert table[0, 0].item() == pytest.approx(u_statistic(k.numpy(), k.numpy()), abs=1e-12)
+
+
+@pytest.mark.parametrize("offset", [0, 3, 10, 30, 1000])
+def test_an_offset_does_no_harm(offset: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(64, 300, generator=generator)
+    y = x[:, :100] + 0.5 * torch.randn(64, 100, generator=generator)
+    assert cka(x + offset, y + offset) == pytest.approx(reference(x + offset, y + offset), abs=1e-4)
+    assert cka(x + offset, y + offset) == pytest.approx(reference(x, y), abs=1e-4)
+
+
+def test_invariances() -> None:
+    generator = torch.Generator().manual_seed(2)
+    x, y = torch.randn(40, 30, generator=generator), torch.randn(40, 30, generator=generator)
+    y = x + y
+    rotation = torch.linalg.qr(torch.randn(30, 30, generator=generator)).Q
+    assert cka(x, x) == pytest.approx(1, abs=1e-6)
+    assert cka(x, y) == pytest.approx(cka(y, x), abs=1e-12)
+    assert cka(7 * x @ rotation + torch.randn(30, generator=generator), y) == pytest.approx(cka(x, y), abs=1e-5)
+
+
+def test_independent_features_have_none_in_common() -> None:
+    # The biased estimator would give about p / (n + p) = 0.75 here.
+    generator = torch.Generator().manual_seed(3)
+    assert abs(cka(torch.randn(256, 768, generator=generator), torch.randn(256, 768, generator=generator))) < 0.02
+
+
+def test_wide_features_are_multiplied_in_pieces() -> None:
+    x = torch.randn(5, 3, 150, 150)
+    centred = (x - x.mean(0)).flatten(1)
+    torch.testing.assert_close(gram(x), centred @ centred.T, rtol=1e-4, atol=1e-2)
+
+
+def make_run(n: int, block: int) -> tuple[torch.Tensor, torch.Tensor, object]:
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(n, 4, 6, generator=generator)
+    y = x @ torch.randn(6, 6, generator=generator) + torch.randn(n, 4, 6, generator=generator)
+    where = scene(anatomy("a", [site("one"), site("two", block=1)]), images=n, block=block)
+    looks = {("a", "one"): Look(site("one"), output=x), ("a", "two"): Look(site("two"), output=y)}
+    return x, y, measure_tensors(Cka(), where, looks, block)
+
+
+def test_blocks_are_averaged_before_the_ratio() -> None:
+    x, y, finding = make_run(64, 8)
+    tables = [
+        hsic_table(torch.stack([gram(x[start : start + 8]), gram(y[start : start + 8])])) for start in range(0, 64, 8)
+    ]
+    mean = torch.stack(tables).mean(0)
+    expected = float(mean[0, 1] / (mean[0, 0] * mean[1, 1]).sqrt())
+    assert float(finding.cka[0, 1]) == pytest.approx(expected, abs=1e-12)
+    assert float(finding.cka_low[0, 1]) < expected < float(finding.cka_high[0, 1])
+
+
+def test_minibatch_value_is_near_the_full_batch_value() -> None:
+    x, y, finding = make_run(512, 32)
+    assert float(finding.cka[0, 1]) == pytest.approx(cka(x, y), abs=0.03)
+
+
+def test_a_short_last_block_is_dropped() -> None:
+    _, _, whole = make_run(64, 8)
+    x, y, longer = make_run(67, 8)
+    assert longer.attrs["folds"] == 8
+    assert float(longer.cka[0, 1]) != float(whole.cka[0, 1])  # other images; but the last three are in no block:
+    where = scene(anatomy("a", [site("one"), site("two", block=1)]), images=64, block=8)
+    looks = {("a", "one"): Look(site("one"), output=x[:64]), ("a", "two"): Look(site("two"), output=y[:64])}
+    assert float(measure_tensors(Cka(), where, looks, 8).cka[0, 1]) == float(longer.cka[0, 1])
+
+
+def test_a_constant_layer_is_unknown_not_clamped() -> None:
+    where = scene(anatomy("a", [site("one"), site("two", block=1)]), images=64, block=8)
+    x = torch.randn(64, 4, 6)
+    looks = {("a", "one"): Look(site("one"), output=x), ("a", "two"): Look(site("two"), output=torch.ones(64, 4, 6))}
+    finding = measure_tensors(Cka(), where, looks, 8)
+    assert np.isnan(finding.cka.values[1]).all()
+    assert float(finding.cka[0, 0]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("readout", "expected"),
+    [
+        ("all", lambda x: x),
+        ("spatial", lambda x: x[:, 1:]),
+        ("cls", lambda x: x[:, 0]),
+        ("gap", lambda x: x[:, 1:].mean(1)),
+    ],
+)
+def test_readouts(readout: str, expected) -> None:  # type: ignore[no-untyped-def]
+    x = torch.randn(8, 5, 6)
+    place = site("one", prefix=1)
+    taken = Cka(readout=readout).view.take(Look(place, output=x))  # type: ignore[arg-type]
+    torch.testing.assert_close(taken, expected(x))
+
+
+def chain(subject: str, stages: list[int], architecture: str) -> list:  # type: ignore[type-arg]
+    count = len(stages)
+    stem = site(f"{subject} stem", role="stem", block=-1)
+    return [stem] + [
+        site(f"{subject} {i}", block=i, stage=stage, depth=(i + 1) / count) for i, stage in enumerate(stages)
+    ]
+
+
+def estimate_with(cka_values: np.ndarray, *people):  # type: ignore[no-untyped-def]
+    import xarray
+
+    from eyechart.measures.measure import site_coordinates
+
+    where = scene(*people)
+    sites = where.sites(lambda who: who.sites)
+    coordinates = site_coordinates(where, sites) | site_coordinates(where, sites, "other_site")
+    return xarray.Dataset({"cka": (("site", "other_site"), cka_values)}, coords=coordinates)
+
+
+def test_contrast_of_a_perfect_two_stage_map_is_one() -> None:
+    stages = np.array([0, 0, 1, 1])
+    assert contrast((stages[:, None] == stages[None]).astype(float), stages) == 1
+
+
+def test_uniformity_is_the_mean_between_outer_thirds() -> None:
+    values = np.arange(49.0).reshape(7, 7)
+    estimate = estimate_with(values, anatomy("v", chain("v", [0] * 6, "transformer")))
+    # Positions 1–2 (lowest third of six blocks; 0 is the stem) against 5–6.
+    assert uniformity(estimate)["v",] == pytest.approx(values[np.ix_([1, 2], [5, 6])].mean())
+
+
+def test_lag_of_a_shifted_diagonal() -> None:
+    vit = anatomy("v", chain("v", [0] * 8, "transformer"))
+    cnn = anatomy("c", chain("c", [0, 0, 0, 0, 1, 1, 1, 1], "cnn"), architecture="cnn")
+    values = np.zeros((18, 18))
+    for j in range(9):  # CNN site j looks most like ViT site j // 2
+        values[j // 2, 9 + j] = 1
+    estimate = estimate_with(values, vit, cnn)
+    assert lag_at_half(estimate)["v", "c"] == pytest.approx(2 / 8)

@@ -1,0 +1,127 @@
+"""Variance over positions on maps with a known answer (SPEC Appendix A, M19)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from eyechart.measures.feature_variance import (
+    FeatureVariance,
+    on_one_stream,
+    sign_test,
+    sub_layers,
+    variance_and_square,
+)
+from eyechart.tracing.views import Look
+from tests.measures.staging import anatomy, measure_tensors, scene, site
+
+
+def variance(features: torch.Tensor) -> float:
+    """Of maps (image, channel, y, x), averaged over images."""
+    place = site("s", axes="NCYX", grid=tuple(features.shape[2:]))  # type: ignore[arg-type]
+    return float(variance_and_square(Look(place, output=features))[:, 0].mean())
+
+
+def test_averaging_disjoint_positions_divides_by_their_number() -> None:
+    noise = torch.randn(400, 8, 16, 16, generator=torch.Generator().manual_seed(0))
+    pooled = torch.nn.functional.avg_pool2d(noise, 2)
+    assert variance(pooled) == pytest.approx(variance(noise) / 4, rel=0.02)
+
+
+def test_sliding_circular_windows() -> None:
+    # Var over N positions of circular means of k: N/(N-1) · (1/k - 1/N) of the noise's variance.
+    noise = torch.randn(400, 8, 8, 8, generator=torch.Generator().manual_seed(1))
+    blurred = sum(noise.roll((y, x), (2, 3)) for y in (0, 1) for x in (0, 1)) / 4
+    expected = 64 / 63 * (1 / 4 - 1 / 64)
+    assert variance(blurred) == pytest.approx(expected, rel=0.02)
+
+
+def test_unbiased_and_per_channel() -> None:
+    features = torch.randn(3, 5, 4, 4)
+    expected = np.mean([np.var(features[n, c].numpy(), ddof=1) for n in range(3) for c in range(5)])
+    assert variance(features + 100 * torch.arange(5.0)[:, None, None]) == pytest.approx(float(expected), rel=1e-3)
+
+
+def test_prefix_tokens_are_no_positions() -> None:
+    tokens = torch.randn(2, 5, 6)
+    tokens[:, 0] = 1e3
+    seen = variance_and_square(Look(site("s", prefix=1), output=tokens))
+    torch.testing.assert_close(seen[:, 0], tokens[:, 1:].var(1).mean(1))
+
+
+def vit_sites(blocks: int = 2) -> list:  # type: ignore[type-arg]
+    sites = [site("stem", "stem", prefix=1, block=-1)]
+    for b in range(blocks):
+        sites.append(site(f"{b} attention", "junction", "attention", prefix=1, block=b, depth=(b + 0.5) / blocks))
+        sites.append(site(f"{b} mlp", "junction", "mlp", prefix=1, block=b, depth=(b + 1) / blocks))
+        sites.append(site(f"{b}", "block", "attention", prefix=1, block=b, depth=(b + 1) / blocks))
+    return sites
+
+
+def resnet_sites() -> list:  # type: ignore[type-arg]
+    sites = [site("stem", "stem", axes="NCYX", grid=(8, 8), block=-1)]
+    for b, (grid, projected) in enumerate([((8, 8), False), ((8, 8), False), ((4, 4), True), ((4, 4), False)]):
+        stage = 0 if b < 2 else 1
+        sites.append(
+            site(f"{b} add", "junction", "conv", axes="NCYX", grid=grid, block=b, stage=stage, projected=projected)
+        )
+        sites.append(site(f"{b}", "block", "conv", axes="NCYX", grid=grid, block=b, stage=stage, depth=(b + 1) / 4))
+    return sites
+
+
+def test_a_block_with_one_addition_is_read_at_its_output() -> None:
+    assert [s.name for s in sub_layers(anatomy("v", vit_sites()))] == [
+        "stem",
+        "0 attention",
+        "0 mlp",
+        "1 attention",
+        "1 mlp",
+    ]
+    assert [s.name for s in sub_layers(anatomy("c", resnet_sites(), "cnn"))] == ["stem", "0", "1", "2", "3"]
+
+
+def test_steps_need_the_same_grid_and_an_unprojected_skip() -> None:
+    assert on_one_stream(anatomy("c", resnet_sites(), "cnn")) == [False, True, True, False, True]
+    assert on_one_stream(anatomy("v", vit_sites())) == [False, True, True, True, True]
+
+
+def test_the_finding_and_its_steps() -> None:
+    sites = vit_sites(blocks=5)
+    noise = torch.randn(64, 5, 8, generator=torch.Generator().manual_seed(2))
+    looks, scale = {}, 1.0
+    for place in sites:
+        if place.role == "junction":
+            scale *= 0.5 if place.kind == "attention" else 3
+        looks["v", place.name] = Look(place, output=noise * scale)
+    cnn = [site("c stem", "stem", axes="NTC", block=-1)]
+    for b in range(6):
+        cnn += [
+            site(f"c{b} add", "junction", "conv", block=b, stage=b // 6),
+            site(f"c{b}", "block", "conv", block=b, stage=b // 6, depth=(b + 1) / 6),
+        ]
+    cnn.append(site("c6", "block", "conv", grid=(1, 4), block=6, stage=1, depth=1))
+    for b, place in enumerate(cnn):
+        looks["c", place.name] = Look(place, output=noise[:, 1:] * 2.0**b)
+    finding = measure_tensors(FeatureVariance(), scene(anatomy("v", sites), anatomy("c", cnn, "cnn")), looks, 4)
+    expected = noise[:, 1:].double().var(1).mean(1).mean()
+    assert float(finding.variance[0]) == pytest.approx(float(expected), rel=1e-5)
+    assert float(finding.relative[0]) == pytest.approx(
+        float(expected / noise[:, 1:].double().square().mean()), rel=1e-5
+    )
+    rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
+    z = (5 - 2.5 - 0.5) / (5**0.5 / 2)
+    assert rows["attention_lowers_variance"] == pytest.approx(z)
+    assert rows["mlp_raises_variance"] == pytest.approx(z)
+    assert rows["conv_raises_variance"] == pytest.approx((6 - 3 - 0.5) / (6**0.5 / 2))
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "clear"), [(10, 2, True), (9, 3, False), (8, 1, True), (5, 0, True), (4, 0, False), (6, 6, False)]
+)
+def test_sign_test_agrees_with_the_binomial_test(up: int, down: int, clear: bool) -> None:
+    from scipy.stats import binomtest
+
+    z = sign_test(pd.Series([1.0] * up + [-1.0] * down), rising=True)
+    assert (z > 1.645) == clear == (binomtest(up, up + down, alternative="greater").pvalue < 0.05)

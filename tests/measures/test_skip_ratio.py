@@ -1,0 +1,108 @@
+"""Skip ratio and cosine on vectors worked out by hand (SPEC Appendix A, M5)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from eyechart.measures.skip_ratio import SkipRatio, ratio_and_cosines
+from eyechart.tracing.views import Look
+from tests.measures.staging import anatomy, measure_tensors, scene, site
+
+RATIO, COSINE, BRANCH_COSINE, THERE = range(4)
+
+
+def look_at(skip: torch.Tensor, branch: torch.Tensor, **layout) -> torch.Tensor:  # type: ignore[no-untyped-def]
+    return ratio_and_cosines(Look(site("j", role="junction", **layout), skip=skip, branch=branch))
+
+
+def test_by_hand() -> None:
+    skip = torch.tensor([[[3.0, 4.0], [1.0, 0.0]]])
+    branch = torch.tensor([[[0.0, 2.5], [0.0, 1.0]]])
+    seen = look_at(skip, branch, grid=(1, 2))[0]
+    assert seen[0, RATIO] == pytest.approx(2)
+    assert seen[1, RATIO] == pytest.approx(1)
+    assert seen[1, COSINE] == pytest.approx(2**-0.5)
+    assert seen[0, BRANCH_COSINE] == pytest.approx(0.8)
+    assert seen[0, COSINE] == pytest.approx((9 + 4 * 6.5) / (5 * np.hypot(3, 6.5)), rel=1e-6)
+
+
+def test_scaling_the_branch_scales_the_ratio() -> None:
+    skip, branch = torch.randn(2, 5, 4, 7).unbind(0)
+    one, scaled = look_at(skip, branch), look_at(skip, -2.5 * branch)
+    torch.testing.assert_close(scaled[..., RATIO], one[..., RATIO] / 2.5)
+
+
+def test_a_zero_branch_is_counted_and_passes_all() -> None:
+    seen = look_at(torch.randn(1, 4, 3), torch.zeros(1, 4, 3))[0]
+    assert (seen[:, THERE] == 0).all()
+    assert torch.isfinite(seen).all()
+    torch.testing.assert_close(seen[:, COSINE], torch.ones(4))
+
+
+def test_layouts_give_the_same_tokens() -> None:
+    skip, branch = torch.randn(2, 2, 6, 4, 4).unbind(0)  # NCYX
+    channels_first = look_at(skip, branch, axes="NCYX", grid=(4, 4))
+    channels_last = look_at(skip.permute(0, 2, 3, 1), branch.permute(0, 2, 3, 1), axes="NYXC", grid=(4, 4))
+    tokens = look_at(skip.flatten(2).transpose(1, 2), branch.flatten(2).transpose(1, 2), axes="NTC", grid=(4, 4))
+    torch.testing.assert_close(channels_first, channels_last)
+    torch.testing.assert_close(channels_first, tokens)
+
+
+def test_fine_grids_become_cells() -> None:
+    skip, branch = torch.randn(2, 1, 3, 32, 32).unbind(0)
+    seen = look_at(skip, branch, axes="NCYX", grid=(32, 32))
+    per_location = skip.norm(dim=1) / branch.norm(dim=1)
+    assert seen.shape == (1, 256, 4)
+    assert seen[0, 17, RATIO] == pytest.approx(float(per_location[0, 2:4, 2:4].mean()), rel=1e-5)
+
+
+def test_the_finding_is_the_mean_of_ratios_not_the_ratio_of_means() -> None:
+    # Branch norms are skewed over images: the two differ by far.
+    generator = torch.Generator().manual_seed(0)
+    skip = torch.randn(64, 5, 8, generator=generator)
+    branch = torch.randn(64, 5, 8, generator=generator) * torch.randn(64, 1, 1, generator=generator).mul(1.5).exp()
+    place = site("j", role="junction", kind="mlp", prefix=1, grid=(2, 2))
+    finding = measure_tensors(
+        SkipRatio(), scene(anatomy("v", [place], cls=0)), {("v", "j"): Look(place, skip=skip, branch=branch)}, 4
+    )
+    ratios = (skip.norm(dim=2) / branch.norm(dim=2)).double()
+    assert float(finding.ratio_cls[0]) == pytest.approx(float(ratios[:, 0].mean()), rel=1e-5)
+    assert float(finding.ratio_grid[0]) == pytest.approx(float(ratios[:, 1:].mean()), rel=1e-5)
+    wrong = float(skip[:, 0].norm(dim=1).mean() / branch[:, 0].norm(dim=1).mean())
+    assert abs(wrong - float(finding.ratio_cls[0])) > 0.2
+    assert float(finding.ratio_cls_low[0]) < float(finding.ratio_cls[0]) < float(finding.ratio_cls_high[0])
+
+
+def test_zero_branches_stay_out_of_the_mean_and_are_reported() -> None:
+    skip, branch = torch.randn(64, 4, 8), torch.randn(64, 4, 8)
+    branch[::2] = 0
+    place = site("j", role="junction", kind="mlp")
+    finding = measure_tensors(
+        SkipRatio(), scene(anatomy("v", [place])), {("v", "j"): Look(place, skip=skip, branch=branch)}, 4
+    )
+    expected = (skip[1::2].norm(dim=2) / branch[1::2].norm(dim=2)).mean()
+    assert float(finding.ratio_grid[0]) == pytest.approx(float(expected), rel=1e-5)
+    assert finding.attrs["zero_branches"] == pytest.approx(0.5)
+
+
+def phased_scene(early_cls: float, late_cls: float):  # type: ignore[no-untyped-def]
+    """A ViT of four blocks whose class token rides the skip by `early_cls` and then `late_cls`; grid tokens by 1."""
+    sites, looks = [], {}
+    for block in range(4):
+        for kind in ("attention", "mlp"):
+            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 4)  # type: ignore[arg-type]
+            skip = torch.randn(64, 5, 8).div(8**0.5)
+            branch = skip.flip(-1).clone()
+            branch[:, 0] /= early_cls if block < 2 else late_cls
+            sites.append(place)
+            looks["v", place.name] = Look(place, skip=skip, branch=branch)
+        sites.append(site(f"{block}", "block", "attention", prefix=1, block=block, depth=(block + 1) / 4))
+    return measure_tensors(SkipRatio(), scene(anatomy("v", sites, cls=0)), looks, 4)
+
+
+def test_the_phase_change_of_the_class_token() -> None:
+    finding = phased_scene(early_cls=8, late_cls=2)
+    row = finding.quantity.values.tolist().index("cls_phase")
+    assert float(finding.quantity_value[row]) == pytest.approx(np.log(8) - np.log(2), rel=1e-5)

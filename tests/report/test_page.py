@@ -1,0 +1,359 @@
+"""The page as a reader, a browser without JavaScript, a browser with it, and an unkind file name meet it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from eyechart.report import embed, numbers, page, theme, verdict_rows
+from eyechart.sites import Anatomy
+
+from .browser import Browser
+from .synthetic import SyntheticRun, part, synthetic_run, synthetic_verdicts
+
+CRUEL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+class Outline(HTMLParser):
+    """The elements of a page with their attributes, and its text outside scripts and styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self._inside: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag in ("script", "style"):
+            self._inside.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._inside and self._inside[-1] == tag:
+            self._inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == ["script"]:
+            self.scripts[-1] += data
+        elif not self._inside:
+            self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> SyntheticRun:
+    return synthetic_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def html(run: SyntheticRun) -> str:
+    return page.write_report(run).read_text(encoding="utf-8")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def outline(html: str) -> Outline:
+    return Outline(html)
+
+
+@pytest.fixture(scope="module")
+def cruel(tmp_path_factory: pytest.TempPathFactory) -> Outline:
+    run = synthetic_run(tmp_path_factory.mktemp("cruel"), one=CRUEL)
+    run.plan["images"]["problems"].append({"path": CRUEL, "reason": CRUEL})
+    run.plan["images"]["name"] = CRUEL
+    run.plan["provenance"]["command"].append(CRUEL)
+    run.measures["cka"].said = CRUEL
+    return Outline(page.render(run))  # type: ignore[arg-type]
+
+
+def pictures(outline: Outline) -> list[str]:
+    uris = [image["src"] for image in outline.all("img")] + [source["srcset"] for source in outline.all("source")]
+    return [base64.b64decode(uri.split(",", 1)[1]).decode() for uri in uris]
+
+
+# --- it travels alone ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_fetched(outline: Outline) -> None:
+    for tag, attributes in outline.elements:
+        for name in ("src", "href", "srcset", "data", "action", "poster"):
+            if name in attributes:
+                assert attributes[name].startswith(("#", "data:")), (tag, name, attributes[name][:80])
+    for picture in pictures(outline):
+        links = re.findall(r"""(?:href|src)=["']([^"']*)|url\(([^)]*)\)""", picture)
+        assert all(link.startswith(("#", "data:")) for pair in links for link in pair if link)
+    assert "@import" not in page.HERE.joinpath("page.css").read_text()
+
+
+def test_policy_allows_these_scripts_and_no_other(outline: Outline) -> None:
+    policy = next(meta["content"] for meta in outline.all("meta") if "http-equiv" in meta)
+    assert "default-src 'none'" in policy
+    assert "unsafe-eval" not in policy
+    assert "http" not in policy
+    data, *code = outline.scripts
+    assert json.loads(data)["charts"].keys() == {"recognition", "cka", "attention_distance", "feature_variance"}
+    allowed = policy.split("script-src ")[1].split(";")[0]
+    assert page.content_policy(code).split("script-src ")[1].split(";")[0] == allowed
+
+
+def test_size(html: str) -> None:
+    assert len(html.encode()) < 2_500_000 < page.LARGEST
+
+
+def test_scripts_leave_one_name_behind() -> None:
+    script = embed.javascript()
+    assert script.startswith("(() => {")
+    assert re.findall(r"window\.(\w+) ?=[^=]", script) == ["eyechartVega"]
+
+
+# --- it reads without JavaScript -------------------------------------------------------------------------------------
+
+
+def test_everything_is_said_in_the_html(run: SyntheticRun, outline: Outline) -> None:
+    said = " ".join(outline.text.split())
+    for verdict in run.verdicts:
+        assert verdict.reason in said
+    for measure in run.measures.values():
+        for words in (measure.title, measure.title_ko, measure.how_to_read, measure.method, measure.said):
+            assert words in said
+    for words in (
+        "2 hold, 1 fails, 1 is undecided",  # the summary
+        "2,692,106",  # a parameter count
+        "87.1 % [85.1 %, 89.1 %]",  # accuracy with its interval
+        "32×32 → 4×4",  # a pyramid of grids
+        "0.311 [0.290, 0.332]",  # an effect
+        "n/a sign-test z of MLPs",  # a part without a number
+        "skip_ratio was left out",  # a notice
+        "cat/0007.jpg truncated JPEG",  # a skipped file
+        "eyechart exam zoo:vit zoo:resnet --images sample",  # the command
+        "5 intervals were held against a margin",
+        "proxy",
+        "arXiv:2108.08810",
+    ):
+        assert words in said, words
+
+
+def test_decided_come_first_and_untested_last(outline: Outline) -> None:
+    in_order = ("Decided", "Undecided", "2 not tested here", "What do layers share?", "skip_ratio was left out")
+    places = [outline.text.rindex(words) for words in in_order]
+    assert places == sorted(places)
+
+
+def test_every_chart_is_also_a_picture(run: SyntheticRun, outline: Outline) -> None:
+    drawn = pictures(outline)
+    assert len(drawn) == 2 * len(run.findings)  # on light and on dark paper
+    for picture in drawn:
+        assert ElementTree.fromstring(picture).tag.endswith("svg")
+
+
+def test_links_have_targets(outline: Outline) -> None:
+    names = {attributes["id"] for _, attributes in outline.elements if "id" in attributes}
+    wanted = {link["href"][1:] for link in outline.all("a") if link["href"].startswith("#")}
+    assert wanted <= names
+
+
+def test_tables_can_be_downloaded(run: SyntheticRun, outline: Outline) -> None:
+    files = {link["download"]: link["href"] for link in outline.all("a") if "download" in link}
+    csv = base64.b64decode(files["cka-site-other_site.csv"].split(",", 1)[1]).decode().splitlines()
+    assert "replicate" not in csv[0]
+    assert len(csv) == 1 + run.findings["cka"].cka.size
+    assert "attention_distance.svg" in files
+
+
+# --- unkind names ----------------------------------------------------------------------------------------------------
+
+
+def test_names_stay_text(cruel: Outline) -> None:
+    assert CRUEL in cruel.text
+    assert len(cruel.scripts) == 3
+    assert "alert(1)" not in "".join(cruel.scripts[1:])
+    assert not [name for _, attributes in cruel.elements for name in attributes if name.startswith("on")]
+    assert {image["class"] for image in cruel.all("img")} == {"still"}
+
+
+def test_names_stay_text_in_pictures(cruel: Outline) -> None:
+    drawn = [ElementTree.fromstring(picture) for picture in pictures(cruel)]
+    assert any("alert(1)" in "".join(picture.itertext()) for picture in drawn)
+    for picture in drawn:
+        for element in picture.iter():
+            assert not element.tag.endswith(("script", "}img"))
+            assert not [name for name in element.attrib if name.startswith("on")]
+
+
+def test_names_survive_in_chart_data(cruel: Outline) -> None:
+    assert "<" not in cruel.scripts[0]
+    charts = json.loads(cruel.scripts[0])["charts"]
+    words = [
+        column.get("words", [])
+        for table in charts["cka"]["tables"].values()
+        for name, column in table["columns"].items()
+        if name == "subject"
+    ]
+    assert [CRUEL] in words
+
+
+# --- numbers and geometry --------------------------------------------------------------------------------------------
+
+
+def unpacked(column: dict[str, Any]) -> list[Any]:
+    """What page.js reads, by another hand."""
+    kind = next(name for name in column if name not in ("words", "values"))
+    values = np.frombuffer(base64.b64decode(column[kind]), dtype="<" + kind).tolist()
+    values = [None if value != value else value for value in values]
+    return [column["words"][code] for code in values] if "words" in column else values
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([0, 255], "u1"),
+        ([0, 256], "u2"),
+        ([-1, 70000], "i4"),
+        ([0, 2**40], "f8"),
+        ([0.1, None, -3.5], "f8"),
+        (["b", "a", "b"], "u1"),
+    ],
+)
+def test_columns_come_back(values: list[Any], kind: str) -> None:
+    packed = embed.column(values)
+    assert kind in packed
+    assert unpacked(packed) == values
+
+
+def test_mixed_columns_are_left_alone() -> None:
+    assert embed.column(["a", None, True]) == {"values": ["a", None, True]}
+
+
+def test_columns_are_small() -> None:
+    rows = [{"x": i // 130, "y": i % 130, "name": f"layer{i % 130}", "cka": i / 16900} for i in range(16900)]
+    assert len(json.dumps(embed.packed(rows))) < len(json.dumps(rows)) / 6
+
+
+def test_picture_of_a_verdict_shows_margin_and_side() -> None:
+    from eyechart.claims.table import CLAIMS
+
+    above = verdict_rows.picture(part("C13", 0, "gap", 0.3, 0.2, 0.4, "holds"), CLAIMS["C13"])  # at least 0.1
+    margin = next(tick for tick in above["ticks"] if tick["kind"] == "margin")
+    assert margin["text"] == "0.1"
+    assert margin["x"] < above["low"] < above["middle"] < above["high"] < 240
+    (zone,) = above["zones"]
+    assert zone["x"] == margin["x"]
+    assert zone["x"] + zone["width"] == pytest.approx(240)
+
+    below = verdict_rows.picture(part("C09", 0, "near", 0.6, 0.55, 0.65, "fails"), CLAIMS["C09"])  # less than 0.5
+    (zone,) = below["zones"]
+    assert zone["x"] == 0
+    assert zone["width"] < below["low"]
+
+    within = verdict_rows.picture(part("C02", 0, "gap", 0.0, -0.02, 0.02, "undecided"), CLAIMS["C02"])  # within ±0.01
+    (zone,) = within["zones"]
+    assert within["low"] < zone["x"] < within["middle"] < zone["x"] + zone["width"] < within["high"]
+
+
+def test_part_without_number_has_no_picture() -> None:
+    from eyechart.claims.table import CLAIMS
+
+    verdict = next(verdict for verdict in synthetic_verdicts("a", "b") if verdict.claim == "C58")
+    drawn = verdict_rows.picture(verdict.parts[1], CLAIMS["C58"])
+    assert (drawn["effect"], drawn["middle"]) == ("n/a", None)
+
+
+def test_every_claim_can_be_cited() -> None:
+    from eyechart.claims.table import CLAIMS
+
+    for claim in CLAIMS.values():
+        assert not re.search(r"(?<!\w)[VRP] (Fig|Table|Sec|App)", verdict_rows.cited(claim)), claim.figure
+
+
+def test_numbers_without_interval() -> None:
+    assert numbers.with_span(0.5, float("nan"), float("nan")) == ("0.5", "")
+    assert numbers.with_span(3.0, 3.0, 3.0) == ("3", "exact")
+    assert numbers.with_span(None, None, None) == ("n/a", "")
+    assert numbers.number(0.00000012) == "1.2e−07"
+
+
+def test_too_large_tables_are_only_named(run: SyntheticRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "LARGEST_TABLE", 1000)
+    made = page.tables("cka", run.findings["cka"])
+    assert [file["uri"] for file in made if "site × other_site" in str(file["label"])] == [None]
+    assert "findings/cka.nc" in str(made[0]["label"])
+
+
+def test_a_run_without_labels_attention_or_tests(tmp_path: Path) -> None:
+    run = synthetic_run(tmp_path)
+    run.findings = {"cka": run.findings["cka"]}
+    run.verdicts = [verdict for verdict in run.verdicts if verdict.verdict == "not tested"]
+    run.plan["images"]["problems"], run.plan["notices"] = [], []
+    bare = Anatomy("zoo:vit", (), (), (32, 32), "cnn", None, None)
+    run.scene = type(run.scene)((bare, run.scene.anatomies[1]), 1000, 16, 62, 16, None)
+    said = Outline(page.render(run)).text  # type: ignore[arg-type]
+    assert "no labels" in said
+    assert "None of the published claims could be tested" in said
+    assert "Notices" not in said
+
+
+# --- in a browser ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Browser]:
+    if shutil.which("chromium") is None:
+        pytest.skip("needs chromium")
+    window = Browser(tmp_path / "profile", *request.param)
+    yield window
+    window.close()
+
+
+LIVE = "document.querySelectorAll('.live canvas').length"
+DESK, PHONE = (1280, 9000), (390, 20000)
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+@pytest.mark.parametrize("name", ["zoo:vit", CRUEL], ids=["plain", "cruel"])
+def test_charts_come_alive_and_nobody_complains(name: str, browser: Browser, tmp_path: Path) -> None:
+    browser.open(page.write_report(synthetic_run(tmp_path, one=name)))  # type: ignore[arg-type]
+    assert browser.wait_for(f"{LIVE} === 4")
+    assert browser.ask("[...document.querySelectorAll('.still')].every((still) => still.style.display === 'none')")
+    assert browser.ask("Object.keys(window).filter((name) => /vega/i.test(name)).join()") == "eyechartVega"
+    assert browser.complaints == []
+    assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "about"}
+
+
+@pytest.mark.parametrize("browser", [(1280, 700)], indirect=True)
+def test_charts_wait_until_they_are_near(browser: Browser, run: SyntheticRun, html: str) -> None:
+    browser.open(run.path / "report.html")
+    assert browser.wait_for("document.querySelector('[aria-current], .contents') && document.readyState === 'complete'")
+    assert browser.ask(LIVE) == 0
+    browser.ask("document.getElementById('measure-cka').scrollIntoView()")
+    assert browser.wait_for("document.querySelector('[data-chart=cka] canvas') !== null")
+    assert browser.ask("document.querySelector('[data-chart=feature_variance] canvas')") is None
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_a_phone_scrolls_one_way_only(browser: Browser, run: SyntheticRun, html: str) -> None:
+    browser.open(run.path / "report.html")
+    assert browser.wait_for(f"{LIVE} === 4")
+    width = browser.ask("window.innerWidth")
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    assert browser.ask("Math.max(...[...document.querySelectorAll('.live canvas')].map((c) => c.clientWidth))") <= width
+
+
+def test_dark_paper_changes_inks_only() -> None:
+    light, dark = theme.configuration(), theme.configuration(dark=True)
+    assert light["range"] == dark["range"]
+    assert light["axis"]["labelColor"] != dark["axis"]["labelColor"]

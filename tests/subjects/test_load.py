@@ -1,0 +1,455 @@
+"""From what a person types, or a module, to a subject that can be called; and every refusal in a sentence."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from eyechart.errors import HubUnreachable, SubjectError, UnknownSubject, UnsafeWeights, UsageError, WeightsMismatch
+from eyechart.subjects import catalogue, hub
+from eyechart.subjects.catalogue import Spec, available, parse_spec
+from eyechart.subjects.load import load_subject, load_subjects
+from eyechart.subjects.preprocessing import Preprocessing
+from eyechart.subjects.subject import Subject
+
+FIVE = ("tench", "goldfish", "great white shark", "tiger shark", "hammerhead")
+
+
+def look(subject: Subject) -> Tensor | None:
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (50, 50, 3), dtype=np.uint8))
+    with torch.no_grad():
+        return subject.logits(subject.call(subject.prepare([picture, picture])))
+
+
+class Net(nn.Module):
+    """A module whose output can be wrapped in any way."""
+
+    def __init__(self, wrap: Callable[[Tensor], Any] = lambda logits: logits) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 5, 4)
+        self.wrap = wrap
+
+    def forward(self, images: Tensor) -> Any:
+        return self.wrap(self.conv(images).mean((2, 3)))
+
+
+class TestSpecs:
+    def test_parts(self) -> None:
+        assert parse_spec("zoo:vit@warmup") == Spec("zoo", "vit", "warmup")
+        assert parse_spec("timm:vit_base_patch16_224.mae@a@b.pth") == Spec(
+            "timm", "vit_base_patch16_224.mae", "a@b.pth"
+        )
+        assert parse_spec("hf:google/vit-base-patch16-224") == Spec("hf", "google/vit-base-patch16-224", None)
+
+    def test_a_bare_name_is_the_zoos_first_then_timms(self) -> None:
+        assert parse_spec("resnet@random") == Spec("zoo", "resnet", "random")
+        assert parse_spec("resnet18@random") == Spec("timm", "resnet18", "random")
+
+    def test_a_folder_may_have_an_at_in_its_name(self, tmp_path: Path) -> None:
+        (tmp_path / "me@home").mkdir()
+        assert parse_spec(f"hf:{tmp_path}/me@home").weights is None
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("timm:", "names no model"),
+            ("timm:resnet18@", "Nothing follows the @"),
+            ("folder/weights.pth", "timm:NAME@folder/weights.pth"),
+        ],
+    )
+    def test_malformed_ones_are_usage_errors(self, text: str, says: str) -> None:
+        with pytest.raises(UsageError, match=says):
+            load_subject(text)
+
+    @pytest.mark.parametrize(
+        ("text", "near"),
+        [
+            ("timm:vit_base_patch16_244", "timm:vit_base_patch16_224"),
+            ("torchvision:resnet-50", "torchvision:resnet50"),
+            ("zoo:resnett", "zoo:resnet"),
+            ("swin_tiny_patch4_window_224", "timm:swin_tiny_patch4_window7_224"),
+            ("tim:resnet18", "timm:resnet18"),
+            ("torchvision:convnext_tinny@random", "torchvision:convnext_tiny"),
+            ("timm:vit_tiny_patch16_224.augreg_in1k", "augreg_in21k_ft_in1k"),
+            ("torchvision:resnet18.IMAGENET1K_V9@random", "IMAGENET1K_V1"),
+        ],
+    )
+    def test_a_misspelt_name_suggests_near_ones(self, text: str, near: str) -> None:
+        with pytest.raises(UnknownSubject, match=near.replace(".", r"\.")):
+            load_subject(text)
+
+    def test_detection_and_video_models_of_torchvision_are_not_offered(self) -> None:
+        offered = catalogue.names("torchvision")
+        assert "resnet50" in offered
+        assert not {"fasterrcnn_resnet50_fpn", "fcn_resnet50", "r3d_18", "raft_small"} & set(offered)
+
+
+class TestRandom:
+    @pytest.mark.parametrize("spec", ["timm:test_vit@random", "torchvision:squeezenet1_1@random", "zoo:vit@random"])
+    def test_is_reproducible_untrained_and_leaves_the_random_state_alone(self, spec: str) -> None:
+        torch.manual_seed(1)
+        expected = torch.rand(3)
+        torch.manual_seed(1)
+        first = load_subject(spec)
+        assert torch.equal(torch.rand(3), expected)
+        second = load_subject(spec)
+        assert first.weights_hash == second.weights_hash
+        assert first.name == spec
+        assert not first.trained
+        assert not first.module.training
+        assert first.parameters == sum(p.numel() for p in second.module.parameters())
+        logits = look(first)
+        assert logits is not None
+        assert logits.isfinite().all()
+        json.dumps(first.card)
+
+    def test_imagenet_classes_by_logit_index(self) -> None:
+        ours, theirs = (
+            load_subject("timm:test_vit@random").classes,
+            load_subject("torchvision:squeezenet1_1@random").classes,
+        )
+        assert ours is not None
+        assert theirs is not None
+        assert (len(ours), ours[281], theirs[281]) == (1000, "tabby, tabby cat", "tabby")
+
+    def test_a_timm_model_without_a_classifier_has_no_logits(self) -> None:
+        subject = load_subject("timm:vit_small_patch14_reg4_dinov2@random")
+        assert not subject.classifier
+        assert subject.classes is None
+        assert subject.logits(torch.zeros(2, 384)) is None
+
+    def test_a_bare_name_gets_its_full_one(self) -> None:
+        assert load_subject("test_vit@random").name == "timm:test_vit@random"
+
+
+class TestZoo:
+    def test_weights_card_and_snapshots(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from eyechart import zoo
+
+        files: dict[str | None, Path] = {}
+        for seed, snapshot in enumerate([None, "warmup"]):
+            torch.manual_seed(seed)
+            files[snapshot] = tmp_path / f"{snapshot}.pth"
+            torch.save(zoo.build("vit").half().state_dict(), files[snapshot])
+        facts = {"input_size": 32, "mean": [0.4] * 3, "std": [0.2] * 3, "classes": [f"class {n}" for n in range(10)]}
+        monkeypatch.setattr(zoo, "card", lambda name: facts)
+        monkeypatch.setattr(zoo, "weights", lambda name, snapshot=None: files.get(snapshot))
+        final, early = load_subjects(["zoo:vit", "zoo:vit@warmup"])
+        assert final.weights_hash != early.weights_hash
+        assert torch.equal(early.module.state_dict()["head.weight"], torch.load(files["warmup"])["head.weight"].float())
+        assert final.trained
+        assert final.classes == tuple(facts["classes"])
+        assert final.input_size == (32, 32)
+        black = final.prepare([Image.new("RGB", (32, 32))])
+        torch.testing.assert_close(black, torch.full((1, 3, 32, 32), -2.0))
+        with pytest.raises(SubjectError, match="no snapshot called 'late'"):
+            load_subject("zoo:vit@late")
+
+    def test_without_bundled_weights_it_says_what_can_be_had(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from eyechart import zoo
+
+        monkeypatch.setattr(zoo, "weights", lambda name, snapshot=None: None)
+        with pytest.raises(SubjectError, match="zoo:vit@random or zoo:vit@PATH"):
+            load_subject("zoo:vit")
+
+
+class TestHub:
+    @pytest.mark.parametrize("spec", ["timm:vit_tiny_patch16_224", "torchvision:resnet18"])
+    def test_out_of_reach_is_one_sentence_and_quick(
+        self, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import huggingface_hub
+
+        def no_network(*args: Any, **options: Any) -> Any:
+            raise OSError("unreachable")
+
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+        monkeypatch.setattr("socket.getaddrinfo", no_network)
+        start = time.monotonic()
+        with pytest.raises(HubUnreachable) as caught:
+            load_subject(spec)
+        assert time.monotonic() - start < 10
+        assert f"{spec}@PATH" in str(caught.value)
+        assert f"{spec}@random" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert huggingface_hub.constants.HF_HUB_OFFLINE is False
+        assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+
+    def test_hugging_face_names_out_of_reach_too(self) -> None:
+        with pytest.raises(HubUnreachable, match=r"hf:FOLDER .*@PATH .*@random"):
+            load_subject("hf:google/vit-base-patch16-224")
+
+    def test_pretrained_weights_come_through_timms_own_loader(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        torch.manual_seed(3)
+        state = timm.create_model("test_vit").state_dict()
+        monkeypatch.setattr(hub, "_answers", lambda address: True)
+        monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", lambda *args, **options: dict(state))
+        subject = load_subject("timm:test_vit")
+        assert torch.equal(subject.module.state_dict()["head.weight"], state["head.weight"])
+        assert subject.trained
+        assert subject.card["tag"]
+
+    def test_a_downloaded_pickle_cannot_run_code(self, tmp_path: Path) -> None:
+        class Bomb:
+            def __reduce__(self) -> tuple[Any, ...]:
+                return (os.system, (f"touch {tmp_path / 'ran'}",))
+
+        torch.save(Bomb(), tmp_path / "a.pth")
+        with pytest.raises(UnsafeWeights), hub.hub_access("x", "y", huggingface=False):
+            torch.load(tmp_path / "a.pth", weights_only=False)  # as torchvision's downloads are loaded
+        assert not (tmp_path / "ran").exists()
+
+    def test_no_trained_weights_at_timm_is_said(self) -> None:
+        untrained = next(name for name in timm.list_models("vit_*") if not timm.list_pretrained(f"{name}.*"))
+        with pytest.raises(SubjectError, match="no trained weights"):
+            load_subject(f"timm:{untrained}")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small Hugging Face models with random weights, saved as a user would."""
+    import transformers as hf
+
+    torch.manual_seed(5)
+    folder = tmp_path_factory.mktemp("hf")
+    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    names = dict(enumerate(FIVE))
+    vit = hf.ViTConfig(**small, image_size=32, patch_size=8, id2label=names, label2id={v: k for k, v in names.items()})
+    hf.ViTForImageClassification(vit).save_pretrained(folder / "vit")
+    hf.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder / "vit")
+    hf.DeiTForImageClassificationWithTeacher(hf.DeiTConfig(**small, image_size=32, patch_size=8)).save_pretrained(
+        folder / "deit"
+    )
+    hf.Dinov2Model(hf.Dinov2Config(**{**small, "image_size": 28, "patch_size": 14})).save_pretrained(folder / "dino")
+    hf.ViTModel(vit, add_pooling_layer=False).save_pretrained(folder / "no pooler")
+    vision = {**small, "image_size": 32, "patch_size": 8}
+    clip = hf.CLIPConfig(vision_config=vision, text_config={**small, "vocab_size": 50})
+    hf.CLIPModel(clip).save_pretrained(folder / "clip")
+    grey = hf.ViTConfig(**small, image_size=32, patch_size=8, num_channels=1)
+    hf.ViTForImageClassification(grey).save_pretrained(folder / "grey")
+    return folder
+
+
+class TestHuggingFace:
+    def test_a_saved_classifier(self, saved: Path) -> None:
+        import transformers as hf
+
+        subject = load_subject(f"hf:{saved}/vit")
+        assert (subject.name, subject.input_size, subject.classes) == (f"hf:{saved}/vit", (32, 32), FIVE)
+        images = subject.prepare([Image.new("RGB", (40, 40), (255, 0, 0))])
+        reference = hf.ViTForImageClassification.from_pretrained(saved / "vit")
+        with torch.no_grad():
+            expected = reference(pixel_values=images).logits
+            torch.testing.assert_close(subject.logits(subject.call(images)), expected)
+
+    def test_random_and_trained_weights_differ(self, saved: Path) -> None:
+        random = load_subject(f"hf:{saved}/vit@random")
+        assert not random.trained
+        assert random.weights_hash == load_subject(f"hf:{saved}/vit@random").weights_hash
+        assert random.weights_hash != load_subject(f"hf:{saved}/vit").weights_hash
+
+    def test_distilled_deit_has_one_logits_and_no_made_up_class_names(self, saved: Path) -> None:
+        subject = load_subject(f"hf:{saved}/deit")
+        logits = look(subject)
+        assert logits is not None
+        assert logits.shape == (2, 2)
+        assert subject.classes is None
+        assert "no image processor was saved" in subject.card["notes"][0]
+
+    @pytest.mark.parametrize(
+        ("name", "kind"), [("dino", "Dinov2Model"), ("clip", "CLIPVisionModel"), ("no pooler", "ViTModel")]
+    )
+    def test_feature_models_get_no_random_head(self, saved: Path, name: str, kind: str) -> None:
+        subject = load_subject(f"hf:{saved}/{name}")
+        assert type(subject.module).__name__ == kind
+        assert not subject.classifier
+        assert look(subject) is None
+        assert not [path for path in subject.module.state_dict() if path.startswith("pooler.")]
+
+    def test_timm_models_in_transformers_clothes_keep_timms_preprocessing(self, tmp_path: Path) -> None:
+        import transformers as hf
+
+        facts = {"input_size": [3, 160, 160], "mean": [0.1] * 3, "std": [0.2] * 3, "interpolation": "bilinear"}
+        config = hf.TimmWrapperConfig(architecture="test_vit", num_labels=1000, pretrained_cfg=facts)
+        hf.TimmWrapperForImageClassification(config).save_pretrained(tmp_path)
+        subject = load_subject(f"hf:{tmp_path}")
+        assert subject.preprocessing == Preprocessing((160, 160), (0.1,) * 3, (0.2,) * 3, "bilinear")
+        logits = look(subject)
+        assert logits is not None
+        assert logits.shape == (2, 1000)
+
+    def test_weights_of_a_file(self, saved: Path, tmp_path: Path) -> None:
+        import safetensors.torch
+
+        state = safetensors.torch.load_file(saved / "vit" / "model.safetensors")
+        torch.save({"model": state}, tmp_path / "a.pth")
+        subject = load_subject(f"hf:{saved}/vit@{tmp_path / 'a.pth'}")
+        assert subject.weights_hash == load_subject(f"hf:{saved}/vit").weights_hash
+
+    def test_a_foreign_file_or_an_incomplete_folder_is_refused_with_counts(self, saved: Path, tmp_path: Path) -> None:
+        torch.save(timm.create_model("test_vit").state_dict(), tmp_path / "a.pth")
+        with pytest.raises(WeightsMismatch, match=r": 0 of its 80 tensors fit the model's 40"):
+            load_subject(f"hf:{saved}/vit@{tmp_path / 'a.pth'}")
+
+    def test_a_folder_with_a_pickle_that_runs_code(self, saved: Path, tmp_path: Path) -> None:
+        class Bomb:
+            def __reduce__(self) -> tuple[Any, ...]:
+                return (os.system, (f"touch {tmp_path / 'ran'}",))
+
+        (tmp_path / "config.json").write_text((saved / "vit" / "config.json").read_text())
+        torch.save({"a": Bomb()}, tmp_path / "pytorch_model.bin")
+        with pytest.raises(UnsafeWeights):
+            load_subject(f"hf:{tmp_path}")
+        assert not (tmp_path / "ran").exists()
+
+    def test_code_beside_the_weights_is_not_run(self, saved: Path, tmp_path: Path) -> None:
+        config = json.loads((saved / "vit" / "config.json").read_text())
+        config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\n")
+        with pytest.raises(SubjectError):
+            load_subject(f"hf:{tmp_path}")
+        assert not (tmp_path / "ran").exists()
+
+    def test_grey_models_and_empty_folders_are_refused(self, saved: Path, tmp_path: Path) -> None:
+        with pytest.raises(SubjectError, match=r"1 channel\(s\)"):
+            load_subject(f"hf:{saved}/grey")
+        with pytest.raises(SubjectError, match="is not a saved model"):
+            load_subject(f"hf:{tmp_path}")
+        with pytest.raises(UnknownSubject, match="neither a folder nor"):
+            load_subject("hf:vit")
+
+    def test_without_transformers_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "transformers", None)
+        with pytest.raises(SubjectError, match=r"pip install eyechart\[hf\]"):
+            load_subject("hf:google/vit-base-patch16-224")
+
+
+class TestModules:
+    @pytest.mark.parametrize(
+        "wrap",
+        [
+            lambda logits: logits,
+            lambda logits: (logits[:, :, None], logits, logits * 2),
+            lambda logits: [logits, logits * 2],
+            lambda logits: {"features": logits[:, :3], "logits": logits},
+            lambda logits: {"out": logits, "map": logits[:, :, None, None]},
+        ],
+    )
+    def test_logits_are_found(self, wrap: Callable[[Tensor], Any]) -> None:
+        subject = load_subject(Net(wrap), input_size=16)
+        images = torch.rand(2, 3, 16, 16)
+        expected = subject.module.conv(images).mean((2, 3))  # type: ignore[operator]
+        assert torch.equal(subject.logits(subject.call(images)), expected)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        "wrap", [lambda logits: logits[:, :, None], lambda logits: {"one": logits, "two": logits}, lambda logits: None]
+    )
+    def test_no_logits_are_made_up(self, wrap: Callable[[Tensor], Any]) -> None:
+        subject = load_subject(Net(wrap), input_size=16)
+        assert not subject.classifier
+        assert look(subject) is None
+
+    def test_class_names_of_the_module_are_used_if_their_number_is_right(self) -> None:
+        module = Net()
+        module.classes = FIVE  # type: ignore[assignment]
+        assert load_subject(module, input_size=16).classes == FIVE
+        module.classes = FIVE[:4]  # type: ignore[assignment]
+        assert load_subject(module, input_size=16).classes is None
+
+    def test_names(self) -> None:
+        one, two, three = Net(), Net(), Net()
+        subjects = load_subjects([one, "zoo:vit@random", two, (three, None)])
+        assert [subject.name for subject in subjects] == ["Net", "zoo:vit@random", "Net-2", "Net-3"]
+        assert load_subject(one, name="mine").name == "mine"
+
+    @pytest.mark.parametrize("pair", [["zoo:vit@random", "zoo:vit@random"], ["vit@random", "zoo:vit@random"]])
+    def test_the_same_subject_twice_is_refused(self, pair: list[Any]) -> None:
+        with pytest.raises(UsageError, match="zoo:vit@random; drop one"):
+            load_subjects(pair)
+
+    def test_the_same_module_or_subject_twice_is_refused(self) -> None:
+        module = Net()
+        with pytest.raises(UsageError, match="Net is given twice; drop one"):
+            load_subjects([module, module])
+        subject = load_subject(module)
+        with pytest.raises(UsageError, match="given twice"):
+            load_subjects([subject, subject])
+
+    def test_compiled_and_parallel_modules_are_unwrapped(self) -> None:
+        module = Net()
+        assert load_subject(torch.compile(module), input_size=16).module is module  # type: ignore[arg-type]
+        assert load_subject(nn.DataParallel(module), input_size=16).module is module
+
+    def test_parts_compiled_in_place_run_eagerly(self) -> None:
+        calls: list[int] = []
+
+        def backend(graph: Any, inputs: Any) -> Any:
+            calls.append(1)
+            return graph.forward
+
+        module = Net()
+        module.conv = torch.compile(module.conv, backend=backend)  # type: ignore[assignment]
+        subject = load_subject(module, input_size=16)
+        assert look(subject) is not None
+        assert not calls
+        module(torch.zeros(1, 3, 16, 16))
+        assert calls  # outside of an exam it is still compiled
+
+    def test_scripted_modules_are_refused(self) -> None:
+        with pytest.raises(SubjectError, match="scripted or traced"):
+            load_subject(torch.jit.script(nn.Conv2d(3, 4, 3)))
+        with pytest.raises(SubjectError, match="its part 0 is a scripted"):
+            load_subject(nn.Sequential(torch.jit.trace(nn.Conv2d(3, 4, 3), torch.zeros(1, 3, 8, 8)), nn.ReLU()))
+
+    def test_other_refusals(self) -> None:
+        with pytest.raises(SubjectError, match="float16 weights"):
+            load_subject(Net().half())
+        with pytest.raises(SubjectError, match="lazy layers"):
+            load_subject(nn.LazyConv2d(4, 3))
+        broken = Net()
+        broken.conv.bias.data[1] = float("nan")  # type: ignore[union-attr]
+        with pytest.raises(SubjectError, match=r"conv\.bias is the first tensor"):
+            load_subject(broken)
+        with pytest.raises(UsageError, match="not a int"):
+            load_subject(3)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="its own preprocessing"):
+            load_subject("zoo:vit@random", input_size=64)
+
+    def test_a_ready_subject_and_moves(self) -> None:
+        subject = load_subject(Net(), input_size=16)
+        assert load_subject(subject) is subject
+        assert subject.to("meta").device == torch.device("meta")
+        assert subject.call(torch.zeros(1, 3, 16, 16)).device == torch.device("meta")
+
+
+class TestListing:
+    def test_the_zoo_is_listed_with_cards_and_others_by_pattern(self) -> None:
+        rows = available()
+        assert {"zoo:vit", "zoo:resnet"} <= {row["spec"] for row in rows}
+        assert all(row["source"] == "zoo" and isinstance(row["card"], dict) for row in rows)
+        found = {row["spec"] for row in available("swin_tiny*")}
+        assert "timm:swin_tiny_patch4_window7_224" in found
+        assert not [spec for spec in found if "swin_tiny" not in spec]
+        assert "torchvision:swin_t" in {row["spec"] for row in available("swin_t")}
+        assert catalogue.counts()["timm"] > 1000
+
+    def test_importing_and_listing_need_no_torch(self) -> None:
+        script = (
+            "import sys, eyechart.subjects as s; s.available(); s.parse_spec('zoo:vit@random'); s.match_classes;"
+            "assert not {'torch', 'timm', 'torchvision', 'transformers'} & set(sys.modules), 'heavy import'"
+        )
+        subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,178 @@
+"""The taps against the hand-derived table of families: what they find, and that looking changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from eyechart.sites import Anatomy
+from eyechart.subjects.anatomy import anatomy_of
+from eyechart.tracing.needs import View
+from eyechart.tracing.taps import Tap
+from eyechart.tracing.views import Look
+from tests.families import FAMILIES, Family
+
+TABLE = Path(__file__).parents[2] / "docs" / "families.md"
+
+#: Every family that the papers and notes name.
+NAMED = """ViT, DeiT, CaiT, TNT, PiT, Swin, Swin v2, Twins PCPVT, Twins SVT, PoolFormer, CAFormer, ConvFormer,
+MLP-Mixer, ResMLP, gMLP, ResNet-18, ResNet-50, ResNeXt, BiT (ResNetV2), ViT-hybrid (R26), ConvNeXt, DINOv2, EVA02,
+BEiT, BEiT v2, MaxViT, CoAtNet, MobileViT, MobileViT v2, EfficientNet, RegNetX, DenseNet, VGG, XCiT"""
+
+#: Where a gap would make the papers' own subjects wrong, none is allowed.
+EXACT = ("ViT", "DeiT", "CaiT", "Swin", "Swin v2", "ResNet-18", "ResNet-50", "BiT (ResNetV2)")
+
+
+@dataclass
+class Examined:
+    family: Family
+    module: nn.Module
+    images: Tensor
+    plain: list[Tensor]
+    anatomy: Anatomy
+
+
+def tensors_of(output: Any) -> list[Tensor]:
+    """The tensors of whatever a model returns, in order."""
+    if isinstance(output, Tensor):
+        return [output]
+    parts = output.values() if hasattr(output, "values") else output
+    return [tensor for part in parts if part is not None for tensor in tensors_of(part)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_attention_back_end() -> Iterator[None]:
+    """nn.MultiheadAttention's fast path differs from its slow one by 1e-7 by itself, so it is off for both sides."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(before)
+
+
+@pytest.fixture(scope="module", params=FAMILIES, ids=[family.name for family in FAMILIES])
+def examined(request: pytest.FixtureRequest) -> Examined:
+    family: Family = request.param
+    module = family.build()
+    images = torch.randn(2, 3, family.size, family.size, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        plain = [tensor.clone() for tensor in tensors_of(module(images))]
+    return Examined(family, module, images, plain, anatomy_of(family.name, module, images))
+
+
+def test_junctions_are_those_of_the_source(examined: Examined) -> None:
+    family = examined.family
+    found = Counter(site.kind for site in examined.anatomy.pick("junction"))
+    assert found.total() == family.expected("junctions"), family.derivation
+    for kind in ("attention", "mlp", "conv", "pool", "mixer", "other"):
+        assert found[kind] == family.expected(kind), f"{kind}: {family.derivation}"
+
+
+def test_attentions_are_those_of_the_source(examined: Examined) -> None:
+    assert len(examined.anatomy.pick("attention")) == examined.family.expected("attentions"), examined.family.derivation
+
+
+def test_tapping_changes_no_bit_of_the_output(examined: Examined) -> None:
+    junction = View("sum", lambda look: look.output.flatten(1).sum(1, keepdim=True))
+    operands = View(
+        "operands", lambda look: (look.skip - look.branch).flatten(1).norm(dim=1, keepdim=True), before=True
+    )
+    attention = View("weights", lambda look: look.weights.flatten(1).sum(1, keepdim=True))
+    views = {site.name: [junction, operands] for site in examined.anatomy.pick("junction")}
+    views |= {site.name: [attention] for site in examined.anatomy.pick("attention")}
+    output, seen = Tap(examined.module, examined.anatomy, views).run(examined.images)
+    tapped = tensors_of(output)
+    assert len(tapped) == len(examined.plain)
+    assert all(torch.equal(one, other) for one, other in zip(tapped, examined.plain, strict=True))
+    assert seen.keys() == views.keys()
+
+
+def test_weights_times_values_is_the_attention_s_own_output(examined: Examined) -> None:
+    """Rows that sum to one prove little (a transposed matrix may have them too); the product with the values does."""
+
+    def error(look: Look) -> Tensor:
+        difference = look.weights @ look.values - look.output
+        return (difference.abs().amax() / look.output.abs().amax()).expand(2)
+
+    views = {site.name: [View("error", error)] for site in examined.anatomy.pick("attention")}
+    _, seen = Tap(examined.module, examined.anatomy, views).run(examined.images)
+    for name, taken in seen.items():
+        assert taken["error"].max() <= 1e-5, name
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), [("ViT", "blocks.0.attn"), ("CaiT", "blocks.0.attn"), ("Swin", "layers.0.blocks.1.attn")]
+)
+def test_weights_times_values_is_what_the_model_projects(name: str, path: str) -> None:
+    """The same without trusting the tap's word for the output: a hook sees what the model's own projection gets."""
+    family = next(family for family in FAMILIES if family.name == name)
+    module = family.build()
+    images = torch.randn(2, 3, family.size, family.size, generator=torch.Generator().manual_seed(1))
+    anatomy = anatomy_of(name, module, images)
+    site = next(site for site in anatomy.pick("attention") if site.path == path)
+    given: list[Tensor] = []
+    module.get_submodule(f"{path}.proj").register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].clone()))
+    view = View("product", lambda look: look.weights @ look.values)
+    _, seen = Tap(module, anatomy, {site.name: [view]}).run(images)
+    product = seen[site.name]["product"].transpose(2, 3).flatten(3).flatten(0, 1)
+    assert product.shape == given[0].shape
+    assert (product - given[0]).abs().max() / given[0].abs().max() <= 1e-5
+
+
+def test_anatomy_survives_json(examined: Examined) -> None:
+    text = json.dumps(examined.anatomy.as_json())
+    assert Anatomy.from_json(json.loads(text)) == examined.anatomy
+
+
+def test_what_is_not_served_is_said(examined: Examined) -> None:
+    if examined.family.status != "served":
+        assert examined.anatomy.notes
+
+
+def test_architecture_in_one_word(examined: Examined) -> None:
+    if examined.family.architecture is not None:
+        assert examined.anatomy.architecture == examined.family.architecture
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=[family.name for family in FAMILIES])
+def test_the_table_adds_up(family: Family) -> None:
+    assert sum(family.kinds.values()) == family.junctions
+    assert family.derivation
+    assert (family.status == "served") == (family.reason == "")
+    assert family.status != "served" or not family.known_gap
+
+
+def test_the_table_is_wide_enough() -> None:
+    sources = Counter(family.model.split(":")[0] for family in FAMILIES)
+    assert sources["timm"] >= 55
+    assert sources["torchvision"] >= 8
+    assert sources["hf"] >= 6
+    names = {family.name for family in FAMILIES}
+    assert len(names) == len(FAMILIES)
+    assert {" ".join(name.split()) for name in NAMED.split(",")} <= names
+    exact = [family for family in FAMILIES if family.name in EXACT]
+    assert len(exact) == len(EXACT)
+    assert all(family.status == "served" for family in exact)
+
+
+def test_the_published_table_is_up_to_date() -> None:
+    """Every family has its row, with its numbers and status. The script that writes it runs the taps."""
+    rows = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")][1:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert [row[:5] for row in cells] == [
+        [
+            family.name,
+            f"`{family.model}`",
+            f"{family.expected('junctions')} / {family.junctions}",
+            f"{family.expected('attentions')} / {family.attentions}",
+            family.status,
+        ]
+        for family in FAMILIES
+    ], "run scripts/families_table.py"

@@ -1,0 +1,94 @@
+"""Reading, checking and cutting training data."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from eyechart.errors import ImagesError, UsageError
+from eyechart.training.data import CIFAR10_CLASSES, load_data
+
+
+def arrays(count: int = 40, classes: int = 4) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(0)
+    return {
+        "x_train": draw.integers(0, 256, (count, 8, 8, 3), dtype=np.uint8),
+        "y_train": (np.arange(count) % classes).astype(np.uint8),
+        "x_test": draw.integers(0, 256, (8, 8, 8, 3), dtype=np.uint8),
+        "y_test": (np.arange(8) % classes).astype(np.uint8),
+    }
+
+
+def test_npz(tmp_path: Path) -> None:
+    data = arrays()
+    np.savez(tmp_path / "toys.npz", **data)
+    read = load_data(str(tmp_path / "toys.npz"))
+    assert (read.name, read.classes) == ("toys", ("0", "1", "2", "3"))
+    assert read.x_train.dtype == torch.uint8
+    assert int(read.x_train[5, 2, 3, 4]) == data["x_train"][5, 3, 4, 2]
+    assert read.y_train.tolist() == data["y_train"].tolist()
+    assert read.normalisation().mean[1] == pytest.approx(data["x_train"][..., 1].mean() / 255)
+
+
+def test_sheets_are_read_in_order_over_archives(tmp_path: Path) -> None:
+    folder = tmp_path / "cifar10"
+    folder.mkdir()
+    images = np.random.default_rng(0).integers(0, 256, (2000, 4, 4, 3), dtype=np.uint8)
+    labels = (np.arange(2000) % 10).astype(np.uint8)
+
+    def write(name: str, sheets: dict[str, np.ndarray], with_labels: np.ndarray | None) -> None:
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            for sheet, cells in sheets.items():
+                pixels = cells.reshape(25, 40, 4, 4, 3).transpose(0, 2, 1, 3, 4).reshape(100, 160, 3)
+                file = io.BytesIO()
+                Image.fromarray(pixels).save(file, "WEBP", lossless=True, exact=True)
+                archive.writestr(sheet, file.getvalue())
+            if with_labels is not None:
+                file = io.BytesIO()
+                np.save(file, with_labels)
+                archive.writestr("labels.npy", file.getvalue())
+
+    write("train-0.zip", {"sheet_000.webp": images[:1000]}, labels)
+    write("train-1.zip", {"sheet_001.webp": images[1000:]}, None)
+    write("test.zip", {"sheet_000.webp": images[:1000]}, labels[:1000])
+    read = load_data(str(folder))
+    assert np.array_equal(read.x_train.permute(0, 2, 3, 1).numpy(), images)
+    assert read.y_test.tolist() == labels[:1000].tolist()
+    assert read.classes == CIFAR10_CLASSES
+    (folder / "test.zip").unlink()
+    with pytest.raises(ImagesError, match="is missing"):
+        load_data(str(folder))
+
+
+def test_a_label_outside_the_range_is_named(tmp_path: Path) -> None:
+    data = arrays()
+    data["y_train"][7] = 10
+    np.savez(tmp_path / "cifar10.npz", **data)
+    with pytest.raises(ImagesError, match="must be 0 to 9; training image 7 has label 10"):
+        load_data(str(tmp_path / "cifar10.npz"))
+
+
+def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ImagesError, match="was expected"):
+        load_data(str(tmp_path))
+    np.savez(tmp_path / "half.npz", x_train=np.zeros(3))
+    with pytest.raises(ImagesError, match="it has no y_train"):
+        load_data(str(tmp_path / "half.npz"))
+
+
+def test_a_fraction_is_stratified_seeded_and_never_empties_a_class(tmp_path: Path) -> None:
+    np.savez(tmp_path / "toys.npz", **arrays())
+    data = load_data(str(tmp_path / "toys.npz"))
+    part = data.part(0.3, seed=1)
+    assert torch.bincount(part.y_train).tolist() == [3, 3, 3, 3]
+    assert torch.equal(part.x_train, data.part(0.3, seed=1).x_train)
+    assert not torch.equal(part.x_train, data.part(0.3, seed=2).x_train)
+    assert data.part(1.0, seed=0) is data
+    with pytest.raises(UsageError, match=r"leaves the class '0' \(10 images\) empty"):
+        data.part(0.01, seed=0)
+    with pytest.raises(UsageError, match="above 0"):
+        data.part(0.0, seed=0)
