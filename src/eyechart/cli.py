@@ -1,4 +1,6 @@
-"""The command line. Results on stdout, progress on stderr; exit codes 0 done, 1 failed, 2 usage, 3 partly, 130 interrupted.
+"""The command line. Results on stdout, progress on stderr.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 partly done, 130 interrupted.
 
 torch is imported inside the commands that need it, so `--help` answers at once.
 """
@@ -7,18 +9,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import eyechart
 from eyechart.errors import EyechartError, UsageError
-
-if TYPE_CHECKING:
-    from eyechart.store import Run
+from eyechart.training.command import train
 
 DONE, FAILED, PARTLY, INTERRUPTED = 0, 1, 3, 130
 
@@ -88,6 +87,8 @@ def exam(
 
     Without arguments: the bundled pair on the bundled sample.
     """
+    from eyechart.terminal import print_verdicts, progress
+
     with progress() as report:
         from eyechart.exam import BUNDLED_PAIR
         from eyechart.exam import exam as examine
@@ -124,55 +125,6 @@ def parse_options(pairs: Sequence[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-@contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar with the time left on stderr; where that is no terminal, a plain line at every tenth."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        said: set[tuple[str, int]] = set()
-
-        def plain(what: str, done: int, total: int) -> None:
-            tenth = 10 * done // max(total, 1)
-            if (what, tenth) not in said:
-                said.add((what, tenth))
-                click.echo(f"{what}: {done}/{total}" if total > 1 else what, err=True)
-
-        yield plain
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("loading", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
-
-
-def print_verdicts(run: Run) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from eyechart.claims.verdict import summarise
-
-    console = Console(soft_wrap=not sys.stdout.isatty())
-    tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
-    colour = {"holds": "green", "fails": "red", "undecided": "yellow"}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("claim", "verdict", "effect [95 %]", "subjects", "why"):
-        table.add_column(heading, overflow="fold")
-    for verdict in tested:
-        effect = f"{verdict.effect:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]" if verdict.effect is not None else "–"
-        table.add_row(
-            verdict.claim,
-            f"[{colour[verdict.verdict]}]{verdict.verdict}[/]" + (" (proxy)" if verdict.proxy else ""),
-            effect.replace("[", "\\["),
-            ", ".join(verdict.subjects),
-            verdict.reason.replace("[", "\\["),
-        )
-    console.print(table)
-    console.print(summarise(run.verdicts), highlight=False)
-
-
 @main.command()
 @run_argument
 @json_option
@@ -189,16 +141,9 @@ def show(run: Path, json_: bool) -> None:
         verdicts = [verdict.as_json() for verdict in opened.verdicts]
         as_json({"subjects": list(opened.scene.subjects), "findings": findings, "verdicts": verdicts})
         return
-    from rich.console import Console
-    from rich.table import Table
+    from eyechart.terminal import print_findings, print_verdicts
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("measure", "quantity", "subjects", "value", "95 % interval"):
-        table.add_column(heading, overflow="fold")
-    for row in opened.quantities():
-        interval = f"{row['low']:.4g} … {row['high']:.4g}"
-        table.add_row(row["measure"], row["quantity"], row["subjects"], f"{row['value']:.4g} {row['unit']}", interval)
-    Console(soft_wrap=not sys.stdout.isatty()).print(table, highlight=False)
+    print_findings(opened)
     click.echo()
     print_verdicts(opened)
 
@@ -229,15 +174,18 @@ def figures(run: Path, format_: str, out: Path | None) -> None:
 @json_option
 def anatomy(subject: str, json_: bool) -> None:
     """Show the sites the taps find in SUBJECT, as a tree."""
-    from eyechart.subjects.anatomy import examine_anatomy
+    from eyechart.images import open_images
+    from eyechart.subjects.anatomy import anatomy_of
+    from eyechart.subjects.load import load_subject
+    from eyechart.terminal import print_anatomy
 
-    found = examine_anatomy(subject)
+    who = load_subject(subject)
+    images = who.prepare(open_images("sample").pictures([0, 1]))
+    found = anatomy_of(who.name, who.module, images, call=who.call)
     if json_:
         as_json(found.as_json())
-        return
-    from eyechart.subjects.tree import print_tree
-
-    print_tree(found)
+    else:
+        print_anatomy(found)
 
 
 @main.command()
@@ -245,13 +193,21 @@ def anatomy(subject: str, json_: bool) -> None:
 @json_option
 def subjects(name: str | None, json_: bool) -> None:
     """List what can be examined by name; with NAME, the card of a bundled model or the names that match."""
-    from eyechart.subjects.listing import available, print_available
+    from eyechart.errors import UnknownSubject
+    from eyechart.subjects.catalogue import available, counts
+    from eyechart.terminal import print_card, print_subjects
 
-    found = available(name)
+    bundled = {row["spec"]: row["card"] for row in available()}
+    spec = name if name and name in bundled else f"zoo:{name}"
+    found = [{"spec": spec, "source": "zoo", "card": bundled[spec]}] if spec in bundled else available(name)
+    if not found:
+        raise UnknownSubject(f"No subject matches {name!r}; `eyechart subjects` lists the bundled ones.")
     if json_:
         as_json(found)
+    elif spec in bundled:
+        print_card(spec, bundled[spec])
     else:
-        print_available(found)
+        print_subjects(found, counts() if name is None else None)
 
 
 @main.command()
@@ -293,6 +249,9 @@ def claims(json_: bool) -> None:
     for claim in CLAIMS.values():
         click.echo(f"{claim.id}  {claim.sentence}")
         click.echo(f"     {claim.decide}; settled by {claim.settled_by}")
+
+
+main.add_command(train)
 
 
 @main.command()

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from eyechart.claims.facts import facts_of
@@ -128,7 +130,7 @@ def folder_name(plan: Mapping[str, Any]) -> str:
 
 
 def finish(run: Run) -> None:
-    """Shards → findings → verdicts → page. Needs neither models nor images: another machine may have made the shards."""
+    """Shards → findings → verdicts → page. Needs neither models nor images: the shards may come from elsewhere."""
     shards = [run.read_shard(index) for index in range(len(run.plan["batches"]["shards"]))]
     missing = [index for index, shard in enumerate(shards) if shard is None]
     if missing:
@@ -144,3 +146,12 @@ def finish(run: Run) -> None:
     run = Run(run.path)
     write_text(run.path / "summary.csv", run.summary_csv())
     run.report()
+
+
+class _CallableModule(ModuleType):
+    """Importing this file binds the name `eyechart.exam` to it, where people expect the function: let it be both."""
+
+    __call__ = staticmethod(exam)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -135,8 +135,8 @@ class Anatomy:
         """The role a subject can play in a published claim.
 
         "vit": a transformer of one stage with global attention, of which papers V and R speak; "staged transformer"
-        (Swin, PiT): two or more stages of at least two blocks, of which P says the opposite; "cnn": convolutions, two or
-        more stages. Everything else plays no part and keeps the name of its architecture.
+        (Swin, PiT): two or more stages of at least two blocks, of which P says the opposite; "cnn": convolutions in
+        two or more stages. Everything else plays no part and keeps the name of its architecture.
         """
         stages = [block.stage for block in self.pick("block")]
         full = [stage for stage in set(stages) if stages.count(stage) >= 2]

@@ -1,6 +1,7 @@
 """The run folder: all an exam leaves behind, and all that `show`, `report` and `figures` read.
 
-    runs/<name>/ plan.json  shards/*.safetensors  findings/<measure>.nc  verdicts.json  summary.csv  report.html  figures/
+    runs/<name>/ plan.json  shards/*.safetensors  findings/<measure>.nc  verdicts.json  summary.csv
+                 report.html  figures/
 
 Every file is written beside its place and then moved there, so a killed run leaves whole files or none.
 """
@@ -71,8 +72,8 @@ class Run:
             raise UsageError(f"A run folder was expected at {run.path}; there is none. `eyechart exam` makes one.")
         if run.plan.get("format") != FORMAT:
             raise RunFolderError(
-                f"{run.path} has run format {run.plan.get('format')!r} (eyechart {run.plan.get('eyechart', '?')}); this "
-                f"version reads format {FORMAT}. Run the exam again into a new folder."
+                f"{run.path} has run format {run.plan.get('format')!r} (eyechart {run.plan.get('eyechart', '?')}); "
+                f"this version reads format {FORMAT}. Run the exam again into a new folder."
             )
         return run
 

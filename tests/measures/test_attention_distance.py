@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.attention_distance import AttentionDistance, how_far, quarter
+from eyechart.measures.attention_distance import AttentionDistance, how_far
 from eyechart.sites import AttentionGeometry
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
@@ -122,7 +122,23 @@ def test_the_finding_averages_over_images_and_pads_heads() -> None:
     assert float(finding.uniform_low[0]) == float(finding.uniform[0])
 
 
-def test_quarter_of_nine_heads_is_three() -> None:
-    values = np.array([9.0, 1, 8, 2, 7, 3, 6, 4, 5])
-    assert quarter(values, lowest=True) == 2
-    assert quarter(values, lowest=False) == 8
+def test_quantities_of_a_vit_of_four_blocks() -> None:
+    """Eight heads a block that mix attending oneself with uniform attention in known parts."""
+    geometry = full_grid(4, 8)
+    sites, looks = [], {}
+    for block in range(4):
+        place = site(f"a{block}", "attention", "attention", heads=8, attention=geometry, block=block, grid=(4, 4))
+        # Head h of block b looks at 0.1 + (h + 8 b) / 40 of uniform distance; images differ a little.
+        share = 0.1 + (torch.arange(8) + 8 * block) / 40 + 0.01 * torch.randn(64, 1)
+        uniform, own = torch.full((16, 16), 1 / 16), torch.eye(16)
+        weights = share[:, :, None, None] * uniform + (1 - share[:, :, None, None]) * own
+        sites += [place, site(f"b{block}", block=block, depth=(block + 1) / 4, grid=(4, 4))]
+        looks["v", place.name] = Look(place, weights=lambda weights=weights: weights[:, None])  # type: ignore[misc]
+    finding = measure_tensors(AttentionDistance(), scene(anatomy("v", sites)), looks, 4)
+    rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
+    assert rows["early_nearest_head"] == pytest.approx(0.1, abs=0.005)
+    assert rows["early_farthest_head"] == pytest.approx(0.1 + 15 / 40, abs=0.005)
+    assert rows["late_nearest_head"] == pytest.approx(0.1 + 24 / 40, abs=0.005)
+    assert rows["late_coverage"] == pytest.approx(1, abs=1e-6)
+    assert rows["distance_grows"] == 1
+    assert rows["local_heads"] == pytest.approx(16.5 / 32, abs=0.5 / 32)

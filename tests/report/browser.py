@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Browser:
-    """One headless window; `complaints` are console errors and policy violations, `requests` the addresses asked for."""
+    """One headless window; `complaints` are console errors and policy violations, `requests` the addresses it asked."""
 
     def __init__(self, profile: Path, width: int, height: int) -> None:
         read_commands, self._commands = os.pipe()
@@ -37,6 +37,9 @@ class Browser:
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for part in ("Runtime", "Log", "Network", "Page"):
             self._call(f"{part}.enable")
+        # A headless window is never narrower than 500 pixels; a phone is.
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._call("Emulation.setDeviceMetricsOverride", **screen)
 
     def open(self, file: Path) -> None:
         self._call("Page.navigate", url=file.as_uri())

@@ -143,6 +143,12 @@ def test_missing_cells_are_clear(for_export: bool) -> None:
     whole, holed = (drawn(heatmap(for_export, table(missing=missing))) for missing in (False, True))
     changed = np.argwhere(np.abs(whole - holed).max(axis=2) > 8)
     assert 0 < len(changed) <= 36  # one cell of 4×4 pixels and its rim
+    assert (holed[tuple(changed.mean(axis=0).round().astype(int))] > 220).all()  # pale, no colour of the scale
+
+
+@pytest.mark.parametrize("frame", [table().assign(cka=np.nan), table()[:0]], ids=["no number", "no row"])
+def test_nothing_to_show_is_said(frame: pd.DataFrame) -> None:
+    assert "no finite value" in vl_convert.vegalite_to_svg(specification(heatmap(True, frame)))
 
 
 def test_stage_boundaries() -> None:
@@ -199,6 +205,21 @@ def test_layers_share_one_axis_title() -> None:
     words = [element.text for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
     assert words.count("distance") == 1
     assert "uniform" in words
+
+
+def test_kinds_have_one_legend() -> None:
+    frame = pd.DataFrame({"x": [0, 1], "y": [1.0, 2.0], "kind": ["attention", "mlp"]})
+    one = theme.kind_points(frame, alt.X("x:Q"), alt.Y("y:Q"))
+    svg = vl_convert.vegalite_to_svg(specification(theme.panels([one, one], shared=("shape",))))
+    words = [element.text for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    assert words.count("attention") == 1
+
+
+def test_log_axis_is_as_long_as_its_values() -> None:
+    axis: Any = theme.log_y("y", [3.0, float("nan"), 4.0], "ratio").to_dict()
+    assert axis["scale"]["domain"] == pytest.approx([3 / 1.1, 4.4])
+    wide: Any = theme.log_y("y", [1e-4, 1e4], "ratio").to_dict()
+    assert wide["axis"]["values"] == [10.0**power for power in range(-4, 5)]
 
 
 def test_long_tables_are_no_trouble() -> None:

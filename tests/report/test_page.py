@@ -282,16 +282,29 @@ def test_every_claim_can_be_cited() -> None:
 
 def test_numbers_without_interval() -> None:
     assert numbers.with_span(0.5, float("nan"), float("nan")) == ("0.5", "")
-    assert numbers.with_span(3.0, 3.0, 3.0) == ("3", "exact")
+    assert numbers.with_span(3.0, 3.0, 3.0) == ("3.000", "3.000, 3.000")  # no width is not no interval
     assert numbers.with_span(None, None, None) == ("n/a", "")
     assert numbers.number(0.00000012) == "1.2e−07"
 
 
-def test_too_large_tables_are_only_named(run: SyntheticRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "LARGEST_TABLE", 1000)
-    made = page.tables("cka", run.findings["cka"])
+def test_too_large_tables_are_only_named(run: SyntheticRun) -> None:
+    made = page.tables("cka", run.findings["cka"], largest=1000)
     assert [file["uri"] for file in made if "site × other_site" in str(file["label"])] == [None]
     assert "findings/cka.nc" in str(made[0]["label"])
+
+
+def test_a_page_too_large_to_mail_loses_tables_then_live_charts(
+    run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 1)
+    less = page.render(run)  # type: ignore[arg-type]
+    assert len(less) < len(html)
+    assert "data:text/csv" not in less
+    assert json.loads(Outline(less).scripts[0])["charts"]
+    monkeypatch.setattr(page, "LARGEST", len(less.encode()) - 1)
+    least = Outline(page.render(run))  # type: ignore[arg-type]
+    assert json.loads(least.scripts[0])["charts"] == {}
+    assert len(pictures(least)) == 2 * len(run.findings)
 
 
 def test_a_run_without_labels_attention_or_tests(tmp_path: Path) -> None:
@@ -330,6 +343,7 @@ def test_charts_come_alive_and_nobody_complains(name: str, browser: Browser, tmp
     assert browser.wait_for(f"{LIVE} === 4")
     assert browser.ask("[...document.querySelectorAll('.still')].every((still) => still.style.display === 'none')")
     assert browser.ask("Object.keys(window).filter((name) => /vega/i.test(name)).join()") == "eyechartVega"
+    assert browser.ask("document.querySelector('[data-chart=cka] canvas').clientWidth") > 800  # panels side by side
     assert browser.complaints == []
     assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "about"}
 
@@ -348,7 +362,8 @@ def test_charts_wait_until_they_are_near(browser: Browser, run: SyntheticRun, ht
 def test_a_phone_scrolls_one_way_only(browser: Browser, run: SyntheticRun, html: str) -> None:
     browser.open(run.path / "report.html")
     assert browser.wait_for(f"{LIVE} === 4")
-    width = browser.ask("window.innerWidth")
+    width = browser.ask("document.documentElement.clientWidth")
+    assert width <= 390
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.ask("Math.max(...[...document.querySelectorAll('.live canvas')].map((c) => c.clientWidth))") <= width
 

@@ -50,24 +50,25 @@ def test_an_untrained_vit_h_is_not_fed_the_size_of_its_larger_trained_brother() 
 
 
 @pytest.mark.parametrize(
-    "kind", ["ViTImageProcessor", "DeiTImageProcessor", "ConvNextImageProcessor", "CLIPImageProcessor"]
+    ("kind", "options", "side"),
+    [
+        ("ViTImageProcessor", {}, 224),
+        ("DeiTImageProcessor", {}, 224),  # resizes to 256 and crops 224: the input size is 224
+        ("ConvNextImageProcessor", {"size": {"shortest_edge": 192}}, 192),
+        ("CLIPImageProcessor", {}, 224),
+        ("EfficientNetImageProcessor", {"include_top": True}, 346),  # normalises twice
+        ("EfficientNetImageProcessor", {"include_top": False, "rescale_offset": True}, 346),
+    ],
 )
-def test_hugging_face_processors_agree_on_pictures_of_the_input_size(kind: str) -> None:
+def test_hugging_face_processors_agree_on_pictures_of_the_input_size(
+    kind: str, options: dict[str, object], side: int
+) -> None:
     import transformers
 
-    processor = getattr(transformers, kind)()
+    processor = getattr(transformers, kind)(**options)
     ours = preprocessing.from_processor(processor)
-    whole = picture(ours.size[0])
-    theirs = processor(whole, do_resize=False, do_center_crop=False, return_tensors="pt")["pixel_values"]
-    torch.testing.assert_close(ours([whole]), theirs, atol=1e-5, rtol=1e-5)
-
-
-def test_hugging_face_efficientnet_normalises_twice() -> None:
-    import transformers
-
-    processor = transformers.EfficientNetImageProcessor(include_top=True, rescale_offset=False)
-    ours = preprocessing.from_processor(processor)
-    whole = picture(ours.size[0])
+    assert ours.size == (side, side)
+    whole = picture(side)
     theirs = processor(whole, do_resize=False, do_center_crop=False, return_tensors="pt")["pixel_values"]
     torch.testing.assert_close(ours([whole]), theirs, atol=1e-5, rtol=1e-5)
 

@@ -62,9 +62,10 @@ def examined(request: pytest.FixtureRequest) -> Examined:
     family: Family = request.param
     module = family.build()
     images = torch.randn(2, 3, family.size, family.size, generator=torch.Generator().manual_seed(1))
+    anatomy = anatomy_of(family.name, module, images)  # of the fresh model: some fill caches in their first pass
     with torch.no_grad():
         plain = [tensor.clone() for tensor in tensors_of(module(images))]
-    return Examined(family, module, images, plain, anatomy_of(family.name, module, images))
+    return Examined(family, module, images, plain, anatomy)
 
 
 def test_junctions_are_those_of_the_source(examined: Examined) -> None:
@@ -124,6 +125,49 @@ def test_weights_times_values_is_what_the_model_projects(name: str, path: str) -
     product = seen[site.name]["product"].transpose(2, 3).flatten(3).flatten(0, 1)
     assert product.shape == given[0].shape
     assert (product - given[0]).abs().max() / given[0].abs().max() <= 1e-5
+
+
+def test_nn_multihead_attention_agrees_with_its_own_weights() -> None:
+    """It returns nothing before its projection, so the tap computes its output again and the tests above would pass on
+    wrong weights; torch's own weights and the projected output decide."""
+    family = next(family for family in FAMILIES if family.name == "ViT (torchvision)")
+    module = family.build()
+    images = torch.randn(2, 3, family.size, family.size, generator=torch.Generator().manual_seed(1))
+    anatomy = anatomy_of(family.name, module, images)
+    sites = anatomy.pick("attention")
+    views = [View("weights", lambda look: look.weights), View("product", lambda look: look.weights @ look.values)]
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.MultiheadAttention)]
+    passed: list[tuple[Tensor, Tensor]] = []
+    for layer in layers:
+        layer.register_forward_hook(lambda _, inputs, output: passed.append((inputs[0].clone(), output[0].clone())))
+    _, seen = Tap(module, anatomy, {site.name: views for site in sites}).run(images)
+    assert len(sites) == len(passed) == len(layers)
+    for site, layer, (given, returned) in zip(sites, layers, list(passed), strict=True):
+        taken = seen[site.name]
+        with torch.no_grad():
+            own = layer(given, given, given, need_weights=True, average_attn_weights=False)[1]
+            projected = layer.out_proj(taken["product"][:, 0].transpose(1, 2).flatten(2))
+        torch.testing.assert_close(taken["weights"][:, 0], own, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(projected, returned, atol=1e-6, rtol=1e-5)
+
+
+def test_a_grid_points_at_the_right_place(examined: Examined) -> None:
+    """A patch of the picture is changed; the first map with a grid must change most there, whatever its layout is."""
+    sites = [site for site in examined.anatomy.sites if site.role in ("junction", "block") and site.grid is not None]
+    site = next((site for site in sites if min(site.grid or (0,)) >= 4), None)
+    if site is None:
+        pytest.skip("no early map of 4 × 4 or more")
+    size = examined.family.size
+    patch = max(4, size // 16)
+    changed = examined.images.clone()
+    changed[:, :, size // 4 :, size * 3 // 4 :][:, :, :patch, :patch] += 3
+    tap = Tap(examined.module, examined.anatomy, {site.name: [View("map", lambda look: look.map(look.output))]})
+    before, after = (tap.run(images)[1][site.name]["map"] for images in (examined.images, changed))
+    change = (after - before).norm(dim=1).mean(0)
+    height, width = change.shape
+    row, column = divmod(int(change.argmax()), width)
+    assert abs((row + 0.5) / height - (size // 4 + patch / 2) / size) < 0.2
+    assert abs((column + 0.5) / width - (size * 3 // 4 + patch / 2) / size) < 0.2
 
 
 def test_anatomy_survives_json(examined: Examined) -> None:

@@ -17,6 +17,7 @@ def facts_of(plan: Mapping[str, Any], findings: Mapping[str, xarray.Dataset]) ->
     result = {}
     for subject in plan["subjects"]:
         name = subject["name"]
+        card = subject["card"].get("zoo", subject["card"])
         accuracy = None
         if recognition is not None and name in recognition.subject.values:
             seen = recognition.sel(subject=name)
@@ -26,8 +27,8 @@ def facts_of(plan: Mapping[str, Any], findings: Mapping[str, xarray.Dataset]) ->
             trained=subject["trained"],
             images=plan["images"]["name"],
             accuracy=accuracy,
-            recipe=recipe_name(subject["card"].get("recipe")),
-            training_images=subject["card"].get("train_images"),
+            recipe=recipe_name(card.get("recipe")),
+            training_images=card.get("train_images"),
         )
     return result
 

@@ -107,8 +107,8 @@ def notices(plan: Mapping[str, Any]) -> list[str]:
     batches, images = Plan.from_json(plan["batches"]), plan["images"]
     if batches.left_over and batches.blocks:
         said.append(
-            f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: blocks of "
-            f"{batches.block} are equal by plan, and the {batches.left_over} left over are dropped there."
+            f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: blocks "
+            f"of {batches.block} are equal by plan, and the {batches.left_over} left over are dropped there."
         )
     for subject in plan["subjects"]:
         if subject["labels"]["indices"] is None:

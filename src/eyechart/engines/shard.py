@@ -10,8 +10,8 @@ import torch
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
 from eyechart.measures.measure import Views
-from eyechart.tracing.needs import Condition, View
 from eyechart.tracing.finite import first_not_finite
+from eyechart.tracing.needs import Condition, View
 from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Station:
             site = first_not_finite(self.subject.module, self.anatomy, images, self.subject.call)
             if site is not None:
                 raise NotFinite(
-                    f"{self.subject.name}: every activation was expected to be finite, but NaN or infinity appears first "
-                    f"at {site.name} ({site.role}, module {site.path!r}); check the weights, or use --dtype float32."
+                    f"{self.subject.name}: every activation was expected to be finite, but NaN or infinity appears "
+                    f"first at {site.name} ({site.role}, module {site.path!r}); check the weights, or use --dtype float32."
                 )
         return seen
 

@@ -17,6 +17,7 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import places_of, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -95,32 +96,27 @@ class DistanceTally(Tally):
     images: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
-def quarter(values: np.ndarray, lowest: bool) -> float:
-    """Mean of the lowest (highest) quarter of the heads: smooth where a minimum is not, whose intervals cover 66 %."""
-    count = quarter_size(values)
-    ordered = np.sort(values)
-    return float((ordered[:count] if lowest else ordered[-count:]).mean())
-
-
-def quarter_size(values: np.ndarray) -> int:
-    return -(-len(values) // 4)
-
-
 def heads_of(estimate: xarray.Dataset, subject: str, places: slice, variable: str = "relative") -> np.ndarray:
     """Values of all heads of the chosen attention sites of one subject, pooled."""
-    rows: np.ndarray = estimate[variable].values[estimate.subject.values == subject][places]
-    return rows[np.isfinite(rows)]
+    rows: np.ndarray = estimate[variable].values[places_of(estimate, subject)][places]
+    return np.asarray(rows[np.isfinite(rows)])
 
 
 def vits(estimate: xarray.Dataset) -> list[str]:
     """Single-stage ViTs with at least four attention sites: of these the claims speak."""
-    subjects = estimate.subject.values[estimate.family.values == "vit"].tolist()
-    return [subject for subject in dict.fromkeys(subjects) if subjects.count(subject) >= 4]
+    return [subject for subject in subjects_in(estimate, "vit") if len(places_of(estimate, subject)) >= 4]
 
 
-def of_heads(places: Callable[[xarray.Dataset, str], slice], variable: str, lowest: bool) -> Callable[..., PerSubjects]:
+def over_heads(
+    summary: Callable[[np.ndarray], float], places: Callable[[xarray.Dataset, str], slice], variable: str = "relative"
+) -> Callable[[xarray.Dataset], PerSubjects]:
+    """The nearest or farthest head of some attention sites, for every ViT. Not smooth: it gets the bootstrap."""
+
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        return {(s,): quarter(heads_of(estimate, s, places(estimate, s), variable), lowest) for s in vits(estimate)}
+        return {
+            (subject,): float(summary(heads_of(estimate, subject, places(estimate, subject), variable)))
+            for subject in vits(estimate)
+        }
 
     return compute
 
@@ -135,18 +131,16 @@ def late(estimate: xarray.Dataset, subject: str) -> slice:
 
 
 def farthest_prefix_mass(estimate: xarray.Dataset) -> PerSubjects:
-    """What the farthest early heads give to the class token: a head with all its mass there reads as uniform."""
+    """What the farthest early head gives to the class token: one with all its mass there reads as uniform."""
     result: PerSubjects = {}
     for subject in vits(estimate):
         far = heads_of(estimate, subject, slice(0, 2))
-        mass = heads_of(estimate, subject, slice(0, 2), "prefix_mass")
-        result[subject,] = float(mass[np.argsort(far)[-quarter_size(far) :]].mean())
+        result[subject,] = float(heads_of(estimate, subject, slice(0, 2), "prefix_mass")[np.argmax(far)])
     return result
 
 
 def local_share(estimate: xarray.Dataset) -> PerSubjects:
-    subjects = dict.fromkeys(estimate.subject.values.tolist())
-    return {(s,): float((heads_of(estimate, s, slice(None)) < LOCAL).mean()) for s in subjects}
+    return {(s,): float((heads_of(estimate, s, slice(None)) < LOCAL).mean()) for s in subjects_in(estimate)}
 
 
 def distance_grows(estimate: xarray.Dataset) -> PerSubjects:
@@ -171,16 +165,16 @@ class AttentionDistance(Measure):
     )
     how_to_read = (
         "Each point is one attention head: the mean distance, in pixels, between a patch and what it attends to. Left, "
-        "the heads of the two lowest and two highest blocks, sorted; right, all heads over depth. The upper dashed line "
-        "is attention spread evenly over the picture, the lower one a patch that attends to itself. Low points in early "
-        "blocks are local heads, as a convolution would be. A head far from its patch is not yet global: one that "
-        "always looks at a corner is far too, so the coverage in the tooltip says whether it looks everywhere (1) or at "
-        "one place (0)."
+        "the heads of the two lowest and two highest blocks, sorted; right, all heads over depth. The upper dashed "
+        "line is attention spread evenly over the picture, the lower one a patch that attends to itself. Low points in "
+        "early blocks are local heads, as a convolution would be. A head far from its patch is not yet global: one "
+        "that always looks at a corner is far too, so the coverage in the tooltip says whether it looks everywhere (1) "
+        "or at one place (0)."
     )
     how_to_read_ko = (
-        "점 하나가 어텐션 헤드 하나이고, 높이는 패치와 그 패치가 보는 곳 사이의 평균 거리(픽셀)이다. 왼쪽은 가장 낮은 두 블록과 "
-        "가장 높은 두 블록의 헤드를 정렬한 것, 오른쪽은 깊이에 따른 모든 헤드이다. 위 점선은 그림 전체를 고르게 볼 때, 아래 "
-        "점선은 자기 자신만 볼 때이다."
+        "점 하나가 어텐션 헤드 하나이고, 높이는 패치와 그 패치가 보는 곳 사이의 평균 거리(픽셀)이다. 왼쪽은 가장 낮은 "
+        "두 블록과 가장 높은 두 블록의 헤드를 정렬한 것, 오른쪽은 깊이에 따른 모든 헤드이다. 위 점선은 그림 전체를 "
+        "고르게 볼 때, 아래 점선은 자기 자신만 볼 때이다."
     )
     method = (
         "Attention weights are recomputed beside the model's own attention and checked to reproduce its output. Prefix "
@@ -193,36 +187,49 @@ class AttentionDistance(Measure):
             "local_heads", local_share, "share of heads below half of uniform attention", smooth=False, limits=(0, 1)
         ),
         Quantity(
-            "early_nearest_heads", of_heads(early, "relative", True), "nearest quarter of heads, first two blocks"
+            "early_nearest_head",
+            over_heads(np.min, early),
+            "nearest head of the first two blocks, uniform = 1",
+            smooth=False,
         ),
         Quantity(
-            "early_farthest_heads", of_heads(early, "relative", False), "farthest quarter of heads, first two blocks"
+            "early_farthest_head",
+            over_heads(np.max, early),
+            "farthest head of the first two blocks, uniform = 1",
+            smooth=False,
+        ),
+        Quantity("early_farthest_prefix_mass", farthest_prefix_mass, "its attention to the class token", smooth=False),
+        Quantity(
+            "late_nearest_head", over_heads(np.min, late), "nearest head of the last block, uniform = 1", smooth=False
         ),
         Quantity(
-            "early_farthest_prefix_mass", farthest_prefix_mass, "attention of those to the class token", smooth=False
+            "late_coverage",
+            over_heads(np.min, late, "coverage"),
+            "least coverage of a head of the last block",
+            smooth=False,
         ),
-        Quantity("late_nearest_heads", of_heads(late, "relative", True), "nearest quarter of heads, last block"),
         Quantity(
-            "late_coverage", of_heads(late, "coverage", True), "coverage of the least covering quarter, last block"
-        ),
-        Quantity(
-            "distance_grows", distance_grows, "rank correlation of distance with depth", smooth=False, limits=(-1, 1)
+            "distance_grows",
+            distance_grows,
+            "rank correlation of distance with depth",
+            smooth=False,
+            limits=(-1, 1),
         ),
     )
     claims = (
         ClaimTest(
             "C09",
             (
-                Part("early_nearest_heads", "below", 0.5, "distance of the nearest early heads of {0}, uniform = 1"),
-                Part("early_farthest_heads", "above", 0.8, "distance of the farthest early heads of {0}, uniform = 1"),
+                Part("early_nearest_head", "below", 0.5, "distance of the nearest early head of {0}, uniform = 1"),
+                Part("early_farthest_head", "above", 0.8, "distance of the farthest early head of {0}, uniform = 1"),
             ),
         ),
         ClaimTest(
             "C10",
             (
-                Part("late_nearest_heads", "above", 0.7, "distance of the nearest late heads of {0}, uniform = 1"),
+                Part("late_nearest_head", "above", 0.7, "distance of the nearest late head of {0}, uniform = 1"),
                 Part("distance_grows", "above", 0, "rank correlation of distance and depth in {0}"),
-                Part("late_coverage", "above", 0.5, "share of the picture that the late heads of {0} cover"),
+                Part("late_coverage", "above", 0.5, "least share of the picture that a late head of {0} covers"),
             ),
         ),
     )
@@ -281,7 +288,7 @@ class AttentionDistance(Measure):
         from eyechart.report import theme
 
         panels = []
-        for subject in dict.fromkeys(finding.subject.values.tolist()):
+        for subject in subjects_in(finding):
             table = head_table(finding, subject)
             uniform = float(finding.uniform.values[finding.subject.values == subject].max())
             panels += [sorted_heads(table, subject, uniform), heads_by_depth(table, subject, uniform)]
@@ -289,13 +296,13 @@ class AttentionDistance(Measure):
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
-        for subject in dict.fromkeys(finding.subject.values.tolist()):
+        for subject in subjects_in(finding):
             heads = heads_of(finding, subject, slice(None))
             first, last = heads_of(finding, subject, slice(0, 1)), heads_of(finding, subject, slice(-1, None))
             parts.append(
-                f"{(heads < LOCAL).sum()} of {len(heads)} heads of {subject} look less than half as far as uniform attention; "
-                f"its first block spans {first.min():.2f} to {first.max():.2f} of uniform, its last {last.min():.2f} to "
-                f"{last.max():.2f}"
+                f"{(heads < LOCAL).sum()} of {len(heads)} heads of {subject} look less than half as far as uniform "
+                f"attention; its first block spans {first.min():.2f} to {first.max():.2f} of uniform, its last "
+                f"{last.min():.2f} to {last.max():.2f}"
             )
         return "; ".join(parts) + "."
 

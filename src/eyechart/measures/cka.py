@@ -21,6 +21,7 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import places_of, subjects_in, thirds
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -83,26 +84,10 @@ class CkaTally(Tally):
     blocks: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
-def of_subject(estimate: xarray.Dataset, subject: str, stem: bool = False) -> np.ndarray:
-    """Positions on the site axis of a subject's block outputs, in order; with `stem`, of its stem too."""
-    roles = ("stem", "block") if stem else ("block",)
-    return np.flatnonzero((estimate.subject.values == subject) & np.isin(estimate.role.values, roles))
-
-
-def of_family(estimate: xarray.Dataset, family: str) -> list[str]:
-    return list(dict.fromkeys(estimate.subject.values[estimate.family.values == family].tolist()))
-
-
-def thirds(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The lowest and the highest third of the blocks, by the middle of each block's share of the depth."""
-    middle = (np.arange(len(places)) + 0.5) / len(places)
-    return places[middle < 1 / 3], places[middle > 2 / 3]
-
-
 def uniformity(estimate: xarray.Dataset) -> PerSubjects:
     result: PerSubjects = {}
-    for subject in dict.fromkeys(estimate.subject.values.tolist()):
-        low, high = thirds(of_subject(estimate, subject))
+    for subject in subjects_in(estimate):
+        low, high = thirds(places_of(estimate, subject, "block"))
         if len(low):
             result[subject,] = float(estimate.cka.values[np.ix_(low, high)].mean())
     return result
@@ -112,8 +97,8 @@ def uniformity_gap(estimate: xarray.Dataset) -> PerSubjects:
     of = uniformity(estimate)
     return {
         (vit, cnn): of[vit,] - of[cnn,]
-        for vit in of_family(estimate, "vit")
-        for cnn in of_family(estimate, "cnn")
+        for vit in subjects_in(estimate, "vit")
+        for cnn in subjects_in(estimate, "cnn")
         if (vit,) in of and (cnn,) in of
     }
 
@@ -130,8 +115,8 @@ def contrast(cka: np.ndarray, stages: np.ndarray) -> float:
 
 def block_contrast(estimate: xarray.Dataset) -> PerSubjects:
     result: PerSubjects = {}
-    for subject in dict.fromkeys(estimate.subject.values.tolist()):
-        places = of_subject(estimate, subject)
+    for subject in subjects_in(estimate):
+        places = places_of(estimate, subject, "block")
         stages = estimate.stage.values[places]
         if len(set(stages)) > 1:
             result[subject,] = contrast(estimate.cka.values[np.ix_(places, places)], stages)
@@ -144,10 +129,10 @@ def staged_block_contrast(estimate: xarray.Dataset) -> PerSubjects:
     CKA falls with distance in any network, so a contrast above zero proves nothing; equal cuts cancel that.
     """
     own, result = block_contrast(estimate), PerSubjects()
-    for staged in of_family(estimate, "staged transformer"):
-        stages = estimate.stage.values[of_subject(estimate, staged)]
-        for vit in of_family(estimate, "vit"):
-            places = of_subject(estimate, vit)
+    for staged in subjects_in(estimate, "staged transformer"):
+        stages = estimate.stage.values[places_of(estimate, staged, "block")]
+        for vit in subjects_in(estimate, "vit"):
+            places = places_of(estimate, vit, "block")
             cuts = stages[((np.arange(len(places)) + 0.5) / len(places) * len(stages)).astype(int)]
             result[staged, vit] = own[staged,] - contrast(estimate.cka.values[np.ix_(places, places)], cuts)
     return result
@@ -159,10 +144,10 @@ def lag_at_half(estimate: xarray.Dataset) -> PerSubjects:
     At the half-way mark and not over the whole lower half, because with no lag at all that mean would be 0.25.
     """
     result: PerSubjects = {}
-    for vit in of_family(estimate, "vit"):
-        rows = of_subject(estimate, vit, stem=True)
-        for cnn in of_family(estimate, "cnn"):
-            columns = of_subject(estimate, cnn)
+    for vit in subjects_in(estimate, "vit"):
+        rows = places_of(estimate, vit, "stem", "block")
+        for cnn in subjects_in(estimate, "cnn"):
+            columns = places_of(estimate, cnn, "block")
             depths = (np.arange(len(columns)) + 1) / len(columns)
             half = columns[(depths > 3 / 8) & (depths <= 1 / 2)]
             if not len(half):
@@ -177,10 +162,10 @@ def lag_at_half(estimate: xarray.Dataset) -> PerSubjects:
 def top_is_unlike(estimate: xarray.Dataset) -> PerSubjects:
     """Best match of the ViT's lowest third with any CNN site minus that of its highest third."""
     result: PerSubjects = {}
-    for vit in of_family(estimate, "vit"):
-        low, high = thirds(of_subject(estimate, vit))
-        for cnn in of_family(estimate, "cnn"):
-            columns = of_subject(estimate, cnn, stem=True)
+    for vit in subjects_in(estimate, "vit"):
+        low, high = thirds(places_of(estimate, vit, "block"))
+        for cnn in subjects_in(estimate, "cnn"):
+            columns = places_of(estimate, cnn, "stem", "block")
             if len(low):
                 best = [float(estimate.cka.values[np.ix_(third, columns)].max()) for third in (low, high)]
                 result[vit, cnn] = best[0] - best[1]
@@ -199,21 +184,21 @@ class Cka(Measure):
         Source("Nguyen, Raghu & Kornblith 2021", "minibatch CKA"),
     )
     how_to_read = (
-        "Each cell compares two layers: 1 (bright) means that they arrange these pictures in the same way, up to rotation "
-        "and scale; 0 (dark) means nothing in common. Axes run from input to output; white lines mark where the grid "
-        "changes size. One large bright square is a model whose layers stay alike; a chain of squares is a model that "
-        "works in stages. In the panel of two models, follow the brightest cell of each column: it says which depth of "
-        "one model corresponds to which depth of the other."
+        "Each cell compares two layers: 1 (bright) means that they arrange these pictures in the same way, up to "
+        "rotation and scale; 0 (dark) means nothing in common. Axes run from input to output; white lines mark where "
+        "the grid changes size. One large bright square is a model whose layers stay alike; a chain of squares is a "
+        "model that works in stages. In the panel of two models, follow the brightest cell of each column: it says "
+        "which depth of one model corresponds to which depth of the other."
     )
     how_to_read_ko = (
-        "칸 하나는 두 층의 비교이다. 1(밝음)은 두 층이 그림들을 같은 방식으로 배열한다는 뜻이고 0(어두움)은 공통점이 없다는 "
-        "뜻이다. 축은 입력에서 출력으로 가며 흰 선은 격자 크기가 바뀌는 곳이다. 큰 밝은 정사각형 하나면 층들이 서로 닮았고, "
-        "정사각형이 사슬처럼 이어지면 단계별로 일한다."
+        "칸 하나는 두 층의 비교이다. 1(밝음)은 두 층이 그림들을 같은 방식으로 배열한다는 뜻이고 0(어두움)은 공통점이 "
+        "없다는 뜻이다. 축은 입력에서 출력으로 가며 흰 선은 격자 크기가 바뀌는 곳이다. 큰 밝은 정사각형 하나면 층들이 "
+        "서로 닮았고, 정사각형이 사슬처럼 이어지면 단계별로 일한다."
     )
     method = (
-        "Linear minibatch CKA with the unbiased HSIC estimator: the three HSIC terms are averaged over blocks of images "
-        "before the ratio. Each feature is centred over its block before the Gram matrix, so offsets do no harm. Blocks "
-        "are equal by plan and class-balanced."
+        "Linear minibatch CKA with the unbiased HSIC estimator: the three HSIC terms are averaged over blocks of "
+        "images before the ratio. Each feature is centred over its block before the Gram matrix, so offsets do no "
+        "harm. Blocks are equal by plan and class-balanced."
     )
     quantities = (
         Quantity("uniformity", uniformity, "mean CKA between the lowest and the highest third of the blocks"),
@@ -310,7 +295,7 @@ class Cka(Measure):
 
         from eyechart.report import theme
 
-        subjects = list(dict.fromkeys(finding.subject.values.tolist()))
+        subjects = subjects_in(finding)
         panels = []
         for one, other in [(s, s) for s in subjects] + list(itertools.combinations(subjects, 2)):
             part = finding[["cka", "cka_low", "cka_high"]].isel(

@@ -16,6 +16,7 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -87,9 +88,8 @@ def directions(kind: str, rising: bool, of: Literal["vit", "cnn"]) -> Callable[[
             (subject, name): rows["variance_step"]
             for (subject, name), rows in table.groupby(["subject", "kind"], sort=False)
         }
-        family = dict(zip(estimate.subject.values.tolist(), estimate.family.values.tolist(), strict=True))
-        for vit in (s for s in family if family[s] == "vit"):
-            for cnn in (s for s in family if family[s] == "cnn"):
+        for vit in subjects_in(estimate, "vit"):
+            for cnn in subjects_in(estimate, "cnn"):
                 needed = [kinds.get(key) for key in ((vit, "attention"), (vit, "mlp"), (cnn, "conv"))]
                 if all(rows is not None and len(rows) >= 5 for rows in needed):
                     result[vit, cnn] = sign_test(kinds[vit if of == "vit" else cnn, kind], rising)
@@ -99,7 +99,7 @@ def directions(kind: str, rising: bool, of: Literal["vit", "cnn"]) -> Callable[[
 
 
 def stage_position(estimate: xarray.Dataset) -> PerSubjects:
-    """(attention − MLP) at the last block of a stage minus that at the first, averaged over stages of a staged transformer."""
+    """Attention minus MLP, at the last block of a stage minus at the first; mean over a staged transformer's stages."""
     table, result = steps(estimate), PerSubjects()
     table = table[table["family"] == "staged transformer"]
     for subject, rows in table.groupby("subject", sort=False):
@@ -123,19 +123,19 @@ class FeatureVariance(Measure):
     sources = (Source("Park & Kim 2022", "Figures 9, D.1"),)
     how_to_read = (
         "How much the feature map differs from place to place, after every sub-layer. Grey circles follow attention, "
-        "white marks an MLP or a convolution, blue a change of grid. A step down is smoothing, as averaging would do; a "
-        "step up is sharpening. Left as in the paper; right divided by the mean square of the features, because the plain "
-        "variance also grows when all features grow. In Swin, first and last blocks of a stage also differ in the shift of "
-        "their windows."
+        "white marks an MLP or a convolution, blue a change of grid. A step down is smoothing, as averaging would do; "
+        "a step up is sharpening. Left as in the paper; right divided by the mean square of the features, because the "
+        "plain variance also grows when all features grow. In Swin, first and last blocks of a stage also differ in "
+        "the shift of their windows."
     )
     how_to_read_ko = (
-        "각 부분층 뒤에서 특징 지도가 위치마다 얼마나 다른지를 보인다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱 뒤, 파란색은 격자가 "
-        "바뀐 곳이다. 내려가면 평활, 올라가면 선명화이다. 오른쪽은 특징의 제곱평균으로 나눈 값이다."
+        "각 부분층 뒤에서 특징 지도가 위치마다 얼마나 다른지를 보인다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱 뒤, "
+        "파란색은 격자가 바뀐 곳이다. 내려가면 평활, 올라가면 선명화이다. 오른쪽은 특징의 제곱평균으로 나눈 값이다."
     )
     method = (
-        "Unbiased variance over grid positions (prefix tokens dropped), averaged over channels and images, after the stem "
-        "and after every sub-layer; a block with a single residual addition is read at its output. Steps are differences of "
-        "log variance between neighbours on the same grid and stream; projected shortcuts are left out."
+        "Unbiased variance over grid positions (prefix tokens dropped), averaged over channels and images, after the "
+        "stem and after every sub-layer; a block with a single residual addition is read at its output. Steps are "
+        "differences of log variance between neighbours on the same grid and stream; projected shortcuts are left out."
     )
     quantities = (
         Quantity(
@@ -158,10 +158,10 @@ class FeatureVariance(Measure):
             "C58",
             (
                 Part(
-                    "attention_lowers_variance", "above", 1.645, "sign test that attention lowers the variance in {0}"
+                    "attention_lowers_variance", "above", 1.645, "sign test (z) that most attentions of {0} lower the variance"
                 ),
-                Part("mlp_raises_variance", "above", 1.645, "sign test that MLPs raise it in {0}"),
-                Part("conv_raises_variance", "above", 1.645, "sign test that convolutions raise it in {1}"),
+                Part("mlp_raises_variance", "above", 1.645, "sign test (z) that most MLPs of {0} raise it"),
+                Part("conv_raises_variance", "above", 1.645, "sign test (z) that most convolutions of {1} raise it"),
             ),
         ),
         ClaimTest(
@@ -223,12 +223,10 @@ class FeatureVariance(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         table, parts = steps(finding), []
         for (subject, kind), rows in table.groupby(["subject", "kind"], sort=False):
-            parts.append(
-                f"{kind} raises the variance in {(rows['variance_step'] > 0).sum()} of {len(rows)} sub-layers of {subject}"
-            )
-        return (
-            ("; ".join(parts)[:1].upper() + "; ".join(parts)[1:] + ".") if parts else "No two neighbours share a grid."
-        )
+            rising = (rows["variance_step"] > 0).sum()
+            parts.append(f"{kind} raises the variance in {rising} of {len(rows)} sub-layers of {subject}")
+        said = "; ".join(parts) or "no two neighbours share a grid and a stream"
+        return said[0].upper() + said[1:] + "."
 
 
 def on_one_stream(anatomy: Anatomy) -> list[bool]:

@@ -60,8 +60,8 @@ class Recognition(Measure):
     order = 5
     sources = (Source("eyechart", "the accuracy gate of the verdicts"),)
     how_to_read = (
-        "Each point is the share of pictures a subject names right, with its 95 % interval over the pictures drawn. All "
-        "subjects see the same central square, so the number can differ from a published one with another crop."
+        "Each point is the share of pictures a subject names right, with its 95 % interval over the pictures drawn. "
+        "All subjects see the same central square, so the number can differ from a published one with another crop."
     )
     how_to_read_ko = "점은 정답률, 선은 95% 구간이다. 모든 모델이 같은 중앙 정사각형을 본다."
     method = (
@@ -124,11 +124,10 @@ class Recognition(Measure):
         return theme.dots_with_intervals(table, x="accuracy", y="subject", x_title="top-1 accuracy (common crop)")
 
     def sentence(self, finding: xarray.Dataset) -> str:
-        parts = [
-            f"{subject} names {float(finding.accuracy.sel(subject=subject)):.1%} of the pictures right "
-            f"[{float(finding.accuracy_low.sel(subject=subject)):.1%}, {float(finding.accuracy_high.sel(subject=subject)):.1%}]"
-            for subject in finding.subject.values
-        ]
+        parts = []
+        for subject in finding.subject.values:
+            value, low, high = (float(finding[f"accuracy{end}"].sel(subject=subject)) for end in ("", "_low", "_high"))
+            parts.append(f"{subject} names {value:.1%} of the pictures right [{low:.1%}, {high:.1%}]")
         return "; ".join(parts) + "."
 
     @staticmethod

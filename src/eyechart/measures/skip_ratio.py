@@ -17,6 +17,7 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import halves, places_of, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -51,7 +52,7 @@ def ratio_and_cosines(look: Look) -> torch.Tensor:
 
 
 def in_cells(values: torch.Tensor, site: Site) -> torch.Tensor:
-    """(image, value, token): prefix tokens, then grid cells, at most 16×16 of them (means over the locations in each)."""
+    """(image, value, token): prefix tokens, then grid cells, at most 16×16 of them, each a mean over its locations."""
     layout = site.layout
     if layout.grid is None:
         return values.flatten(2)
@@ -106,16 +107,9 @@ def profile(estimate: xarray.Dataset, subject: str, variable: str, token: str, k
     return np.array([values[blocks == block].mean() for block in dict.fromkeys(blocks.tolist())])
 
 
-def halves(values: np.ndarray) -> tuple[float, float]:
-    """Means over the first and the second half of the blocks; a middle block is in neither."""
-    half = len(values) // 2
-    return float(values[:half].mean()), float(values[-half:].mean())
-
-
 def with_class_token(estimate: xarray.Dataset) -> list[str]:
     """ViTs whose class token is there at every junction and is what the classifier reads (CaiT's enters late)."""
-    subjects = dict.fromkeys(estimate.subject.values[estimate.family.values == "vit"].tolist())
-    return [s for s in subjects if estimate.class_token.values[estimate.subject.values == s].all()]
+    return [s for s in subjects_in(estimate, "vit") if estimate.class_token.values[places_of(estimate, s)].all()]
 
 
 def class_token_phase(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
@@ -134,7 +128,7 @@ def class_token_phase(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
 
 
 def late_attention_over_mlp(estimate: xarray.Dataset) -> PerSubjects:
-    """Log ratio of attention minus that of the MLP for the class token in the second half: above 0 if MLPs change it."""
+    """Class token, second half: log ratio at attention minus at the MLP. Above 0 if it is the MLPs that change it."""
     result: PerSubjects = {}
     for subject in with_class_token(estimate):
         attention = profile(estimate, subject, "ratio", "cls", "attention")
@@ -144,23 +138,24 @@ def late_attention_over_mlp(estimate: xarray.Dataset) -> PerSubjects:
     return result
 
 
+def share_above(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.mean(one > other)) if np.isfinite(one + other).all() else float("nan")
+
+
 def higher_share(estimate: xarray.Dataset) -> PerSubjects:
     """Share of the depth at which the ViT's grid tokens have a higher skip ratio than the CNN's locations."""
     depths = (np.arange(100) + 0.5) / 100
-    families = dict(zip(estimate.subject.values.tolist(), estimate.family.values.tolist(), strict=True))
     curves = {}
-    for subject in families:
+    for subject in subjects_in(estimate):
         # A CNN is read junction by junction, a transformer block by block: both in order of execution.
         values = profile(estimate, subject, "ratio", "grid")
         if len(values) >= 2:
             curves[subject] = np.interp(depths, (np.arange(len(values)) + 0.5) / len(values), values)
     return {
-        (vit, cnn): float(np.mean(curves[vit] > curves[cnn]))
-        if np.isfinite(curves[vit] + curves[cnn]).all()
-        else np.nan
-        for vit in curves
-        for cnn in curves
-        if families[vit] == "vit" and families[cnn] == "cnn"
+        (vit, cnn): share_above(curves[vit], curves[cnn])
+        for vit in subjects_in(estimate, "vit")
+        for cnn in subjects_in(estimate, "cnn")
+        if vit in curves and cnn in curves
     }
 
 
@@ -232,20 +227,22 @@ class SkipRatio(Measure):
     order = 30
     sources = (Source("Raghu et al. 2021", "Figures 7, E.1, E.2"),)
     how_to_read = (
-        "At every residual addition the incoming vector z meets what the branch adds, f(z). A ratio ‖z‖/‖f(z)‖ of 10 means "
-        "that the token passes almost unchanged; 1 means that the branch writes as much as was there. Left: the ratio "
-        "over depth, for grid tokens and for the class token. Right: every token of every junction; the class token is "
-        "the first column. In the original, the class token rides the skip in the first half and changes in the second, "
-        "and grid tokens do the opposite."
+        "At every residual addition the incoming vector z meets what the branch adds, f(z). A ratio ‖z‖/‖f(z)‖ of 10 "
+        "means that the token passes almost unchanged; 1 means that the branch writes as much as was there. Left: the "
+        "ratio over depth, for grid tokens and for the class token. Right: every token of every junction; the class "
+        "token is the first column. In the original, the class token rides the skip in the first half and changes in "
+        "the second, and grid tokens do the opposite."
     )
     how_to_read_ko = (
-        "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. 비율 ‖z‖/‖f(z)‖이 10이면 토큰이 거의 그대로 지나가고, "
-        "1이면 가지가 있던 만큼을 새로 쓴다. 왼쪽은 깊이에 따른 비율, 오른쪽은 모든 토큰과 접점이다(첫 열이 CLS)."
+        "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. 비율 ‖z‖/‖f(z)‖이 10이면 토큰이 거의 그대로 "
+        "지나가고, 1이면 가지가 있던 만큼을 새로 쓴다. 왼쪽은 깊이에 따른 비율, 오른쪽은 모든 토큰과 접점이다(첫 열이 "
+        "CLS)."
     )
     method = (
-        "Per token, ‖z‖/‖f(z)‖ and cos(z, z + f(z)) before the addition runs, averaged over images (mean of ratios). A CNN's "
-        "token is the channel vector of one location; at a projected shortcut z is the projected one. Grids finer than "
-        "16×16 are averaged into 16×16 cells. Branches that add exactly zero have no ratio: they are counted, not averaged."
+        "Per token, ‖z‖/‖f(z)‖ and cos(z, z + f(z)) before the addition runs, averaged over images (mean of ratios). A "
+        "CNN's token is the channel vector of one location; at a projected shortcut z is the projected one. Grids "
+        "finer than 16×16 are averaged into 16×16 cells. Branches that add exactly zero have no ratio: they are "
+        "counted, not averaged."
     )
     quantities = (
         Quantity(
@@ -351,12 +348,12 @@ class SkipRatio(Measure):
             high="high",
         ) + theme.reference(1, "branch writes as much as was there")
         panels: list[Chart] = [lines.properties(width=430, height=280)]
-        panels += [token_panel(finding, subject) for subject in dict.fromkeys(finding.subject.values.tolist())]
+        panels += [token_panel(finding, subject) for subject in subjects_in(finding)]
         return theme.panels(panels, columns=2, shared=())
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
-        for subject in dict.fromkeys(finding.subject.values.tolist()):
+        for subject in subjects_in(finding):
             grid = float(np.nanmedian(finding.ratio_grid.values[finding.subject.values == subject]))
             text = f"in {subject} what is there outweighs what a branch adds {grid:.1f} to 1 (median over junctions)"
             if subject in with_class_token(finding):

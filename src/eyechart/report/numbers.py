@@ -43,8 +43,6 @@ def with_span(value: float | None, low: float | None, high: float | None) -> tup
     """
     if low is None or high is None or not (is_number(low) and is_number(high)):
         return number(value), ""
-    if low == high == value:
-        return number(value), "exact"
     decimals = decimals_for(low, high)
     return number(value, decimals), f"{number(low, decimals)}, {number(high, decimals)}"
 

@@ -21,54 +21,53 @@
     return Array.from({ length: rows }, (_, row) => Object.fromEntries(lists.map(([name, list]) => [name, list[row]])));
   };
 
-  // Panels go below one another, and wide plots become narrower, where the window has no room for them.
-  const fit = (spec, natural, room) => {
-    if (spec.hconcat) {
-      spec.concat = spec.hconcat;
-      spec.columns = spec.concat.length;
-      delete spec.hconcat;
-    }
-    if (spec.concat) {
-      const columns = spec.columns || spec.concat.length;
-      if (natural > room) spec.columns = Math.max(1, Math.min(columns, Math.floor((room * columns) / natural)));
-      if (spec.columns === 1 && columns > 1) natural /= columns;
-    }
-    const narrow = (part) => {
-      if (typeof part.width === "number") part.width = Math.min(part.width, Math.max(180, room - 110));
-      [...(part.concat || []), ...(part.vconcat || []), ...(part.layer || []), part.spec || {}].forEach((inner) => {
-        if (Object.keys(inner).length) narrow(inner);
-      });
-    };
-    if (natural > room) {
-      narrow(spec);
-      // A legend beside a narrow plot would leave nothing for the plot.
-      return { legend: { orient: "bottom", direction: "horizontal", columns: 2, gradientLength: 160 } };
-    }
-    return {};
+  // Ways to draw a chart, each narrower than the one before: as it is, legends below, fewer panels a row, and at last
+  // plots narrower by what was still too much.
+  const ways = (spec) => {
+    const columns = spec.concat ? spec.columns || spec.concat.length : 1;
+    const fewer = Array.from({ length: columns - 1 }, (_, taken) => ({ below: true, columns: columns - 1 - taken }));
+    return [{}, { below: true }, ...fewer, { below: true, columns: 1, narrow: true }];
+  };
+
+  const narrow = (part, excess) => {
+    if (typeof part.width === "number") part.width = Math.max(120, part.width - excess);
+    const inner = [...(part.concat || []), ...(part.vconcat || []), ...(part.layer || []), ...(part.spec ? [part.spec] : [])];
+    inner.forEach((one) => narrow(one, excess));
   };
 
   const draw = async (figure) => {
-    const { spec, tables, width } = charts[figure.dataset.chart];
+    const { spec, tables } = charts[figure.dataset.chart];
     const room = figure.clientWidth;
     const live = figure.querySelector(".live");
-    const copy = JSON.parse(JSON.stringify(spec));
-    copy.datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, unpack(table)]));
     const look = config[dark.matches ? "dark" : "light"];
-    const small = fit(copy, width, room);
-    copy.config = { ...look, background: "transparent", legend: { ...look.legend, ...(small.legend || {}) } };
-    drawn.get(figure)?.view?.finalize();
-    drawn.set(figure, { room });
+    const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, unpack(table)]));
+    let excess = 0;
+    for (const way of ways(spec)) {
+      const copy = JSON.parse(JSON.stringify(spec));
+      if (copy.concat && way.columns) copy.columns = way.columns;
+      if (way.narrow) narrow(copy, excess);
+      const below = { orient: "bottom", direction: "horizontal", columns: way.narrow ? 1 : 2 };
+      const legend = way.below ? { ...look.legend, ...below } : look.legend;
+      copy.datasets = datasets;
+      copy.config = { ...look, background: "transparent", legend };
+      drawn.get(figure)?.view?.finalize();
+      drawn.set(figure, { room });
+      // `ast`: expressions are interpreted, so the page needs no permission to make code from text.
+      const { view } = await window.eyechartVega.embed(live, copy, {
+        mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" },
+      });
+      drawn.set(figure, { room, view });
+      const canvas = live.querySelector("canvas"); // without a style its pixels are the screen's
+      excess = (parseFloat(canvas.style.width) || canvas.width) - room;
+      if (excess <= 0) break;
+    }
     live.hidden = false;
-    // `ast`: expressions are interpreted, so the page needs no permission to make code from text.
-    const { view } = await window.eyechartVega.embed(live, copy, {
-      mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" },
-    });
-    drawn.set(figure, { room, view });
     figure.querySelector(".still").style.display = "none";
   };
 
   const attempt = (figure) => draw(figure).catch((error) => {
-    figure.querySelector(".live").hidden = true; // the picture stays
+    figure.querySelector(".live").hidden = true;
+    figure.querySelector(".still").style.display = "";
     console.error(`The chart ${figure.dataset.chart} stays a picture: ${error}`);
   });
 
@@ -78,7 +77,9 @@
       attempt(target);
     });
   }, { rootMargin: "300px 0px" });
-  document.querySelectorAll("figure[data-chart]").forEach((figure) => near.observe(figure));
+  document.querySelectorAll("figure[data-chart]").forEach((figure) => {
+    if (charts[figure.dataset.chart]) near.observe(figure);
+  });
 
   let waiting;
   window.addEventListener("resize", () => {
@@ -120,7 +121,9 @@
       if (!link) return;
       link.setAttribute("aria-current", "true");
       const list = link.closest("ol");
-      list.scrollTo({ left: link.offsetLeft - list.offsetLeft - list.clientWidth / 3 });
+      const left = link.offsetLeft - list.offsetLeft;
+      const seen = left >= list.scrollLeft && left + link.offsetWidth <= list.scrollLeft + list.clientWidth - 32;
+      if (!seen) list.scrollTo({ left: left - list.clientWidth / 3 });
     });
   }, { rootMargin: "-20% 0px -70% 0px" });
   document.querySelectorAll("main > section").forEach((section) => reading.observe(section));

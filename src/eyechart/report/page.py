@@ -43,7 +43,7 @@ def write_report(run: Run) -> Path:
 
 
 def render(run: Run) -> str:
-    """The page as HTML."""
+    """The page as HTML; one that would be too large to mail goes without its tables, then without its live charts."""
     plan, subjects = run.plan, run.scene.subjects
 
     def who(name: str) -> dict[str, str]:
@@ -74,9 +74,24 @@ def render(run: Run) -> str:
         "vega": Markup(vega),
         "script": Markup(script),
     }
+    html = filled(context)
+    if too_large(html):
+        for made in sections:
+            made["files"] = tables(made["name"], run.findings[made["name"]], largest=0)
+        html = filled(context)
+    if too_large(html):
+        html = filled(context | {"charts": json_in_html(charts_data([]))})  # pictures only
+    return html
+
+
+def filled(context: Mapping[str, Any]) -> str:
     room = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     room.filters["count"] = count
     return room.from_string(HERE.joinpath("page.html").read_text(encoding="utf-8")).render(context)
+
+
+def too_large(html: str) -> bool:
+    return len(html.encode()) > LARGEST
 
 
 def content_policy(scripts: list[str]) -> str:
@@ -111,10 +126,7 @@ def made_on(plan: Mapping[str, Any]) -> dict[str, str]:
 
 
 def charts_data(sections: list[dict[str, Any]]) -> dict[str, Any]:
-    charts = {
-        made["name"]: {"spec": made["chart"].spec, "tables": made["chart"].tables, "width": made["chart"].width}
-        for made in sections
-    }
+    charts = {made["name"]: {"spec": made["chart"].spec, "tables": made["chart"].tables} for made in sections}
     return {"charts": charts, "config": {"light": theme.configuration(), "dark": theme.configuration(dark=True)}}
 
 
@@ -250,7 +262,7 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[d
                 "explain": explained.get(name, ""),
                 "subjects": [who(subject) for subject in str(row.quantity_subjects.item()).split(" | ")],
                 "value": value,
-                "span": span if span in ("", "exact") else f"[{span}]",
+                "span": f"[{span}]" if span else "",
                 "unit": str(row.quantity_unit.item()),
             }
         )
@@ -262,7 +274,7 @@ def sample(finding: xarray.Dataset) -> str:
     return f"{count(images)} images; intervals from {folds} folds, each left out in turn, for these images and weights."
 
 
-def tables(name: str, finding: xarray.Dataset) -> list[dict[str, str | None]]:
+def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> list[dict[str, str | None]]:
     """The finding as CSV: a file for each set of dimensions, without replicates. Too large ones are only named."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for variable, values in finding.data_vars.items():
@@ -273,8 +285,9 @@ def tables(name: str, finding: xarray.Dataset) -> list[dict[str, str | None]]:
         about = "quantities" if dims == ("quantity_row",) else " × ".join(dims)
         cells = finding[variables[0]].size * len(variables)
         # Counting first: writing a table of millions of cells only to drop it took longer than the whole page.
-        text = finding[variables].to_dataframe().to_csv() if cells * 8 < 4 * LARGEST_TABLE else None
-        if text is None or len(text) > LARGEST_TABLE:
+        rows = finding[variables].to_dataframe().dropna(how="all", subset=variables) if cells < largest else None
+        text = None if rows is None else rows.to_csv(float_format="%.7g")
+        if text is None or len(text) > largest:
             made.append({"name": None, "uri": None, "label": f"{about}: in findings/{name}.nc"})
             continue
         file = f"{name}-{'-'.join(dims) if about != 'quantities' else about}.csv"
@@ -310,7 +323,8 @@ def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     for subject in plan["subjects"]:
         facts.append(fact(f"Weights of {subject['name']}", subject["weights"], code=True))
         if subject["card"]:
-            told = "; ".join(f"{key}: {value}" for key, value in subject["card"].items())
+            plain = {key: value for key, value in subject["card"].items() if not isinstance(value, dict | list)}
+            told = "; ".join(f"{key}: {value}" for key, value in plain.items())
             facts.append(fact(f"Card of {subject['name']}", told))
     facts.append(fact("Python, machine", f"{made['python']}, {made['machine']}"))
     facts.append(fact("Packages", ", ".join(f"{name} {number}" for name, number in made["packages"].items())))

@@ -65,7 +65,7 @@ def configuration(dark: bool = False) -> dict[str, Any]:
         "axis": {
             "labelColor": quiet,
             "labelFontSize": 11,
-            "labelLimit": 120,
+            "labelLimit": 150,
             "labelPadding": 4,
             "titleColor": ink,
             "titleFontSize": 12,
@@ -113,7 +113,7 @@ def configuration(dark: bool = False) -> dict[str, Any]:
             "reference": {"color": quiet, "strokeWidth": 1.25, "strokeDash": [5, 4]},
             "reference-label": {"color": quiet, "fontSize": 11, "fontStyle": "italic"},
             "boundary": {"color": "#ffffff", "strokeWidth": 1.25, "opacity": 0.85},
-            "frame": {"stroke": line, "fill": faint},
+            "frame": {"stroke": line, "color": faint},
             "outlined": {"stroke": quiet, "strokeWidth": 1.25},
             "quiet-line": {"color": line, "strokeWidth": 1.5},
             "note": {"color": quiet, "fontSize": 11},

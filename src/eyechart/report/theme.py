@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -195,12 +195,30 @@ def reference(
     return cast(alt.LayerChart, alt.layer(rule, label))
 
 
-def panels(charts: Sequence[Any], columns: int = 3, shared: Sequence[str] = ("color",)) -> alt.ConcatChart:
+def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
+    """A logarithmic axis as long as its `values`, with few lines: Vega's own draws nine a decade and whole decades.
+
+    >>> log_y("ratio", [0.4, 7.0], "ratio").to_dict()["axis"]["values"]
+    [0.5, 1.0, 2.0, 5.0]
+    """
+    known = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
+    low, high = float(known.min()) / 1.1, float(known.max()) * 1.1
+    powers = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    steps = (1, 2, 5) if len(powers) <= 4 else (1,)
+    marks = [float(f"{step}e{int(power)}") for power in powers for step in steps]
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    axis = alt.Axis(values=[mark for mark in marks if low <= mark <= high], labelOverlap=False, format="~g")
+    return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
+
+
+def panels(charts: Sequence[Any], columns: int = 3, shared: Collection[str] = ("color",)) -> alt.ConcatChart:
     """Charts side by side, `columns` in a row; on a narrow screen the page puts them below one another.
 
     Scales named in `shared` get one legend; the others are resolved for each panel.
     """
     every = ("color", "fill", "shape", "stroke", "size")
+    if {"fill", "shape"} & set(shared):
+        shared = {*shared, "fill", "shape"}  # `kind_points` tells one thing by both: apart they would be two legends
     resolve: dict[str, Any] = {channel: "shared" if channel in shared else "independent" for channel in every}
     joined: alt.ConcatChart = alt.concat(*charts, columns=columns).resolve_scale(**resolve)
     return joined
@@ -237,6 +255,8 @@ def heatmap(
     >>> table = pd.DataFrame({"a": ["0", "1", "0", "1"], "b": ["0", "0", "1", "1"], "cka": [1.0, 0.5, 0.5, 1.0]})
     >>> chart = heatmap(table, x="a", y="b", value="cka", domain=(0, 1))
     """
+    if not np.isfinite(frame[value].to_numpy(dtype=float)).any():
+        return _nothing(title, (size, size) if isinstance(size, int) else size)
     for_export = _drawing.get().for_export if for_export is None else for_export
     across, up = _places(frame, x), _places(frame, y)
     target = (size, size) if isinstance(size, int) else size
@@ -246,7 +266,7 @@ def heatmap(
     width, height = cells[0] * len(across), cells[1] * len(up)
     numbers = frame[value].to_numpy(dtype=float)
     finite = numbers[np.isfinite(numbers)]
-    low, high = domain or ((float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0))
+    low, high = domain or (float(finite.min()), float(finite.max()))
     high = high if high > low else low + 1.0
 
     scale = alt.Scale(domain=list(np.linspace(low, high, len(colours))), range=list(colours), clamp=True)
@@ -282,6 +302,17 @@ def heatmap(
             rule = alt.Chart(pd.DataFrame({"edge": edges})).mark_rule(style="boundary", tooltip=None)
             layers.append(rule.encode(_of(place, "edge")))
     chart = cast(alt.LayerChart, alt.layer(*layers)).properties(width=width, height=height)
+    return chart if title is None else chart.properties(title=title)
+
+
+def _nothing(title: str | alt.TitleParams | None, size: tuple[int, int]) -> alt.LayerChart:
+    """An empty frame that says so: a randomly initialised ResNet, whose branches add zero, has no ratio to show."""
+    empty = alt.Chart(pd.DataFrame({"text": ["no finite value"]}))
+    words = empty.mark_text(style="note").encode(text="text:N", x=alt.value(size[0] / 2), y=alt.value(size[1] / 2))
+    frame = empty.mark_rect(style="frame").encode(
+        x=alt.value(0), x2=alt.value(size[0]), y=alt.value(0), y2=alt.value(size[1])
+    )
+    chart = cast(alt.LayerChart, alt.layer(frame, words)).properties(width=size[0], height=size[1])
     return chart if title is None else chart.properties(title=title)
 
 

@@ -7,7 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from eyechart.errors import EyechartError, HubUnreachable, SubjectError, UnknownSubject, UnsafeWeights
 
@@ -26,7 +26,7 @@ def hub_access(spec: str, advice: str, *, huggingface: bool) -> Iterator[None]:
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     socket.setdefaulttimeout(PATIENCE * 2)
     try:
-        with _offline_if_silent() if huggingface else _as_is():
+        with _offline_if_silent() if huggingface else nullcontext():
             yield
     except EyechartError:
         raise
@@ -38,11 +38,6 @@ def hub_access(spec: str, advice: str, *, huggingface: bool) -> Iterator[None]:
             del os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"]
         else:
             os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = before
-
-
-@contextmanager
-def _as_is() -> Iterator[None]:
-    yield
 
 
 @contextmanager

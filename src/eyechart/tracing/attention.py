@@ -138,7 +138,7 @@ def _module(call: dict[str, Any]) -> Attention:
     def project(which: int, tensor: Tensor) -> Tensor:
         """(image, head, token, channel)"""
         tensor = F.linear(tensor, matrices[which], shifts[which])
-        return tensor.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+        return tensor.view(*tensor.shape[:2], heads, -1).permute(1, 2, 0, 3)
 
     mask = call["attn_mask"]
     if mask is not None and mask.dim() == 3:
@@ -176,7 +176,7 @@ def canonical(tensor: Tensor, leading: Leading) -> Tensor:
     >>> canonical(torch.zeros(2 * 4, 3, 49, 49), [("N", -1), ("W", 4), ("H", 3)]).shape
     torch.Size([2, 4, 3, 49, 49])
     """
-    split = tensor.reshape(-1, *tensor.shape[-2:]).unflatten(0, [size for _, size in leading])
+    split = tensor.reshape(*(size for _, size in leading), *tensor.shape[-2:])
     order = _order(leading)
     moved = split.permute(*order, len(order), len(order) + 1)
     windows = math.prod(size for letter, size in leading if letter == "W")

@@ -41,7 +41,10 @@ def find_blocks(
 
 def _pools(call: Call) -> bool:
     """A last module that makes one vector of many positions belongs to the head (SigLIP's attention pooling)."""
-    ends = [next((record for record in records if record.places is not None), None) for records in (call.inputs, call.outputs)]
+    ends = [
+        next((record for record in records if record.places is not None), None)
+        for records in (call.inputs, call.outputs)
+    ]
     given, made = (record is not None and record.places is not None and has_position(record.places) for record in ends)
     return given and not made
 

@@ -40,7 +40,9 @@ def read_layout(places: Tensor) -> Layout | None:
     if channel is None:
         return None
     letters[channel] = "C"
-    heads = [axis for axis in flat if axis != channel and places.shape[axis] > 1]
+    heads = [
+        axis for axis in flat if axis != channel and (places.shape[axis] > 1 or _before_tokens(places, axis, spread))
+    ]
     if heads:
         letters[heads[0]] = "H"
     rest = [axis for axis in range(dims) if axis not in letters]
@@ -71,6 +73,14 @@ def _channel_axis(places: Tensor, spread: list[int], flat: list[int]) -> int | N
     if len(wide) == 1 or (len(wide) == 2 and spread):
         return wide[-1]
     return flat[-1] if flat and not wide else None
+
+
+def _before_tokens(places: Tensor, axis: int, spread: list[int]) -> bool:
+    """Is this axis of length one a single head, before an axis that runs through both rows and columns?"""
+    if len(spread) != 1 or axis > spread[0] or places.dim() != 4:
+        return False
+    y, x = position_of(places.movedim(spread[0], 0).flatten(1)[:, 0])
+    return bool((y[1:] != y[:-1]).any() and (x[1:] != x[:-1]).any())
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -117,7 +117,7 @@ class Step:
         known = {id(tensor): getattr(record, which) for tensor, record in self.before}
 
         def swap(tensor: Tensor) -> Tensor:
-            places = known.get(id(tensor))
+            places: Tensor | None = known.get(id(tensor))
             if places is not None:
                 return places
             return torch.full((), NOWHERE, dtype=torch.float64, device=tensor.device).expand(tensor.shape)

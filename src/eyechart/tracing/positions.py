@@ -50,9 +50,7 @@ def position_of(places: Tensor) -> tuple[Tensor, Tensor]:
 def pixels(images: Tensor) -> Tensor:
     """Places of a batch of pictures (image, channel, y, x): the centre of each pixel."""
     count, channels, height, width = images.shape
-    image, y, x = (
-        torch.arange(size, dtype=torch.float64, device=images.device) for size in (count, height, width)
-    )
+    image, y, x = (torch.arange(size, dtype=torch.float64, device=images.device) for size in (count, height, width))
     image, y, x = image.view(-1, 1, 1, 1), y.view(-1, 1) + 0.5, x + 0.5
     return pack(image, y, x).expand(count, channels, height, width)
 
@@ -99,15 +97,16 @@ def contract(places: Tensor, axes: Sequence[int], *, keep: bool = False) -> Tens
     """
     axes = sorted({axis % places.dim() for axis in axes})
     sizes = list(places.shape)
-    slim = slim(places)
+    thin = slim(places)
     spread = [axis for axis in axes if position_varies(places, axis)]
-    images = (slim / _PLACE).floor().amax(axes, keepdim=True)
+    images = (thin / _PLACE).floor().amax(axes, keepdim=True)
     if not spread:
-        merged = images * _PLACE + slim.remainder(_PLACE).amax(axes, keepdim=True)
+        merged = images * _PLACE + thin.remainder(_PLACE).amax(axes, keepdim=True)
     else:
-        y, x = (value.nanmean(axes, keepdim=True) for value in position_of(slim))
+        y, x = (value.nanmean(axes, keepdim=True) for value in position_of(thin))
         merged = pack(images - 1, y, x)
-        if not any(position_varies(merged, axis) for axis in range(merged.dim())):
+        placed = merged.remainder(_PLACE)
+        if len(torch.unique(placed[placed > 0])) < 2:
             merged = without_position(merged)
     for axis, size in enumerate(sizes):
         if axis in axes:

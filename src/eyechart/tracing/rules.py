@@ -112,11 +112,24 @@ def convolution(run: Recorder, step: Step) -> list[Record]:
             traits.add("mixing")
         if max(weight.shape[2:]) == 1 and main.keys is not None and len(step.shape) == 4:
             # Talking heads: scores or weights of all heads are mixed, position by position.
-            both = (contract(side, [1], keep=True).expand(step.shape) for side in (places, main.keys))
-            return _single(step, run.node(step, traits), *both, main.softmaxed)
+            asked, looked = (contract(side, [1], keep=True).expand(step.shape) for side in (places, main.keys))
+            return _single(step, run.node(step, traits), asked, looked, main.softmaxed)
         same = places.shape == step.shape
         places = places if same else resample(places, step.shape) if places.dim() == len(step.shape) else None
     return _single(step, run.node(step, traits), places)
+
+
+def _gathered(places: Tensor, axes: Iterable[int], *, keep: bool) -> tuple[Tensor, str]:
+    """Places after a sum over axes, and whether some positions ("pool") or all of them ("pooled") became one."""
+    axes = list(axes)
+    kept = contract(places, axes, keep=keep)
+    if not has_position(places):
+        return kept, ""
+    if any(position_varies(places, axis) for axis in axes):
+        return kept, "pool" if has_position(kept) else "pooled"
+    alone = not any(position_varies(places, axis) for axis in range(places.dim()))
+    # On a grid of one cell nothing varies; a mean over two axes or more is still the pooling of that grid.
+    return (without_position(kept), "pooled") if alone and len(axes) > 1 else (kept, "")
 
 
 def pooling(run: Recorder, step: Step) -> list[Record]:
@@ -125,8 +138,9 @@ def pooling(run: Recorder, step: Step) -> list[Record]:
     if places is not None:
         whole = step.name.startswith("adaptive") or "avg" in step.name
         if whole and all(size == 1 for size in step.shape[2:]):
-            places = contract(places, range(2, places.dim()), keep=True).expand(step.shape)
-            traits |= {"pool"} if has_position(places) else {"pooled"}
+            kept, trait = _gathered(places, range(2, places.dim()), keep=True)
+            places = kept.expand(step.shape)
+            traits.add(trait)
         else:
             traits.add("pool")
             places = places if places.shape == step.shape else resample(places, step.shape)
@@ -145,10 +159,8 @@ def reduced(run: Recorder, step: Step) -> list[Record] | None:
     traits = set() if step.name in ("mean", "sum") else {"nonlinear"}
     if places is not None:
         axes = op.reduced_axes(step.name, step.args, step.kwargs, places.dim())
-        kept = contract(places, axes, keep=len(step.shape) == places.dim())
-        if has_position(places):
-            spread = any(position_varies(places, axis) for axis in axes)
-            traits |= ({"pool"} if has_position(kept) else {"pooled"}) if spread else set()
+        kept, trait = _gathered(places, axes, keep=len(step.shape) == places.dim())
+        traits |= {trait} if trait else set()
         places = kept if kept.shape == step.shape else None
     return _single(step, run.node(step, traits), places)
 

@@ -81,7 +81,7 @@ class Tap:
         needed = "attention" if isinstance(change, ReplaceAttention) else "junction"
         if site.role != needed:
             raise TapError(
-                f"{type(change).__name__} needs a site of role {needed}, but {site.name!r} is a {site.role}."
+                f"{type(change).__name__} needs a site of role {needed}, but {site.name!r} is {_a(site.role)}."
             )
         if site.name in self._changes:
             raise TapError(f"Two interventions at {site.name!r}: a pass can make one change at a site.")
@@ -101,7 +101,7 @@ class Tap:
         for piece in torch.split(images, micro):
             output, views = self._run(piece, call, whole=False)
             outputs.append(to_cpu(output))
-            pieces.append(to_cpu(views))
+            pieces.append(views)
         joined: Views = join(pieces)
         for site, asked in self._views.items():
             for view in asked:
@@ -165,7 +165,9 @@ class _Pass(TorchFunctionMode):
         tensors = tensors_in(structure)
         if site.address.operation >= len(tensors):
             came = f"{len(tensors)} came"
-            raise TapError(f"{site.name}: tensor {site.address.operation} of its {site.address.name} was expected, {came}.")
+            raise TapError(
+                f"{site.name}: tensor {site.address.operation} of its {site.address.name} was expected, {came}."
+            )
         with torch._C.DisableTorchFunction():
             self._take(site, Look(site, output=tensors[site.address.operation]), before=None)
 
@@ -179,7 +181,7 @@ class _Pass(TorchFunctionMode):
         frame[2] += 1
         replaced = self.tap._operations.get(key)
         if replaced is not None:
-            return _into(name, args, replaced.change(*tensors_in(args)))
+            func = _exchanged(name, replaced.change)
         sites = self.tap._at.get(key)
         if not sites:
             return func(*args, **kwargs)
@@ -218,6 +220,8 @@ class _Pass(TorchFunctionMode):
     def _attention(self, site: Site, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         geometry = site.attention
         assert geometry is not None
+        if site.name not in self.views and site.name not in self.tap._changes:
+            return func(*args, **kwargs)
         attention = attention_in(name, args, kwargs, geometry.operand)
         change = self.tap._changes.get(site.name)
         if change is None:
@@ -234,15 +238,13 @@ class _Pass(TorchFunctionMode):
             def weights() -> Tensor:
                 return changed
 
-        if site.name in self.views:
+        def values() -> Tensor:
+            return canonical(attention.values(), geometry.leading)
 
-            def values() -> Tensor:
-                return canonical(attention.values(), geometry.leading)
+        def output() -> Tensor:
+            return canonical(attention.output(result), geometry.leading)
 
-            def output() -> Tensor:
-                return canonical(attention.output(result), geometry.leading)
-
-            self._take(site, Look(site, output=output, weights=weights, values=values), before=False)
+        self._take(site, Look(site, output=output, weights=weights, values=values), before=False)
         return result
 
     def _take(self, site: Site, look: Look, before: bool | None) -> None:
@@ -250,7 +252,12 @@ class _Pass(TorchFunctionMode):
             if before is not None and view.before != before:
                 continue
             taken = view.take(look)
-            self.views[site.name][view.name] = view.reduce(taken) if self.whole and view.reduce else taken
+            if self.whole and view.reduce is not None:
+                taken = view.reduce(taken)
+            elif not self.whole:
+                taken = taken.cpu()
+            # A mere view of the model's tensor would change with its next in-place operation (ResNet's ReLU).
+            self.views[site.name][view.name] = taken.clone() if look.shares(taken) else taken
 
     def finish(self) -> None:
         subject, expected = self.tap.anatomy.subject, len(self.tap.anatomy.sites)
@@ -264,18 +271,31 @@ class _Pass(TorchFunctionMode):
 def _into(name: str, args: Any, value: Tensor) -> Tensor:
     """`x += y` must leave its result in x, which the model goes on using."""
     if name.endswith("_"):
-        if value is not args[0]:
-            args[0].copy_(value)
-        return args[0]
+        target: Tensor = args[0]
+        if value is not target:
+            target.copy_(value)
+        return target
     # Returning an operand itself would let a later in-place operation change it under the model's hands.
     return value.clone() if any(value is arg for arg in args) else value
 
 
+def _exchanged(name: str, change: Callable[..., Any]) -> Callable[..., Any]:
+    def instead(*args: Any, **_: Any) -> Any:
+        return _into(name, args, change(*tensors_in(args)))
+
+    return instead
+
+
 def _replacing(change: Callable[..., Any]) -> Callable[..., Any]:
     def hook(module: nn.Module, args: Any, output: Any) -> Any:
-        return change(args[0])
+        with torch._C.DisableTorchFunction():  # what is put in does not count as the model's operations
+            return change(args[0])
 
     return hook
+
+
+def _a(word: str) -> str:
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
 def _known(known: Mapping[str, Site], name: str, anatomy: Anatomy) -> Site:

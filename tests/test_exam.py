@@ -1,0 +1,349 @@
+"""The whole flow on small subjects: what is measured, what is resumed, what is refused, and that nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import xarray
+from PIL import Image
+from torch import nn
+
+import eyechart
+from eyechart.engines import inline, shard
+from eyechart.errors import NotFinite, RunFolderError, UsageError
+from eyechart.store import Run, write_atomically
+from eyechart.tracing.taps import Tap
+
+PAIR = ("zoo:vit", "zoo:resnet")
+IMAGES = 68  # 17 blocks of 4
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return eyechart.exam(PAIR, limit=IMAGES, out=tmp_path_factory.mktemp("runs") / "pair")
+
+
+def assert_same_findings(one: Run, other: Run, exactly: bool = True) -> None:
+    assert list(one.findings) == list(other.findings)
+    for name in one.findings:
+        if exactly:
+            xarray.testing.assert_identical(one.findings[name], other.findings[name])
+        else:
+            xarray.testing.assert_allclose(one.findings[name], other.findings[name], rtol=2e-4, atol=2e-5)
+
+
+def test_an_exam_leaves_everything_in_its_folder(run: Run) -> None:
+    assert {path.name for path in run.path.iterdir()} == {
+        "plan.json",
+        "shards",
+        "findings",
+        "verdicts.json",
+        "summary.csv",
+        "report.html",
+    }
+    assert list(run.findings) == ["recognition", "cka", "attention_distance", "skip_ratio", "feature_variance"]
+    assert {verdict.claim for verdict in run.verdicts} == {f"C{number:02d}" for number in range(1, 73)}
+    tested = {verdict.claim for verdict in run.verdicts if verdict.verdict != "not tested"}
+    assert tested == {"C09", "C10", "C13", "C14", "C15", "C21", "C22", "C23", "C24", "C58"}
+
+
+def test_every_number_has_an_interval_around_it(run: Run) -> None:
+    for finding in run.findings.values():
+        for name, values in finding.data_vars.items():
+            if f"{name}_low" not in finding:
+                continue
+            known = np.isfinite(values.values)
+            low, high = finding[f"{name}_low"].values[known], finding[f"{name}_high"].values[known]
+            assert (low <= values.values[known] + 1e-12).all(), name
+            assert (high >= values.values[known] - 1e-12).all(), name
+
+
+def test_the_plain_forward_pass_gives_the_same_numbers(run: Run) -> None:
+    """Accuracy by hand, and CKA of two block outputs taken by ordinary hooks."""
+    from eyechart.images import open_images, plan_batches
+    from eyechart.measures.cka import gram, hsic_table
+
+    source = open_images("sample")
+    plan = plan_batches(source, limit=IMAGES)
+    vit, resnet = (eyechart.load_subject(name) for name in PAIR)
+    seen: dict[str, torch.Tensor] = {}
+    vit.module.blocks[4].register_forward_hook(lambda module, args, output: seen.update(vit=output.detach().clone()))
+    resnet.module.layer2[1].register_forward_hook(
+        lambda module, args, output: seen.update(resnet=output.detach().clone())
+    )
+    tables, right = [], 0
+    for index in range(plan.blocks):
+        pictures = source.pictures(plan.batch(index).images)
+        with torch.no_grad():
+            guess = vit.module(vit.prepare(pictures)).argmax(1)
+            resnet.module(resnet.prepare(pictures))
+        right += int((guess.numpy() == plan.batch(index).labels).sum())
+        tables.append(hsic_table(torch.stack([gram(seen["vit"]), gram(seen["resnet"])])))
+    mean = torch.stack(tables).mean(0)
+    expected = float(mean[0, 1] / (mean[0, 0] * mean[1, 1]).sqrt())
+    cka = run.findings["cka"]
+    found = cka.cka.sel(site="zoo:vit/blocks.4", other_site="zoo:resnet/layer2.1")
+    assert float(found) == pytest.approx(expected, abs=1e-6)
+    accuracy = run.findings["recognition"].accuracy.sel(subject="zoo:vit")
+    assert float(accuracy) == pytest.approx(right / IMAGES)
+
+
+def test_the_same_call_again_computes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a shard was computed again")
+
+    monkeypatch.setattr(inline, "examine_shard", refuse)
+    assert_same_findings(run, eyechart.exam(PAIR, limit=IMAGES, out=run.path))
+
+
+def test_a_stopped_run_goes_on_and_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, done = inline.examine_shard, []
+
+    def stop_after_three(*args, **kwargs):  # type: ignore[no-untyped-def]
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(1)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(inline, "examine_shard", stop_after_three)
+    with pytest.raises(KeyboardInterrupt):
+        eyechart.exam(PAIR, limit=IMAGES, out=tmp_path / "stopped")
+    assert len(list((tmp_path / "stopped" / "shards").iterdir())) == 3
+    counted: list[int] = []
+    monkeypatch.setattr(inline, "examine_shard", lambda *a, **k: counted.append(1) or real(*a, **k))
+    resumed = eyechart.exam(PAIR, limit=IMAGES, out=tmp_path / "stopped")
+    assert len(counted) == len(run.plan["batches"]["shards"]) - 3
+    assert_same_findings(run, resumed)
+
+
+def test_a_damaged_shard_is_computed_again(run: Run, tmp_path: Path) -> None:
+    again = eyechart.exam(PAIR, limit=IMAGES, out=tmp_path / "again")
+    broken = again.shard_path(2)
+    broken.write_bytes(broken.read_bytes()[:100])
+    assert_same_findings(run, eyechart.exam(PAIR, limit=IMAGES, out=again.path))
+
+
+def test_shards_from_elsewhere_are_finished_here(run: Run, tmp_path: Path) -> None:
+    """Two machines with half of the shards each: only plan.json and the shards are copied, then the run is finished."""
+    import shutil
+
+    from eyechart.exam import finish
+
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copy(run.path / "plan.json", copy)
+    shutil.copytree(run.path / "shards", copy / "shards")
+    finish(Run(copy))
+    assert_same_findings(run, Run(copy))
+    Run(copy).shard_path(0).unlink()
+    with pytest.raises(RunFolderError, match=r"1 of \d+ shards are missing"):
+        finish(Run(copy))
+
+
+def test_when_memory_runs_out_only_the_micro_batch_is_halved(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, pieces, sizes = Tap.run, Tap._run, []
+
+    def small_memory(self, images, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if len(images) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(self, images, *args, **kwargs)
+
+    def count(self, images, *args, **kwargs):  # type: ignore[no-untyped-def]
+        sizes.append(len(images))
+        return pieces(self, images, *args, **kwargs)
+
+    monkeypatch.setattr(Tap, "run", small_memory)
+    monkeypatch.setattr(Tap, "_run", count)
+    cut = eyechart.exam(PAIR, limit=IMAGES, out=tmp_path / "cut")
+    assert max(sizes) == 2
+    assert_same_findings(run, cut, exactly=False)
+
+
+def test_the_cpu_allocator_s_words_are_understood() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 50)
+    assert shard.out_of_memory(caught.value)
+    assert not shard.out_of_memory(RuntimeError("shapes do not fit"))
+
+
+def test_another_question_never_mixes_with_old_shards(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="another question"):
+        eyechart.exam(PAIR, limit=IMAGES, seed=1, out=run.path)
+    with pytest.raises(RunFolderError, match="another question"):
+        eyechart.exam(["zoo:vit", "zoo:resnet@random"], limit=IMAGES, out=run.path)
+    assert len(list((run.path / "shards").iterdir())) == len(run.plan["batches"]["shards"])
+
+
+def test_overwrite_begins_anew_but_only_in_a_run_folder(tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    eyechart.exam(["zoo:resnet"], limit=8, measures=["recognition"], out=out)
+    again = eyechart.exam(["zoo:resnet"], limit=12, measures=["recognition"], out=out, overwrite=True)
+    assert again.scene.images == 12
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "mine.txt").write_text("keep me")
+    with pytest.raises(UsageError, match="not a run folder"):
+        eyechart.exam(["zoo:resnet"], limit=8, measures=["recognition"], out=photos, overwrite=True)
+    assert (photos / "mine.txt").exists()
+
+
+def test_no_space_left_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import errno
+
+    import safetensors.torch
+
+    real, written = safetensors.torch.save_file, []
+
+    def full_disk(tensors, path, **kwargs):  # type: ignore[no-untyped-def]
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(path)
+        real(tensors, path, **kwargs)
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full_disk)
+    with pytest.raises(RunFolderError, match="No space left on device.*what was finished before is kept"):
+        eyechart.exam(["zoo:resnet"], limit=IMAGES, measures=["recognition"], out=tmp_path / "full")
+    assert [path.name for path in sorted((tmp_path / "full" / "shards").iterdir())] == [
+        "00000.safetensors",
+        "00001.safetensors",
+    ]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def half(temporary: Path) -> None:
+        temporary.write_text("ne")
+        raise OSError("gone")
+
+    with pytest.raises(RunFolderError):
+        write_atomically(path, half)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "plan.json").write_text("{"), "damaged"),
+        (lambda folder: (folder / "plan.json").write_text("[]"), "damaged"),
+        (lambda folder: (folder / "plan.json").unlink(), "no plan.json"),
+        (lambda folder: (folder / "findings" / "cka.nc").write_bytes(b"CDF"), "damaged"),
+        (lambda folder: (folder / "verdicts.json").write_text('[{"claim": "C01"}]'), "damaged"),
+    ],
+)
+def test_a_damaged_run_folder_is_named(run: Run, tmp_path: Path, damage, words: str) -> None:  # type: ignore[no-untyped-def]
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(run.path, copy)
+    damage(copy)
+    with pytest.raises(RunFolderError, match=words):
+        opened = Run.open(copy)
+        len(opened.findings), len(opened.verdicts)
+
+
+def test_a_run_of_another_version_is_refused(run: Run, tmp_path: Path) -> None:
+    plan = dict(run.plan, format=99, eyechart="7.0")
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(RunFolderError, match="format 99 .eyechart 7.0."):
+        Run.open(tmp_path)
+
+
+def test_there_is_no_such_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="A run folder was expected"):
+        Run.open(tmp_path / "nowhere")
+
+
+# --- subjects and images that are odd ---------------------------------------------------------------------------
+
+
+def test_a_model_without_attention_has_no_attention_distance(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="zoo:resnet has no attention"):
+        eyechart.exam(["zoo:resnet"], limit=8, measures=["attention_distance"], out=tmp_path / "a")
+    both = eyechart.exam(["zoo:resnet"], limit=8, measures=["attention_distance", "recognition"], out=tmp_path / "b")
+    assert list(both.findings) == ["recognition"]
+    assert "zoo:resnet has no attention" in both.plan["notices"][0]
+
+
+def pictures(folder: Path, count: int, classes: int = 0) -> Path:
+    generator = np.random.default_rng(0)
+    for number in range(count):
+        place = folder / (f"class-{number % classes}" if classes else "")
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(generator.integers(0, 255, (40, 48, 3), np.uint8)).save(place / f"{number:03d}.png")
+    return folder
+
+
+def test_pictures_without_labels_leave_out_what_needs_them(tmp_path: Path) -> None:
+    run = eyechart.exam(["zoo:resnet"], pictures(tmp_path / "photos", 12), out=tmp_path / "run")
+    assert "recognition" not in run.findings
+    assert any("recognition was left out" in notice for notice in run.plan["notices"])
+
+
+def test_one_picture(tmp_path: Path) -> None:
+    run = eyechart.exam(PAIR, pictures(tmp_path / "photos", 1), out=tmp_path / "run")
+    assert "cka" not in run.findings
+    assert any("at least 4 images" in notice for notice in run.plan["notices"])
+    assert np.isnan(run.findings["attention_distance"].distance_low.values).all()
+    assert {verdict.verdict for verdict in run.verdicts} == {"undecided", "not tested"}
+    assert (run.path / "report.html").exists()
+
+
+class Unit(nn.Module):
+    def __init__(self, gain: float) -> None:
+        super().__init__()
+        self.conv, self.gain = nn.Conv2d(8, 8, 3, padding=1), gain
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.conv(x).relu() * self.gain * self.gain
+
+
+class GoesWrong(nn.Module):
+    """Three residual units; the branch of the second one overflows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 4, stride=4)
+        self.units = nn.ModuleList([Unit(1), Unit(1e38), Unit(1)])
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        for unit in self.units:
+            x = unit(x)
+        return self.head(x.mean((2, 3)))
+
+
+def test_the_first_site_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    subject = eyechart.load_subject(GoesWrong(), input_size=32)
+    with pytest.raises(NotFinite, match=r"GoesWrong: .*first at units.1 conv junction"):
+        eyechart.exam([subject], limit=8, measures=["cka"], out=tmp_path / "run")
+
+
+def test_a_module_of_one_s_own_beside_a_bundled_one(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(4))
+    net(torch.zeros(1, 3, 32, 32))
+    run = eyechart.exam(["zoo:vit", eyechart.load_subject(net, input_size=32)], measures=["cka"], limit=64, out=tmp_path)
+    assert set(run.findings["cka"].subject.values) == {"zoo:vit", "Sequential"}
+    chart = run.chart("cka").to_dict()
+    assert chart["config"]
+
+
+def test_options_are_part_of_the_question(tmp_path: Path) -> None:
+    spatial = eyechart.exam(["zoo:vit"], measures=["cka"], options={"cka.readout": "gap"}, limit=64, out=tmp_path / "a")
+    whole = eyechart.exam(["zoo:vit"], measures=["cka"], limit=64, out=tmp_path / "b")
+    assert spatial.plan["question"] != whole.plan["question"]
+    assert float(spatial.findings["cka"].cka[1, 5]) != float(whole.findings["cka"].cka[1, 5])
+    with pytest.raises(UsageError, match="takes all, spatial, cls, gap"):
+        eyechart.exam(["zoo:vit"], measures=["cka"], options={"cka.readout": "mean"})
+    with pytest.raises(UsageError, match="No measure is called 'ckaa'"):
+        eyechart.exam(["zoo:vit"], measures=["ckaa"])

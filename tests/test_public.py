@@ -1,0 +1,40 @@
+"""The public surface is what `eyechart` exports, and nothing else by accident."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import eyechart
+
+
+def test_exported_names() -> None:
+    assert eyechart.__all__ == [
+        "Anatomy",
+        "EyechartError",
+        "Run",
+        "Site",
+        "Subject",
+        "exam",
+        "load_subject",
+        "open_images",
+    ]
+    for name in eyechart.__all__:
+        assert getattr(eyechart, name) is not None
+
+
+def test_exam_can_be_called_whichever_way_it_was_imported() -> None:
+    program = "import eyechart.exam, eyechart; from eyechart.exam import exam; assert callable(eyechart.exam)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_every_measure_has_its_words_and_decides_by_its_own_quantities() -> None:
+    from eyechart.measures.measure import measures
+
+    for measure in measures().values():
+        assert measure.title.endswith("?")
+        assert measure.title_ko.endswith("?")
+        for text in (measure.how_to_read, measure.how_to_read_ko, measure.method):
+            assert text.endswith(".")
+        own = {quantity.name for quantity in measure.quantities}
+        assert {part.quantity for test in measure.claims for part in test.parts} <= own
