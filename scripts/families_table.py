@@ -39,13 +39,18 @@ def row(family: Family) -> str:
     images = torch.randn(2, 3, family.size, family.size, generator=torch.Generator().manual_seed(1))
     anatomy = anatomy_of(family.name, family.build(), images)
     junctions, attentions = len(anatomy.pick("junction")), len(anatomy.pick("attention"))
+    blocks = anatomy.pick("block")
+    adrift = sum(block.grid is None for block in blocks)
+    order = (
+        f"{adrift} of {len(blocks)} block outputs have no grid: their tokens are in another order, or a class token."
+    )
     cells = (
         family.name,
         f"`{family.model}`",
         f"{junctions} / {family.junctions}",
         f"{attentions} / {family.attentions}",
         family.status,
-        family.reason,
+        " ".join(filter(None, (family.reason, order if adrift else ""))),
     )
     return f"| {' | '.join(cells)} |\n"
 

@@ -63,7 +63,7 @@ class Family:
         with torch.no_grad():
             for parameter in module.parameters():
                 if parameter.min() == parameter.max():
-                    parameter += 0.1 * torch.randn(parameter.shape)
+                    parameter.add_(0.1 * torch.randn(parameter.shape))
         return module.eval()
 
     def expected(self, what: str) -> int:
@@ -1476,7 +1476,8 @@ HUGGING_FACE = (
     ),
 )
 
-#: Derived after the taps were written and not shown to their author: all 22 agreed at the first run.
+#: Derived after the taps were written and not shown to their author. At the first run 23 of the 25 agreed in every
+#: number; SwiftFormer's kinds and NASNet's sums did not.
 HELD_OUT = (
     Family(
         "ViT with one parallel branch",
@@ -1692,6 +1693,47 @@ HELD_OUT = (
         {},
         0,
         "Branches are concatenated and shuffled: 0.",
+    ),
+    Family(
+        "EfficientViM",
+        "timm:efficientvim_m1",
+        None,
+        28,
+        {"conv": 16, "other": 6, "mlp": 6},
+        0,
+        "Depths 2, 2, 2: 6 EfficientViMBlocks add (gated) a depthwise convolution, a state-space mixer, another "
+        "convolution and an ffn: 24; 2 PatchMergings add two depthwise convolutions each: 4.",
+        size=128,
+        status="partly",
+        reason="The state-space mixer weighs each position once, not pairs of positions; there are no weights to show.",
+    ),
+    Family(
+        "SwiftFormer",
+        "timm:swiftformer_xs",
+        None,
+        28,
+        {"conv": 16, "other": 8, "mlp": 4},
+        0,
+        "Layers 3 + 3 + 6 + 4 = 16: 12 ConvEncoders (1 junction) and as the last of each stage a Block of local "
+        "convolution, additive attention and mlp (3), with the query added once more inside the attention (1): 12 + "
+        "4 × 4 = 28.",
+        size=128,
+        status="partly",
+        reason="Additive attention has one global query, no weights between pairs of positions.",
+    ),
+    Family(
+        "NASNet",
+        "timm:nasnetalarge",
+        "cnn",
+        18,
+        {"conv": 18},
+        0,
+        "3 FirstCells and 15 NormalCells add comb_iter_4_left(x_right) to x_right: 18. All other sums of the cells "
+        "join two branches, or a branch and another branch's pooling.",
+        size=96,
+        status="not",
+        reason="Cells add branches in pairs; the taps take 27 of these sums for residual additions (45 instead of 18).",
+        known_gap={"junctions": 45, "conv": 45},
     ),
 )
 

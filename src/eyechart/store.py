@@ -219,7 +219,8 @@ class Run:
         if name not in self.findings:
             raise UsageError(f"This run has no finding {name!r}; it has {', '.join(self.findings) or 'none'}.")
         with theme.drawing(subjects=self.scene.subjects):
-            return theme.dress(self.measures[name].chart(self.findings[name]))
+            chart: Chart = theme.dress(self.measures[name].chart(self.findings[name]))
+            return chart
 
     def report(self) -> Path:
         """Draw the page anew from this folder alone, and say where it is."""

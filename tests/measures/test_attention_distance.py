@@ -93,7 +93,7 @@ def test_rows_without_mass_on_patches_are_counted_not_averaged() -> None:
 def test_windows_use_their_true_positions() -> None:
     """Two windows of 2×2 in a 2×4 grid, the second one's cells given in another order: distances follow positions."""
     left = np.array([[0.0, 0.0], [0, 1], [1, 0], [1, 1]])
-    right = (left + [0, 2])[[3, 1, 2, 0]]
+    right = (left + np.array([0, 2]))[[3, 1, 2, 0]]
     places = np.stack([left, right])
     geometry = AttentionGeometry("windowed", (2, 2), 2, 0, 0, (1, 1), 1.0, places, places)
     weights = torch.zeros(2, 4, 4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -123,5 +122,25 @@ def test_the_finding_and_its_steps() -> None:
 def test_sign_test_agrees_with_the_binomial_test(up: int, down: int, clear: bool) -> None:
     from scipy.stats import binomtest
 
-    z = sign_test(pd.Series([1.0] * up + [-1.0] * down), rising=True)
+    z = sign_test(np.array([1.0] * up + [-1.0] * down), rising=True)
     assert (z > 1.645) == clear == (binomtest(up, up + down, alternative="greater").pvalue < 0.05)
+
+
+def test_stage_position_of_a_staged_transformer() -> None:
+    """Two stages of two blocks: log variance steps of attention and MLP are set by hand."""
+    steps = {0: (-1.0, 0.5), 1: (0.25, 0.5), 2: (-2.0, 0.0), 3: (1.0, 0.5)}  # block: (attention, MLP)
+    sites, looks = [site("stem", "stem", block=-1)], {}
+    noise, level = torch.randn(64, 4, 8), 0.0
+    looks["s", "stem"] = Look(sites[0], output=noise)
+    for block, (attention, mlp) in steps.items():
+        stage, grid = block // 2, (2, 2) if block < 2 else (1, 4)
+        for kind, step in (("attention", attention), ("mlp", mlp)):
+            level += step
+            place = site(f"{block} {kind}", "junction", kind, block=block, stage=stage, grid=grid)  # type: ignore[arg-type]
+            looks["s", place.name] = Look(place, output=noise * np.exp(level / 2))
+            sites.append(place)
+        sites.append(site(f"{block}", "block", "attention", block=block, stage=stage, grid=grid, depth=(block + 1) / 4))
+    finding = measure_tensors(FeatureVariance(), scene(anatomy("s", sites)), looks, 4)
+    rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
+    # Stage 0: (0.25 - 0.5) - (-1 - 0.5) = 1.25. Stage 1's first attention is on a new grid, so it has no two blocks.
+    assert rows["stage_position_interaction"] == pytest.approx(1.25, abs=1e-4)

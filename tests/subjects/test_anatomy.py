@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from eyechart.errors import SubjectError
 from eyechart.sites import Anatomy, Layout
 from eyechart.subjects.anatomy import anatomy_of
+from eyechart.tracing.taps import Tap
 from tests import cases
 
 IMAGES = cases.images()
@@ -184,6 +185,23 @@ def test_additions_that_are_no_junctions() -> None:
     assert (junction.kind, junction.skip_operand, junction.projected) == ("conv", 0, False)
 
 
+def test_parallel_branches_of_one_projection_are_one_junction() -> None:
+    class Parallel(nn.Module):
+        """As in ViT-22B: one projection, cut into what two branches need; their sum is the branch."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.into, self.conv = nn.Conv2d(8, 16, 1), nn.Conv2d(8, 8, 3, 1, 1)
+            self.one, self.two = nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            first, second = self.into(x).chunk(2, 1)
+            return x + (self.one(self.conv(F.gelu(first))) + self.two(F.gelu(second)))
+
+    (junction,) = examine(cases.one(Parallel())).pick("junction")
+    assert (junction.skip_operand, junction.projected) == (0, False)
+
+
 def test_kinds_of_branches() -> None:
     class Residual(nn.Module):
         def __init__(self, branch: nn.Module) -> None:
@@ -277,6 +295,21 @@ def test_sites_by_hand() -> None:
     assert [at.depth for at in anatomy.pick("block") if at.name != "hidden"] == [0.5, 1.0]
     with pytest.raises(SubjectError, match=r"blocks\.7"):
         anatomy_of("subject", cases.vit(), IMAGES, extra={"hidden": "blocks.7"})
+
+
+def test_a_cache_filled_by_the_first_pass_does_not_shift_addresses() -> None:
+    class Caching(cases.ConvUnit):
+        cache: Tensor | None = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.cache is None:
+                self.cache = torch.ones(1) + torch.ones(1)
+            return super().forward(x * self.cache)
+
+    module = cases.one(Caching(8))
+    anatomy = examine(module)
+    assert anatomy.pick("junction")[0].address.operation == 0
+    Tap(module, anatomy).run(IMAGES)
 
 
 def test_dry_run_needs_two_images() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
 from torch import Tensor, nn
 
@@ -60,6 +61,9 @@ def same_attention_back_end() -> Iterator[None]:
 @pytest.fixture(scope="module", params=FAMILIES, ids=[family.name for family in FAMILIES])
 def examined(request: pytest.FixtureRequest) -> Examined:
     family: Family = request.param
+    source, model = family.model.split(":")
+    if source == "timm" and not timm.is_model(model):
+        pytest.skip(f"timm {timm.__version__} has no {model}")
     module = family.build()
     images = torch.randn(2, 3, family.size, family.size, generator=torch.Generator().manual_seed(1))
     anatomy = anatomy_of(family.name, module, images)  # of the fresh model: some fill caches in their first pass

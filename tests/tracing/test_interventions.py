@@ -121,6 +121,25 @@ def test_scale_by_one_changes_nothing() -> None:
     torch.testing.assert_close(tapped(module, Scale("layer2.0 conv junction")), plain)
 
 
+def test_an_addition_whose_result_is_not_taken() -> None:
+    """`x.add_(y)` as a statement: the model goes on with x, so x itself must hold the changed sum."""
+
+    class Statement(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(8, 8, 3, 1, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            branch = self.conv(x).relu()
+            branch.add_(x)
+            return branch
+
+    torch.manual_seed(0)
+    module = cases.one(Statement())
+    expected = edited(module, "units.0", lambda self, x: 2 * x + self.conv(x).relu())
+    torch.testing.assert_close(tapped(module, Scale("units.0 conv junction", skip=2.0)), expected)
+
+
 def test_a_lesioned_skip_is_not_overwritten_later() -> None:
     """The skip is returned as a copy: an in-place activation of the sum must not reach the skip itself."""
 

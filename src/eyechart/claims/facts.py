@@ -35,4 +35,5 @@ def facts_of(plan: Mapping[str, Any], findings: Mapping[str, xarray.Dataset]) ->
 
 def recipe_name(recipe: Any) -> str | None:
     """A card may hold the whole recipe; subjects trained alike share its name."""
-    return recipe["name"] if isinstance(recipe, Mapping) else recipe
+    name = recipe.get("name") if isinstance(recipe, Mapping) else recipe
+    return None if name is None else str(name)

@@ -58,7 +58,8 @@ class Station:
             if site is not None:
                 raise NotFinite(
                     f"{self.subject.name}: every activation was expected to be finite, but NaN or infinity appears "
-                    f"first at {site.name} ({site.role}, module {site.path!r}); check the weights, or use --dtype float32."
+                    f"first at {site.name} ({site.role}, module {site.path!r}); check the weights, or use "
+                    "--dtype float32."
                 )
         return seen
 
@@ -77,8 +78,7 @@ class Station:
                     raise
                 micro = (micro + 1) // 2
                 self.micro_batch = micro
-                if torch.cuda.is_initialized():
-                    torch.cuda.empty_cache()
+                torch.cuda.empty_cache()  # does nothing where CUDA was never used
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -345,7 +345,7 @@ def sorted_heads(table: pd.DataFrame, subject: str, uniform: float) -> Chart:
         low="distance_low",
         high="distance_high",
     )
-    references = theme.reference(uniform, "uniform attention") + theme.reference(0, "attends itself")
+    references = theme.reference(uniform, "uniform attention", at="start") + theme.reference(0, "attends itself")
     return (lines + references).properties(width=400, height=260, title=f"{subject}: lowest and highest blocks")
 
 

@@ -317,7 +317,9 @@ class Cka(Measure):
                     tooltip=[
                         alt.Tooltip("name:N", title=one),
                         alt.Tooltip("other_name:N", title=other),
-                        *(alt.Tooltip(f"{column}:Q", format=".3f") for column in ("cka", "cka_low", "cka_high")),
+                        alt.Tooltip("cka:Q", title="CKA", format=".3f"),
+                        alt.Tooltip("cka_low:Q", title="from", format=".3f"),
+                        alt.Tooltip("cka_high:Q", title="to", format=".3f"),
                     ],
                     size=250,
                 )

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-import pandas as pd
 import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
@@ -62,20 +61,24 @@ class VarianceTally(Tally):
     images: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
-def steps(estimate: xarray.Dataset) -> pd.DataFrame:
-    """What each sub-layer does to the log variance: after minus before, where both stand on one stream and grid."""
-    table = estimate[["variance", "relative"]].to_dataframe().reset_index()
-    for column in ("variance", "relative"):
-        table[f"{column}_step"] = np.log(table[column]) - np.log(table[column].shift(1))
-    return table[table["continues"]]
+def steps(estimate: xarray.Dataset) -> np.ndarray:
+    """What each sub-layer does to the log variance: after minus before; NaN where they share no stream or grid."""
+    change = np.diff(np.log(estimate.variance.values), prepend=np.nan)
+    return np.where(estimate.continues.values, change, np.nan)
 
 
-def sign_test(steps: pd.Series, rising: bool) -> float:
+def of_kind(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarray:
+    """Positions of a subject's sub-layers of one kind that continue the stream of the one before."""
+    mine = (estimate.subject.values == subject) & (estimate.kind.values == kind)
+    return np.flatnonzero(mine & estimate.continues.values)
+
+
+def sign_test(changes: np.ndarray, rising: bool) -> float:
     """How clearly most sub-layers go one way: the z of a sign test, corrected for continuity (5 % one-sided: 1.645)."""
-    moved = steps[steps != 0]
-    agree, half = int((moved > 0).sum() if rising else (moved < 0).sum()), len(moved) / 2
+    moved = changes[changes != 0]
     if len(moved) == 0 or not np.isfinite(moved).all():
         return float("nan")
+    agree, half = float(np.sum(moved > 0 if rising else moved < 0)), len(moved) / 2
     return float(np.sign(agree - half) * max(abs(agree - half) - 0.5, 0) / (np.sqrt(len(moved)) / 2))
 
 
@@ -83,16 +86,13 @@ def directions(kind: str, rising: bool, of: Literal["vit", "cnn"]) -> Callable[[
     """Sign test over the sub-layers of one kind, for every (ViT, CNN) with at least five of each kind."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        table, result = steps(estimate), PerSubjects()
-        kinds = {
-            (subject, name): rows["variance_step"]
-            for (subject, name), rows in table.groupby(["subject", "kind"], sort=False)
-        }
+        change, result = steps(estimate), PerSubjects()
         for vit in subjects_in(estimate, "vit"):
             for cnn in subjects_in(estimate, "cnn"):
-                needed = [kinds.get(key) for key in ((vit, "attention"), (vit, "mlp"), (cnn, "conv"))]
-                if all(rows is not None and len(rows) >= 5 for rows in needed):
-                    result[vit, cnn] = sign_test(kinds[vit if of == "vit" else cnn, kind], rising)
+                needed = ((vit, "attention"), (vit, "mlp"), (cnn, "conv"))
+                if all(len(of_kind(estimate, *who)) >= 5 for who in needed):
+                    places = of_kind(estimate, vit if of == "vit" else cnn, kind)
+                    result[vit, cnn] = sign_test(change[places], rising)
         return result
 
     return compute
@@ -100,17 +100,18 @@ def directions(kind: str, rising: bool, of: Literal["vit", "cnn"]) -> Callable[[
 
 def stage_position(estimate: xarray.Dataset) -> PerSubjects:
     """Attention minus MLP, at the last block of a stage minus at the first; mean over a staged transformer's stages."""
-    table, result = steps(estimate), PerSubjects()
-    table = table[table["family"] == "staged transformer"]
-    for subject, rows in table.groupby("subject", sort=False):
-        contrasts = []
-        for _, stage in rows.groupby("stage"):
-            by_block = stage.pivot_table(index="block", columns="kind", values="variance_step", dropna=False)
-            if {"attention", "mlp"} <= set(by_block.columns) and len(by_block.dropna()) >= 2:
-                gap = (by_block["attention"] - by_block["mlp"]).dropna()
-                contrasts.append(float(gap.iloc[-1] - gap.iloc[0]))
+    change, result = steps(estimate), PerSubjects()
+    blocks, stages = estimate.block.values, estimate.stage.values
+    for subject in subjects_in(estimate, "staged transformer"):
+        attention = {blocks[place]: place for place in of_kind(estimate, subject, "attention")}
+        mlp = {blocks[place]: place for place in of_kind(estimate, subject, "mlp")}
+        gaps: dict[int, list[float]] = {}
+        for block in sorted(attention.keys() & mlp.keys()):
+            gap = change[attention[block]] - change[mlp[block]]
+            gaps.setdefault(int(stages[attention[block]]), []).append(float(gap))
+        contrasts = [gap[-1] - gap[0] for gap in gaps.values() if len(gap) >= 2]
         if contrasts:
-            result[str(subject),] = float(np.mean(contrasts))
+            result[subject,] = float(np.mean(contrasts))
     return result
 
 
@@ -158,7 +159,10 @@ class FeatureVariance(Measure):
             "C58",
             (
                 Part(
-                    "attention_lowers_variance", "above", 1.645, "sign test (z) that most attentions of {0} lower the variance"
+                    "attention_lowers_variance",
+                    "above",
+                    1.645,
+                    "sign test (z) that most attentions of {0} lower the variance",
                 ),
                 Part("mlp_raises_variance", "above", 1.645, "sign test (z) that most MLPs of {0} raise it"),
                 Part("conv_raises_variance", "above", 1.645, "sign test (z) that most convolutions of {1} raise it"),
@@ -212,19 +216,22 @@ class FeatureVariance(Measure):
         colour = alt.Color("subject:N", scale=theme.subject_scale(list(dict.fromkeys(table["subject"]))), title=None)
         panels = []
         for column, title in (("variance", "variance over positions"), ("relative", "variance / mean square")):
-            y = alt.Y(f"{column}:Q", title=title, scale=alt.Scale(type="log"))
+            y = theme.log_y(column, [*table[f"{column}_low"], *table[f"{column}_high"]], title)
             line = alt.Chart(table).mark_line(strokeWidth=1.5).encode(x, y, color=colour)
             bars = theme.error_bars(table, x, y, f"{column}_low", f"{column}_high", color=colour)
             tooltip = [alt.Tooltip("name:N"), alt.Tooltip("kind:N"), alt.Tooltip(f"{column}:Q", format=".3g")]
-            marks = theme.kind_points(table, x, y, kind="kind", tooltip=tooltip)
+            marks = theme.kind_points(table[table["role"] != "stem"], x, y, kind="kind", tooltip=tooltip)
             panels.append((line + bars + marks).properties(width=400, height=280))
         return theme.panels(panels, columns=2, shared=("color", "shape"))
 
     def sentence(self, finding: xarray.Dataset) -> str:
-        table, parts = steps(finding), []
-        for (subject, kind), rows in table.groupby(["subject", "kind"], sort=False):
-            rising = (rows["variance_step"] > 0).sum()
-            parts.append(f"{kind} raises the variance in {rising} of {len(rows)} sub-layers of {subject}")
+        change, parts = steps(finding), []
+        for subject in subjects_in(finding):
+            for kind in dict.fromkeys(finding.kind.values[finding.subject.values == subject].tolist()):
+                places = of_kind(finding, subject, kind)
+                if len(places):
+                    rising = int((change[places] > 0).sum())
+                    parts.append(f"{kind} raises the variance in {rising} of {len(places)} sub-layers of {subject}")
         said = "; ".join(parts) or "no two neighbours share a grid and a stream"
         return said[0].upper() + said[1:] + "."
 

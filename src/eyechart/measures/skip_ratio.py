@@ -145,17 +145,17 @@ def share_above(one: np.ndarray, other: np.ndarray) -> float:
 def higher_share(estimate: xarray.Dataset) -> PerSubjects:
     """Share of the depth at which the ViT's grid tokens have a higher skip ratio than the CNN's locations."""
     depths = (np.arange(100) + 0.5) / 100
-    curves = {}
+    curve_of = {}
     for subject in subjects_in(estimate):
         # A CNN is read junction by junction, a transformer block by block: both in order of execution.
         values = profile(estimate, subject, "ratio", "grid")
         if len(values) >= 2:
-            curves[subject] = np.interp(depths, (np.arange(len(values)) + 0.5) / len(values), values)
+            curve_of[subject] = np.interp(depths, (np.arange(len(values)) + 0.5) / len(values), values)
     return {
-        (vit, cnn): share_above(curves[vit], curves[cnn])
+        (vit, cnn): share_above(curve_of[vit], curve_of[cnn])
         for vit in subjects_in(estimate, "vit")
         for cnn in subjects_in(estimate, "cnn")
-        if vit in curves and cnn in curves
+        if vit in curve_of and cnn in curve_of
     }
 
 
@@ -173,50 +173,68 @@ def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 def curve_table(finding: xarray.Dataset) -> pd.DataFrame:
-    """One row a point of the line plot: ratio over depth, by subject, token and kind of junction."""
-    rows = []
-    for place in range(finding.sizes["site"]):
-        at = finding.isel(site=place)
-        for token, words in (("grid", ""), ("cls", ", class token")):
-            value = float(at[f"ratio_{token}"])
-            if np.isfinite(value):
-                rows.append(
-                    {
-                        "series": f"{at.subject.item()} · {at.kind.item()}{words}",
-                        "site": str(at.name.item()),
-                        "depth": float(at.depth),
-                        "ratio": value,
-                        "low": float(at[f"ratio_{token}_low"]),
-                        "high": float(at[f"ratio_{token}_high"]),
-                    }
-                )
-    return pd.DataFrame(rows, columns=["series", "site", "depth", "ratio", "low", "high"])
+    """One row a point of the line plot: ratio over depth, by subject, kind of junction and token."""
+    columns = ["subject", "kind", "name", "depth"]
+    tables = []
+    for token, words in (("grid", "grid tokens"), ("cls", "class token")):
+        names = {f"ratio_{token}{end}": f"ratio{end}" for end in ("", "_low", "_high")}
+        table = finding[list(names)].to_dataframe().reset_index()[[*columns, *names]].rename(columns=names)
+        tables.append(table.assign(token=words))
+    return pd.concat(tables, ignore_index=True).dropna(subset=["ratio"])
 
 
-def token_panel(finding: xarray.Dataset, subject: str) -> Chart:
-    """R's heat-map: token by junction, block index upwards; log scale through the colour's values."""
+def curves(finding: xarray.Dataset) -> Chart:
+    """R's line plot: ratio over depth; the class token of a ViT is dashed."""
     import altair as alt
 
     from eyechart.report import theme
 
-    part = finding[["ratio"]].isel(site=finding.subject.values == subject)
+    table = curve_table(finding)
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    y = theme.log_y("ratio", [*table["ratio_low"], *table["ratio_high"], 1.0], "‖z‖ / ‖f(z)‖")
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
+    dash = alt.StrokeDash("token:N", sort=["grid tokens", "class token"], title=None)
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
+    bars = theme.error_bars(table, x, y, "ratio_low", "ratio_high", color=colour)
+    tooltip = [alt.Tooltip("name:N"), alt.Tooltip("token:N"), alt.Tooltip("ratio:Q", format=".3g")]
+    marks = theme.kind_points(table, x, y, kind="kind", tooltip=tooltip)
+    at_one = theme.reference(1, "branch writes as much as was there")
+    chart: Chart = (line + bars + marks + at_one).properties(width=400, height=280)
+    return chart
+
+
+def token_panel(finding: xarray.Dataset, subject: str) -> Chart:
+    """R's heat-map: token by junction, input at the bottom; colour by the logarithm of the ratio."""
+    import altair as alt
+
+    from eyechart.report import theme
+
+    part = finding[["ratio"]].isel(site=places_of(finding, subject))
     table = part.to_dataframe().reset_index().dropna(subset=["ratio"])
     prefix = int(part.prefix.values.max())
-    table["token"] = [f"prefix {t}" if t < prefix else f"cell {t - prefix}" for t in table["token"]]
+    table["token"] = [
+        ("class" if t == 0 else f"prefix {t}") if t < prefix else f"{t - prefix + 1}" for t in table["token"]
+    ]
+    table["name"] = table["name"].str.removesuffix(" junction")
     table["log ratio"] = np.log10(table["ratio"])
     return theme.heatmap(
         table,
         x="token",
         y="name",
         value="log ratio",
-        x_title="token (class token first, then the grid row by row)" if prefix else "grid cell, row by row",
+        x_title="token (class token first, then the grid row by row)" if prefix else "token, row by row",
         y_title="junction (input → output)",
-        value_title="log₁₀ ratio",
+        value_title="log10 of ratio",
         title=subject,
         colours=theme.VIRIDIS,
         tooltip=[alt.Tooltip("token:N"), alt.Tooltip("name:N"), alt.Tooltip("ratio:Q", format=".3g")],
-        size=(430, 240),
+        size=(330, 260),
     )
+
+
+def has_one_grid(finding: xarray.Dataset, subject: str) -> bool:
+    """Whether a token is the same place at every junction, so that a column of the heat-map means something."""
+    return len(set(finding.stage.values[places_of(finding, subject)])) == 1
 
 
 @dataclass(frozen=True)
@@ -331,34 +349,25 @@ class SkipRatio(Measure):
         )
 
     def chart(self, finding: xarray.Dataset) -> Chart:
-        import altair as alt
-
         from eyechart.report import theme
 
-        curves = curve_table(finding)
-        series = list(dict.fromkeys(curves["series"]))
-        lines = theme.curve(
-            curves,
-            x=alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1])),
-            y=alt.Y("ratio:Q", title="‖z‖ / ‖f(z)‖", scale=alt.Scale(type="log")),
-            color=alt.Color(
-                "series:N", scale=alt.Scale(domain=series, range=list(theme.SUBJECT_COLOURS)), sort=None, title=None
-            ),
-            low="low",
-            high="high",
-        ) + theme.reference(1, "branch writes as much as was there")
-        panels: list[Chart] = [lines.properties(width=430, height=280)]
-        panels += [token_panel(finding, subject) for subject in subjects_in(finding)]
+        one_grid = [subject for subject in subjects_in(finding) if has_one_grid(finding, subject)]
+        panels = [curves(finding), *(token_panel(finding, subject) for subject in one_grid)]
         return theme.panels(panels, columns=2, shared=())
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            grid = float(np.nanmedian(finding.ratio_grid.values[finding.subject.values == subject]))
-            text = f"in {subject} what is there outweighs what a branch adds {grid:.1f} to 1 (median over junctions)"
+            ratios = finding.ratio_grid.values[places_of(finding, subject)]
+            if not np.isfinite(ratios).any():
+                parts.append(f"in {subject} every branch adds exactly zero, so all rides the skip")
+                continue
+            typical = float(np.nanmedian(ratios))
+            text = f"in {subject} what is there outweighs what a branch adds {typical:.1f} to 1 (median over junctions)"
             if subject in with_class_token(finding):
-                first, second = halves(np.exp(profile(finding, subject, "ratio", "cls")))
-                text += f", for its class token {first:.1f} in the first half and {second:.1f} in the second"
+                first, second = halves(profile(finding, subject, "ratio", "cls"))
+                early, late = np.exp(first), np.exp(second)
+                text += f", for its class token {early:.1f} in the first half and {late:.1f} in the second"
             parts.append(text)
         said = "; ".join(parts)
         return said[0].upper() + said[1:] + "."

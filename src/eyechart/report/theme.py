@@ -204,10 +204,14 @@ def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
     known = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
     low, high = float(known.min()) / 1.1, float(known.max()) * 1.1
     powers = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    steps = (1, 2, 5) if len(powers) <= 4 else (1,)
-    marks = [float(f"{step}e{int(power)}") for power in powers for step in steps]
+    marks: list[float] = []
+    for steps in ((1,), (1, 2, 5), range(1, 10), np.arange(1, 10, 0.2)):  # the first that gives three lines
+        marks = [float(f"{step:g}e{int(power)}") for power in powers for step in steps]
+        marks = [mark for mark in marks if low <= mark <= high]
+        if len(marks) >= 3:
+            break
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    axis = alt.Axis(values=[mark for mark in marks if low <= mark <= high], labelOverlap=False, format="~g")
+    axis = alt.Axis(values=marks, labelOverlap=False, format="~g")
     return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
 
 
@@ -216,7 +220,7 @@ def panels(charts: Sequence[Any], columns: int = 3, shared: Collection[str] = ("
 
     Scales named in `shared` get one legend; the others are resolved for each panel.
     """
-    every = ("color", "fill", "shape", "stroke", "size")
+    every = ("color", "fill", "shape", "stroke", "strokeDash", "size")
     if {"fill", "shape"} & set(shared):
         shared = {*shared, "fill", "shape"}  # `kind_points` tells one thing by both: apart they would be two legends
     resolve: dict[str, Any] = {channel: "shared" if channel in shared else "independent" for channel in every}

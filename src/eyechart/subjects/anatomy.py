@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from eyechart.errors import SubjectError
@@ -32,7 +33,7 @@ def anatomy_of(
 
     `extra` names further places by hand, {"my site": "module.path"}; they become block sites at those modules' outputs.
 
-    >>> import timm, torch
+    >>> import timm
     >>> model = timm.create_model("vit_tiny_patch16_224", depth=2).eval()
     >>> [site.name for site in anatomy_of("vit", model, torch.randn(2, 3, 224, 224)).sites][:5]
     ['stem', 'blocks.0 attention', 'blocks.0 attention junction', 'blocks.0 mlp junction', 'blocks.0']
@@ -41,7 +42,9 @@ def anatomy_of(
     if len(images) != 2:
         raise SubjectError(f"{subject}: the dry run needs 2 images, but {len(images)} came.")
     run = DryRun(module, images)
-    with plain_attention():
+    with plain_attention(), torch.no_grad():
+        # A first pass may fill caches (ConViT's relative positions); the second one goes the way all later ones go.
+        (call or module)(images)
         run.run(call or module)
     return _Reader(subject, run, dict(extra or {})).read()
 

@@ -233,9 +233,19 @@ def softmax(run: Recorder, step: Step) -> list[Record]:
         places, keys = keys, places
     # (A softmax over a single number would be idle: there the grid happens to be one cell.)
     if keys is None and places is not None and (position_varies(places, axis) or places.shape[axis] == 1):
-        run.note("attention is not shown: a softmax runs over positions, but there is no weight for each pair of them")
+        run.note("attention is not shown: positions are weighted one by one, there is no weight for each pair of them")
         return _single(step, run.node(step, {"nonlinear", "attention"}), places)
     return _single(step, run.node(step, {"nonlinear"}), places, keys, keys is not None)
+
+
+def normalised(run: Recorder, step: Step) -> list[Record] | None:
+    """Vectors brought to length one; across positions that is additive attention's stand-in for a softmax."""
+    places = step.main.places
+    axis = step.kwargs.get("dim", step.args[2] if len(step.args) > 2 else 1)
+    if places is None or not isinstance(axis, int) or not position_varies(places, axis):
+        return None
+    run.note("attention is not shown: positions are weighted one by one, there is no weight for each pair of them")
+    return _single(step, run.node(step, {"nonlinear", "attention"}), places)
 
 
 def fused_attention(run: Recorder, step: Step) -> list[Record]:
@@ -342,6 +352,7 @@ RULES: tuple[tuple[Set[str], Rule], ...] = (
     (op.REDUCE, reduced),
     (op.PRODUCT, product),
     (op.SOFTMAX, softmax),
+    ({"normalize"}, normalised),
     ({op.FUSED_ATTENTION}, fused_attention),
     ({op.MODULE_ATTENTION}, module_attention),
     (op.ADD, addition),
