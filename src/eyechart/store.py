@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 from eyechart.errors import RunFolderError, UsageError
 
 if TYPE_CHECKING:
-    import altair
     import xarray
 
     from eyechart.claims.verdict import Verdict
-    from eyechart.measures.measure import Measure, Scene
+    from eyechart.measures.measure import Chart, Measure, Scene
     from eyechart.tally import Tally
 
 FORMAT = 1
@@ -212,7 +211,7 @@ class Run:
 
     # --- what people look at ------------------------------------------------------------------------------------
 
-    def chart(self, name: str) -> altair.Chart:
+    def chart(self, name: str) -> Chart:
         """The figure of a measure as an Altair chart, to restyle or save."""
         from eyechart.report import theme
 

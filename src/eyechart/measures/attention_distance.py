@@ -50,28 +50,19 @@ def how_far(look: Look) -> torch.Tensor:
     distance = torch.cdist(queries, keys)  # (window, query, key)
     centred = keys - keys.flatten(0, 1).mean(0)
     squares = centred.square().sum(-1, keepdim=True)
-    moments = torch.cat([torch.ones_like(squares), centred, squares], dim=-1)
+    moments = torch.cat([centred, squares], dim=-1)  # (window, key, 3): y, x, y² + x²
     results = []
     for part in torch.split(weights, max(1, AT_ONCE // max(1, weights[0].numel()))):
-        seen = part @ moments[None, :, None]  # (image, window, head, query, 4): mass, y, x, y² + x²
-        mass = seen[..., 0]
+        mass = part.sum(-1)  # (image, window, head, query)
         there = mass > VANISHED
         per_row = torch.where(there, 1 / mass.clamp_min(VANISHED), 0)
-        far = (part * distance[None, :, None]).sum(-1) * per_row
         rows = there.sum((1, 3)).clamp_min(1)
-        mean_map = (seen[..., 1:] * per_row[..., None]).sum((1, 3)) / rows[..., None]
-        spread = (mean_map[..., 2] - mean_map[..., :2].square().sum(-1)).clamp_min(0)
-        results.append(
-            torch.stack(
-                [
-                    far.sum((1, 3)) / rows,
-                    1 - mass.mean((1, 3)),
-                    (spread / squares.mean()).sqrt(),
-                    there.to(far.dtype).mean((1, 3)),
-                ],
-                dim=-1,
-            )
-        )
+        far = ((part * distance[None, :, None]).sum(-1) * per_row).sum((1, 3)) / rows
+        mean_map = (per_row.unsqueeze(-2) @ part).squeeze(-2)  # (image, window, head, key), summed over queries
+        place = torch.einsum("nwhk,wkm->nhm", mean_map, moments) / rows[..., None]
+        spread = (place[..., 2] - place[..., :2].square().sum(-1)).clamp_min(0)
+        coverage = (spread / squares.mean()).sqrt()
+        results.append(torch.stack([far, 1 - mass.mean((1, 3)), coverage, there.to(far).mean((1, 3))], dim=-1))
     return torch.cat(results)
 
 

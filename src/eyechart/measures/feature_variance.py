@@ -29,9 +29,19 @@ if TYPE_CHECKING:
 
 
 def variance_and_square(look: Look) -> torch.Tensor:
-    """(image, 2): variance over positions and mean square, both averaged over channels."""
-    features = look.map(look.output).float().flatten(2)
-    return torch.stack([features.var(2).mean(1), features.square().mean((1, 2))], dim=1)
+    """(image, 2): variance over positions and mean square, both averaged over channels.
+
+    Centred by hand and in the model's own layout: `Tensor.var` takes 15 times as long on a CPU.
+    """
+    features, layout = look.output.float(), look.site.layout
+    positions = tuple(layout.axes.index(letter) for letter in "YXT" if letter in layout.axes)
+    if "T" in layout.axes:
+        features = features.narrow(positions[0], layout.prefix, features.shape[positions[0]] - layout.prefix)
+    mean = features.mean(positions, keepdim=True)
+    count = features[0].numel() // mean[0].numel()
+    squares = torch.linalg.vector_norm(features - mean, dim=positions).square()
+    mean_square = squares / count + mean.flatten(1).square()
+    return torch.stack([(squares / (count - 1)).mean(1), mean_square.mean(1)], dim=1)
 
 
 SPREAD = View("variance over positions", variance_and_square)
@@ -51,7 +61,8 @@ def sub_layers(anatomy: Anatomy) -> Sequence[Site]:
 
 
 def has_map(site: Site) -> bool:
-    return site.grid is not None and site.grid[0] * site.grid[1] > 1
+    plain = site.layout.axes in ("NTC", "NCT", "NCYX", "NYXC")
+    return plain and site.grid is not None and site.grid[0] * site.grid[1] > 1
 
 
 @dataclass

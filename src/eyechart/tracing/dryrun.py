@@ -17,7 +17,7 @@ from eyechart.tracing import operations as op
 from eyechart.tracing.attention import attention_in, canonical
 from eyechart.tracing.geometry import Seen, read_attention, split_leading
 from eyechart.tracing.graph import Call, Node, Record, Step, Watched, tensors_in
-from eyechart.tracing.positions import NOWHERE, pixels
+from eyechart.tracing.positions import NOWHERE, image_of, pixels
 from eyechart.tracing.rules import RULES, elementwise
 
 
@@ -163,6 +163,11 @@ class DryRun(TorchFunctionMode):
         if leading is None:
             self.note("attention is not read: images, windows and heads are mixed in its leading axes")
             return None
+        asking, asked_of = image_of(asked).amax(1), image_of(looked).amax(1)
+        if bool(((asking >= 0) & (asked_of >= 0) & (asking != asked_of)).any()):
+            self.note(
+                "queries of one image meet keys of another, so its attention depends on what else is in the batch"
+            )
         rebuilt = tensors_in(attention.rebuild(weights))[0]
         error = float((rebuilt - output).abs().max() / output.abs().max().clamp(min=1e-30))
         if not error <= 1e-5:
@@ -172,8 +177,7 @@ class DryRun(TorchFunctionMode):
         )
         size = (self.images.shape[-2], self.images.shape[-1])
         geometry = read_attention(asked, looked, leading, size, operand)
-        heads = next((s for letter, s in leading if letter == "H"), 1)
-        return Seen(canonical(weights, leading).shape[2] if heads else 1, geometry, error)
+        return Seen(canonical(weights, leading).shape[2], geometry, error)
 
     def _places(
         self, name: str, args: Any, operands: tuple[Record, ...], operand: int, weights: Tensor
