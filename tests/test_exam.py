@@ -352,3 +352,14 @@ def test_options_are_part_of_the_question(tmp_path: Path) -> None:
         eyechart.exam(["zoo:vit"], measures=["cka"], options={"cka.readout": "mean"})
     with pytest.raises(UsageError, match="No measure is called 'ckaa'"):
         eyechart.exam(["zoo:vit"], measures=["ckaa"])
+
+
+def test_a_tally_that_does_not_fit_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from eyechart.engines import plan
+
+    monkeypatch.setattr(plan, "LARGEST_TALLY", 10_000)
+    run = eyechart.exam(PAIR, measures=["recognition", "cka"], limit=64, out=tmp_path / "run")
+    assert list(run.findings) == ["recognition"]
+    assert "its tally would take" in run.plan["left_out"][0]["reason"]

@@ -17,7 +17,7 @@ Images are dealt to folds; a statistic is computed again from the sums of the fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,12 +154,20 @@ def images_to_decide(value: float, low: float, high: float, margin: float, image
 def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Dataset:
     """The finding of a measure: its estimate, and for each number in it the interval.
 
-    A float variable `v` gets `v_low`, `v_high` and `v_replicates` (replicate, …), unless it is marked `exact`; the
-    measure's quantities lie along `quantity_row`. With fewer than two non-empty folds all bounds are NaN.
+    A float variable `v` gets `v_low`, `v_high` and `v_replicates` (replicate, …), unless it is marked `exact`; one
+    marked `smooth: False` (an argmax) gets the bootstrap and no replicates. The measure's quantities lie along
+    `quantity_row`. With fewer than two non-empty folds all bounds are NaN.
     """
     estimate = measure.estimate(tally.total(), scene)
-    weights = leave_one_out_weights(tally.fold_counts)
-    replicates = [measure.estimate(tally.weighted(row), scene) for row in weights]
+    quantities = [quantity for quantity in measure.quantities if not quantity.smooth]
+    variables = [str(name) for name, each in estimate.data_vars.items() if each.attrs.get("smooth") is False]
+    left_out = _resample(measure, tally, scene, leave_one_out_weights(tally.fold_counts), measure.quantities, None)
+    draws, small_draws = _nothing(), _nothing()
+    if (quantities or variables) and tally.folds > 1:
+        draws = _resample(measure, tally, scene, _draws(tally, DRAWS, 0, tally.folds), quantities, variables)
+        fewer = _draws(tally, SMALL_DRAWS, 1, small_size(tally.folds))
+        small_draws = _resample(measure, tally, scene, fewer, quantities, variables)
+
     finding = estimate.copy()
     for name, variable in estimate.data_vars.items():
         if not np.issubdtype(variable.dtype, np.floating):
@@ -167,72 +175,94 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
         value, limits = variable.values, variable.attrs.get("limits", (None, None))
         if variable.attrs.get("exact"):
             low = high = value
+        elif name in variables:
+            drawn = draws.stack(name, value), small_draws.stack(name, value)
+            low, high = bootstrap(value, *drawn, tally.folds, limits)
         else:
-            stack = np.stack([each[name].values for each in replicates]) if replicates else np.empty((0, *value.shape))
-            low, high = jackknife(value, stack, limits)
-            finding[f"{name}_replicates"] = (("replicate", *variable.dims), stack)
+            replicates = left_out.stack(name, value)
+            low, high = jackknife(value, replicates, limits)
+            finding[f"{name}_replicates"] = (("replicate", *variable.dims), replicates)
         finding[f"{name}_low"] = (variable.dims, low)
         finding[f"{name}_high"] = (variable.dims, high)
         finding[name].attrs = _plain(variable.attrs)
-    finding = finding.assign(_quantities(measure, tally, scene, estimate, replicates))
+    rows = []
+    for quantity in measure.quantities:
+        for subjects, number in quantity.compute(estimate).items():
+            value = np.array(number, dtype=np.float64)
+            if quantity.smooth or tally.folds < 2:
+                low, high = jackknife(value, left_out.series(quantity, subjects), quantity.limits)
+            else:
+                drawn = draws.series(quantity, subjects), small_draws.series(quantity, subjects)
+                low, high = bootstrap(value, *drawn, tally.folds, quantity.limits)
+            rows.append((quantity, subjects, Interval(float(value), float(low), float(high))))
+    finding = finding.assign(_quantity_table(rows))
     finding.attrs = {"images": scene.images, **estimate.attrs, "folds": tally.folds}
     return finding
 
 
-def _quantities(
-    measure: Measure, tally: Tally, scene: Scene, estimate: xarray.Dataset, replicates: Sequence[xarray.Dataset]
-) -> xarray.Dataset:
-    """The measure's quantities with their intervals, a row each."""
-    folds, holding = tally.folds, tally.fold_counts > 0
-    stepped = [quantity for quantity in measure.quantities if not quantity.smooth]
+@dataclass(frozen=True)
+class Resampled:
+    """What variables and quantities became on each weighting of the folds."""
 
-    def on_draws(count: int, seed: int, size: int) -> dict[str, Values]:
-        weights = torch.zeros(count, len(holding), dtype=torch.float64)
-        weights[:, holding] = bootstrap_weights(folds, count, seed, size)
-        return _compute(stepped, (measure.estimate(tally.weighted(row), scene) for row in weights))
+    variables: dict[str, list[Array]]
+    quantities: dict[str, Values]
 
-    left_out = _compute(measure.quantities, replicates)
-    if stepped and folds > 1:
-        draws, small_draws = on_draws(DRAWS, 0, folds), on_draws(SMALL_DRAWS, 1, small_size(folds))
-    rows: list[tuple[str, str, str, Interval]] = []
-    for quantity in measure.quantities:
-        name = quantity.name
-        for subjects, number in quantity.compute(estimate).items():
-            value = np.array(number, dtype=np.float64)
-            if quantity.smooth or folds < 2:
-                low, high = jackknife(value, _series(left_out[name], subjects), quantity.limits)
-            else:
-                drawn = _series(draws[name], subjects), _series(small_draws[name], subjects)
-                low, high = bootstrap(value, *drawn, folds, quantity.limits)
-            rows.append((name, " | ".join(subjects), quantity.unit, Interval(float(value), float(low), float(high))))
+    def stack(self, name: Hashable, like: Array) -> Array:
+        found = self.variables.get(str(name), [])
+        return np.stack(found) if found else np.empty((0, *like.shape))
+
+    def series(self, quantity: Quantity, subjects: tuple[str, ...]) -> Array:
+        """One quantity of one tuple of subjects; NaN where it does not exist."""
+        found = self.quantities.get(quantity.name, [])
+        return np.array([each.get(subjects, np.nan) for each in found], dtype=np.float64)
+
+
+def _nothing() -> Resampled:
+    return Resampled({}, {})
+
+
+def _draws(tally: Tally, count: int, seed: int, size: int) -> Tensor:
+    """Bootstrap weights over all folds; empty ones are never drawn."""
+    holding = tally.fold_counts > 0
+    weights = torch.zeros(count, len(holding), dtype=torch.float64)
+    weights[:, holding] = bootstrap_weights(tally.folds, count, seed, size)
+    return weights
+
+
+def _resample(
+    measure: Measure,
+    tally: Tally,
+    scene: Scene,
+    weights: Tensor,
+    quantities: Sequence[Quantity],
+    variables: Sequence[str] | None,
+) -> Resampled:
+    """Estimates under each row of `weights`; only what was asked for is kept (400 tables of CKA would be gigabytes)."""
+    result = _nothing()
+    for row in weights:
+        estimate = measure.estimate(tally.weighted(row), scene)
+        for name in estimate.data_vars if variables is None else variables:
+            result.variables.setdefault(str(name), []).append(estimate[name].values)
+        for quantity in quantities:
+            result.quantities.setdefault(quantity.name, []).append(quantity.compute(estimate))
+    return result
+
+
+def _quantity_table(rows: Sequence[tuple[Quantity, tuple[str, ...], Interval]]) -> xarray.Dataset:
+    """The quantities with their intervals, a row each."""
     if not rows:
         return xarray.Dataset()
-    names, subject_names, units, intervals = zip(*rows, strict=True)
     return xarray.Dataset(
         {
-            f"quantity_{part}": ("quantity_row", np.array([getattr(interval, part) for interval in intervals]))
+            f"quantity_{part}": ("quantity_row", np.array([getattr(interval, part) for _, _, interval in rows]))
             for part in ("value", "low", "high")
         },
         coords={
-            "quantity": ("quantity_row", np.array(names)),
-            "quantity_subjects": ("quantity_row", np.array(subject_names)),
-            "quantity_unit": ("quantity_row", np.array(units)),
+            "quantity": ("quantity_row", np.array([quantity.name for quantity, _, _ in rows])),
+            "quantity_subjects": ("quantity_row", np.array([" | ".join(subjects) for _, subjects, _ in rows])),
+            "quantity_unit": ("quantity_row", np.array([quantity.unit for quantity, _, _ in rows])),
         },
     )
-
-
-def _compute(quantities: Sequence[Quantity], estimates: Iterable[xarray.Dataset]) -> dict[str, Values]:
-    """Each quantity on each estimate; of the estimates nothing is kept (400 tables of CKA would be gigabytes)."""
-    values: dict[str, Values] = {quantity.name: [] for quantity in quantities}
-    for estimate in estimates:
-        for quantity in quantities:
-            values[quantity.name].append(quantity.compute(estimate))
-    return values
-
-
-def _series(values: Values, subjects: tuple[str, ...]) -> Array:
-    """One quantity of one tuple of subjects over estimates; NaN where it does not exist."""
-    return np.array([each.get(subjects, np.nan) for each in values], dtype=np.float64)
 
 
 def _finish(value: Array, low: Array, high: Array, resampled: Array, limits: Limits) -> tuple[Array, Array]:

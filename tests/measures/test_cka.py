@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.cka import Cka, contrast, gram, hsic_table, lag_at_half, uniformity
+from eyechart.measures.cka import Cka, contrast, gram, hsic_table, lag_at_half, lag_map, uniformity
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
@@ -147,7 +147,8 @@ def estimate_with(cka_values: np.ndarray, *people):  # type: ignore[no-untyped-d
     where = scene(*people)
     sites = where.sites(lambda who: who.sites)
     coordinates = site_coordinates(where, sites) | site_coordinates(where, sites, "other_site")
-    return xarray.Dataset({"cka": (("site", "other_site"), cka_values)}, coords=coordinates)
+    estimate = xarray.Dataset({"cka": (("site", "other_site"), cka_values)}, coords=coordinates)
+    return estimate.assign(match_depth=lag_map(estimate))
 
 
 def test_contrast_of_a_perfect_two_stage_map_is_one() -> None:
@@ -167,6 +168,18 @@ def test_lag_of_a_shifted_diagonal() -> None:
     cnn = anatomy("c", chain("c", [0, 0, 0, 0, 1, 1, 1, 1], "cnn"), architecture="cnn")
     values = np.zeros((18, 18))
     for j in range(9):  # CNN site j looks most like ViT site j // 2
-        values[j // 2, 9 + j] = 1
+        values[j // 2, 9 + j] = values[9 + j, j // 2] = 1
     estimate = estimate_with(values, vit, cnn)
     assert lag_at_half(estimate)["v", "c"] == pytest.approx(2 / 8)
+    assert estimate.match_depth.sel(matched="v").values[9:].tolist() == [j // 2 / 8 for j in range(9)]
+
+
+def test_the_lag_map_has_bootstrap_intervals_and_unknown_rows_stay_unknown() -> None:
+    x = torch.randn(64, 4, 6)
+    sites = [site("one", depth=0.5), site("two", block=1, depth=1.0)]
+    looks = {("a", "one"): Look(sites[0], output=x), ("a", "two"): Look(sites[1], output=torch.ones(64, 4, 6))}
+    finding = measure_tensors(Cka(), scene(anatomy("a", sites), images=64, block=8), looks, 8)
+    assert float(finding.match_depth[0, 0]) == 0.5
+    assert float(finding.match_depth_low[0, 0]) == float(finding.match_depth_high[0, 0]) == 0.5
+    assert np.isnan(finding.match_depth.values[1, 0])
+    assert "match_depth_replicates" not in finding

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eyechart.images import Images
     from eyechart.subjects.subject import Subject
 
+LARGEST_TALLY = 2 << 30  # bytes; refused before anything runs, not when memory is gone after an hour
 RECORDED_PACKAGES = ("eyechart", "torch", "torchvision", "timm", "transformers", "numpy", "xarray", "pillow")
 
 
@@ -71,7 +72,12 @@ def write_plan(
     scene = scene_of(plan)
     for measure in measures:
         try:
-            measure.tally(scene)
+            size = measure.tally(scene).nbytes
+            if size > LARGEST_TALLY:
+                raise DoesNotApply(
+                    f"its tally would take {size / 2**30:.1f} GiB, more than {LARGEST_TALLY / 2**30:.0f}; examine "
+                    "fewer subjects at a time or choose coarser options."
+                )
         except DoesNotApply as reason:
             plan["left_out"].append({"measure": measure.name, "reason": str(reason)})
     gone = {entry["measure"] for entry in plan["left_out"]}

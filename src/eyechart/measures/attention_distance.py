@@ -45,6 +45,7 @@ def how_far(look: Look) -> torch.Tensor:
     geometry = look.site.attention
     assert geometry is not None
     weights = look.weights[:, :, :, geometry.query_prefix :, geometry.key_prefix :]
+    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
     queries = torch.as_tensor(geometry.query_yx)[:, geometry.query_prefix :].to(weights)
     keys = torch.as_tensor(geometry.key_yx)[:, geometry.key_prefix :].to(weights)
     distance = torch.cdist(queries, keys)  # (window, query, key)

@@ -138,24 +138,36 @@ def staged_block_contrast(estimate: xarray.Dataset) -> PerSubjects:
     return result
 
 
+def lag_map(estimate: xarray.Dataset) -> xarray.DataArray:
+    """For every site, the depth of the stem or block of each subject that it resembles most."""
+    import xarray
+
+    subjects = subjects_in(estimate)
+    depths = np.full((estimate.sizes["site"], len(subjects)), np.nan)
+    for column, subject in enumerate(subjects):
+        places = places_of(estimate, subject, "stem", "block")
+        table = np.where(np.isnan(estimate.cka.values[:, places]), -np.inf, estimate.cka.values[:, places])
+        if len(places):
+            best = estimate.depth.values[places][table.argmax(1)]
+            depths[:, column] = np.where(np.isinf(table).all(1), np.nan, best)
+    attributes = {"smooth": False, "limits": (0.0, 1.0)}
+    return xarray.DataArray(depths, dims=("site", "matched"), coords={"matched": subjects}, attrs=attributes)
+
+
 def lag_at_half(estimate: xarray.Dataset) -> PerSubjects:
     """How deep in the ViT the half-way blocks of the CNN land: output depth of the most similar ViT site.
 
     At the half-way mark and not over the whole lower half, because with no lag at all that mean would be 0.25.
     """
     result: PerSubjects = {}
-    for vit in subjects_in(estimate, "vit"):
-        rows = places_of(estimate, vit, "stem", "block")
-        for cnn in subjects_in(estimate, "cnn"):
-            columns = places_of(estimate, cnn, "block")
-            depths = (np.arange(len(columns)) + 1) / len(columns)
-            half = columns[(depths > 3 / 8) & (depths <= 1 / 2)]
-            if not len(half):
-                half = columns[depths <= 1 / 2][-1:]
-            table = estimate.cka.values[np.ix_(rows, half)]
-            known = np.isfinite(table).any()
-            best = np.nanargmax(table, axis=0) if known else np.array([np.nan])
-            result[vit, cnn] = float((estimate.depth.values[rows][best] if known else best).mean())
+    for cnn in subjects_in(estimate, "cnn"):
+        places = places_of(estimate, cnn, "block")
+        depths = (np.arange(len(places)) + 1) / len(places)
+        half = places[(depths > 3 / 8) & (depths <= 1 / 2)]
+        if not len(half):
+            half = places[depths <= 1 / 2][-1:]
+        for vit in subjects_in(estimate, "vit"):
+            result[vit, cnn] = float(estimate.match_depth.sel(matched=vit).values[half].mean())
     return result
 
 
@@ -288,7 +300,8 @@ class Cka(Measure):
         scale = np.sqrt(np.where(own > 0, own, np.nan))
         cka = hsic / np.outer(scale, scale)
         coordinates = site_coordinates(scene, sites) | site_coordinates(scene, sites, "other_site")
-        return xarray.Dataset({"cka": (("site", "other_site"), cka, {"limits": (-1.0, 1.0)})}, coords=coordinates)
+        estimate = xarray.Dataset({"cka": (("site", "other_site"), cka, {"limits": (-1.0, 1.0)})}, coords=coordinates)
+        return estimate.assign(match_depth=lag_map(estimate))
 
     def chart(self, finding: xarray.Dataset) -> Chart:
         import altair as alt
