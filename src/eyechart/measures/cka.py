@@ -213,7 +213,12 @@ class Cka(Measure):
         "harm. Blocks are equal by plan and class-balanced."
     )
     quantities = (
-        Quantity("uniformity", uniformity, "mean CKA between the lowest and the highest third of the blocks"),
+        Quantity(
+            "uniformity",
+            uniformity,
+            "mean CKA between the lowest and the highest third of the blocks",
+            limits=(-1, 1),
+        ),
         Quantity("block_contrast", block_contrast, "mean CKA within a stage minus mean CKA between stages"),
         Quantity("uniformity_gap", uniformity_gap, "uniformity of the ViT minus that of the CNN"),
         Quantity(
@@ -320,10 +325,10 @@ class Cka(Measure):
                     x="name",
                     y="other_name",
                     value="cka",
-                    x_title=f"{one}  (input → output)",
-                    y_title=other,
+                    x_title=f"{one} →",
+                    y_title=f"{other} →",
                     value_title="CKA",
-                    title=one if one == other else f"{one} × {other}",
+                    title=alt.TitleParams([one] if one == other else [one, f"× {other}"], limit=300),
                     domain=(0, 1),
                     x_group="stage",
                     y_group="other_stage",

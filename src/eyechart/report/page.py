@@ -258,7 +258,7 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[d
         value, span = with_span(*(float(row[f"quantity_{part}"]) for part in ("value", "low", "high")))
         made.append(
             {
-                "name": name,
+                "name": name.replace("_", " "),
                 "explain": explained.get(name, ""),
                 "subjects": [who(subject) for subject in str(row.quantity_subjects.item()).split(" | ")],
                 "value": value,

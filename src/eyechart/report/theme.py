@@ -337,6 +337,7 @@ def _axis(names: dict[str, int], title: str, pixels: int, labels: bool, up: bool
     turned: dict[str, Any] = {} if up or max(map(len, names), default=0) <= 3 else {"labelAngle": -45}
     return alt.Axis(
         title=title or None,
+        titleLimit=pixels,  # a long name is cut there; the panel's own title has it whole
         values=[place + 0.5 for place in shown],
         tickCount=len(shown),
         labelExpr=f"{listed}[floor(datum.value)]",
