@@ -100,8 +100,9 @@ def exam(
         progress("images", done, len(batches.order))
 
     inline.examine(run, stations, source, batches, advance)
+    progress("intervals, verdicts and page", 0, 1)
     finish(run)
-    return run
+    return Run(run.path)
 
 
 def open_folder(plan: Mapping[str, Any], out: str | Path | None, *, overwrite: bool) -> Run:

@@ -1,15 +1,20 @@
-"""Our ViT is timm's, weight for weight; and the position table is resized as the ViT authors do it."""
+"""Our ViT is timm's, weight for weight; and each variant differs in what it says it does."""
 
-import numpy as np
 import pytest
 import torch
-from scipy.ndimage import zoom
 from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
 
+from eyechart import zoo
 from eyechart.errors import UsageError
-from eyechart.zoo.vit import Attention, DropPath, ViT, resize_pos_embed, rising
+from eyechart.zoo.vit import CnnStem, DropPath, ViT, rising
 
 TINY = {"width": 32, "depth": 3, "heads": 4, "patch": 4, "image_size": 16, "classes": 5}
+
+
+def make(**switches: object) -> ViT:
+    torch.manual_seed(0)
+    return ViT(**{**TINY, **switches}).eval()  # type: ignore[arg-type]
 
 
 def timms(**switches: object) -> VisionTransformer:
@@ -29,43 +34,133 @@ def timms(**switches: object) -> VisionTransformer:
         ({"pool": "cls"}, {"global_pool": "token"}),
         ({"pool": "gap"}, {"global_pool": "avg", "class_token": False, "fc_norm": False}),
         ({"pool": "gap", "pooled_norm": True}, {"global_pool": "avg", "class_token": False}),
+        ({"pool": "gap-unused-cls"}, {"global_pool": "avg", "fc_norm": False}),
+        ({"pool": "gap-unused-cls", "pooled_norm": True}, {"global_pool": "avg"}),
         ({"pool": "cls", "qkv_bias": False}, {"global_pool": "token", "qkv_bias": False}),
+        ({"pool": "cls", "position": "none"}, {"global_pool": "token", "pos_embed": "none"}),
     ],
 )
 def test_with_timms_weights_it_gives_timms_outputs(ours: dict[str, object], theirs: dict[str, object]) -> None:
     reference = timms(**theirs)
-    model = ViT(**TINY, **ours).eval()  # type: ignore[arg-type]
+    model = make(**ours)
     model.load_state_dict(reference.state_dict())
     images = torch.randn(4, 3, 16, 16)
     with torch.no_grad():
         torch.testing.assert_close(model(images), reference(images), atol=1e-5, rtol=1e-5)
 
 
-def test_attention_is_the_softmax_of_the_paper() -> None:
-    torch.manual_seed(0)
-    attention, tokens = Attention(8, 2).double(), torch.randn(3, 5, 8, dtype=torch.float64)
-    q, k, v = attention.qkv(tokens).chunk(3, dim=-1)
-    heads = [
-        ((q[..., cut] @ k[..., cut].transpose(1, 2)) / 2.0).softmax(-1) @ v[..., cut] for cut in (slice(4), slice(4, 8))
-    ]
-    torch.testing.assert_close(attention(tokens), attention.proj(torch.cat(heads, dim=-1)))
-
-
 def test_a_gap_model_has_no_cls_token_and_reads_the_mean() -> None:
-    model = ViT(**TINY, pool="gap").eval()  # type: ignore[arg-type]
+    model = make(pool="gap")
     assert model.cls_token is None
+    assert model.pos_embed is not None
     assert model.pos_embed.shape == (1, 16, 32)
     images = torch.randn(2, 3, 16, 16)
     with torch.no_grad():
         torch.testing.assert_close(model(images), model.head(model.tokens(images).mean(1)))
 
 
+def test_an_unused_cls_token_is_attended_to_but_never_read() -> None:
+    model = make(pool="gap-unused-cls", cls_init="normal")
+    last: list[Tensor] = []
+
+    def keep(_module: nn.Module, _inputs: object, out: Tensor) -> None:
+        out.retain_grad()
+        last.append(out)
+
+    model.blocks[-1].register_forward_hook(keep)
+    model(torch.randn(2, 3, 16, 16)).square().sum().backward()
+    assert model.cls_token is not None
+    assert model.cls_token.grad is not None
+    assert last[0].grad is not None
+    assert float(model.cls_token.grad.abs().sum()) > 0  # the patches attend to it on the way
+    assert float(last[0].grad[:, 0].abs().sum()) == 0
+    assert bool((last[0].grad[:, 1:].abs().sum(-1) > 0).all())
+
+
 def test_cls_init_is_a_switch() -> None:
-    zero, normal = (ViT(**TINY, cls_init=kind).cls_token for kind in ("zero", "normal"))  # type: ignore[arg-type]
+    zero, normal = (make(cls_init=kind).cls_token for kind in ("zero", "normal"))
     assert zero is not None
     assert normal is not None
     assert bool((zero == 0).all())
     assert 0.005 < float(normal.detach().std()) < 0.04
+
+
+@pytest.mark.parametrize("part", ["attention", "mlp", "both"])
+def test_a_removed_skip_leaves_the_branch_alone(part: str) -> None:
+    plain, model = make(), make(no_skip_at=(1,), no_skip_part=part)
+    assert [(name, p.shape) for name, p in plain.named_parameters()] == [
+        (name, p.shape) for name, p in model.named_parameters()
+    ]
+    model.load_state_dict(plain.state_dict())
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        tokens = torch.cat([plain.cls_token.expand(2, -1, -1), plain.patch_embed(images)], dim=1)  # type: ignore[union-attr]
+        tokens = plain.blocks[0](tokens + plain.pos_embed)
+        block = plain.blocks[1]
+        tokens = block.attn(block.norm1(tokens)) + (tokens if part == "mlp" else 0)
+        tokens = block.mlp(block.norm2(tokens)) + (tokens if part == "attention" else 0)
+        expected = plain.head(plain.norm(plain.blocks[2](tokens))[:, 0])
+        torch.testing.assert_close(model(images), expected)
+        assert not torch.allclose(model(images), plain(images), atol=1e-3)
+
+
+@pytest.mark.parametrize("part", ["attention", "mlp", "both"])
+def test_a_zero_branch_without_skip_makes_all_images_alike(part: str) -> None:
+    model, plain = make(no_skip_at=(1,), no_skip_part=part), make()
+    for one in (model, plain):
+        block = one.blocks[1]
+        for module in [block.attn.proj] * (part != "mlp") + [block.mlp.fc2] * (part != "attention"):
+            nn.init.zeros_(module.weight)
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(*model.tokens(images).unbind(), atol=0, rtol=0)
+        assert not torch.allclose(*plain.tokens(images).unbind(), atol=1e-2)
+
+
+def test_a_branch_without_skip_is_never_dropped() -> None:
+    blocks = make(no_skip_at=(1,), no_skip_part="attention", drop_path=0.4).blocks
+    rates = [(block.drop_path1.probability, block.drop_path2.probability) for block in blocks]
+    assert rates == [(0, 0), (0, pytest.approx(0.2)), (pytest.approx(0.4), pytest.approx(0.4))]
+
+
+def test_a_hybrids_tokens_are_the_cells_of_its_map() -> None:
+    torch.manual_seed(0)
+    model = zoo.build("vit-hybrid", depth=1)
+    stem = model.get_submodule("patch_embed")
+    assert isinstance(stem, CnnStem)
+    kinds = {type(module).__name__ for module in stem.modules()}
+    assert {"StdConv2d", "GroupNormAct"} <= kinds
+    assert "BatchNorm2d" not in kinds
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        cells, tokens = stem.backbone.forward_features(images), stem(images)
+        assert cells.shape == (2, 256, 8, 8)
+        projected = stem.proj.weight[:, :, 0, 0] @ cells[1, :, 2, 5] + stem.proj.bias
+        torch.testing.assert_close(tokens[1, 2 * 8 + 5], projected, atol=1e-5, rtol=1e-4)
+        assert zoo.build("vit-hybrid", depth=1, patch=2).get_submodule("patch_embed")(images).shape == (2, 256, 160)
+    with pytest.raises(UsageError, match="power of two; 6 is none"):
+        zoo.build("vit-hybrid", patch=6, image_size=36)
+
+
+def test_a_hybrids_residual_units_start_as_their_skips() -> None:
+    stem = CnnStem(32, 4)
+    norms = [unit.norm3.weight for stage in stem.backbone.stages for unit in stage.blocks]
+    assert len(norms) == 6
+    assert not any(bool(norm.any()) for norm in norms)
+
+
+@pytest.mark.parametrize(
+    ("switches", "grid", "channels"),
+    [({"patch": 2}, 16, 20), ({"patch": 8}, 4, 20), ({"heads": 2, "head_width": 64}, 8, 64), ({"heads": 5}, 8, 32)],
+)
+def test_patch_heads_and_head_width_are_switches(switches: dict[str, int], grid: int, channels: int) -> None:
+    model = zoo.build("vit", depth=1, **switches)
+    attention = model.get_submodule("blocks.0.attn")
+    assert isinstance(model, ViT)
+    assert model.grid == grid
+    assert attention.get_parameter("qkv.weight").shape == (3 * switches.get("heads", 8) * channels, 160)
+    with torch.no_grad():
+        assert model(torch.randn(1, 3, 32, 32)).shape == (1, 10)
 
 
 def test_stochastic_depth_drops_whole_images_and_keeps_the_mean() -> None:
@@ -79,29 +174,17 @@ def test_stochastic_depth_drops_whole_images_and_keeps_the_mean() -> None:
     assert list(rising(0.2, 3)) == [0.0, 0.1, 0.2]
 
 
-@pytest.mark.parametrize("wrong", [{"patch": 5}, {"heads": 5}, {"pooled_norm": True}])
-def test_switches_that_do_not_fit_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(UsageError):
-        ViT(**{**TINY, **wrong})  # type: ignore[arg-type]
-
-
-def test_resizing_equals_the_authors_zoom_and_leaves_cls_alone() -> None:
-    table = torch.randn(1, 1 + 7 * 7, 3)
-    resized = resize_pos_embed(table, 7, 12, has_cls=True)
-    assert torch.equal(resized[:, 0], table[:, 0])
-    expected = zoom(table[0, 1:].reshape(7, 7, 3).numpy(), (12 / 7, 12 / 7, 1), order=1)
-    np.testing.assert_allclose(resized[0, 1:].reshape(12, 12, 3).numpy(), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-def test_resizing_keeps_a_ramp_a_ramp(mode: str) -> None:
-    ramp = torch.arange(8.0).repeat_interleave(8).reshape(1, 64, 1)
-    rows = resize_pos_embed(ramp, 8, 14, has_cls=False, mode=mode)[0, :, 0].reshape(14, 14)  # type: ignore[arg-type]
-    assert bool((rows.diff(dim=0) > 0).all())
-    assert float(rows.diff(dim=1).abs().max()) < 1e-5
-    assert torch.equal(resize_pos_embed(ramp, 8, 8, has_cls=False), ramp)
-
-
-def test_a_table_of_another_grid_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"\(1, 65, width\); this one has \(1, 64, 3\)"):
-        resize_pos_embed(torch.zeros(1, 64, 3), 8, 16, has_cls=True)
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"patch": 5}, "5 does not divide 16"),
+        ({"heads": 5}, "5 does not divide 32"),
+        ({"pooled_norm": True}, "needs pool='gap'"),
+        ({"mixer": "pool"}, "pool mixer works on the grid alone"),
+        ({"mixer": "kernel", "pool": "gap", "position": "relative"}, "another position than 'relative'"),
+        ({"no_skip_at": (3,)}, "blocks from 0 to 2; 3 came"),
+    ],
+)
+def test_switches_that_do_not_fit_are_refused(wrong: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        make(**wrong)

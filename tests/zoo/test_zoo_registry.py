@@ -1,25 +1,40 @@
-"""The zoo's table: names, cards, bundled weights."""
+"""The zoo's table: names, switches, cards, bundled weights."""
 
+import inspect
 import json
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from eyechart import zoo
-from eyechart.errors import UnknownSubject
+from eyechart.errors import UnknownSubject, UsageError
 from eyechart.training.records import sha256
+from eyechart.zoo.switches import SWITCHES
 
 BUNDLED = [name for name in zoo.names() if zoo.weights(name)]
-LEAST = {"vit": 0.85, "vit-gap": 0.85, "resnet": 0.93}
+LEAST = {"vit": 0.85, "vit-gap": 0.85, "resnet": 0.93, "swin": 0.88, "pit": 0.88, "alternet": 0.93}
+
+#: Logits of the second picture of `waves()`, from the code the weights were first shipped with.
+SHIPPED = {
+    ("vit", None): [3.5693, -0.669, 0.0297, -0.9499, -0.569, -0.8971, -0.9586, -0.8656, 1.1771, -0.8563],
+    ("vit", "warmup"): [0.8418, 1.8804, -0.0306, -0.7012, -0.8894, -0.8347, 0.1148, -1.2192, 0.7438, -0.8238],
+    ("resnet", None): [-1.6601, 1.3016, -2.0744, -0.9633, -1.9271, -2.2871, -0.6882, -1.5147, -2.2019, 2.0377],
+    ("resnet", "warmup"): [2.6761, 0.2359, 0.6717, -0.1507, -1.4755, -0.6342, -1.3936, -1.6118, 1.079, -0.1359],
+}
 
 
-def test_names_and_cards_need_no_torch() -> None:
+def waves() -> torch.Tensor:
+    return (torch.arange(2 * 3 * 32 * 32) * 0.37).sin().mul(1.5).reshape(2, 3, 32, 32)
+
+
+def test_names_cards_and_switches_need_no_torch() -> None:
     code = (
         "import sys; from eyechart import zoo; [zoo.card(n) for n in zoo.names()]; zoo.weights('vit'); "
-        "assert 'torch' not in sys.modules"
+        "zoo.switches_from('vit', ['depth=3']); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -30,16 +45,84 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", zoo.names())
-def test_every_model_is_small_and_classifies(name: str) -> None:
-    module = zoo.build(name, classes=7)
+def test_every_model_is_small_classifies_and_learns(name: str) -> None:
+    torch.manual_seed(0)
+    module = zoo.build(name, classes=7, drop_path=0.1)
     assert not module.training
     assert sum(parameter.numel() for parameter in module.parameters()) <= 3_000_000
+    images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
-        assert module(torch.randn(2, 3, 32, 32)).shape == (2, 7)
+        assert module(images).shape == (2, 7)
+    torch.nn.functional.cross_entropy(module.train()(images), torch.tensor([0, 6])).backward()
+    assert [path for path, parameter in module.named_parameters() if parameter.grad is None] == []
+
+
+@pytest.mark.parametrize("builder", SWITCHES)
+def test_the_table_of_switches_is_what_the_builders_take(builder: str) -> None:
+    module, function = builder.split(":")
+    taken = inspect.signature(getattr(import_module(f"eyechart.zoo.{module}"), function)).parameters
+    declared = {switch.name: switch for switch in SWITCHES[builder]}
+    assert set(taken) - {"classes", "image_size", "drop_path"} == set(declared)
+    for name, switch in declared.items():
+        assert switch.fits(taken[name].default), name
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_the_tables_own_values_are_allowed_and_can_be_typed(name: str) -> None:
+    def typed(value: object) -> str:
+        return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+    own = dict(zoo.find(name).switches)
+    assert zoo.switches_from(name, [f"{key}={typed(value)}" for key, value in own.items()]) == own
 
 
 def test_switches_replace_the_tables() -> None:
     assert len(zoo.build("vit", depth=2).blocks) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs", "says"),
+    [
+        ("vit", ["dept=3"], "vit has no switch called 'dept'; did you mean depth"),
+        ("mixer", ["msas=3"], "mixer has no switch called 'msas'; it has patch, width, depth."),
+        ("vit", ["position=3d"], "vit's switch position takes one of none, 1d, 2d, relative; '3d' came."),
+        ("vit", ["depth=deep"], "vit's switch depth takes a whole number from 1; 'deep' came."),
+        ("vit", ["depth=0"], "a whole number from 1; 0 came"),
+        ("vit", ["mask_border=maybe"], "takes on or off; 'maybe' came"),
+        ("resnet", ["depths=2,2,x"], "whole numbers from 1, separated by commas; '2,2,x' came"),
+        ("resnet", ["dropout=1.5"], "a number from 0 to 0.95; 1.5 came"),
+        ("vit", ["depth"], "given as NAME=VALUE, such as depth=3; 'depth' came"),
+    ],
+)
+def test_a_wrong_switch_gets_one_sentence(name: str, pairs: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        zoo.switches_from(name, pairs)
+    assert says in str(caught.value)
+
+
+def test_build_refuses_what_is_no_switch_of_the_model() -> None:
+    with pytest.raises(UsageError, match="resnet has no switch called 'heads'"):
+        zoo.build("resnet", heads=8)
+    with pytest.raises(UsageError, match="takes on or off; 1 came"):
+        zoo.build("vit", qkv_bias=1)
+
+
+def test_typed_switches_build_the_model_they_say() -> None:
+    values = zoo.switches_from("vit-gap", ["mixer=kernel", "kernel=5", "mask_border=off", "depth=1", "no_skip_at=0"])
+    assert values == {"mixer": "kernel", "kernel": 5, "mask_border": False, "depth": 1, "no_skip_at": (0,)}
+    block = zoo.build("vit-gap", **values).get_submodule("blocks.0")
+    assert type(block.attn).__name__ == "KernelAttention"
+    assert block.skips == (False, False)
+
+
+@pytest.mark.parametrize(("name", "snapshot"), SHIPPED)
+def test_shipped_weights_still_give_their_logits(name: str, snapshot: str | None) -> None:
+    path = zoo.weights(name, snapshot)
+    assert path is not None
+    module = zoo.build(name)
+    module.load_state_dict(load_file(path))
+    with torch.no_grad():
+        assert module(waves())[1].tolist() == pytest.approx(SHIPPED[name, snapshot], abs=1e-3)
 
 
 @pytest.mark.skipif(not BUNDLED, reason="no weights are bundled yet")

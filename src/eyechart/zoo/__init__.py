@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,11 +21,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from eyechart.errors import UnknownSubject
+from eyechart.zoo.switches import SWITCHES, Switch, check_switches, read_switches
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["MODELS", "ZooModel", "build", "card", "names", "weights"]
+__all__ = ["MODELS", "ZooModel", "build", "card", "find", "names", "switches", "switches_from", "weights"]
 
 WEIGHTS = Path(__file__).parent / "weights"
 
@@ -37,36 +38,100 @@ class ZooModel:
     name: str
     sentence: str
     builder: str
-    """`module:callable`, imported only when the model is built."""
+    """`module:callable` in this folder, imported only when the model is built."""
     switches: Mapping[str, Any]
 
 
 def _model(name: str, sentence: str, builder: str, **switches: Any) -> ZooModel:
-    return ZooModel(name, sentence, f"eyechart.zoo.{builder}", MappingProxyType(switches))
+    return ZooModel(name, sentence, builder, MappingProxyType(switches))
 
 
 # Width 160, depth 9 and MLP×4 make 2.8 M parameters; 8 heads, so that head statistics exist; patch 4: an 8×8 grid.
+_VIT = {"width": 160, "depth": 9, "heads": 8, "patch": 4}
+_RESNET = {"width": 32, "depths": (2, 2, 2, 2)}
+_CHANNELS = {"channels": (96, 192, 384, 512)}
+
 MODELS: Mapping[str, ZooModel] = MappingProxyType(
     {
         model.name: model
         for model in (
-            _model("vit", "ViT with a CLS head", "vit:ViT", width=160, depth=9, heads=8, patch=4, pool="cls"),
+            _model("vit", "ViT with a CLS head", "vit:ViT", **_VIT, pool="cls"),
             _model(
-                "vit-gap",
-                "ViT without CLS; the mean of the last tokens feeds the head",
+                "vit-gap", "ViT without CLS; the mean of the last tokens feeds the head", "vit:ViT", **_VIT, pool="gap"
+            ),
+            _model(
+                "vit-hybrid",
+                "ViT whose tokens are the cells of a small ResNet's map",
                 "vit:ViT",
-                width=160,
-                depth=9,
-                heads=8,
-                patch=4,
-                pool="gap",
+                **{**_VIT, "depth": 8},
+                pool="cls",
+                stem="cnn",
             ),
             _model(
                 "resnet",
                 "ResNet with batch normalisation and a 3×3 stem, grids 32/16/8/4",
                 "resnet:resnet",
-                width=32,
-                depths=(2, 2, 2, 2),
+                **_RESNET,
+            ),
+            _model(
+                "resnet-bit",
+                "ResNet-v2 with group normalisation and weight standardisation (BiT)",
+                "resnet:resnet_bit",
+                **_CHANNELS,
+                depths=(3, 4, 6, 3),
+            ),
+            _model(
+                "resnet-blur",
+                "the ResNet with spatial smoothing at the end of every stage",
+                "resnet:resnet",
+                **_RESNET,
+                smooth_stages=(1, 2, 3, 4),
+            ),
+            _model(
+                "resnet-mcdropout",
+                "the ResNet with dropout in every block, kept on at test",
+                "resnet:resnet",
+                **_RESNET,
+                dropout=0.3,
+            ),
+            _model(
+                "swin",
+                "Swin: attention in shifted windows, grids 16/8/4",
+                "from_timm:swin",
+                patch=2,
+                width=64,
+                depths=(2, 4, 2),
+                heads=(4, 8, 16),
+                window=4,
+            ),
+            _model(
+                "pit",
+                "PiT: a ViT that pools its tokens twice, grids 15/8/4",
+                "from_timm:pit",
+                patch=4,
+                stride=2,
+                head_width=16,
+                depths=(2, 6, 2),
+                heads=(4, 8, 16),
+            ),
+            _model("mixer", "MLP-Mixer", "from_timm:mixer", patch=4, width=160, depth=12),
+            _model(
+                "poolformer",
+                "PoolFormer: average pooling mixes the tokens, grids 16/8/4",
+                "from_timm:poolformer",
+                widths=(64, 128, 256),
+                depths=(2, 6, 2),
+            ),
+            _model(
+                "alternet",
+                "AlterNet: a pre-activation ResNet with window attention at the end of its stages",
+                "alternet:alternet",
+                **_CHANNELS,
+                depths=(3, 4, 6, 4),
+                msas=4,
+                heads=(2, 4, 8, 16),
+                head_width=16,
+                window=4,
             ),
         )
     }
@@ -87,11 +152,32 @@ def find(name: str) -> ZooModel:
     return MODELS[name]
 
 
+def switches(name: str) -> tuple[Switch, ...]:
+    """Everything that can be changed in a model, with the values it takes.
+
+    >>> from eyechart import zoo
+    >>> [switch.name for switch in zoo.switches("mixer")]
+    ['patch', 'width', 'depth']
+    """
+    return SWITCHES[find(name).builder]
+
+
+def switches_from(name: str, pairs: Iterable[str]) -> dict[str, Any]:
+    """A model's switches from text, as they are typed on a command line.
+
+    >>> from eyechart import zoo
+    >>> zoo.switches_from("vit", ["depth=3", "position=2d", "no_skip_at=1,2"])
+    {'depth': 3, 'position': '2d', 'no_skip_at': (1, 2)}
+    """
+    return read_switches(name, switches(name), pairs)
+
+
 def build(name: str, *, classes: int = 10, image_size: int = 32, drop_path: float = 0.0, **switches: Any) -> nn.Module:
     """An untrained model in eval mode; `switches` replace the table's (`build("vit", depth=3)`)."""
     model = find(name)
+    check_switches(name, SWITCHES[model.builder], switches)
     module_name, callable_name = model.builder.split(":")
-    builder = getattr(import_module(module_name), callable_name)
+    builder = getattr(import_module(f"eyechart.zoo.{module_name}"), callable_name)
     module: nn.Module = builder(
         classes=classes, image_size=image_size, drop_path=drop_path, **{**model.switches, **switches}
     )

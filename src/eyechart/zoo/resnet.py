@@ -1,28 +1,64 @@
-"""The CIFAR ResNet of the papers; timm builds it, only the stem is ours (SPEC 1.6)."""
+"""The CNNs of the papers for small images (SPEC 1.6, 1.10); timm builds them, the stems and the variants are ours."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
+from timm.layers.norm_act import GroupNormAct
+from timm.layers.std_conv import StdConv2d
 from timm.models.resnet import BasicBlock, ResNet
-from torch import nn
+from timm.models.resnetv2 import ResNetV2
+from torch import Tensor, nn
+
+from eyechart.errors import UsageError
+from eyechart.zoo.dropout import McDropout
+from eyechart.zoo.smoothing import Smoothing
+
+# Eight groups: two channels a group at the narrowest place, as the 32 groups of BiT-R50x1 have.
+GROUP_NORM: Callable[..., nn.Module] = partial(GroupNormAct, num_groups=8)
+STANDARDISED_CONV: Callable[..., nn.Module] = partial(StdConv2d, eps=1e-10)
+
+
+class Block(BasicBlock):
+    """timm's block, whose skip can be removed: then the branch alone goes on, and is never dropped."""
+
+    skip = True
+
+    def remove_skip(self) -> None:
+        self.skip = False
+        # timm starts the last norm at 0, so that at first only the skip counts; now nothing would ever get through.
+        nn.init.ones_(self.get_parameter("bn2.weight"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.skip:
+            return super().forward(x)
+        for name in ("conv1", "bn1", "act1", "aa", "conv2", "bn2", "act2"):
+            x = self.get_submodule(name)(x)
+        return x
 
 
 def resnet(
     *,
     classes: int = 10,
     image_size: int = 32,
+    drop_path: float = 0.0,
     width: int = 32,
     depths: Sequence[int] = (2, 2, 2, 2),
-    drop_path: float = 0.0,
+    smooth_stages: Sequence[int] = (),
+    smooth_scale: float = 10.0,
+    dropout: float = 0.0,
+    no_skip_at: Sequence[int] = (),
 ) -> nn.Module:
     """A post-activation ResNet with batch normalisation, one 3×3 stride-1 stem convolution and no pooling.
 
-    A 32-pixel image gives grids 32/16/8/4. It is fully convolutional, so `image_size` changes nothing in it.
+    A 32-pixel image gives grids 32/16/8/4. It is fully convolutional, so `image_size` changes nothing in it. Stages
+    are counted from 1, as in their names; blocks through all stages from 0, as in those of a ViT.
     """
     # timm fixes a plain stem at 64 channels; a "deep" one is as wide as asked, and is then replaced by one convolution.
-    model: nn.Module = ResNet(
-        BasicBlock,  # type: ignore[arg-type]  # timm annotates the class as an instance
+    model: Any = ResNet(
+        Block,  # type: ignore[arg-type]  # timm annotates the class as an instance
         tuple(depths),
         num_classes=classes,
         stem_type="deep",
@@ -34,6 +70,82 @@ def resnet(
     nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")
     model.conv1 = stem
     model.maxpool = nn.Identity()
-    for stage in model.feature_info:  # type: ignore[union-attr]  # timm's list of dicts, which nn.Module cannot know
-        stage["reduction"] = max(1, stage["reduction"] // 4)
+    _undo_stem_reduction(model)
+    blocks = [part for part in model.modules() if isinstance(part, Block)]
+    for at in _within(no_skip_at, "no_skip_at", 0, len(blocks) - 1):
+        blocks[at].remove_skip()
+    if dropout:
+        for block in blocks:
+            block.aa = McDropout(dropout)  # timm's place for anti-aliasing: after the first convolution, norm and ReLU
+    for number in _within(smooth_stages, "smooth_stages", 1, len(depths)):
+        model.get_submodule(f"layer{number}").append(Smoothing(smooth_scale))
+    built: nn.Module = model
+    return built
+
+
+def resnet_bit(
+    *,
+    classes: int = 10,
+    image_size: int = 32,
+    drop_path: float = 0.0,
+    stem: int = 32,
+    channels: Sequence[int] = (96, 192, 384, 512),
+    depths: Sequence[int] = (3, 4, 6, 3),
+) -> nn.Module:
+    """BiT's ResNet-v2: pre-activation bottlenecks, group normalisation, every convolution with standardised weights."""
+    return resnet_v2(
+        classes=classes,
+        drop_path=drop_path,
+        stem=stem,
+        channels=channels,
+        depths=depths,
+        norm=GROUP_NORM,
+        conv=STANDARDISED_CONV,
+    )
+
+
+def resnet_v2(
+    *,
+    classes: int,
+    drop_path: float,
+    stem: int,
+    channels: Sequence[int],
+    depths: Sequence[int],
+    norm: Callable[..., nn.Module],
+    conv: Callable[..., nn.Module],
+    preactivation: bool = True,
+) -> ResNetV2:
+    """timm's ResNet-v2 of bottlenecks behind one 3×3 stride-1 convolution; `classes=0` leaves the classifier out."""
+    if len(channels) != len(depths):
+        raise UsageError(f"channels and depths have one number a stage each; {len(channels)} and {len(depths)} came.")
+    model = ResNetV2(
+        list(depths),
+        channels=tuple(channels),
+        num_classes=classes,
+        stem_chs=stem,
+        preact=preactivation,
+        norm_layer=norm,
+        conv_layer=conv,
+        drop_path_rate=drop_path,
+        zero_init_last=not preactivation,
+    )
+    first = conv(3, stem, kernel_size=3, stride=1)
+    assert isinstance(first.weight, Tensor)
+    nn.init.kaiming_normal_(first.weight, mode="fan_out", nonlinearity="relu")
+    model.stem.conv = first
+    model.stem.pool = nn.Identity()
+    _undo_stem_reduction(model)
     return model
+
+
+def _undo_stem_reduction(model: Any) -> None:
+    """timm notes how much each stage shrinks the image; our stems do not shrink it by four."""
+    for stage in model.feature_info:
+        stage["reduction"] = max(1, stage["reduction"] // 4)
+
+
+def _within(numbers: Sequence[int], name: str, low: int, high: int) -> Sequence[int]:
+    wrong = [number for number in numbers if not low <= number <= high]
+    if wrong:
+        raise UsageError(f"{name} takes numbers from {low} to {high}; {wrong[0]} came.")
+    return sorted(set(numbers))

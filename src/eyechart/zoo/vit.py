@@ -1,21 +1,27 @@
-"""The vision transformer of the papers (SPEC 1.1, 1.2, 1.5), one clear file.
+"""The vision transformer of the papers and its variants (SPEC 1.1–1.5, 1.8). READ FIRST in this room.
 
-Parameter names are timm's, so that timm's weights load as they are. Each part is a module of its own (stem, attention,
-MLP, block), because the papers' variants replace one part and keep the rest.
+Parameter names of the plain model are timm's, so that timm's weights load as they are. Each part is a module of its
+own (stem, mixer, MLP, block), because the papers' variants replace one part and keep the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from eyechart.errors import UsageError
+from eyechart.zoo.mixers import Attention, KernelAttention, Pooling, RelativeAttention, TokenMlp
+from eyechart.zoo.positions import Place, Position, position_tables, resize_pos_embed
+from eyechart.zoo.resnet import GROUP_NORM, STANDARDISED_CONV, resnet_v2
 
-Pool = Literal["cls", "gap"]
+__all__ = ["Attention", "Block", "CnnStem", "DropPath", "Mlp", "PatchStem", "ViT", "resize_pos_embed", "rising"]
+
+Pool = Literal["cls", "gap", "gap-unused-cls"]
+Mixer = Literal["attention", "kernel", "pool", "mlp"]
+Part = Literal["attention", "mlp", "both"]
 
 
 class PatchStem(nn.Module):
@@ -30,21 +36,34 @@ class PatchStem(nn.Module):
         return tokens.flatten(2).transpose(1, 2)
 
 
-class Attention(nn.Module):
-    """Multi-head self-attention: softmax(q kᵀ / √d) v for every head, then one output projection."""
+class CnnStem(nn.Module):
+    """A hybrid's stem: the cells of a ResNet's last map are the tokens, projected 1×1.
 
-    def __init__(self, width: int, heads: int, qkv_bias: bool = True) -> None:
+    Its units are those of the ViT authors: post-activation, group normalisation, standardised weights, the last norm
+    of a branch starting at 0. Each stage after the first halves the image, so `patch` is 1, 2, 4, …
+    """
+
+    def __init__(self, width: int, patch: int) -> None:
         super().__init__()
-        self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width, bias=qkv_bias)
-        self.proj = nn.Linear(width, width)
+        halvings = patch.bit_length() - 1
+        if patch != 2**halvings:
+            raise UsageError(f"The ResNet of a hybrid shrinks the image by a power of two; {patch} is none.")
+        channels = [64 * 2**stage for stage in range(halvings + 1)]
+        self.backbone = resnet_v2(
+            classes=0,
+            drop_path=0.0,
+            stem=32,
+            channels=channels,
+            depths=[2] * len(channels),
+            norm=GROUP_NORM,
+            conv=STANDARDISED_CONV,
+            preactivation=False,
+        )
+        self.proj = nn.Conv2d(channels[-1], width, kernel_size=1)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        batch, count, width = tokens.shape
-        q, k, v = self.qkv(tokens).reshape(batch, count, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v)
-        out: Tensor = self.proj(mixed.transpose(1, 2).reshape(batch, count, width))
-        return out
+    def forward(self, images: Tensor) -> Tensor:
+        tokens: Tensor = self.proj(self.backbone.forward_features(images))
+        return tokens.flatten(2).transpose(1, 2)
 
 
 class Mlp(nn.Module):
@@ -77,21 +96,28 @@ class DropPath(nn.Module):
 
 
 class Block(nn.Module):
-    """z' = z + attention(LN z); z'' = z' + MLP(LN z')."""
+    """z' = z + attention(LN z); z'' = z' + MLP(LN z'). Without a skip, the z before the plus is missing.
 
-    def __init__(self, width: int, mixer: nn.Module, mlp: nn.Module, drop_path: float) -> None:
+    A branch without skip is never dropped: nothing would be left of the image.
+    """
+
+    def __init__(
+        self, width: int, mixer: nn.Module, mlp: nn.Module, drop_path: float, skips: tuple[bool, bool] = (True, True)
+    ) -> None:
         super().__init__()
+        self.skips = skips
         self.norm1 = nn.LayerNorm(width, eps=1e-6)
         self.attn = mixer
-        self.drop_path1 = DropPath(drop_path)
+        self.drop_path1 = DropPath(drop_path * skips[0])
         self.norm2 = nn.LayerNorm(width, eps=1e-6)
         self.mlp = mlp
-        self.drop_path2 = DropPath(drop_path)
+        self.drop_path2 = DropPath(drop_path * skips[1])
 
     def forward(self, tokens: Tensor) -> Tensor:
-        tokens = tokens + self.drop_path1(self.attn(self.norm1(tokens)))
-        tokens = tokens + self.drop_path2(self.mlp(self.norm2(tokens)))
-        return tokens
+        branch: Tensor = self.drop_path1(self.attn(self.norm1(tokens)))
+        tokens = tokens + branch if self.skips[0] else branch
+        branch = self.drop_path2(self.mlp(self.norm2(tokens)))
+        return tokens + branch if self.skips[1] else branch
 
 
 class ViT(nn.Module):
@@ -99,7 +125,8 @@ class ViT(nn.Module):
 
     `pool="cls"`: a learned token is prepended and the head reads it. `pool="gap"`: there is no such token and the head
     reads the mean of the tokens; the final LayerNorm is applied to the tokens, or, with `pooled_norm` (timm's default
-    for such models), to their mean.
+    for such models), to their mean. `pool="gap-unused-cls"`: the token is there, but the head reads the mean of the
+    others. What the other switches do stands in `switches.py`.
 
     >>> import torch
     >>> model = ViT(image_size=32, patch=4, width=32, depth=2, heads=4, pool="gap").eval()
@@ -115,39 +142,83 @@ class ViT(nn.Module):
         width: int = 160,
         depth: int = 9,
         heads: int = 8,
+        head_width: int = 0,
         mlp_ratio: float = 4.0,
         classes: int = 10,
+        stem: Literal["patch", "cnn"] = "patch",
         pool: Pool = "cls",
         pooled_norm: bool = False,
         cls_init: Literal["zero", "normal"] = "zero",
         qkv_bias: bool = True,
+        position: Position = "1d",
+        position_at: Place = "stem",
+        mixer: Mixer = "attention",
+        kernel: int = 3,
+        mask_border: bool = True,
+        no_skip_at: Sequence[int] = (),
+        no_skip_part: Part = "both",
         drop_path: float = 0.0,
     ) -> None:
         super().__init__()
         if image_size % patch:
             raise UsageError(f"The patch size must divide the image size; {patch} does not divide {image_size}.")
-        if width % heads:
+        if width % heads and not head_width:
             raise UsageError(f"The number of heads must divide the width; {heads} does not divide {width}.")
-        if pooled_norm and pool != "gap":
+        if pooled_norm and pool == "cls":
             raise UsageError("pooled_norm normalises the mean of the tokens, so it needs pool='gap'.")
+        if mixer != "attention" and (pool != "gap" or position == "relative"):
+            raise UsageError(
+                f"The {mixer} mixer works on the grid alone, so it needs pool='gap' and another position than "
+                f"'relative'; {pool!r} and {position!r} came."
+            )
+        wrong = [at for at in no_skip_at if not 0 <= at < depth]
+        if wrong:
+            raise UsageError(f"no_skip_at takes blocks from 0 to {depth - 1}; {wrong[0]} came.")
         self.pool = pool
+        self.position_at = position_at
         self.grid = image_size // patch
-        self.patch_embed = PatchStem(width, patch)
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, width)) if pool == "cls" else None
-        self.pos_embed = nn.Parameter(torch.zeros(1, self.grid**2 + (pool == "cls"), width))
+        has_cls = pool != "gap"
+        tokens = self.grid**2 + has_cls
+        self.patch_embed = CnnStem(width, patch) if stem == "cnn" else PatchStem(width, patch)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width)) if has_cls else None
+        plain = position == "1d" and position_at != "layers"
+        self.pos_embed = nn.Parameter(torch.zeros(1, tokens, width)) if plain else None
+
+        def make_mixer() -> nn.Module:
+            if mixer == "pool":
+                return Pooling(self.grid)
+            if mixer == "mlp":
+                return TokenMlp(tokens, width // 2)
+            if mixer == "kernel":
+                return KernelAttention(width, heads, self.grid, kernel, mask_border, qkv_bias, head_width)
+            if position == "relative":
+                return RelativeAttention(width, heads, tokens, qkv_bias, head_width)
+            return Attention(width, heads, qkv_bias, head_width)
+
         self.blocks = nn.Sequential(
             *(
-                Block(width, Attention(width, heads, qkv_bias), Mlp(width, int(width * mlp_ratio)), rate)
-                for rate in rising(drop_path, depth)
+                Block(
+                    width,
+                    make_mixer(),
+                    Mlp(width, int(width * mlp_ratio)),
+                    rate,
+                    (
+                        at not in no_skip_at or no_skip_part == "mlp",
+                        at not in no_skip_at or no_skip_part == "attention",
+                    ),
+                )
+                for at, rate in enumerate(rising(drop_path, depth))
             )
         )
+        self.positions = position_tables(position, position_at, self.grid, width, depth, has_cls)
         self.norm = nn.Identity() if pooled_norm else nn.LayerNorm(width, eps=1e-6)
         self.fc_norm = nn.LayerNorm(width, eps=1e-6) if pooled_norm else nn.Identity()
         self.head = nn.Linear(width, classes)
         self._initialise(cls_init)
 
     def _initialise(self, cls_init: str) -> None:
-        nn.init.normal_(self.pos_embed, std=0.02)
+        if self.pos_embed is not None:
+            nn.init.normal_(self.pos_embed, std=0.02)
         if self.cls_token is not None and cls_init == "normal":
             nn.init.normal_(self.cls_token, std=0.02)
         for module in self.modules():
@@ -156,18 +227,32 @@ class ViT(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
+    def position_table(self, layer: int = 0) -> Tensor | None:
+        """What is added to the tokens before a block (1, tokens, width); None if nothing is."""
+        if layer and self.position_at == "stem":
+            return None
+        if self.pos_embed is not None:
+            return self.pos_embed
+        if not len(self.positions):
+            return None
+        table: Tensor = self.positions[layer if self.position_at == "layers" else 0]()
+        return table
+
     def tokens(self, images: Tensor) -> Tensor:
         """The tokens after the last block and the final norm: (N, tokens, width), CLS first where there is one."""
         tokens: Tensor = self.patch_embed(images)
         if self.cls_token is not None:
             tokens = torch.cat([self.cls_token.expand(len(tokens), -1, -1), tokens], dim=1)
-        tokens = self.blocks(tokens + self.pos_embed)
+        for layer, block in enumerate(self.blocks):
+            table = self.position_table(layer)
+            tokens = block(tokens if table is None else tokens + table)
         tokens = self.norm(tokens)
         return tokens
 
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.tokens(images)
-        read = tokens[:, 0] if self.pool == "cls" else tokens.mean(dim=1)
+        patches = tokens if self.cls_token is None else tokens[:, 1:]
+        read = tokens[:, 0] if self.pool == "cls" else patches.mean(dim=1)
         logits: Tensor = self.head(self.fc_norm(read))
         return logits
 
@@ -175,32 +260,3 @@ class ViT(nn.Module):
 def rising(last: float, depth: int) -> Iterator[float]:
     """Stochastic-depth rates from 0 at the first block to `last` at the last, linearly."""
     return (last * block / max(1, depth - 1) for block in range(depth))
-
-
-def resize_pos_embed(
-    table: Tensor, g_old: int, g_new: int, has_cls: bool, mode: Literal["bilinear", "bicubic"] = "bilinear"
-) -> Tensor:
-    """A position table (1, [CLS +] g_old², width) for a grid of g_new × g_new; the CLS row is untouched (SPEC 1.2).
-
-    Corners stay corners (`align_corners`), as with the order-1 zoom of the ViT authors' code.
-
-    >>> import torch
-    >>> table = torch.randn(1, 1 + 8 * 8, 16)
-    >>> resize_pos_embed(table, 8, 12, has_cls=True).shape
-    torch.Size([1, 145, 16])
-    >>> torch.equal(resize_pos_embed(table, 8, 8, has_cls=True), table)
-    True
-    """
-    rows = g_old**2 + has_cls
-    if table.ndim != 3 or table.shape[1] != rows:
-        raise UsageError(
-            f"A position table for a {g_old}×{g_old} grid {'with' if has_cls else 'without'} CLS has shape "
-            f"(1, {rows}, width); this one has {tuple(table.shape)}."
-        )
-    if g_old == g_new:
-        return table
-    cls, cells = table[:, : int(has_cls)], table[:, int(has_cls) :]
-    picture = cells.reshape(1, g_old, g_old, -1).permute(0, 3, 1, 2).float()
-    resized = F.interpolate(picture, size=(g_new, g_new), mode=mode, align_corners=True)
-    cells = resized.permute(0, 2, 3, 1).reshape(1, g_new**2, -1).to(table.dtype)
-    return torch.cat([cls, cells], dim=1)
