@@ -8,14 +8,14 @@ from torch import nn
 
 from eyechart import zoo
 from eyechart.errors import UsageError
-from eyechart.training.optimisers import Average, Sam, decay_groups, learning_rate, make_optimiser
+from eyechart.training.optimisers import Average, Sam, Schedule, decay_groups, make_optimiser
 from eyechart.training.recipes import RECIPES, Recipe, find_recipe
 from eyechart.training.step import Step, soft_cross_entropy
 
 
 def test_warm_up_then_cosine_per_step() -> None:
-    recipe = find_recipe("zoo").changed(epochs=10, warmup_epochs=2, learning_rate=0.5)
-    rates = [learning_rate(recipe, step, 10) for step in range(100)]
+    schedule = Schedule(peak=0.5, warm=20, total=100)
+    rates = [schedule.rate(step) for step in range(100)]
     assert rates[0] == pytest.approx(0.025)
     assert rates[19] == pytest.approx(0.5)
     assert rates[60] == pytest.approx(0.25)
@@ -26,7 +26,7 @@ def test_warm_up_then_cosine_per_step() -> None:
 def test_only_matrices_and_kernels_decay() -> None:
     module = zoo.build("vit", depth=1)
     names = {id(parameter): name for name, parameter in module.named_parameters()}
-    decayed, kept = ([names[id(p)] for p in group["params"]] for group in decay_groups(module, 0.05))  # type: ignore[attr-defined]
+    decayed, kept = ([names[id(p)] for p in group["params"]] for group in decay_groups(module, 0.05))
     assert {"patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "head.weight"} <= set(decayed)
     assert {"cls_token", "pos_embed", "norm.weight", "head.bias"} <= set(kept)
     assert len(decayed) + len(kept) == len(names)

@@ -1,30 +1,50 @@
-"""The command: two trainings side by side in their own processes, and its refusals."""
+"""The command: trainings side by side in their own processes, lists, switches, and its refusals."""
 
+import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from eyechart.training.command import train
 
+from .toys import write_toys
+
+QUICK = ["--recipe", "none", "--epochs", "1", "--warmup-epochs", "0", "--batch-size", "20", "--snapshots", "init"]
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> str:
-    draw = np.random.default_rng(0)
-    x, y = draw.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8), (np.arange(40) % 4).astype(np.uint8)
-    np.savez(tmp_path / "toys.npz", x_train=x, y_train=y, x_test=x[:8], y_test=y[:8])
-    return str(tmp_path / "toys.npz")
+    return write_toys(tmp_path / "toys.npz", train=40, test=10)
 
 
-def test_two_models_side_by_side(data: str, tmp_path: Path) -> None:
-    arguments = ["vit-gap", "resnet", "--data", data, "--recipe", "none", "--epochs", "1", "--warmup-epochs", "0"]
-    arguments += ["--batch-size", "20", "--parallel", "2", "--snapshots", "init", "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(train, arguments)
+def test_two_models_side_by_side_with_a_switch(data: str, tmp_path: Path) -> None:
+    arguments = ["vit-gap", "vit", "--data", data, *QUICK, "--parallel", "2", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(train, [*arguments, "--switch", "depth=1", "--switch", "heads=10"])
     assert result.exit_code == 0, result.output
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
     endings = ("init.safetensors", "json", "records.jsonl", "safetensors")
-    assert written == sorted(f"{name}.{ending}" for name in ("vit-gap", "resnet") for ending in endings)
+    assert written == sorted(f"{name}.{ending}" for name in ("vit-gap", "vit") for ending in endings)
+    assert result.output.splitlines()[-2:] == [str(tmp_path / "out" / f"{n}.safetensors") for n in ("vit-gap", "vit")]
+    assert "vit: epoch 1/1 loss" in result.output
+    card = json.loads((tmp_path / "out" / "vit.json").read_text())
+    assert (card["switches"]["depth"], card["switches"]["heads"], card["switches"]["width"]) == (1, 10, 160)
+
+
+def test_a_list_in_which_one_training_fails(data: str, tmp_path: Path) -> None:
+    small = "switches = { depth = 1 }"
+    (tmp_path / "runs.toml").write_text(
+        f"[common]\nrecipe = 'none'\nepochs = 1\nwarmup_epochs = 0\nsnapshots = []\n{small}\n"
+        f"[[run]]\nmodel = 'vit'\n[[run]]\nmodel = 'vit'\nname = 'none-left'\nfraction = 0.01\n"
+    )
+    arguments = ["--list", str(tmp_path / "runs.toml"), "--data", data, "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(train, arguments)
+    assert result.exit_code == 3, result.output
+    assert "none-left: error: A fraction of 0.01 leaves the class '0' (4 images) empty" in result.output
+    assert "1 of 2 trainings failed: none-left" in result.output
+    assert "Traceback" not in result.output
+    assert (tmp_path / "out" / "vit.safetensors").is_file()
+    assert not (tmp_path / "out" / "none-left.records.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -34,6 +54,13 @@ def test_two_models_side_by_side(data: str, tmp_path: Path) -> None:
         (["vit", "--recipe", "storng"], "did you mean strong"),
         (["vit", "--snapshots", "middle"], "'middle' came"),
         (["vit", "--epochs", "2"], "shorter than the training"),
+        (["vit", "--switch", "pach=2"], "no switch called 'pach'; did you mean patch"),
+        (["vit", "--set", "sam_radios=2"], "did you mean sam_radius"),
+        (["vit", "--set", "clip"], "takes NAME=VALUE; 'clip' came"),
+        (["vit", "vit"], "Two trainings are called vit"),
+        (["vit", "resnet", "--from", "zoo:vit"], "takes one NAME; 2 came"),
+        (["--list", "nowhere.toml"], "cannot be read"),
+        ([], "Say what to train"),
     ],
 )
 def test_refusals_are_one_sentence(arguments: list[str], sentence: str) -> None:
@@ -46,4 +73,6 @@ def test_refusals_are_one_sentence(arguments: list[str], sentence: str) -> None:
 def test_a_failing_training_fails_the_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(train, ["vit", "--data", str(tmp_path / "none.npz"), "--out", str(tmp_path)])
     assert result.exit_code == 1
-    assert "1 of 1 trainings failed: vit" in result.output
+    assert "vit: error: " in result.output
+    assert "was expected" in result.output
+    assert "Traceback" not in result.output

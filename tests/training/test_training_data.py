@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 
 from eyechart.errors import ImagesError, UsageError
-from eyechart.training.data import CIFAR10_CLASSES, load_data
+from eyechart.training.cifar import CIFAR10_CLASSES
+from eyechart.training.sources import load_data
 
 
 def arrays(count: int = 40, classes: int = 4) -> dict[str, np.ndarray]:
@@ -74,7 +75,9 @@ def test_a_label_outside_the_range_is_named(tmp_path: Path) -> None:
 
 def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImagesError, match="was expected"):
-        load_data(str(tmp_path))
+        load_data(str(tmp_path / "nothing"))
+    with pytest.raises(ImagesError, match="holds no pictures"):
+        load_data(str(tmp_path), image_size=8)
     np.savez(tmp_path / "half.npz", x_train=np.zeros(3))
     with pytest.raises(ImagesError, match="it has no y_train"):
         load_data(str(tmp_path / "half.npz"))

@@ -1,121 +1,111 @@
-"""`eyechart train NAME…`: click only; torch is imported by the worker processes."""
+"""`eyechart train NAME…` and `eyechart train --list RUNS.toml`: click only; the worker processes import torch."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from eyechart import zoo
 from eyechart.errors import EyechartError, UsageError
-from eyechart.training.recipes import RECIPES, find_recipe
-from eyechart.training.run import SNAPSHOTS, Run
+from eyechart.training.progress import board
+from eyechart.training.recipes import RECIPES
+from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, Run
+from eyechart.training.settings import make_run, parse_pairs, read_list, refuse_clashes
+from eyechart.training.side_by_side import run_side_by_side
+
+PARTLY, INTERRUPTED = 3, 130
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
-@click.option("--data", default="cifar10", show_default=True, help="cifar10, cifar100, a .npz or a folder of sheets.")
-@click.option("--recipe", default="strong", show_default=True, help=f"One of {', '.join(RECIPES)}.")
+@click.argument("names", nargs=-1, metavar="NAME…")
 @click.option(
-    "--out", default="runs/train", show_default=True, type=click.Path(file_okay=False), help="Where to write."
+    "--list", "list_", type=click.Path(path_type=Path), help="Runs from a TOML file; NAMEs pick some of them."
 )
+@click.option("--data", default="cifar10", show_default=True, help="cifar10, cifar100, a .npz, a folder of pictures.")
+@click.option("--image-size", type=int, help="Bring the images to this size; a folder of pictures needs it.")
+@click.option("--classes", help="Only these, separated by commas, numbered in this order.")
+@click.option("--validation", default=0, metavar="N", help="Hold out the last N training images and score those.")
+@click.option("--imbalance", default=1.0, metavar="F", help="Long tail: the first class has F times the last one's.")
+@click.option("--shots", type=int, help="So many images of each class.")
+@click.option("--fraction", default=1.0, show_default=True, help="Stratified part of the training images.")
+@click.option("--steps", type=int, help="Gradient steps in all, whatever the fraction; epochs are parts of them.")
+@click.option("--recipe", default="strong", show_default=True, help=f"One of {', '.join(RECIPES)}.")
 @click.option("--epochs", type=int, help="Instead of the recipe's; the warm-up is counted.")
 @click.option("--warmup-epochs", type=int, help="Instead of the recipe's.")
 @click.option("--batch-size", type=int, help="Instead of the recipe's.")
 @click.option("--learning-rate", type=float, help="Instead of the recipe's.")
-@click.option("--fraction", default=1.0, show_default=True, help="Stratified part of the training images.")
+@click.option("--set", "set_", multiple=True, metavar="SETTING=VALUE", help="Any other setting of the recipe.")
+@click.option("--switch", "switches", multiple=True, metavar="NAME=VALUE", help="A switch of the model: patch=2.")
+@click.option("--from", "from_", metavar="SUBJECT", help="Begin with the weights of a subject or a checkpoint.")
+@click.option("--head", default="new", show_default=True, help=f"With --from: {' or '.join(HEADS)}.")
+@click.option("--freeze", default="none", show_default=True, help=f"With --from: {', '.join(FREEZE)}.")
+@click.option("--backbone-lr-scale", default=1.0, show_default=True, help="With --from: all but the head learns so.")
 @click.option("--seed", default=0, show_default=True, help="Of the first weights, the order and the augmentation.")
+@click.option("--out", default="runs/train", show_default=True, type=click.Path(file_okay=False), help="Folder.")
+@click.option("--name", help="What the files are called; by default NAME.")
+@click.option("--overwrite", is_flag=True, help="Begin anew where a training is already there.")
 @click.option("--snapshots", default=",".join(SNAPSHOTS), show_default=True, help="Which to keep beside the end.")
-@click.option("--evaluate-every", default=1, show_default=True, metavar="EPOCHS", help="Test each so many epochs.")
-@click.option("--parallel", default=1, show_default=True, metavar="N", help="So many trainings side by side.")
+@click.option("--evaluate-every", default=1, show_default=True, metavar="EPOCHS", help="Score each so many epochs.")
+@click.option("--save-seconds", default=60.0, show_default=True, help="Write the state about this often.")
 @click.option("--time-limit", type=float, metavar="SECONDS", help="End early, with everything written.")
+@click.option("--parallel", default=1, show_default=True, metavar="N", help="So many trainings side by side.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--compile/--no-compile", "compiled", default=None, help="torch.compile; default: on a GPU.")
 @click.option("--capture/--no-capture", "captured", default=None, help="One CUDA graph a step; default: on a GPU.")
-def train(
-    names: tuple[str, ...],
-    data: str,
-    recipe: str,
-    out: str,
-    epochs: int | None,
-    warmup_epochs: int | None,
-    batch_size: int | None,
-    learning_rate: float | None,
-    fraction: float,
-    seed: int,
-    snapshots: str,
-    evaluate_every: int,
-    parallel: int,
-    time_limit: float | None,
-    device: str,
-    compiled: bool | None,
-    captured: bool | None,
-) -> None:
-    """Train models of the zoo and write their weights, records and cards."""
+@click.pass_context
+def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, parallel: int, **options: Any) -> None:
+    """Train models of the zoo, or a subject further, and write weights, records and cards.
+
+    A training that was stopped goes on when the same command is given again.
+    """
     try:
-        kept = tuple(part for part in snapshots.split(",") if part)
-        unknown = [part for part in kept if part not in SNAPSHOTS]
-        if unknown:
-            raise UsageError(f"Snapshots are {', '.join(SNAPSHOTS)}; {unknown[0]!r} came.")
-        if evaluate_every < 1 or parallel < 1:
-            raise UsageError("--evaluate-every and --parallel are at least 1.")
-        runs = [
-            Run(
-                model=zoo.find(name).name,
-                data=data,
-                recipe=find_recipe(recipe).changed(
-                    epochs=epochs, warmup_epochs=warmup_epochs, batch_size=batch_size, learning_rate=learning_rate
-                ),
-                out=out,
-                seed=seed,
-                fraction=fraction,
-                evaluate_every=evaluate_every,
-                snapshots=kept,
-                device=device,
-                compiled=compiled,
-                captured=captured,
-                time_limit=time_limit,
-            )
-            for name in names
-        ]
-        failed = run_side_by_side(runs, parallel)
+        runs = _runs(ctx, names, list_, options)
+        if parallel < 1:
+            raise UsageError("--parallel is at least 1.")
+        with board([run.label for run in runs]) as report:
+            codes = run_side_by_side(runs, parallel, report)
     except EyechartError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        click.echo("interrupted; the same command goes on from the last states.", err=True)
+        sys.exit(INTERRUPTED)
+    failed = [name for name, code in codes.items() if code]
     for run in runs:
-        if run not in failed:
-            click.echo(str(Path(run.out) / f"{run.model}.safetensors"))
+        if run.label not in failed:
+            click.echo(str(Path(run.out) / f"{run.label}.safetensors"))
+    if failed and len(runs) > 1:
+        click.echo(f"error: {len(failed)} of {len(runs)} trainings failed: {', '.join(failed)}", err=True)
     if failed:
-        click.echo(
-            f"error: {len(failed)} of {len(runs)} trainings failed: {', '.join(run.model for run in failed)}", err=True
-        )
-        sys.exit(1 if len(failed) == len(runs) else 3)
+        sys.exit(PARTLY if len(failed) < len(runs) else max(1, codes[failed[0]]) if len(runs) == 1 else 1)
 
 
-def run_side_by_side(runs: Sequence[Run], parallel: int) -> list[Run]:
-    """Each run in a process of its own, at most `parallel` at a time; returns those that failed."""
-    waiting = list(runs)
-    going: dict[subprocess.Popen[bytes], Run] = {}
-    failed: list[Run] = []
-    source = str(Path(__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])}
-    try:
-        while waiting or going:
-            while waiting and len(going) < parallel:
-                run = waiting.pop(0)
-                command = [sys.executable, "-m", "eyechart.training.worker", run.as_json()]
-                going[subprocess.Popen(command, env=environment)] = run
-            time.sleep(0.1)
-            for process in [process for process in going if process.poll() is not None]:
-                run = going.pop(process)
-                if process.returncode:
-                    failed.append(run)
-    finally:
-        for process in going:
-            process.terminate()
-    return failed
+def _runs(ctx: click.Context, names: tuple[str, ...], list_: Path | None, options: dict[str, Any]) -> list[Run]:
+    given = {
+        key.removesuffix("_"): value
+        for key, value in options.items()
+        if ctx.get_parameter_source(key) is ParameterSource.COMMANDLINE
+    }
+    switches = given.pop("switches", ())
+    given |= parse_pairs("--set", given.pop("set", ()))
+    if list_ is not None:
+        if switches:
+            raise UsageError("--switch is for a NAME; in a list, switches belong to a run.")
+        runs = read_list(list_, given, names)
+    elif not names:
+        raise UsageError("Say what to train: a NAME of the zoo, or --list RUNS.toml.")
+    elif "from" in given and len(names) > 1:
+        raise UsageError(f"--from makes one training, so it takes one NAME; {len(names)} came.")
+    else:
+        runs = [make_run({**given, "model": name, "switches": _switches(name, switches)}) for name in names]
+    refuse_clashes(runs)
+    return runs
+
+
+def _switches(name: str, pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Read as the model says where it is the zoo's; a name that `--from` only writes under takes plain values."""
+    return zoo.switches_from(name, pairs) if name in zoo.names() else parse_pairs("--switch", pairs)

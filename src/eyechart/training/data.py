@@ -1,32 +1,30 @@
-"""Training data: labelled uint8 images in memory, moved to the device once.
+"""Training data: labelled uint8 images in memory, cut to what a run asks for, moved to the device once.
 
-Sources: an `.npz` (x_train, y_train, x_test, y_test), a folder of sheet archives (train-*.zip, test.zip), or the name
-`cifar10` / `cifar100`, which torchvision downloads.
+`sources.py` reads it. Every cut is seeded and stratified, and leaves the test images alone.
 """
 
 from __future__ import annotations
 
-import io
-import zipfile
+import difflib
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+import torch.nn.functional as F
 from torch import Tensor
 
 from eyechart.errors import ImagesError, UsageError
 from eyechart.training.augment import Normalisation
+from eyechart.training.run import Run
 
-CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-SHEET_ROWS, SHEET_COLUMNS = 25, 40
+HASHED_BYTES = 2**26  # of the pixels: enough to tell data sets apart, a fifth of a second
+PIECE = 4096  # images worked on at once where floats are needed
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Images (N, 3, H, W) uint8 and labels (N,) int64, for training and for testing."""
+    """Images (N, 3, H, W) uint8 and labels (N,) int64, for training, testing and, if held out, validation."""
 
     name: str
     classes: tuple[str, ...]
@@ -34,12 +32,21 @@ class TrainingData:
     y_train: Tensor
     x_test: Tensor
     y_test: Tensor
+    x_validation: Tensor | None = None
+    y_validation: Tensor | None = None
+    notices: tuple[str, ...] = ()
+    """What was skipped or decided while reading, in sentences."""
 
     def __post_init__(self) -> None:
         for part, x, y in (("training", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
             if len(x) != len(y) or not len(x):
                 raise ImagesError(
                     f"{self.name} has {len(x)} {part} images and {len(y)} labels; one label an image is needed."
+                )
+            if x.ndim != 4 or x.shape[1] != 3 or x.shape[2] != x.shape[3] or x.dtype != torch.uint8:
+                raise ImagesError(
+                    f"The {part} images of {self.name} must be square colour pictures in uint8, (image, y, x, 3); "
+                    f"they are {x.dtype} with sides {tuple(x.shape[2:])} and {x.shape[1]} channels."
                 )
             wrong = ((y < 0) | (y >= len(self.classes))).nonzero()
             if len(wrong):
@@ -53,124 +60,139 @@ class TrainingData:
         return int(self.x_train.shape[-1])
 
     def normalisation(self) -> Normalisation:
-        """Means and deviations of the training images; for CIFAR-10 the usual four digits, whatever the fraction."""
+        """Means and deviations of the training images; for CIFAR-10 the usual four digits, whatever the cut."""
         if self.name == "cifar10":
             return Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-        pixels = self.x_train.float() / 255
-        mean, std = pixels.mean(dim=(0, 2, 3)).tolist(), pixels.std(dim=(0, 2, 3)).tolist()
-        return Normalisation((mean[0], mean[1], mean[2]), (std[0], std[1], std[2]))
+        counts = torch.zeros(3, 256, dtype=torch.float64)
+        for piece in torch.split(self.x_train, PIECE):
+            for channel in range(3):
+                counts[channel] += torch.bincount(piece[:, channel].flatten(), minlength=256).double().cpu()
+        levels = torch.arange(256, dtype=torch.float64) / 255
+        pixels = counts[0].sum()
+        mean = (counts * levels).sum(dim=1) / pixels
+        squares = (counts * (levels - mean[:, None]) ** 2).sum(dim=1)
+        std = (squares / (pixels - 1)).sqrt().clamp(min=1e-3)  # a channel of one colour would divide by nothing
+        a, b = mean.tolist(), std.tolist()
+        return Normalisation((a[0], a[1], a[2]), (b[0], b[1], b[2]))
+
+    def fingerprint(self) -> str:
+        """A hash of the labels and of pixels spread over all training images: the same under any path."""
+        digest = hashlib.sha256(repr((self.name, self.classes, tuple(self.x_train.shape))).encode())
+        digest.update(self.y_train.cpu().numpy().tobytes())
+        every = -(-self.x_train.numel() // HASHED_BYTES)
+        digest.update(self.x_train[::every].cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     def to(self, device: torch.device) -> TrainingData:
-        moved = {name: getattr(self, name).to(device) for name in ("x_train", "y_train", "x_test", "y_test")}
+        tensors = ("x_train", "y_train", "x_test", "y_test", "x_validation", "y_validation")
+        moved = {name: tensor.to(device) for name in tensors if (tensor := getattr(self, name)) is not None}
         return replace(self, **moved)
 
+    def cut(self, run: Run) -> TrainingData:
+        """What a run asks for. The held-out part is the same for every fraction, tail and number of shots."""
+        data = self.of_classes(run.classes).held_out(run.validation).long_tailed(run.imbalance, run.seed)
+        data = data.few(run.shots, run.seed).part(run.fraction, run.seed)
+        return data if run.image_size in (None, data.image_size) else data.resized(int(run.image_size or 0))
+
+    def of_classes(self, names: Sequence[str]) -> TrainingData:
+        """Only some classes, numbered in the order given."""
+        if not names:
+            return self
+        for name in names:
+            if name not in self.classes:
+                near = difflib.get_close_matches(name, self.classes, n=2)
+                hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.classes[:12])} …"
+                raise UsageError(f"{self.name} has no class called {name!r}; {hint}")
+        if len(set(names)) != len(names) or len(names) < 2:
+            raise UsageError(f"--classes takes two or more different classes; {', '.join(names)} came.")
+        number = torch.full((len(self.classes),), -1)
+        for place, name in enumerate(names):
+            number[self.classes.index(name)] = place
+        kept = {}
+        for part in ("train", "test"):
+            labels = number[getattr(self, f"y_{part}")]
+            kept[f"x_{part}"] = getattr(self, f"x_{part}")[labels >= 0]
+            kept[f"y_{part}"] = labels[labels >= 0]
+        return replace(self, classes=tuple(names), **kept)
+
+    def held_out(self, count: int) -> TrainingData:
+        """The last images of every class, `count` in all, are for validation; shares follow the classes' sizes."""
+        if not count:
+            return self
+        sizes = torch.bincount(self.y_train, minlength=len(self.classes)).double()
+        wanted = sizes * count / sizes.sum()
+        shares = wanted.floor().long()
+        rest = count - int(shares.sum())
+        shares[(wanted - shares).argsort(descending=True, stable=True)[:rest]] += 1
+        members = [(self.y_train == label).nonzero().squeeze(1) for label in range(len(self.classes))]
+        for label, (mine, share) in enumerate(zip(members, shares.tolist(), strict=True)):
+            if share >= len(mine) or not share:
+                raise UsageError(
+                    f"Holding out {count} of {len(self.y_train)} training images leaves the class "
+                    f"{self.classes[label]!r} empty in one part ({share} of its {len(mine)} are held out)."
+                )
+        out = torch.cat([mine[len(mine) - share :] for mine, share in zip(members, shares.tolist(), strict=True)])
+        out = out.sort().values
+        keep = torch.ones(len(self.y_train), dtype=torch.bool)
+        keep[out] = False
+        return replace(
+            self,
+            x_train=self.x_train[keep],
+            y_train=self.y_train[keep],
+            x_validation=self.x_train[out],
+            y_validation=self.y_train[out],
+        )
+
+    def long_tailed(self, imbalance: float, seed: int) -> TrainingData:
+        """Class c of C keeps n₀ · imbalance^(−c/(C−1)) images, n₀ being the smallest class's: an exponential tail."""
+        if imbalance == 1:
+            return self
+        most = int(torch.bincount(self.y_train, minlength=len(self.classes)).min())
+        last = max(1, len(self.classes) - 1)
+        counts = [int(most * imbalance ** (-label / last)) for label in range(len(self.classes))]
+        return self._drawn(counts, seed, f"An imbalance of {imbalance:g}")
+
+    def few(self, shots: int | None, seed: int) -> TrainingData:
+        """So many images of each class: one few-shot episode, drawn by the seed."""
+        if shots is None:
+            return self
+        least = int(torch.bincount(self.y_train, minlength=len(self.classes)).min())
+        if shots > least:
+            raise UsageError(f"{shots} images of each class were asked for, but {self.name} has only {least} of one.")
+        return self._drawn([shots] * len(self.classes), seed, f"{shots} shots")
+
     def part(self, fraction: float, seed: int) -> TrainingData:
-        """A seeded, stratified part of the training images: every class keeps the same share, rounded."""
+        """A stratified part of the training images: every class keeps the same share, rounded."""
         if not 0 < fraction <= 1:
             raise UsageError(f"A fraction of the training images lies above 0 and up to 1; {fraction} came.")
         if fraction == 1:
             return self
+        sizes = torch.bincount(self.y_train, minlength=len(self.classes)).tolist()
+        return self._drawn([round(fraction * size) for size in sizes], seed, f"A fraction of {fraction:g}")
+
+    def _drawn(self, counts: Sequence[int], seed: int, what: str) -> TrainingData:
+        """So many images of each class, drawn by the seed and kept in their order."""
         generator = torch.Generator().manual_seed(seed)
         kept = []
-        for label, name in enumerate(self.classes):
+        for label, count in enumerate(counts):
             members = (self.y_train == label).nonzero().squeeze(1)
-            count = round(fraction * len(members))
             if not count:
-                raise UsageError(
-                    f"A fraction of {fraction:g} leaves the class {name!r} ({len(members)} images) empty; take more."
-                )
+                name = self.classes[label]
+                raise UsageError(f"{what} leaves the class {name!r} ({len(members)} images) empty; take more.")
             kept.append(members[torch.randperm(len(members), generator=generator)[:count]])
         chosen = torch.cat(kept).sort().values
         return replace(self, x_train=self.x_train[chosen], y_train=self.y_train[chosen])
 
-
-def load_data(source: str, classes: Sequence[str] | None = None) -> TrainingData:
-    """Training data from a path or a name."""
-    path = Path(source)
-    if path.suffix == ".npz" and path.is_file():
-        arrays = _read_npz(path)
-    elif path.is_dir() and list(path.glob("train*.zip")):
-        arrays = _read_sheets(path)
-    elif source in ("cifar10", "cifar100"):
-        return _download(source)
-    else:
-        raise ImagesError(
-            f"{source!r} is no training data: a .npz with x_train, y_train, x_test and y_test, a folder of sheets "
-            "(train-0.zip …, test.zip), cifar10 or cifar100 was expected."
-        )
-    name = "cifar10" if "cifar10" in path.stem and "cifar100" not in path.stem else path.stem
-    return _labelled(name, arrays, classes)
+    def resized(self, size: int) -> TrainingData:
+        """Every image at another size, bicubic with antialiasing, once and for all."""
+        held = None if self.x_validation is None else _resized(self.x_validation, size)
+        train, test = _resized(self.x_train, size), _resized(self.x_test, size)
+        return replace(self, x_train=train, x_test=test, x_validation=held)
 
 
-Arrays = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]
-
-
-def _labelled(name: str, arrays: Arrays, classes: Sequence[str] | None) -> TrainingData:
-    x_train, y_train, x_test, y_test = arrays
-    if classes is None:
-        count = int(max(y_train.max(), y_test.max())) + 1
-        classes = CIFAR10_CLASSES if name == "cifar10" else tuple(str(label) for label in range(count))
-
-    def pictures(array: NDArray[np.uint8]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array.transpose(0, 3, 1, 2)))
-
-    return TrainingData(
-        name,
-        tuple(classes),
-        pictures(x_train),
-        torch.from_numpy(y_train.astype(np.int64)),
-        pictures(x_test),
-        torch.from_numpy(y_test.astype(np.int64)),
-    )
-
-
-def _read_npz(path: Path) -> Arrays:
-    with np.load(path, allow_pickle=False) as file:
-        missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in file]
-        if missing:
-            raise ImagesError(f"{path} must hold x_train, y_train, x_test and y_test; it has no {missing[0]}.")
-        return file["x_train"], file["y_train"], file["x_test"], file["y_test"]
-
-
-def _read_sheets(folder: Path) -> Arrays:
-    x_train, y_train = _read_archives(sorted(folder.glob("train*.zip")))
-    x_test, y_test = _read_archives([folder / "test.zip"])
-    return x_train, y_train, x_test, y_test
-
-
-def _read_archives(files: Sequence[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Sheets of 1,000 images (25 rows of 40) in the order of their names, and the labels.npy of one of the archives."""
-    from PIL import Image
-
-    sheets: dict[str, NDArray[np.uint8]] = {}
-    labels: NDArray[np.int64] | None = None
-    for file in files:
-        if not file.is_file():
-            raise ImagesError(f"{file} is missing; a folder of sheets has train-0.zip, train-1.zip … and test.zip.")
-        with zipfile.ZipFile(file) as archive:
-            for member in archive.namelist():
-                if member == "labels.npy":
-                    labels = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
-                else:
-                    pixels = np.asarray(Image.open(io.BytesIO(archive.read(member))).convert("RGB"))
-                    side = pixels.shape[0] // SHEET_ROWS
-                    cells = pixels.reshape(SHEET_ROWS, side, SHEET_COLUMNS, side, 3).transpose(0, 2, 1, 3, 4)
-                    sheets[member] = cells.reshape(-1, side, side, 3)
-    if labels is None:
-        raise ImagesError(f"None of {', '.join(file.name for file in files)} holds labels.npy.")
-    return np.concatenate([sheets[member] for member in sorted(sheets)]), labels
-
-
-def _download(name: str) -> TrainingData:
-    from torchvision import datasets
-
-    kind = datasets.CIFAR10 if name == "cifar10" else datasets.CIFAR100
-    folder = Path.home() / ".cache" / "eyechart"
-    try:
-        train, test = (kind(folder, train=train, download=True) for train in (True, False))
-    except Exception as error:
-        raise ImagesError(
-            f"torchvision could not download {name} ({error}); give a .npz or a folder of sheets by its path."
-        ) from error
-    arrays = (train.data, np.array(train.targets), test.data, np.array(test.targets))
-    return _labelled(name, arrays, tuple(train.classes))
+def _resized(images: Tensor, size: int) -> Tensor:
+    pieces = []
+    for piece in torch.split(images, PIECE):
+        larger = F.interpolate(piece.float(), size=(size, size), mode="bicubic", antialias=True)
+        pieces.append(larger.round().clamp(0, 255).to(torch.uint8))
+    return torch.cat(pieces)

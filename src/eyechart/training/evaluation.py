@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from eyechart.training.augment import Normalisation
 
+BINS = 10  # of the calibration error, as in Park & Kim (SPEC M23); cards before 2026-11 say 15
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -32,14 +34,19 @@ def evaluate(
     bfloat16: bool = False,
     batch: int = 1000,
 ) -> Scores:
-    """Scores on clean uint8 images, in eval mode; the module's mode is restored."""
+    """Scores on clean uint8 images, in eval mode; the module's mode and the random numbers are as before.
+
+    Dropout that stays on at test draws its masks from seed 0, so that scoring more often changes no training.
+    """
     was_training = module.training
     module.eval()
     logits = []
-    for start in range(0, len(images), batch):
-        inputs = normalisation.apply(images[start : start + batch])
-        with torch.autocast(images.device.type, dtype=torch.bfloat16, enabled=bfloat16):
-            logits.append(module(inputs).float())
+    with torch.random.fork_rng(devices=[images.device] if images.is_cuda else []):
+        torch.manual_seed(0)
+        for start in range(0, len(images), batch):
+            inputs = normalisation.apply(images[start : start + batch])
+            with torch.autocast(images.device.type, dtype=torch.bfloat16, enabled=bfloat16):
+                logits.append(module(inputs).float())
     module.train(was_training)
     return score(torch.cat(logits), labels)
 
@@ -55,7 +62,7 @@ def score(logits: Tensor, labels: Tensor) -> Scores:
     )
 
 
-def calibration_error(confidence: Tensor, right: Tensor, bins: int = 15) -> float:
+def calibration_error(confidence: Tensor, right: Tensor, bins: int = BINS) -> float:
     """Σ over equal bins (a, b] of confidence: share of images × |accuracy − mean confidence|.
 
     >>> import torch

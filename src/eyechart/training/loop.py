@@ -2,54 +2,65 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import math
-import platform
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from eyechart import zoo
-from eyechart.errors import NotFinite, UsageError
+from eyechart.errors import NotFinite, RunFolderError, UsageError
 from eyechart.training.augment import Normalisation, prepare_chunk
-from eyechart.training.data import load_data
+from eyechart.training.card import device_name, make_card
 from eyechart.training.evaluation import Scores, evaluate
-from eyechart.training.optimisers import Average, learning_rate, make_optimiser, set_learning_rate
-from eyechart.training.records import Records, load_weights, sha256
-from eyechart.training.run import Run
+from eyechart.training.optimisers import Average, Schedule, make_optimiser, set_learning_rate
+from eyechart.training.progress import Report, plainly
+from eyechart.training.records import Records, load_weights
+from eyechart.training.run import Run, difference
+from eyechart.training.sources import load_data
+from eyechart.training.state import gather, read_state, remove_state, restore, write_state
 from eyechart.training.step import Step
+from eyechart.training.transfer import begin, freeze, input_size_of
 
-CHUNK = 51_200  # images augmented at once: an epoch of CIFAR; 2 GB of float32 at the widest point
+CHUNK = 51_200  # images of 32 pixels augmented at once: an epoch of CIFAR; 2 GB of float32 at the widest point
 CLEAN_IMAGES = 5_000  # training images whose clean NLL is recorded
 CLOSING_SECONDS = 20.0  # kept free of the time limit for the last evaluation and the writing
+TICK_SECONDS = 1.0
 
 
-def train(run: Run) -> dict[str, Any]:
-    """Train and write everything; returns the card."""
-    return Training(run).finish()
+def train(run: Run, report: Report = plainly) -> dict[str, Any]:
+    """Train and write everything; returns the card. A training that was stopped goes on, a finished one is left."""
+    return Training(run, report).finish()
 
 
 class Training:
     """All the state of a training in one place: weights, optimiser, average, random numbers, step count."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, report: Report = plainly) -> None:
         self.started = time.monotonic()
-        self.run = run
-        self.recipe = run.recipe.checked()
+        self.run = run.checked()
+        self.report = report
+        self.recipe = run.recipe
         self.device = _device(run.device)
-        self.data = load_data(run.data).part(run.fraction, run.seed).to(self.device)
-        self.normalisation: Normalisation = self.data.normalisation()
+        whole = load_data(run.data, input_size_of(run))
+        self.data = whole.cut(run).to(self.device)
+        self.fingerprint = self.data.fingerprint()
         self.batch = min(self.recipe.batch_size, len(self.data.x_train))
         self.steps_per_epoch = len(self.data.x_train) // self.batch
-        self.records = Records(Path(run.out), run.model)
+        self.total = run.steps or self.steps_per_epoch * self.recipe.epochs
+        self.schedule = Schedule(self.recipe.learning_rate, self.end_of(self.recipe.warmup_epochs), self.total)
+        self.records = Records(Path(run.out), run.label)
 
         torch.manual_seed(run.seed)
         self.generator = torch.Generator(self.device).manual_seed(run.seed + 1)
-        self.module = self._build(self.recipe.drop_path).to(self.device)
+        self.beginning = begin(run, self.data.classes, self.data.image_size)
+        self.normalisation: Normalisation = self.beginning.normalisation or whole.normalisation()
+        self.frozen = freeze(self.beginning.module, run.freeze, self.beginning.head, self.data.image_size)
+        self.module = self.beginning.module.to(self.device)
         on_gpu = self.device.type == "cuda"
         if on_gpu:
             # Evaluations are float32 as said; cuDNN may try its kernels out, because shapes never change.
@@ -57,10 +68,9 @@ class Training:
             torch.backends.cudnn.allow_tf32 = False
             torch.backends.cudnn.benchmark = True
             self.module = self.module.to(memory_format=torch.channels_last)
-        self.module.train()
         self.bfloat16 = on_gpu if run.bfloat16 is None else run.bfloat16
         self.average = Average(self.module, self.recipe.ema) if self.recipe.ema else None
-        self.optimiser = make_optimiser(self.module, self.recipe)
+        self.optimiser = make_optimiser(self.module, self.recipe, self.beginning.head, run.backbone_lr_scale)
         self.step = Step(
             self.module,
             self.optimiser,
@@ -73,75 +83,148 @@ class Training:
         clean = torch.randperm(len(self.data.x_train), generator=torch.Generator().manual_seed(0))[:CLEAN_IMAGES]
         self.clean = clean.to(self.device)
         self.steps = 0
+        self.done = 0
+        self.seconds_before = 0.0
+        self.saved_at = self.started
+        self.resumed: list[int] = []
+        self.notices = [*whole.notices, *self.beginning.notices]
         self.noticed = 0
 
-    def _build(self, drop_path: float) -> nn.Module:
-        return zoo.build(
-            self.run.model, classes=len(self.data.classes), image_size=self.data.image_size, drop_path=drop_path
-        )
+    def end_of(self, epoch: int) -> int:
+        """Steps done when an epoch ends. With --steps, epochs are equal parts of them, whatever the data's size."""
+        return self.total * epoch // self.recipe.epochs
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.started
 
     def finish(self) -> dict[str, Any]:
         """Every epoch that is left, then the card."""
+        self.records.open()
+        try:
+            if (card := self._begin_or_go_on()) is not None:
+                return card
+            for epoch in range(self.done + 1, self.recipe.epochs + 1):
+                if self._one_epoch(epoch):
+                    break
+            return self._close(self.done)
+        finally:
+            self.records.close()
+
+    def _begin_or_go_on(self) -> dict[str, Any] | None:
+        """Begin, or go on from the state that a stopped training of the same arguments left; its card if finished."""
+        mine = {**self.run.identity(), "data": self.fingerprint, "device": self.device.type, "bfloat16": self.bfloat16}
+        theirs = None if self.run.overwrite else self.records.identity()
+        if theirs is not None and (other := difference(theirs, mine) if theirs else "its arguments are not known"):
+            raise RunFolderError(
+                f"{self.records.lines} belongs to another training ({other}); give another --out or --name, or "
+                "--overwrite to begin anew."
+            )
+        if theirs is not None and self.records.finished():
+            self._say(notice=f"{self.run.label} is already trained in {self.run.out}; --overwrite begins anew.")
+            card: dict[str, Any] = json.loads(self.records.card_path.read_text(encoding="utf-8"))
+            return card
+        found = None if theirs is None else read_state(self.records.state)
+        if found is None:
+            self._begin(mine)
+            return None
+        self.done, tensors, facts = found
+        restore(tensors, self.module, self.optimiser, self.average, self.generator)
+        self.steps, self.seconds_before = facts["steps"], facts["seconds"]
+        self.resumed = [*facts["resumed"], self.done]
+        self.records.cut(facts["position"])
+        self._notice(f"Going on after epoch {self.done} of {self.recipe.epochs}.")
+        return None
+
+    def _begin(self, arguments: dict[str, Any]) -> None:
+        remove_state(self.records.state)
+        self.records.card_path.unlink(missing_ok=True)
+        self.records.cut(0)
         self.records.line(
             {
-                "start": self.run.model,
+                "start": self.run.label,
                 "parameters": sum(parameter.numel() for parameter in self.module.parameters()),
                 "recipe": self.recipe.as_json(),
                 "images": len(self.data.x_train),
                 "clean_train_images": len(self.clean),
                 "steps_per_epoch": self.steps_per_epoch,
-                "device": _device_name(self.device),
+                "device": device_name(self.device),
+                "arguments": arguments,
             }
         )
+        for sentence in self.notices:
+            self._notice(sentence)
         self._snapshot("init")
-        ended = self.recipe.epochs
-        for epoch in range(1, self.recipe.epochs + 1):
-            began = time.monotonic()
-            loss = self._epoch(epoch)
-            seconds = time.monotonic() - began
-            self._say_notices()
-            if epoch == self.recipe.warmup_epochs:
-                self._snapshot("warmup")
-            if epoch == math.ceil(self.recipe.epochs / 4):
-                self._snapshot("quarter")
-            out_of_time = self._out_of_time(seconds)
-            last = epoch == self.recipe.epochs or out_of_time
-            self._record(epoch, loss, seconds, scored=last or epoch % self.run.evaluate_every == 0)
-            if out_of_time and epoch < self.recipe.epochs:
-                ended = epoch
-                self._notice(
-                    f"The time limit of {self.run.time_limit:g} s ended the training after epoch {epoch} of "
-                    f"{self.recipe.epochs}."
-                )
-                break
-        return self._close(ended)
+
+    def _one_epoch(self, epoch: int) -> bool:
+        """An epoch with all that follows it; whether the time is up."""
+        began = time.monotonic()
+        loss = self._epoch(epoch)
+        seconds = time.monotonic() - began
+        self.done = epoch
+        for sentence in self.step.notices[self.noticed :]:
+            self._notice(sentence)
+        self.noticed = len(self.step.notices)
+        if epoch == self.recipe.warmup_epochs:
+            self._snapshot("warmup")
+        if epoch == math.ceil(self.recipe.epochs / 4):
+            self._snapshot("quarter")
+        time_is_up = self._out_of_time(seconds) and epoch < self.recipe.epochs
+        last = epoch == self.recipe.epochs or time_is_up
+        self._record(epoch, loss, seconds, scored=last or epoch % self.run.evaluate_every == 0)
+        if time_is_up:
+            self._notice(
+                f"The time limit of {self.run.time_limit:g} s ended the training after epoch {epoch} of "
+                f"{self.recipe.epochs}; the same command goes on."
+            )
+        if epoch < self.recipe.epochs and (time_is_up or time.monotonic() - self.saved_at >= self.run.save_seconds):
+            self._save()
+        return time_is_up
+
+    def _save(self) -> None:
+        tensors = gather(self.module, self.optimiser, self.average, self.generator)
+        facts = {"steps": self.steps, "seconds": self.seconds, "position": self.records.position}
+        write_state(self.records.state, self.done, tensors, {**facts, "resumed": self.resumed})
+        self.saved_at = time.monotonic()
 
     def _epoch(self, epoch: int) -> float:
-        """One pass over the shuffled training images; the mean soft-target loss, which must be finite."""
+        """The steps of an epoch; the mean soft-target loss, which must be finite."""
         good = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
-        losses = torch.empty(self.steps_per_epoch, device=self.device)
-        first = self.steps
-        for number, (inputs, targets) in enumerate(self._batches()):
-            set_learning_rate(self.optimiser, learning_rate(self.recipe, self.steps, self.steps_per_epoch))
+        first, count = self.steps, self.end_of(epoch) - self.end_of(epoch - 1)
+        losses = torch.empty(count, device=self.device)
+        self.module.train()
+        for part in self.frozen:
+            part.eval()
+        ticked = time.monotonic()
+        for number, (inputs, targets) in enumerate(self._batches(count)):
+            set_learning_rate(self.optimiser, self.schedule.rate(self.steps))
             losses[number] = self.step(inputs, targets)
             self.steps += 1
+            if time.monotonic() - ticked > TICK_SECONDS:
+                ticked = time.monotonic()
+                self._say()
         loss = float(losses.mean())
         if not math.isfinite(loss):
             at = int((~losses.isfinite()).nonzero()[0])
             path = self.records.snapshot(good, "last-good")
-            rate = learning_rate(self.recipe, first + at, self.steps_per_epoch)
             sentence = (
-                f"The loss of {self.run.model} was not finite at step {first + at + 1} (epoch {epoch}) at a learning "
-                f"rate of {rate:.2e}; the weights from before this epoch are in {path.name}; lower the rate or clip."
+                f"The loss of {self.run.label} was not finite at step {first + at + 1} (epoch {epoch}) at a learning "
+                f"rate of {self.schedule.rate(first + at):.2e}; the weights from before this epoch are in {path.name}; "
+                "lower the rate or clip."
             )
             self.records.line({"notice": sentence})
             raise NotFinite(sentence)
         return loss
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        order = torch.randperm(len(self.data.x_train), generator=self.generator, device=self.device)
-        order = order[: self.steps_per_epoch * self.batch]
-        for chunk in torch.split(order, max(1, CHUNK // self.batch) * self.batch):
+    def _batches(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """So many batches from shuffled passes over the training images."""
+        images, needed = len(self.data.x_train), count * self.batch
+        passes = [
+            torch.randperm(images, generator=self.generator, device=self.device) for _ in range(-(-needed // images))
+        ]
+        order = torch.cat(passes)[:needed]
+        chunk_images = min(CHUNK, CHUNK * 32**2 // self.data.image_size**2)
+        for chunk in torch.split(order, max(1, chunk_images // self.batch) * self.batch):
             inputs, targets = prepare_chunk(
                 self.data.x_train[chunk],
                 self.data.y_train[chunk],
@@ -168,7 +251,7 @@ class Training:
             self.records.snapshot(self.module.state_dict(), name)
 
     def _record(self, epoch: int, loss: float, seconds: float, scored: bool) -> None:
-        rate = learning_rate(self.recipe, self.steps - 1, self.steps_per_epoch)
+        rate = self.schedule.rate(self.steps - 1)
         values: dict[str, Any] = {
             "epoch": epoch,
             "steps": self.steps,
@@ -176,18 +259,19 @@ class Training:
             "augmented_train_nll": loss,
             "seconds": round(seconds, 3),
         }
-        words = f"{self.run.model} epoch {epoch}/{self.recipe.epochs} loss {loss:.4f}"
+        words = f"epoch {epoch}/{self.recipe.epochs} loss {loss:.4f}"
         if scored:
-            test, clean = self._scores(self.data.x_test, self.data.y_test), self._clean_scores()
+            part, x, y = "test", self.data.x_test, self.data.y_test
+            if self.data.x_validation is not None and self.data.y_validation is not None:
+                part, x, y = "validation", self.data.x_validation, self.data.y_validation
+            scores = self._scores(x, y)
+            clean = self._scores(self.data.x_train[self.clean], self.data.y_train[self.clean])
             values |= {"clean_train_nll": clean.nll, "clean_train_error": clean.error}
-            values |= {f"test_{key}": value for key, value in test.as_json().items()}
-            words += f" clean {clean.nll:.4f} test error {100 * test.error:.2f} % nll {test.nll:.4f}"
-        values["elapsed"] = round(time.monotonic() - self.started, 3)
+            values |= {f"{part}_{key}": value for key, value in scores.as_json().items()}
+            words += f" clean {clean.nll:.4f} {part} error {100 * scores.error:.2f} % nll {scores.nll:.4f}"
+        values["elapsed"] = round(self.seconds, 3)
         self.records.line(values)
-        if scored:
-            print(
-                f"{words} rate {rate:.1e} {seconds:.2f} s/epoch {values['elapsed']:.0f} s", file=sys.stderr, flush=True
-            )
+        self._say(**({"line": f"{words} rate {rate:.1e} {seconds:.2f} s/epoch {self.seconds:.0f} s"} if scored else {}))
 
     def _scores(self, images: Tensor, labels: Tensor) -> Scores:
         if self.average is None:
@@ -198,61 +282,27 @@ class Training:
         self.module.load_state_dict(own)
         return scores
 
-    def _clean_scores(self) -> Scores:
-        return self._scores(self.data.x_train[self.clean], self.data.y_train[self.clean])
-
-    def _say_notices(self) -> None:
-        for sentence in self.step.notices[self.noticed :]:
-            self._notice(sentence)
-        self.noticed = len(self.step.notices)
-
     def _notice(self, sentence: str) -> None:
         self.records.line({"notice": sentence})
-        print(f"{self.run.model}: {sentence}", file=sys.stderr, flush=True)
+        self._say(notice=sentence)
+
+    def _say(self, **words: str) -> None:
+        self.report({"run": self.run.label, "steps": self.steps, "total": self.total, **words})
 
     def _close(self, epochs: int) -> dict[str, Any]:
         """Save the end, read it back, measure what was read, and write the card."""
-        seconds = time.monotonic() - self.started
+        seconds = self.seconds
         path = self.records.snapshot(self._state())
-        shipped = load_weights(self._build(0.0), path).to(self.device)
-        scores = evaluate(shipped, self.data.x_test, self.data.y_test, self.normalisation)
-        card: dict[str, Any] = {
-            "name": self.run.model,
-            "data": self.data.name,
-            "train_images": len(self.data.x_train),
-            "test_images": len(self.data.x_test),
-            "classes": list(self.data.classes),
-            "input_size": [self.data.image_size, self.data.image_size],
-            **self.normalisation.as_json(),
-            "parameters": sum(parameter.numel() for parameter in shipped.parameters()),
-            "accuracy": 1 - scores.error,
-            "nll": scores.nll,
-            "ece": scores.ece,
-            "measured": "on all test images after the float16 round trip, in float32 with TF32 off; ECE with 15 bins",
-            "command": self.run.command(self.data.name),
-            "recipe": self.recipe.as_json(),
-            "seed": self.run.seed,
-            "fraction": self.run.fraction,
-            "epochs": epochs,
-            "steps": self.steps,
-            "seconds": round(seconds, 1),
-            "device": _device_name(self.device),
-            "step": self.step.mode,
-            "notices": self.step.notices,
-            "torch": torch.__version__,
-            "sha256": {
-                saved.name: sha256(saved)
-                for saved in map(self.records.weights_path, ("end", *self.run.snapshots))
-                if saved.is_file()
-            },
-        }
+        shipped = copy.deepcopy(self.module).to(memory_format=torch.contiguous_format)
+        scores = evaluate(load_weights(shipped, path), self.data.x_test, self.data.y_test, self.normalisation)
+        card = make_card(self, scores, epochs, seconds)
         self.records.card(card)
-        print(
-            f"{self.run.model}: {100 * card['accuracy']:.2f} % of {card['test_images']:,} test images, NLL "
-            f"{scores.nll:.4f}, ECE {scores.ece:.4f}, {card['parameters']:,} parameters, {epochs} epochs in "
-            f"{seconds:.0f} s ({self.step.mode})",
-            file=sys.stderr,
-            flush=True,
+        if epochs == self.recipe.epochs:
+            remove_state(self.records.state)
+        self._say(
+            line=f"{100 * card['accuracy']:.2f} % of {card['test_images']:,} test images, NLL {scores.nll:.4f}, ECE "
+            f"{scores.ece:.4f}, {card['parameters']:,} parameters, {epochs} epochs in {seconds:.0f} s "
+            f"({self.step.mode})"
         )
         return card
 
@@ -260,10 +310,9 @@ class Training:
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
+    if name.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("There is no CUDA device here; leave --device out or say --device cpu.")
-    return torch.device(name)
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"--device is auto, cpu or cuda; {name!r} came.") from None

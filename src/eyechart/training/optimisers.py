@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,49 +14,68 @@ from torch.optim import SGD, AdamW, Optimizer
 from eyechart.training.recipes import Recipe
 
 
-def make_optimiser(module: nn.Module, recipe: Recipe) -> Optimizer:
-    """The recipe's optimiser; weight decay acts on matrices and kernels only.
+def make_optimiser(module: nn.Module, recipe: Recipe, head: Collection[str] = (), scale: float = 1.0) -> Optimizer:
+    """The recipe's optimiser over what is not frozen; weight decay acts on matrices and kernels only.
 
-    On a GPU the learning rate is a tensor: a captured step reads it anew at every replay.
+    Parameters not named in `head` learn at `scale` times the rate. On a GPU the learning rate is a tensor: a captured
+    step reads it anew at every replay.
     """
-    groups = decay_groups(module, recipe.weight_decay)
+    groups = decay_groups(module, recipe.weight_decay, head, scale)
     on_gpu = next(module.parameters()).is_cuda
-    rate: float | Tensor = torch.tensor(recipe.learning_rate, device="cuda") if on_gpu else recipe.learning_rate
     if recipe.optimiser == "adamw":
-        return AdamW(groups, lr=rate, fused=on_gpu, capturable=on_gpu)
+        if on_gpu:
+            groups = [{**group, "lr": torch.tensor(recipe.learning_rate, device="cuda")} for group in groups]
+        return AdamW(groups, lr=recipe.learning_rate, fused=on_gpu, capturable=on_gpu)
     return SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, fused=on_gpu)
 
 
-def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Parameters that decay (matrices, kernels), and those that do not: biases, norms, position table, CLS token."""
-    decayed: list[nn.Parameter] = []
-    kept: list[nn.Parameter] = []
+TABLES = ("pos_embed", "cls_token", "relative_position_bias_table")  # looked up, not multiplied: they do not decay
+
+
+def decay_groups(
+    module: nn.Module, weight_decay: float, head: Collection[str] = (), scale: float = 1.0
+) -> list[dict[str, Any]]:
+    """Parameters that decay (matrices, kernels), and those that do not: biases, norms, position table, CLS token.
+
+    With a `scale` other than 1, each is parted again into the head and the rest.
+    """
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
-        plain = parameter.ndim < 2 or name.split(".")[-1] in ("pos_embed", "cls_token")
-        (kept if plain else decayed).append(parameter)
-    return [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]
+        if parameter.requires_grad:
+            plain = parameter.ndim < 2 or name.split(".")[-1] in TABLES
+            groups.setdefault((1.0 if name in head else scale, plain), []).append(parameter)
+    return [
+        {"params": parameters, "weight_decay": 0.0 if plain else weight_decay, "scale": times}
+        for (times, plain), parameters in sorted(groups.items(), key=lambda item: item[0])
+    ]
 
 
-def learning_rate(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
+@dataclass(frozen=True)
+class Schedule:
     """Linear warm-up, then half a cosine to 0, per step. The first step has a positive rate, the last nearly none.
 
-    >>> from eyechart.training.recipes import find_recipe
-    >>> recipe = find_recipe("zoo").changed(epochs=3, warmup_epochs=1, learning_rate=1.0)
-    >>> [round(learning_rate(recipe, step, 2), 3) for step in range(6)]
+    >>> schedule = Schedule(peak=1.0, warm=2, total=6)
+    >>> [round(schedule.rate(step), 3) for step in range(6)]
     [0.5, 1.0, 1.0, 0.854, 0.5, 0.146]
     """
-    warm, total = recipe.warmup_epochs * steps_per_epoch, recipe.epochs * steps_per_epoch
-    if step < warm:
-        return recipe.learning_rate * (step + 1) / warm
-    return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / (total - warm)))
+
+    peak: float
+    warm: int
+    total: int
+
+    def rate(self, step: int) -> float:
+        if step < self.warm:
+            return self.peak * (step + 1) / self.warm
+        return self.peak * 0.5 * (1 + math.cos(math.pi * (step - self.warm) / (self.total - self.warm)))
 
 
 def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
     for group in optimiser.param_groups:
+        scaled = rate * group.get("scale", 1.0)
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
+            group["lr"].fill_(scaled)
         else:
-            group["lr"] = rate
+            group["lr"] = scaled
 
 
 class Sam:

@@ -1,73 +1,133 @@
-"""What a training leaves behind, all named after the model: NAME.records.jsonl (one line an epoch),
-NAME.SNAPSHOT.safetensors, NAME.safetensors (the end) and NAME.json, the card. Weights are float16.
+"""What a training leaves behind, all called after it: NAME.records.jsonl (one line an epoch), the weights in float16
+as NAME.SNAPSHOT.safetensors and NAME.safetensors (the end), NAME.json, the card; NAME.state/ until it is finished.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from eyechart.errors import NotFinite, RunFolderError
+from eyechart.training.files import cannot_write, write_whole
 
 
 class Records:
-    """The folder and the name that a training writes under."""
+    """The folder and the name that a training writes under. `open` claims them for this process."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
+        self.lines = folder / f"{name}.records.jsonl"
+        self.state = folder / f"{name}.state"
+        self.file: BinaryIO | None = None
+
+    def open(self) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.lines = folder / f"{name}.records.jsonl"
-            self.lines.write_text("", encoding="utf-8")
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.file = self.lines.open("ab")
         except OSError as error:
-            raise RunFolderError(f"The training cannot write into {folder}: {error}.") from error
+            raise cannot_write(self.lines, error) from error
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.file.close()
+            raise RunFolderError(
+                f"Another process is training {self.name} into {self.folder}; wait for it or give another --out."
+            ) from None
+        except OSError:
+            pass  # a file system without locks: nothing can be claimed there
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def identity(self) -> dict[str, Any] | None:
+        """What the training written here was asked for; None if nothing worth keeping is here.
+
+        A record without an epoch is nothing; one of unknown arguments has an empty identity, which fits none.
+        """
+        lines = list(read_lines(self.lines)) if self.lines.is_file() else []
+        if not any("epoch" in line for line in lines) and not self.weights_path().is_file():
+            return None
+        return dict(lines[0].get("arguments", {})) if lines else {}
+
+    def finished(self) -> bool:
+        return self.card_path.is_file() and self.weights_path().is_file() and not self.state.exists()
+
+    @property
+    def position(self) -> int:
+        assert self.file is not None
+        return self.file.tell()
+
+    def cut(self, position: int) -> None:
+        """Forget the lines after a position: those of epochs that will be done again."""
+        assert self.file is not None
+        self.file.truncate(position)
+        self.file.seek(position)
 
     def line(self, values: Mapping[str, Any]) -> None:
-        """One more line of the record, on the disk at once."""
+        """One more line of the record, on the disk at once; a line that does not fit leaves nothing behind."""
+        assert self.file is not None
+        before = self.position
         try:
-            with self.lines.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(values, allow_nan=False) + "\n")
+            self.file.write(json.dumps(values, allow_nan=False).encode() + b"\n")
+            self.file.flush()
         except OSError as error:
-            raise RunFolderError(f"The record {self.lines} cannot be written: {error}.") from error
+            self.file = self.lines.open("ab")  # drops what the old one still holds back
+            self.cut(before)
+            raise cannot_write(self.lines, error) from error
 
     def weights_path(self, snapshot: str = "end") -> Path:
         return self.folder / (
             f"{self.name}.safetensors" if snapshot == "end" else f"{self.name}.{snapshot}.safetensors"
         )
 
+    @property
+    def card_path(self) -> Path:
+        return self.folder / f"{self.name}.json"
+
     def snapshot(self, state: Mapping[str, Tensor], snapshot: str = "end") -> Path:
         """Save a state in float16, whole or not at all."""
-        path = self.weights_path(snapshot)
         halves = {name: half(name, tensor) for name, tensor in state.items()}
-        partial = path.with_suffix(".partial")
-        try:
-            # One entry only: safetensors writes several in random order, and equal weights should be equal files.
-            save_file(halves, partial, metadata={"zoo": f"{self.name}@{snapshot}"})
-            partial.chmod(0o644)  # safetensors makes it readable by its owner only
-            os.replace(partial, path)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise RunFolderError(f"The weights {path} cannot be written: {error}.") from error
-        return path
+        # One entry only: safetensors writes several in random order, and equal weights should be equal files.
+        return write_whole(self.weights_path(snapshot), save(halves, metadata={"zoo": f"{self.name}@{snapshot}"}))
 
     def card(self, values: Mapping[str, Any]) -> Path:
-        path = self.folder / f"{self.name}.json"
-        partial = path.with_suffix(".json.partial")
+        return write_whole(self.card_path, (json.dumps(values, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a record; a last one that a kill cut short is left out."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RunFolderError(f"The record {path} cannot be read: {error.strerror or error}.") from error
+    for line in text.splitlines():
         try:
-            partial.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-            os.replace(partial, path)
-        except OSError as error:
-            raise RunFolderError(f"The card {path} cannot be written: {error}.") from error
-        return path
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def card_beside(weights: Path) -> dict[str, Any]:
+    """The card of the training that made a file of weights or a snapshot; empty if there is none.
+
+    What is called FOLDER/vit.warmup.safetensors has its card in FOLDER/vit.json.
+    """
+    path = weights.with_name(weights.name.split(".")[0] + ".json")
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return card if isinstance(card, dict) else {}
 
 
 def half(name: str, tensor: Tensor) -> Tensor:

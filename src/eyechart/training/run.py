@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from eyechart.errors import UsageError
 from eyechart.training.recipes import Recipe, find_recipe
 
 SNAPSHOTS = ("init", "warmup", "quarter")
+FREEZE = ("none", "low-third", "all-but-head")
+HEADS = ("new", "keep")
+
+# What may differ when a training goes on: where it lies, how it is watched, and how the device computes the same thing.
+NOT_DECIDING = frozenset(
+    {"out", "name", "data", "evaluate_every", "device", "bfloat16", "compiled", "captured", "time_limit"}
+    | {"save_seconds", "overwrite"}
+)
 
 
 @dataclass(frozen=True)
@@ -21,8 +30,29 @@ class Run:
     data: str
     recipe: Recipe
     out: str
+    name: str = ""
+    """What the files are called; the model's name by default."""
     seed: int = 0
+    classes: tuple[str, ...] = ()
+    """Only these classes, numbered in this order."""
+    validation: int = 0
+    """So many of the last training images, stratified, are held out and scored; the test images only at the end."""
+    imbalance: float = 1.0
+    """How many times as many images the first class has as the last; the classes between fall off exponentially."""
+    shots: int | None = None
+    """So many images of each class."""
     fraction: float = 1.0
+    steps: int | None = None
+    """So many gradient steps in all, whatever the fraction; the recipe's epochs are then equal parts of them."""
+    image_size: int | None = None
+    switches: Mapping[str, Any] = field(default_factory=dict)
+    """Of the zoo's model, in place of the table's."""
+    begin_from: str | None = None
+    """A subject, or a checkpoint of `model`, whose weights are the first ones."""
+    head: str = "new"
+    freeze: str = "none"
+    backbone_lr_scale: float = 1.0
+    """The learning rate of everything but the head is this many times the recipe's."""
     evaluate_every: int = 1
     snapshots: tuple[str, ...] = SNAPSHOTS
     """Which to keep beside the end."""
@@ -32,17 +62,54 @@ class Run:
     captured: bool | None = None
     """None: on a GPU yes, on a CPU no."""
     time_limit: float | None = None
-    """Seconds after which the training ends early, with everything written."""
+    """Seconds after which the training ends early, with everything written; the same command goes on."""
+    save_seconds: float = 60.0
+    """The state, from which a killed training goes on, is written after the first epoch that ends so much later."""
+    overwrite: bool = False
+
+    @property
+    def label(self) -> str:
+        return self.name or self.model
+
+    def checked(self) -> Run:
+        """The run itself, or one sentence on what is wrong with it."""
+        self.recipe.checked()
+        if unknown := [name for name in self.snapshots if name not in SNAPSHOTS]:
+            raise UsageError(f"Snapshots are {', '.join(SNAPSHOTS)}; {unknown[0]!r} came.")
+        for what, value, known in (("--freeze", self.freeze, FREEZE), ("--head", self.head, HEADS)):
+            if value not in known:
+                raise UsageError(f"{what} is one of {', '.join(known)}; {value!r} came.")
+        if not 0 < self.fraction <= 1:
+            raise UsageError(f"A fraction of the training images lies above 0 and up to 1; {self.fraction} came.")
+        if self.imbalance < 1:
+            raise UsageError(f"--imbalance is largest over smallest class, so at least 1; {self.imbalance:g} came.")
+        if self.steps is not None and self.steps < self.recipe.epochs:
+            raise UsageError(
+                f"{self.steps} steps cannot be parted into {self.recipe.epochs} epochs; ask for fewer with --epochs."
+            )
+        least = {"evaluate_every": 1, "validation": 0, "backbone_lr_scale": 0, "save_seconds": 0}
+        least |= {name: 1 for name in ("shots", "image_size") if getattr(self, name) is not None}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise UsageError(f"--{name.replace('_', '-')} is at least {bound}; {getattr(self, name)} came.")
+        if self.begin_from is None and (self.freeze != "none" or self.head != "new" or self.backbone_lr_scale != 1):
+            raise UsageError("--freeze, --head and --backbone-lr-scale need --from: there are no weights to keep.")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the weights: two runs of equal identity on equal data are one training."""
+        return {name: value for name, value in json.loads(self.as_json()).items() if name not in NOT_DECIDING}
 
     def command(self, data: str) -> str:
         """The command that makes this run again, with the data's name in place of where it lay."""
-        recipe = find_recipe(self.recipe.name)
-        words = ["eyechart", "train", self.model, "--data", data, "--recipe", recipe.name]
-        for setting in ("epochs", "warmup_epochs", "batch_size", "learning_rate"):
-            if getattr(self.recipe, setting) != getattr(recipe, setting):
-                words += [f"--{setting.replace('_', '-')}", str(getattr(self.recipe, setting))]
-        if self.fraction != 1:
-            words += ["--fraction", str(self.fraction)]
+        words = ["eyechart", "train", self.model, "--data", data, "--recipe", self.recipe.name]
+        words += _changes(self.recipe)
+        plain = {one.name: one.default for one in fields(Run)}
+        for name, word in OPTIONS.items():
+            if (value := getattr(self, name)) != plain[name]:
+                words += [word, ",".join(value) if isinstance(value, tuple) else str(value)]
+        for name, value in self.switches.items():
+            words += ["--switch", f"{name}={value}"]
         return shlex.join([*words, "--seed", str(self.seed)])
 
     def as_json(self) -> str:
@@ -51,4 +118,57 @@ class Run:
     @classmethod
     def from_json(cls, text: str) -> Run:
         values: Mapping[str, Any] = json.loads(text)
-        return cls(**{**values, "recipe": Recipe.from_json(values["recipe"]), "snapshots": tuple(values["snapshots"])})
+        tuples = {name: tuple(values[name]) for name in ("snapshots", "classes")}
+        switches = {name: as_tuple(value) for name, value in values["switches"].items()}
+        return cls(**{**values, **tuples, "switches": switches, "recipe": Recipe.from_json(values["recipe"])})
+
+
+#: The options that belong into the command of a card; where files lie and how a run is watched do not.
+OPTIONS = {
+    "name": "--name",
+    "classes": "--classes",
+    "validation": "--validation",
+    "imbalance": "--imbalance",
+    "shots": "--shots",
+    "fraction": "--fraction",
+    "steps": "--steps",
+    "image_size": "--image-size",
+    "begin_from": "--from",
+    "head": "--head",
+    "freeze": "--freeze",
+    "backbone_lr_scale": "--backbone-lr-scale",
+}
+RECIPE_OPTIONS = ("epochs", "warmup_epochs", "batch_size", "learning_rate")
+
+
+def _changes(recipe: Recipe) -> list[str]:
+    """The options that make the named recipe this one."""
+    named = find_recipe(recipe.name)
+    changed = [one.name for one in fields(Recipe) if getattr(recipe, one.name) != getattr(named, one.name)]
+    words = []
+    for name in RECIPE_OPTIONS:
+        words += [f"--{name.replace('_', '-')}", str(getattr(recipe, name))] if name in changed else []
+    for name in changed:
+        words += [] if name in RECIPE_OPTIONS else ["--set", f"{name}={getattr(recipe, name)}"]
+    return words
+
+
+def as_tuple(value: Any) -> Any:
+    """JSON and TOML have lists where a switch has a tuple."""
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The first thing in which two identities differ, in words; None if they are equal.
+
+    >>> difference({"seed": 0, "recipe": {"clip": 1.0}}, {"seed": 0, "recipe": {"clip": 5.0}})
+    'clip was 1.0 and is now 5.0'
+    """
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            return difference(old, new)
+        return f"{name.replace('_', ' ')} was {old} and is now {new}"
+    return None

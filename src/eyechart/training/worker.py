@@ -1,21 +1,45 @@
-"""One training in its own process: `python -m eyechart.training.worker RUN`, where RUN is a run as JSON."""
+"""One training in its own process: `python -m eyechart.training.worker RUN`, where RUN is a run as JSON.
+
+Its reports are lines of JSON on stdout.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from eyechart.errors import EyechartError
 from eyechart.training.run import Run
 
+INTERRUPTED = 130
+
 
 def main(text: str) -> int:
-    from eyechart.training.loop import train
+    run = Run.from_json(text)
+
+    def report(event: Mapping[str, Any]) -> None:
+        print(json.dumps(event), flush=True)
 
     try:
-        train(Run.from_json(text))
+        from eyechart.training.loop import train
+
+        train(run, report)
     except EyechartError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        report({"run": run.label, "error": str(error)})
         return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # who asked for the training is gone; its last state is kept
+        os._exit(1)
+    except Exception as error:
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        size = run.recipe.batch_size
+        report({"run": run.label, "error": f"The device has no memory left for batches of {size}; lower --batch-size."})
+        return 1
     return 0
 
 

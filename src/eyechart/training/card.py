@@ -1,0 +1,69 @@
+"""The card of a trained model: what it is, how it was made, and how good the saved file is."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from eyechart import zoo
+from eyechart.training.evaluation import BINS, Scores
+from eyechart.training.records import sha256
+
+if TYPE_CHECKING:
+    from eyechart.training.loop import Training
+
+
+def make_card(training: Training, scores: Scores, epochs: int, seconds: float) -> dict[str, Any]:
+    """Facts that fit into JSON; `scores` are those of the saved weights on all test images."""
+    run, data, beginning = training.run, training.data, training.beginning
+    card: dict[str, Any] = {
+        "name": run.label,
+        "data": data.name,
+        "train_images": len(data.x_train),
+        "test_images": len(data.x_test),
+        "classes": list(data.classes),
+        "input_size": [data.image_size, data.image_size],
+        **training.normalisation.as_json(),
+        "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
+        "accuracy": 1 - scores.error,
+        "nll": scores.nll,
+        "ece": scores.ece,
+        "measured": "on all test images after the float16 round trip, in float32 with TF32 off; "
+        f"ECE with {BINS} equal-width bins",
+        "command": run.command(data.name),
+        "recipe": training.recipe.as_json(),
+        "seed": run.seed,
+        "fraction": run.fraction,
+        "epochs": epochs,
+        "steps": training.steps,
+        "seconds": round(seconds, 1),
+        "device": device_name(training.device),
+        "step": training.step.mode,
+        "notices": [*training.notices, *training.step.notices],
+        "torch": torch.__version__,
+        "sha256": {
+            saved.name: sha256(saved)
+            for saved in map(training.records.weights_path, ("end", *run.snapshots))
+            if saved.is_file()
+        },
+    }
+    if run.label != run.model:
+        card["model"] = run.model
+    if beginning.switches:
+        model = run.model if run.begin_from is None or beginning.source is None else beginning.source
+        table = zoo.find(model.removeprefix("zoo:").partition("@")[0]).switches
+        card["switches"] = json.loads(json.dumps({**table, **beginning.switches}))  # lists for tuples, as in the file
+    if beginning.source is not None:
+        card |= {"from": beginning.source, "freeze": run.freeze, "backbone_lr_scale": run.backbone_lr_scale}
+    if data.x_validation is not None:
+        card["validation_images"] = len(data.x_validation)
+    if training.resumed:
+        card["resumed_after_epochs"] = training.resumed
+    return card
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()

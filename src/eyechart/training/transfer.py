@@ -1,0 +1,278 @@
+"""Where a training begins: a model of the zoo with fresh weights, or with those of a subject (`--from`).
+
+Transfer gives the subject a new head for the data's classes, resizes position tables to the input size, and feeds it
+images normalised as it is used to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from eyechart import zoo
+from eyechart.errors import SubjectError, UsageError, WeightsMismatch
+from eyechart.subjects.catalogue import CHECKPOINT_SUFFIXES, Spec, parse_spec
+from eyechart.subjects.load import load_subject
+from eyechart.subjects.preprocessing import Preprocessing
+from eyechart.subjects.subject import Subject, find_logits
+from eyechart.subjects.weights import INCIDENTAL, State, fit_to, read_checkpoint
+from eyechart.training.augment import Normalisation
+from eyechart.training.records import card_beside
+from eyechart.training.run import Run
+from eyechart.zoo.vit import resize_pos_embed
+
+
+@dataclass(frozen=True)
+class Beginning:
+    module: nn.Module
+    head: tuple[str, ...]
+    """Names of the head's parameters."""
+    normalisation: Normalisation | None = None
+    """What the first weights are used to; None: the data's own."""
+    source: str | None = None
+    switches: Mapping[str, Any] | None = None
+    """Of a zoo model, where they differ from the table's."""
+    notices: tuple[str, ...] = ()
+
+
+def begin(run: Run, classes: Sequence[str], image_size: int) -> Beginning:
+    """The model a run starts with. Fresh weights are drawn from torch's default generator."""
+    if run.begin_from is None:
+        module = zoo.build(
+            run.model,
+            classes=len(classes),
+            image_size=image_size,
+            drop_path=run.recipe.drop_path,
+            **run.switches,
+        )
+        return Beginning(module, head_names(module, len(classes)), switches=dict(run.switches) or None)
+    spec = _source(run)
+    beginning = (
+        _from_zoo(run, spec, classes, image_size)
+        if spec.source == "zoo"
+        else _from_elsewhere(run, spec, classes, image_size)
+    )
+    _try(beginning.module, str(spec), image_size, len(classes))
+    return beginning
+
+
+def input_size_of(run: Run) -> int | None:
+    """What the pictures of a folder are brought to where the run does not say: the size the subject is used to."""
+    if run.begin_from is None or run.image_size is not None:
+        return run.image_size
+    spec = _source(run)
+    if spec.source == "zoo":
+        return int(_zoo_card(spec)[1].get("input_size", [32])[0])
+    return load_subject(str(spec)).input_size[0]
+
+
+def _source(run: Run) -> Spec:
+    text = run.begin_from or ""
+    if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text and ":" not in text:
+        if run.model not in zoo.names():
+            raise UsageError(
+                f"{text} names weights but no architecture; say --from timm:NAME@{text}, or train a model of the zoo."
+            )
+        return Spec("zoo", run.model, text)
+    return parse_spec(text)
+
+
+def _zoo_card(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
+    """The file of weights (None: fresh ones) and the card that says how they were made."""
+    if spec.weights == "random":
+        return None, {}
+    given = Path(spec.weights or "").expanduser()
+    path = given if given.suffix in CHECKPOINT_SUFFIXES else zoo.weights(spec.name, spec.weights)
+    if path is None:
+        raise SubjectError(f"{spec} has no trained weights; zoo:{spec.name}@PATH takes those of a file.")
+    return path, card_beside(path)
+
+
+def _from_zoo(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
+    path, card = _zoo_card(spec)
+    table = zoo.find(spec.name).switches
+    known = {name: value for name, value in (card.get("switches") or {}).items() if table.get(name) != value}
+    switches = {**known, **run.switches}
+    module = zoo.build(
+        spec.name, classes=len(classes), image_size=image_size, drop_path=run.recipe.drop_path, **switches
+    )
+    head = head_names(module, len(classes))
+    if run.head == "keep":
+        refuse_other_classes(str(spec), card.get("classes"), None, classes)
+    if path is not None:
+        state, fit = fit_to(read_checkpoint(path)[0], module)
+        if fit.fitting < fit.expected // 2:
+            raise fit.mismatch(path, str(spec))
+        module.load_state_dict(fitted_state(state, module, () if run.head == "keep" else head, str(spec)))
+    own = Normalisation(tuple(card["mean"]), tuple(card["std"])) if "mean" in card else None
+    return Beginning(module, head, own, str(spec), switches or None)
+
+
+def fitted_state(state: State, module: nn.Module, skip: Sequence[str], name: str) -> State:
+    """A checkpoint for a module of another input size: position tables resized, `skip` and counters left as built."""
+    fitted: State = {}
+    for key, wanted in module.state_dict().items():
+        came = state.get(key)
+        if key in skip or (came is None and key.endswith(INCIDENTAL)):
+            fitted[key] = wanted
+        elif came is None:
+            raise WeightsMismatch(f"{name} lacks {key}; the checkpoint is of another architecture or other switches.")
+        elif came.shape == wanted.shape:
+            fitted[key] = came
+        elif "pos_embed" in key and came.ndim == wanted.ndim:
+            fitted[key] = _resized_table(key, came, wanted, name)
+        elif key.endswith(INCIDENTAL):
+            fitted[key] = wanted
+        else:
+            raise WeightsMismatch(
+                f"{name} has {key} of shape {tuple(came.shape)}, but {tuple(wanted.shape)} is needed: other switches, "
+                "other classes, or a part that cannot take another input size."
+            )
+    return fitted
+
+
+def _resized_table(key: str, came: Tensor, wanted: Tensor, name: str) -> Tensor:
+    came = came.float()
+    if came.ndim == 4:  # a map (1, width, y, x)
+        return F.interpolate(came, size=wanted.shape[-2:], mode="bilinear", align_corners=True)
+    for prefix in (0, 1):
+        old, new = math.isqrt(came.shape[1] - prefix), math.isqrt(wanted.shape[1] - prefix)
+        if old**2 + prefix == came.shape[1] and new**2 + prefix == wanted.shape[1]:
+            return resize_pos_embed(came, old, new, has_cls=bool(prefix))
+    raise WeightsMismatch(
+        f"{name} has a position table {key} of {came.shape[1]} rows, which cannot become {wanted.shape[1]}: "
+        "grids must be square and have the same tokens beside them."
+    )
+
+
+def _from_elsewhere(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
+    if run.switches:
+        raise UsageError(f"--switch is for models of the zoo; {spec} is not one.")
+    subject = load_subject(str(spec))
+    module = subject.module
+    if (image_size, image_size) != subject.input_size and hasattr(module, "set_input_size"):
+        resize: Any = module.set_input_size
+        resize(img_size=(image_size, image_size))  # timm's own interpolation
+    if run.head == "keep":
+        refuse_other_classes(str(spec), subject.classes, _outputs(subject), classes)
+    elif spec.source == "timm":
+        module.reset_classifier(len(classes))  # type: ignore[operator]  # every timm model has it
+    else:
+        _replace_head(module, _outputs(subject), len(classes), str(spec))
+    module = module if subject.keyword is None else LogitsOnly(module, subject.keyword)
+    notices = []
+    if run.recipe.drop_path:
+        notices.append(f"{spec} keeps its own stochastic depth; the recipe's {run.recipe.drop_path:g} is not applied.")
+    return Beginning(module, head_names(module, len(classes)), _normalisation(subject), str(spec), None, tuple(notices))
+
+
+class LogitsOnly(nn.Module):
+    """A model that is called by keyword and answers in a structure, as one that maps images to logits."""
+
+    def __init__(self, module: nn.Module, keyword: str) -> None:
+        super().__init__()
+        self.module = module
+        self.keyword = keyword
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = find_logits(self.module(**{self.keyword: images}))
+        assert logits is not None  # tried when the training began
+        return logits
+
+
+def _outputs(subject: Subject) -> int:
+    height, width = subject.input_size
+    with torch.no_grad():
+        logits = subject.logits(subject.call(torch.zeros(1, 3, height, width)))
+    if logits is None:
+        raise SubjectError(f"{subject.name} ends in features, not in classes; only a classifier can be trained on.")
+    return int(logits.shape[1])
+
+
+def _replace_head(module: nn.Module, outputs: int, classes: int, name: str) -> None:
+    places = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
+    path = next((path for path in reversed(places) if module.get_submodule(path).out_features == outputs), None)
+    if path is None:
+        raise SubjectError(f"{name} has no linear layer with {outputs} outputs that could be replaced by a new head.")
+    old = module.get_submodule(path)
+    assert isinstance(old, nn.Linear)
+    parent, _, last = path.rpartition(".")
+    setattr(module.get_submodule(parent), last, nn.Linear(old.in_features, classes, old.bias is not None))
+
+
+def _normalisation(subject: Subject) -> Normalisation | None:
+    prepare = subject.preprocessing
+    if not isinstance(prepare, Preprocessing):
+        return None
+    unit = 255 * prepare.scale  # (pixel · scale − mean) / std, with pixels in 0…1
+    mean, std = [value / unit for value in prepare.mean], [value / unit for value in prepare.std]
+    return Normalisation((mean[0], mean[1], mean[2]), (std[0], std[1], std[2]))
+
+
+def head_names(module: nn.Module, classes: int) -> tuple[str, ...]:
+    """The parameters of the last layer with one output a class."""
+    for path, part in reversed(list(module.named_modules())):
+        outputs = getattr(part, "out_features", None) or getattr(part, "out_channels", None)
+        if isinstance(part, (nn.Linear, nn.Conv2d)) and outputs == classes:
+            return tuple(f"{path}.{name}" for name, _ in part.named_parameters())
+    raise SubjectError(f"No layer with {classes} outputs was found that could be the head.")
+
+
+def refuse_other_classes(name: str, known: Sequence[str] | None, count: int | None, classes: Sequence[str]) -> None:
+    """--head keep makes sense only for the very classes the head was trained on."""
+    if (known is not None and tuple(known) == tuple(classes)) or (known is None and count == len(classes)):
+        return
+    had = f"{len(known)} ({', '.join(known[:3])} …)" if known else f"{count or 'unknown ones'}"
+    raise WeightsMismatch(
+        f"The classes of {name}, {had}, are not those of the data, {len(classes)} ({', '.join(classes[:3])} …); leave "
+        "--head keep out for a new head."
+    )
+
+
+def freeze(module: nn.Module, how: str, head: Sequence[str], image_size: int) -> list[nn.Module]:
+    """Switch gradients off; the parts that are wholly frozen, which must stay in eval mode (batch statistics!)."""
+    if how == "none":
+        return []
+    names = [name for name, _ in module.named_parameters()]
+    frozen = set(names) - set(head) if how == "all-but-head" else set(names[: _end_of_low_third(module, image_size)])
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name not in frozen)
+    parts = [part for part in module.modules() if next(part.parameters(), None) is not None]
+    return [part for part in parts if not any(parameter.requires_grad for parameter in part.parameters())]
+
+
+def _end_of_low_third(module: nn.Module, image_size: int) -> int:
+    """Where the first parameter of the first block above the lowest third stands; before it are stem and low blocks."""
+    from eyechart.subjects.anatomy import anatomy_of
+
+    with torch.no_grad():
+        anatomy = anatomy_of("the model", module.eval(), torch.rand(2, 3, image_size, image_size))
+    paths = list(dict.fromkeys(site.path for site in anatomy.pick("block")))
+    low = math.ceil(len(paths) / 3)
+    if low >= len(paths):
+        raise UsageError(f"--freeze low-third needs a model of at least two blocks; this one has {len(paths)}.")
+    names = [name for name, _ in module.named_parameters()]
+    inside = [place for place, name in enumerate(names) if any(name.startswith(f"{path}.") for path in paths[low:])]
+    return min(inside)
+
+
+def _try(module: nn.Module, name: str, image_size: int, classes: int) -> None:
+    module.eval()
+    try:
+        with torch.no_grad():
+            shape = tuple(module(torch.zeros(2, 3, image_size, image_size)).shape)
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise SubjectError(
+            f"{name} cannot be called on images of {image_size}×{image_size} ({reason.rstrip('.')}); another "
+            "--image-size may fit."
+        ) from error
+    if shape != (2, classes):
+        raise SubjectError(f"{name} gave an output of shape {shape} for 2 images, but {classes} classes are trained.")

@@ -1,0 +1,93 @@
+"""From words and lists to runs: what is written is what is trained, and what is wrong is one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from eyechart.errors import EyechartError, UsageError
+from eyechart.training.run import Run
+from eyechart.training.settings import make_run, read_list, refuse_clashes
+
+LIST = """
+[common]
+data = "toys.npz"
+recipe = "weak"
+epochs = 20
+
+[[run]]
+model = "vit"
+
+[[run]]
+model = "vit"
+name = "fine"
+switches = { patch = 2, no_skip_at = [1, 2] }
+epochs = 30
+clip = 2
+snapshots = []
+"""
+
+
+def test_a_list_of_runs(tmp_path: Path) -> None:
+    path = tmp_path / "runs.toml"
+    path.write_text(LIST)
+    plain, fine = read_list(path, {"seed": 7})
+    assert (plain.label, plain.recipe.epochs, plain.recipe.clip, plain.data) == ("vit", 20, 5.0, "toys.npz")
+    assert (fine.label, fine.recipe.epochs, fine.recipe.clip, fine.snapshots) == ("fine", 30, 2.0, ())
+    assert fine.switches == {"patch": 2, "no_skip_at": (1, 2)}
+    assert plain.seed == fine.seed == 7
+    assert [run.recipe.epochs for run in read_list(path, {"epochs": 9})] == [9, 9]  # the command line counts first
+    assert [run.label for run in read_list(path, {}, ["fine"])] == ["fine"]
+    with pytest.raises(UsageError, match="no run called 'fien'"):
+        read_list(path, {}, ["fien"])
+    assert Run.from_json(fine.as_json()) == fine
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[[run]", "is no TOML"),
+        ("[common]\nepochs = 3", r"must hold one \[\[run\]\]"),
+        ("[[run]]\nmodel = 'vitt'", "did you mean vit"),
+        ("[[run]]\nmodel = 'vit'\nepoch = 3", "Run 1 of .*no setting called 'epoch'; did you mean epochs"),
+        ("[[run]]\nmodel = 'vit'\nepochs = 'ten'", "epochs takes a whole number; 'ten' came"),
+        ("[[run]]\nmodel = 'vit'\nflip = 1", "flip takes true or false; 1 came"),
+        ("[[run]]\nmodel = 'vit'\noptimiser = 'adam'", "optimiser is one of adamw, sgd; 'adam' came"),
+        ("[[run]]\nmodel = 'vit'\nrecipe = 'storng'", "did you mean strong"),
+        ("[[run]]\nmodel = 'vit'\nswitches = { pach = 2 }", "did you mean patch"),
+        ("[[run]]\nrecipe = 'zoo'", "needs a model"),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "runs.toml").write_text(text)
+    with pytest.raises(EyechartError, match=sentence):
+        read_list(tmp_path / "runs.toml", {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"fraction": 1.5}, "above 0 and up to 1; 1.5 came"),
+        ({"imbalance": 0.5}, "at least 1; 0.5 came"),
+        ({"steps": 10, "epochs": 30}, "10 steps cannot be parted into 30 epochs"),
+        ({"freeze": "low-third"}, "need --from"),
+        ({"freeze": "top", "from": "zoo:vit"}, "--freeze is one of"),
+        ({"shots": 0}, "--shots is at least 1"),
+        ({"snapshots": "middle"}, "'middle' came"),
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        make_run({"model": "vit", **settings})
+
+
+def test_the_list_of_the_zoo_can_be_read() -> None:
+    runs = read_list(Path(__file__).parents[2] / "scripts" / "zoo.toml", {})
+    assert [run.label for run in runs] == ["vit", "resnet", "vit-gap", "swin", "pit", "alternet"]
+    assert {run.recipe.name for run in runs} == {"zoo"}
+    assert runs[0].command("cifar10") == "eyechart train vit --data cifar10 --recipe zoo --seed 0"
+
+
+def test_trainings_of_one_command_need_names_of_their_own() -> None:
+    runs = [make_run({"model": "vit"}), make_run({"model": "vit", "seed": 1})]
+    with pytest.raises(UsageError, match="Two trainings are called vit"):
+        refuse_clashes(runs)
