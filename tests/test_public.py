@@ -24,7 +24,12 @@ def test_exported_names() -> None:
 
 
 def test_exam_can_be_called_whichever_way_it_was_imported() -> None:
-    program = "import eyechart.exam, eyechart; from eyechart.exam import exam; assert callable(eyechart.exam)"
+    program = """
+import inspect, eyechart.exam, eyechart
+from eyechart.exam import exam
+assert eyechart.exam is exam
+assert list(inspect.signature(eyechart.exam).parameters)[:3] == ["subjects", "images", "measures"]
+"""
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 

@@ -9,7 +9,9 @@ Names are loaded when first used: importing eyechart takes milliseconds and does
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,6 +43,21 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'eyechart' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+class _Package(ModuleType):
+    """Importing the file exam.py binds the name `eyechart.exam` to that file; people expect the function there."""
+
+    @property
+    def exam(self) -> Any:
+        return vars(import_module("eyechart.exam"))["exam"]
+
+    @exam.setter
+    def exam(self, value: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -100,7 +100,7 @@ def exam(
             options=parse_options(options),
             limit=limit,
             seed=seed,
-            classes=json.loads(classes.read_text(encoding="utf-8")) if classes else None,
+            classes=read_mapping(classes) if classes else None,
             out=out,
             overwrite=overwrite,
             device=device,
@@ -116,6 +116,16 @@ def exam(
         click.echo(f"skipped {problem['path']}: {problem['reason']}", err=True)
     if problems or (measures and run.plan["left_out"]):
         sys.exit(PARTLY)
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    try:
+        mapping = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"--classes takes a JSON file; {path} is none ({error}).") from None
+    if not isinstance(mapping, dict) or not all(isinstance(value, str) for value in mapping.values()):
+        raise UsageError(f'--classes takes a JSON object such as {{"n02123045": "cat"}}; {path} holds something else.')
+    return mapping
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, str]:
@@ -238,17 +248,22 @@ def measures(json_: bool) -> None:
 
 
 @main.command()
+@click.argument("name", required=False)
 @json_option
-def claims(json_: bool) -> None:
-    """List the published claims and how each is decided."""
+def claims(name: str | None, json_: bool) -> None:
+    """List the published claims and how each is decided; with NAME (C09), one of them."""
     from eyechart.claims.table import CLAIMS
 
+    if name and name not in CLAIMS:
+        raise UsageError(f"No claim is called {name!r}; they run from C01 to C{len(CLAIMS)}.")
+    chosen = [CLAIMS[name]] if name else list(CLAIMS.values())
     if json_:
-        as_json([claim.as_json() for claim in CLAIMS.values()])
+        as_json([claim.as_json() for claim in chosen])
         return
-    for claim in CLAIMS.values():
+    for claim in chosen:
         click.echo(f"{claim.id}  {claim.sentence}")
-        click.echo(f"     {claim.decide}; settled by {claim.settled_by}")
+        click.echo(f"     decided by {claim.decide}")
+        click.echo(f"     {claim.margin}; settled by {claim.settled_by}; needs {claim.wants}")
 
 
 main.add_command(train)

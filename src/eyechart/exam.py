@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from eyechart.claims.facts import facts_of
@@ -99,9 +97,10 @@ def exam(
         done += images_done
         progress("images", done, len(batches.order))
 
-    inline.examine(run, stations, source, batches, advance)
-    progress("intervals, verdicts and page", 0, 1)
-    finish(run)
+    computed = inline.examine(run, stations, source, batches, advance)
+    if computed or not run.finished:
+        progress("intervals, verdicts and page", 0, 1)
+        finish(run)
     return Run(run.path)
 
 
@@ -147,12 +146,3 @@ def finish(run: Run) -> None:
     run = Run(run.path)
     write_text(run.path / "summary.csv", run.summary_csv())
     run.report()
-
-
-class _CallableModule(ModuleType):
-    """Importing this file binds the name `eyechart.exam` to it, where people expect the function: let it be both."""
-
-    __call__ = staticmethod(exam)
-
-
-sys.modules[__name__].__class__ = _CallableModule

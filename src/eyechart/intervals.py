@@ -181,6 +181,8 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
         else:
             replicates = left_out.stack(name, value)
             low, high = jackknife(value, replicates, limits)
+            if "trials" in variable.attrs and len(replicates) > 1:
+                low, high = _at_the_ends(value, low, high, variable.attrs["trials"])
             finding[f"{name}_replicates"] = (("replicate", *variable.dims), replicates)
         finding[f"{name}_low"] = (variable.dims, low)
         finding[f"{name}_high"] = (variable.dims, high)
@@ -191,6 +193,8 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             value = np.array(number, dtype=np.float64)
             if quantity.smooth or tally.folds < 2:
                 low, high = jackknife(value, left_out.series(quantity, subjects), quantity.limits)
+                if quantity.share and tally.folds > 1:
+                    low, high = _at_the_ends(value, low, high, scene.images)
             else:
                 drawn = draws.series(quantity, subjects), small_draws.series(quantity, subjects)
                 low, high = bootstrap(value, *drawn, tally.folds, quantity.limits)
@@ -261,6 +265,7 @@ def _quantity_table(rows: Sequence[tuple[Quantity, tuple[str, ...], Interval]]) 
             "quantity": ("quantity_row", np.array([quantity.name for quantity, _, _ in rows])),
             "quantity_subjects": ("quantity_row", np.array([" | ".join(subjects) for _, subjects, _ in rows])),
             "quantity_unit": ("quantity_row", np.array([quantity.unit for quantity, _, _ in rows])),
+            "quantity_smooth": ("quantity_row", np.array([int(quantity.smooth) for quantity, _, _ in rows])),
         },
     )
 
@@ -276,6 +281,12 @@ def _finish(value: Array, low: Array, high: Array, resampled: Array, limits: Lim
     low, high = np.clip(low, floor, ceiling), np.clip(high, floor, ceiling)
     low, high = np.where(constant, value, low), np.where(constant, value, high)
     return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
+
+
+def _at_the_ends(value: Array, low: Array, high: Array, trials: float) -> tuple[Array, Array]:
+    """A share of exactly 0 or 1 has no spread between folds; the exact binomial bound says what it may still be."""
+    room = 1 - ((1 - CONFIDENCE) / 2) ** (1 / trials)
+    return np.where(value == 1, 1 - room, low), np.where(value == 0, room, high)
 
 
 def _plain(attrs: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
-Role = Literal["stem", "junction", "attention", "block", "head"]
+Role = Literal["input", "stem", "junction", "attention", "block", "head"]
 Kind = Literal["attention", "mlp", "conv", "pool", "mixer", "other"]
 Architecture = Literal["transformer", "cnn", "hybrid", "mixer", "other"]
 
@@ -58,6 +59,8 @@ class AttentionGeometry:
     key_prefix: int
     cell: tuple[float, float]
     uniform_distance: float
+    grid_queries: int = 0
+    """Queries a window that have a place in the picture; 0 for class attention and attention pooling."""
     query_yx: np.ndarray | None = field(default=None, compare=False, repr=False)
     key_yx: np.ndarray | None = field(default=None, compare=False, repr=False)
     leading: tuple[tuple[str, int], ...] = ()
@@ -116,6 +119,10 @@ class Site:
         return cls(**{**data, "address": Address(**data["address"]), "layout": Layout(**layout), "attention": geometry})
 
 
+def _between_places(site: Site) -> bool:
+    return site.attention is not None and site.attention.grid_queries > 1
+
+
 @dataclass(frozen=True)
 class Anatomy:
     """What a dry run found in a subject: its sites in execution order, and what could not be recognised, in words."""
@@ -138,16 +145,41 @@ class Anatomy:
         (Swin, PiT): two or more stages of at least two blocks, of which P says the opposite; "cnn": convolutions in
         two or more stages. Everything else plays no part and keeps the name of its architecture.
         """
-        stages = [block.stage for block in self.pick("block")]
+        blocks = self.pick("block")
+        stages = [block.stage for block in blocks]
         full = [stage for stage in set(stages) if stages.count(stage) >= 2]
+        cells = [block.grid[0] * block.grid[1] for block in blocks if block.grid]
+        if any(later > earlier for earlier, later in pairwise(cells)):
+            return f"branched {self.architecture}"  # a grid that grows again: parallel branches, not stages
         if self.architecture == "transformer":
-            geometries = [site.attention for site in self.pick("attention")]
-            if len(set(stages)) == 1 and all(g is not None and g.kind == "global" for g in geometries):
+            shown = {site.block: site.attention for site in self.pick("attention") if _between_places(site)}
+            complete = all(block.block in shown for block in blocks if block.kind == "attention")
+            if len(set(stages)) == 1 and complete and all(g is not None and g.kind == "global" for g in shown.values()):
                 return "vit"
             return "staged transformer" if len(full) >= 2 else "transformer"
         if self.architecture == "cnn" and len(set(stages)) < 2:
             return "plain cnn"
         return self.architecture
+
+    @property
+    def input(self) -> Site:
+        """The pictures as the subject is given them. Not one of its `sites`, but a tap can look there as well.
+
+        >>> Anatomy("a", (), (), (32, 32), "cnn", None, None).input.layout
+        Layout(axes='NCYX', prefix=0, grid=(32, 32), windows=1)
+        """
+        return Site(
+            name="input pictures",  # no module path has a blank, so it is no block's name
+            role="input",
+            kind="other",
+            path="",
+            address=Address("", 0, 0, "input"),
+            depth=0.0,
+            stage=0,
+            block=-1,
+            layout=Layout("NCYX", grid=self.input_size),
+            channels=3,
+        )
 
     def pick(self, role: Role, kind: Kind | None = None) -> tuple[Site, ...]:
         return tuple(site for site in self.sites if site.role == role and kind in (None, site.kind))

@@ -41,9 +41,11 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-    except OSError as error:
+    except Exception as error:
+        # safetensors and netCDF report a full disk with exceptions of their own; nothing else can fail in here.
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise RunFolderError(
-            f"{path} could not be written ({error.strerror or error}); what was finished before is kept: "
+            f"{path} could not be written ({reason}); what was finished before is kept: "
             "make room or choose another folder with --out, then run the same command again."
         ) from error
     return path
@@ -140,6 +142,12 @@ class Run:
             name: type(measure.tally(self.scene)).from_tensors(by_measure[name])
             for name, measure in self.measures.items()
         }
+
+    @property
+    def finished(self) -> bool:
+        """Whether findings, verdicts and page are there for every measure of the plan."""
+        findings = [self.path / "findings" / f"{name}.nc" for name in self.measures]
+        return all(path.exists() for path in (*findings, self.path / "verdicts.json", self.path / "report.html"))
 
     # --- findings and verdicts ----------------------------------------------------------------------------------
 

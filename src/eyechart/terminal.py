@@ -42,15 +42,19 @@ def table(*headings: str) -> Table:
 
 def print_verdicts(run: Run) -> None:
     """One row a verdict that could be given, then how many there are of each kind."""
+    from eyechart.claims.table import CLAIMS
     from eyechart.claims.verdict import summarise
 
     tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
     if tested:
-        rows = table("claim", "verdict", "effect [95 %]", "why")
+        rows = table("claim", "verdict", "effect [95 %]", "what the claim says, and why it is undecided")
         for verdict in tested:
             colour = VERDICT_COLOURS[verdict.verdict]
             word = verdict.verdict + (" (proxy)" if verdict.proxy else "")
-            rows.add_row(verdict.claim, f"[{colour}]{word}[/]", escape(effect_of(verdict)), escape(verdict.reason))
+            text = CLAIMS[verdict.claim].sentence
+            if verdict.verdict == "undecided":
+                text += f" Undecided: {verdict.reason}"
+            rows.add_row(verdict.claim, f"[{colour}]{word}[/]", escape(effect_of(verdict)), escape(text))
         show(rows)
     show(str(summarise(run.verdicts)))
 
@@ -161,5 +165,5 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=errors, transient=True) as bar:
-        task = bar.add_task("loading", total=None)
+        task = bar.add_task("loading", total=1)
         yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)

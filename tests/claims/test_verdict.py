@@ -317,3 +317,30 @@ def test_a_quantity_of_two_measures_is_refused() -> None:
     twice = {name: finding(("uniformity_gap", "vit | cnn", 0.3, 0.2, 0.4)) for name in ("cka", "other")}
     with pytest.raises(EyechartError, match="'uniformity_gap' is a quantity of both cka and other"):
         judge([ClaimTest("C13", (GAP,))], twice, FACTS)
+
+
+def test_a_sign_test_that_is_not_significant_has_not_failed() -> None:
+    part = Part("z", "above", 1.645, "sign test of {0}", fails_at=0)
+    assert part.decide(2.0, 2.0) == "holds"
+    assert part.decide(0.9, 0.9) == "undecided"
+    assert part.decide(-0.67, -0.67) == part.decide(-1, 0) == "fails"
+    assert part.asks == "more than 1.645, and fails at 0"
+    mirrored = Part("z", "below", -1.645, "sign test of {0}", fails_at=0)
+    assert [mirrored.decide(z, z) for z in (-2, -0.9, 0.67)] == ["holds", "undecided", "fails"]
+
+
+def test_no_number_of_images_is_foretold_for_steps() -> None:
+    table = finding(("uniformity_gap", "vit | cnn", 0.12, 0.05, 0.2))
+    smooth = judge([ClaimTest("C13", (GAP,))], {"cka": table}, FACTS)
+    steps = table.assign_coords(quantity_smooth=("quantity_row", [0]))
+    stepped = judge([ClaimTest("C13", (GAP,))], {"cka": steps}, FACTS)
+    assert "images would decide it" in next(v for v in smooth if v.claim == "C13").reason
+    assert "More images may decide it" in next(v for v in stepped if v.claim == "C13").reason
+
+
+def test_few_images_decide_nothing() -> None:
+    table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.29, 0.31), images=63)
+    verdict = next(v for v in judge([ClaimTest("C13", (GAP,))], {"cka": table}, FACTS) if v.claim == "C13")
+    assert verdict.verdict == "undecided"
+    assert verdict.reason.startswith("Fewer than 64 images")
+    assert verdict.effect == 0.3

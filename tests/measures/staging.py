@@ -85,6 +85,7 @@ def measure_tensors(
             for who in where.anatomies:
                 for place in need.sites(who):
                     look = part_of(tensors[who.subject, place.name], slice(batch.images[0], batch.images[-1] + 1))
+                    look.anatomy = who
                     value = need.view.take(look)
                     value = need.view.reduce(value) if need.view.reduce else value
                     seen.setdefault(who.subject, {}).setdefault(place.name, {})[need.view.name] = value
@@ -112,4 +113,4 @@ def full_grid(side: int, cell: float, prefix: int = 0) -> AttentionGeometry:
     places = np.stack(np.meshgrid(centres, centres, indexing="ij"), axis=-1).reshape(-1, 2)
     uniform = float(np.linalg.norm(places[:, None] - places[None], axis=-1).mean())
     places = np.concatenate([np.full((prefix, 2), np.nan), places])[None]
-    return AttentionGeometry("global", None, 1, prefix, prefix, (cell, cell), uniform, places, places)
+    return AttentionGeometry("global", None, 1, prefix, prefix, (cell, cell), uniform, side * side, places, places)

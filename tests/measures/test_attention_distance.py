@@ -95,7 +95,7 @@ def test_windows_use_their_true_positions() -> None:
     left = np.array([[0.0, 0.0], [0, 1], [1, 0], [1, 1]])
     right = (left + np.array([0, 2]))[[3, 1, 2, 0]]
     places = np.stack([left, right])
-    geometry = AttentionGeometry("windowed", (2, 2), 2, 0, 0, (1, 1), 1.0, places, places)
+    geometry = AttentionGeometry("windowed", (2, 2), 2, 0, 0, (1, 1), 1.0, 4, places, places)
     weights = torch.zeros(2, 4, 4)
     weights[0, :, 0] = 1  # all look at (0, 0)
     weights[1, :, 3] = 1  # all look at (0, 2), which is key 3 there

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.feature_variance import (
-    FeatureVariance,
-    on_one_stream,
-    sign_test,
-    sub_layers,
-    variance_and_square,
-)
+from eyechart.measures.feature_variance import FeatureVariance, sign_test, skip_of, sub_layers, variance_and_square
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
@@ -20,7 +14,7 @@ from tests.measures.staging import anatomy, measure_tensors, scene, site
 def variance(features: torch.Tensor) -> float:
     """Of maps (image, channel, y, x), averaged over images."""
     place = site("s", axes="NCYX", grid=tuple(features.shape[2:]))  # type: ignore[arg-type]
-    return float(variance_and_square(Look(place, output=features))[:, 0].mean())
+    return float(variance_and_square(features, place.layout)[:, 0].mean())
 
 
 def test_averaging_disjoint_positions_divides_by_their_number() -> None:
@@ -46,7 +40,7 @@ def test_unbiased_and_per_channel() -> None:
 def test_prefix_tokens_are_no_positions() -> None:
     tokens = torch.randn(2, 5, 6)
     tokens[:, 0] = 1e3
-    seen = variance_and_square(Look(site("s", prefix=1), output=tokens))
+    seen = variance_and_square(tokens, site("s", prefix=1).layout)
     torch.testing.assert_close(seen[:, 0], tokens[:, 1:].var(1).mean(1))
 
 
@@ -55,7 +49,7 @@ def vit_sites(blocks: int = 2) -> list:  # type: ignore[type-arg]
     for b in range(blocks):
         sites.append(site(f"{b} attention", "junction", "attention", prefix=1, block=b, depth=(b + 0.5) / blocks))
         sites.append(site(f"{b} mlp", "junction", "mlp", prefix=1, block=b, depth=(b + 1) / blocks))
-        sites.append(site(f"{b}", "block", "attention", prefix=1, block=b, depth=(b + 1) / blocks))
+        sites.append(site(f"{b}", "block", "other", prefix=1, block=b, depth=(b + 1) / blocks))
     return sites
 
 
@@ -81,29 +75,46 @@ def test_a_block_with_one_addition_is_read_at_its_output() -> None:
     assert [s.name for s in sub_layers(anatomy("c", resnet_sites(), "cnn"))] == ["stem", "0", "1", "2", "3"]
 
 
-def test_steps_need_the_same_grid_and_an_unprojected_skip() -> None:
-    assert on_one_stream(anatomy("c", resnet_sites(), "cnn")) == [False, True, True, False, True]
-    assert on_one_stream(anatomy("v", vit_sites())) == [False, True, True, True, True]
+def test_a_step_needs_an_unprojected_skip() -> None:
+    cnn, vit = anatomy("c", resnet_sites(), "cnn"), anatomy("v", vit_sites())
+    met = [skip_of(cnn, place) for place in sub_layers(cnn)]
+    assert [skip and skip.name for skip in met] == [None, "0 add", "1 add", None, "3 add"]
+    assert [skip_of(vit, place) for place in sub_layers(vit)] == [None, *vit.pick("junction")]
+
+
+def chain(sites: list, levels: dict[str, float], noise: torch.Tensor) -> dict:  # type: ignore[type-arg]
+    """Looks at a stream whose log variance is set by hand: `levels` after each site, the skip before it."""
+    looks, level = {}, 0.0
+    for place in sites:
+        before, level = level, levels.get(place.name, level)
+        features = noise[:, noise.shape[1] - place.layout.prefix - 4 :]
+        looks[place.name] = Look(
+            place, output=features * np.exp(level / 2), skip=features * np.exp(before / 2), branch=features
+        )
+    return looks
 
 
 def test_the_finding_and_its_steps() -> None:
-    sites = vit_sites(blocks=5)
     noise = torch.randn(64, 5, 8, generator=torch.Generator().manual_seed(2))
-    looks, scale = {}, 1.0
-    for place in sites:
+    vit = vit_sites(blocks=5)
+    levels, level = {}, 0.0
+    for place in vit:
         if place.role == "junction":
-            scale *= 0.5 if place.kind == "attention" else 3
-        looks["v", place.name] = Look(place, output=noise * scale)
-    cnn = [site("c stem", "stem", axes="NTC", block=-1)]
+            level += -0.7 if place.kind == "attention" else 1.1
+        levels[place.name] = level
+    cnn = [site("c stem", "stem", block=-1)]
     for b in range(6):
         cnn += [
-            site(f"c{b} add", "junction", "conv", block=b, stage=b // 6),
-            site(f"c{b}", "block", "conv", block=b, stage=b // 6, depth=(b + 1) / 6),
+            site(f"c{b} add", "junction", "conv", block=b),
+            site(f"c{b}", "block", "conv", block=b, depth=(b + 1) / 7),
         ]
-    cnn.append(site("c6", "block", "conv", grid=(1, 4), block=6, stage=1, depth=1))
-    for b, place in enumerate(cnn):
-        looks["c", place.name] = Look(place, output=noise[:, 1:] * 2.0**b)
-    finding = measure_tensors(FeatureVariance(), scene(anatomy("v", sites), anatomy("c", cnn, "cnn")), looks, 4)
+    cnn.append(site("c6", "block", "conv", grid=(1, 3), block=6, stage=1, depth=1))
+    # The sum rises by 2 and the activation takes half of that back: the unit's step is from its skip to its output.
+    rises = {f"c{b} add": b + 2.0 for b in range(6)} | {f"c{b}": b + 1.0 for b in range(6)}
+    looks = {("v", name): look for name, look in chain(vit, levels, noise).items()}
+    looks |= {("c", name): look for name, look in chain(cnn, rises, noise).items()}
+    looks["c", "c6"] = Look(cnn[-1], output=noise[:, :3])
+    finding = measure_tensors(FeatureVariance(), scene(anatomy("v", vit), anatomy("c", cnn, "cnn")), looks, 4)
     expected = noise[:, 1:].double().var(1).mean(1).mean()
     assert float(finding.variance[0]) == pytest.approx(float(expected), rel=1e-5)
     assert float(finding.relative[0]) == pytest.approx(
@@ -116,6 +127,26 @@ def test_the_finding_and_its_steps() -> None:
     assert rows["conv_raises_variance"] == pytest.approx((6 - 3 - 0.5) / (6**0.5 / 2))
 
 
+def test_stage_position_of_a_staged_transformer() -> None:
+    """Two stages of two blocks, steps set by hand; the first attention of a stage counts, though the grid is new."""
+    steps = {0: (-1.0, 0.5), 1: (0.25, 0.5), 2: (-2.0, 0.0), 3: (1.0, 0.5)}  # block: (attention, MLP)
+    sites, levels, level = [site("stem", "stem", block=-1)], {}, 0.0
+    for block, (attention, mlp) in steps.items():
+        stage, grid = block // 2, (2, 2) if block < 2 else (1, 4)
+        for kind, step in (("attention", attention), ("mlp", mlp)):
+            level += step
+            place = site(f"{block} {kind}", "junction", kind, block=block, stage=stage, grid=grid)  # type: ignore[arg-type]
+            levels[place.name] = level
+            sites.append(place)
+        sites.append(site(f"{block}", "block", "attention", block=block, stage=stage, grid=grid, depth=(block + 1) / 4))
+        levels[f"{block}"] = level
+    looks = {("s", name): look for name, look in chain(sites, levels, torch.randn(64, 4, 8)).items()}
+    finding = measure_tensors(FeatureVariance(), scene(anatomy("s", sites)), looks, 4)
+    rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
+    # Stage 0: (0.25 − 0.5) − (−1 − 0.5) = 1.25; stage 1: (1 − 0.5) − (−2 − 0) = 2.5.
+    assert rows["stage_position_interaction"] == pytest.approx((1.25 + 2.5) / 2, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("up", "down", "clear"), [(10, 2, True), (9, 3, False), (8, 1, True), (5, 0, True), (4, 0, False), (6, 6, False)]
 )
@@ -124,23 +155,3 @@ def test_sign_test_agrees_with_the_binomial_test(up: int, down: int, clear: bool
 
     z = sign_test(np.array([1.0] * up + [-1.0] * down), rising=True)
     assert (z > 1.645) == clear == (binomtest(up, up + down, alternative="greater").pvalue < 0.05)
-
-
-def test_stage_position_of_a_staged_transformer() -> None:
-    """Two stages of two blocks: log variance steps of attention and MLP are set by hand."""
-    steps = {0: (-1.0, 0.5), 1: (0.25, 0.5), 2: (-2.0, 0.0), 3: (1.0, 0.5)}  # block: (attention, MLP)
-    sites, looks = [site("stem", "stem", block=-1)], {}
-    noise, level = torch.randn(64, 4, 8), 0.0
-    looks["s", "stem"] = Look(sites[0], output=noise)
-    for block, (attention, mlp) in steps.items():
-        stage, grid = block // 2, (2, 2) if block < 2 else (1, 4)
-        for kind, step in (("attention", attention), ("mlp", mlp)):
-            level += step
-            place = site(f"{block} {kind}", "junction", kind, block=block, stage=stage, grid=grid)  # type: ignore[arg-type]
-            looks["s", place.name] = Look(place, output=noise * np.exp(level / 2))
-            sites.append(place)
-        sites.append(site(f"{block}", "block", "attention", block=block, stage=stage, grid=grid, depth=(block + 1) / 4))
-    finding = measure_tensors(FeatureVariance(), scene(anatomy("s", sites)), looks, 4)
-    rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
-    # Stage 0: (0.25 - 0.5) - (-1 - 0.5) = 1.25. Stage 1's first attention is on a new grid, so it has no two blocks.
-    assert rows["stage_position_interaction"] == pytest.approx(1.25, abs=1e-4)

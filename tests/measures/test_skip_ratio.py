@@ -98,7 +98,7 @@ def phased_scene(early_cls: float, late_cls: float):  # type: ignore[no-untyped-
             branch[:, 0] /= early_cls if block < 2 else late_cls
             sites.append(place)
             looks["v", place.name] = Look(place, skip=skip, branch=branch)
-        sites.append(site(f"{block}", "block", "attention", prefix=1, block=block, depth=(block + 1) / 4))
+        sites.append(site(f"{block}", "block", "other", prefix=1, block=block, depth=(block + 1) / 4))
     return measure_tensors(SkipRatio(), scene(anatomy("v", sites, cls=0)), looks, 4)
 
 

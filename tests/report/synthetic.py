@@ -22,7 +22,7 @@ from eyechart.sites import Address, Anatomy, AttentionGeometry, Layout, Site
 
 def site(name: str, role: Any, kind: Any, depth: float, stage: int, block: int, grid: int, **more: Any) -> Site:
     heads = more.pop("heads", None)
-    geometry = AttentionGeometry("global", None, 1, 1, 1, (4.0, 4.0), 16.55) if heads else None
+    geometry = AttentionGeometry("global", None, 1, 1, 1, (4.0, 4.0), 16.55, 64) if heads else None
     axes = Layout("NTC", 1, (grid, grid)) if more.pop("tokens", False) else Layout("NCYX", 0, (grid, grid))
     address = Address(name, 0, 0, "output")
     return Site(name, role, kind, name, address, depth, stage, block, axes, 256, heads=heads, attention=geometry)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Decision = Literal["holds", "fails", "undecided"]
 Subjects = tuple[str, ...]
 LEAST_SEEDS = 3
+LEAST_IMAGES = 64  # four a fold: below that nothing is decided, however narrow an interval looks
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,13 @@ class Part:
     words: str
     inclusive: bool = False
     """Whether the margin itself satisfies the claim: "at least" instead of "more than"."""
+    fails_at: float | None = None
+    """Where a directional claim fails, if not at the margin: a sign test that is not significant has not failed."""
 
     @property
     def asks(self) -> str:
-        return asked(self.side, self.margin, self.inclusive)
+        text = asked(self.side, self.margin, self.inclusive)
+        return text if self.fails_at is None else f"{text}, and fails at {self.fails_at:g}"
 
     def decide(self, low: float, high: float) -> Decision:
         """Where the interval from `low` to `high` lies.
@@ -56,8 +60,9 @@ class Part:
             return "undecided"
         if self.side in ("above", "below"):
             far, near = (low, high) if self.side == "above" else (-high, -low)
-            margin = self.margin if self.side == "above" else -self.margin
-            holds, fails = self._beyond(far, margin), not self._beyond(near, margin)
+            sign = 1 if self.side == "above" else -1
+            short = self.margin if self.fails_at is None else self.fails_at
+            holds, fails = self._beyond(far, sign * self.margin), not self._beyond(near, sign * short)
         else:
             size = abs(self.margin)
             # The margin belongs to the side that is asked for if inclusive, and to the other one if not.
@@ -210,6 +215,7 @@ class Reading:
     high: float
     images: int
     measure: str
+    smooth: bool = True
 
 
 def judge(
@@ -258,7 +264,8 @@ def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects
                     f"{quantity!r} is a quantity of both {result[subjects].measure} and {measure}; rename one of them."
                 )
             value, low, high = (float(line[f"quantity_{name}"]) for name in ("value", "low", "high"))
-            result[subjects] = Reading(value, low, high, int(finding.attrs.get("images", 0)), measure)
+            smooth = bool(line["quantity_smooth"].item()) if "quantity_smooth" in line.coords else True
+            result[subjects] = Reading(value, low, high, int(finding.attrs.get("images", 0)), measure, smooth)
     return result
 
 
@@ -276,24 +283,28 @@ def decide(
     shown = decisive(parts, verdict)
     gates = tuple(gate.check(facts) for gate in test.checks)
     failed = [gate for gate in gates if gate.outcome == "failed"]
+    few = seeds is None and min(reading.images for reading in readings) < LEAST_IMAGES
     reasons = [begin(shown.sentence, subjects)]
     if len(parts) > 1:
         reasons.append(count_parts([part.verdict for part in parts]))
     if failed:
         told = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
         reasons.insert(0, f"Gate failed, so nothing is decided: {told}")
+    elif few:
+        reasons.insert(0, f"Fewer than {LEAST_IMAGES} images, so nothing is decided")
     elif verdict == "undecided" and shown.verdict != "undecided":
         reasons.append("The definitions disagree, so neither decides")
     elif verdict == "undecided":
         used, unit = (seeds, "seeds") if seeds else (readings[parts.index(shown)].images, "images")
-        reasons.append(what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit))
+        smooth = readings[parts.index(shown)].smooth
+        reasons.append(what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth))
     reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
     there = not math.isnan(shown.effect)
     return Verdict(
         claim=test.claim,
         subjects=subjects,
         scope=scope_words(seeds),
-        verdict="undecided" if failed else verdict,
+        verdict="undecided" if failed or few else verdict,
         effect=shown.effect if there else None,
         low=shown.low if there else None,
         high=shown.high if there else None,
@@ -323,7 +334,10 @@ def decide_part(part: Part, subjects: Subjects, reading: Reading, samples: int) 
         high=high,
         verdict=verdict,
         clearness=math.nan if math.isnan(half) else distance / half if half > 0 else math.inf,
-        needed=images_to_decide(value, low, high, margin, samples) if verdict == "undecided" else None,
+        # The interval of an argmax does not shrink with the root of the images, so no number is foretold.
+        needed=images_to_decide(value, low, high, margin, samples)
+        if verdict == "undecided" and reading.smooth
+        else None,
     )
 
 

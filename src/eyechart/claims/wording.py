@@ -48,7 +48,9 @@ def count_parts(decisions: Sequence[str]) -> str:
     return f"Of its {len(decisions)} parts {', '.join(told)}"
 
 
-def what_would_decide(effect: float, width: float, needed: int | None, used: int, unit: str) -> str:
+def what_would_decide(
+    effect: float, width: float, needed: int | None, used: int, unit: str, smooth: bool = True
+) -> str:
     """Why an interval does not decide, and how many images or seeds would.
 
     >>> what_would_decide(0.12, 0.08, needed=4001, used=1000, unit="images")
@@ -58,6 +60,8 @@ def what_would_decide(effect: float, width: float, needed: int | None, used: int
         return "Without a number nothing is decided"
     if math.isnan(width):
         return f"There is no interval: too few {unit}"
+    if not smooth:
+        return f"More {unit} may decide it" if width > 0 else "It lies between what holds and what fails"
     if needed is None:
         return f"The effect lies on the margin, so no number of {unit} would decide it"
     return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"

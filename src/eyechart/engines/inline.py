@@ -18,8 +18,11 @@ def examine(
     images: Images,
     batches: Plan,
     advance: Callable[[int], Any] = lambda images: None,
-) -> None:
-    """Write every shard of the plan that is not there yet. `stations` is called only if there is one to compute."""
+) -> bool:
+    """Write every shard of the plan that is not there yet, and say whether there was one to compute.
+
+    `stations` is called only then.
+    """
     ready: Sequence[Station] | None = None
     for index in range(len(batches.shards)):
         todo = batches.batches(index)
@@ -29,3 +32,4 @@ def examine(
         ready = ready or stations()
         tallies = examine_shard(ready, images, todo, list(run.measures.values()), run.scene, advance)
         run.write_shard(index, tallies)
+    return ready is not None

@@ -71,11 +71,11 @@ HOW_FAR = View("attention distance", how_far)
 
 
 def attentions(anatomy: Anatomy) -> Sequence[Site]:
-    """Attention whose queries and keys have known places and at least a few grid queries (class attention has none)."""
+    """Attention between places of the picture. Class attention and attention pooling have no queries there."""
     return [
         site
         for site in anatomy.pick("attention")
-        if site.attention is not None and site.attention.kind != "other" and site.attention.uniform_distance > 0
+        if site.attention is not None and site.attention.kind != "other" and site.attention.grid_queries > 1
     ]
 
 
@@ -96,7 +96,12 @@ def heads_of(estimate: xarray.Dataset, subject: str, places: slice, variable: st
 
 def vits(estimate: xarray.Dataset) -> list[str]:
     """Single-stage ViTs with at least four attention sites: of these the claims speak."""
-    return [subject for subject in subjects_in(estimate, "vit") if len(places_of(estimate, subject)) >= 4]
+    return [
+        subject
+        for subject in subjects_in(estimate, "vit")
+        if len(places_of(estimate, subject)) >= 4
+        and np.isfinite(estimate.relative.values[places_of(estimate, subject)]).any(axis=1).all()
+    ]
 
 
 def over_heads(
@@ -126,8 +131,9 @@ def farthest_prefix_mass(estimate: xarray.Dataset) -> PerSubjects:
     """What the farthest early head gives to the class token: one with all its mass there reads as uniform."""
     result: PerSubjects = {}
     for subject in vits(estimate):
-        far = heads_of(estimate, subject, slice(0, 2))
-        result[subject,] = float(heads_of(estimate, subject, slice(0, 2), "prefix_mass")[np.argmax(far)])
+        rows = places_of(estimate, subject)[:2]
+        farthest = np.unravel_index(np.nanargmax(estimate.relative.values[rows]), estimate.relative.values[rows].shape)
+        result[subject,] = float(estimate.prefix_mass.values[rows][farthest])
     return result
 
 
@@ -190,7 +196,13 @@ class AttentionDistance(Measure):
             "farthest head of the first two blocks, uniform = 1",
             smooth=False,
         ),
-        Quantity("early_farthest_prefix_mass", farthest_prefix_mass, "its attention to the class token", smooth=False),
+        Quantity(
+            "early_farthest_prefix_mass",
+            farthest_prefix_mass,
+            "its attention to the class token",
+            smooth=False,
+            limits=(0, 1),
+        ),
         Quantity(
             "late_nearest_head", over_heads(np.min, late), "nearest head of the last block, uniform = 1", smooth=False
         ),

@@ -48,9 +48,10 @@ def gram(features: torch.Tensor) -> torch.Tensor:
             [-1.,  1.]])
     """
     flat = features.flatten(1)
-    result = flat.new_zeros(len(flat), len(flat), dtype=torch.float32)
+    number = torch.promote_types(flat.dtype, torch.float32)  # bfloat16 features are multiplied in float32
+    result = flat.new_zeros(len(flat), len(flat), dtype=number)
     for columns in torch.split(flat, COLUMNS_AT_ONCE, dim=1):
-        centred = columns.float()
+        centred = columns.to(number)
         centred = centred - centred.mean(0)
         result.addmm_(centred, centred.T)
     return result
@@ -210,7 +211,7 @@ class Cka(Measure):
     method = (
         "Linear minibatch CKA with the unbiased HSIC estimator: the three HSIC terms are averaged over blocks of "
         "images before the ratio. Each feature is centred over its block before the Gram matrix, so offsets do no "
-        "harm. Blocks are equal by plan and class-balanced."
+        "harm. Blocks are equal by plan, in seeded random order."
     )
     quantities = (
         Quantity(
@@ -271,7 +272,7 @@ class Cka(Measure):
         if not site.layout.axes.startswith("N"):
             return False
         if self.readout == "cls":
-            return anatomy.cls is not None and site.layout.prefix > anatomy.cls
+            return anatomy.cls == 0 and site.layout.prefix > 0
         return self.readout == "all" or site.grid is not None
 
     def tests(self) -> Sequence[ClaimTest]:

@@ -17,10 +17,9 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.sites import Anatomy, Site
+from eyechart.sites import Anatomy, Layout, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
-from eyechart.tracing.views import Look
 
 if TYPE_CHECKING:
     import xarray
@@ -28,12 +27,12 @@ if TYPE_CHECKING:
     from eyechart.measures.measure import Chart
 
 
-def variance_and_square(look: Look) -> torch.Tensor:
+def variance_and_square(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     """(image, 2): variance over positions and mean square, both averaged over channels.
 
     Centred by hand and in the model's own layout: `Tensor.var` takes 15 times as long on a CPU.
     """
-    features, layout = look.output.float(), look.site.layout
+    features = tensor.float()
     positions = tuple(layout.axes.index(letter) for letter in "YXT" if letter in layout.axes)
     if "T" in layout.axes:
         features = features.narrow(positions[0], layout.prefix, features.shape[positions[0]] - layout.prefix)
@@ -44,7 +43,10 @@ def variance_and_square(look: Look) -> torch.Tensor:
     return torch.stack([(squares / (count - 1)).mean(1), mean_square.mean(1)], dim=1)
 
 
-SPREAD = View("variance over positions", variance_and_square)
+SPREAD = View("variance over positions", lambda look: variance_and_square(look.output, look.site.layout))
+SKIP_SPREAD = View(
+    "variance of the skip", lambda look: variance_and_square(look.skip, look.site.layout)[:, 0], before=True
+)
 
 
 def sub_layers(anatomy: Anatomy) -> Sequence[Site]:
@@ -65,23 +67,39 @@ def has_map(site: Site) -> bool:
     return plain and site.grid is not None and site.grid[0] * site.grid[1] > 1
 
 
+def skip_of(anatomy: Anatomy, site: Site) -> Site | None:
+    """The junction at which a sub-layer meets its skip; None where it has none, or where that is projected.
+
+    A projected skip is on another grid or has other channels, so that before and after would not compare.
+    """
+    inside = [site] if site.role == "junction" else [j for j in anatomy.pick("junction") if j.block == site.block]
+    if site.role == "stem" or len(inside) != 1 or inside[0].projected or not has_map(inside[0]):
+        return None
+    return inside[0]
+
+
+def skips(anatomy: Anatomy) -> Sequence[Site]:
+    return [skip for site in sub_layers(anatomy) if (skip := skip_of(anatomy, site)) is not None]
+
+
 @dataclass
 class VarianceTally(Tally):
     variance: Annotated[torch.Tensor, Sum("fold", "site")]
     square: Annotated[torch.Tensor, Sum("fold", "site")]
+    skip_variance: Annotated[torch.Tensor, Sum("fold", "site")]
     images: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
 def steps(estimate: xarray.Dataset) -> np.ndarray:
-    """What each sub-layer does to the log variance: after minus before; NaN where they share no stream or grid."""
-    change = np.diff(np.log(estimate.variance.values), prepend=np.nan)
-    return np.where(estimate.continues.values, change, np.nan)
+    """What each sub-layer does to the log variance: its result against the skip it met; NaN where there is none."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.log(estimate.variance.values) - np.log(estimate.skip_variance.values))
 
 
 def of_kind(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarray:
-    """Positions of a subject's sub-layers of one kind that continue the stream of the one before."""
+    """Positions of a subject's sub-layers of one kind that have an unprojected skip."""
     mine = (estimate.subject.values == subject) & (estimate.kind.values == kind)
-    return np.flatnonzero(mine & estimate.continues.values)
+    return np.flatnonzero(mine & estimate.has_skip.values)
 
 
 def sign_test(changes: np.ndarray, rising: bool) -> float:
@@ -146,8 +164,8 @@ class FeatureVariance(Measure):
     )
     method = (
         "Unbiased variance over grid positions (prefix tokens dropped), averaged over channels and images, after the "
-        "stem and after every sub-layer; a block with a single residual addition is read at its output. Steps are "
-        "differences of log variance between neighbours on the same grid and stream; projected shortcuts are left out."
+        "stem and after every sub-layer; a block with a single residual addition is read at its output. A step is "
+        "the log variance of a sub-layer's result minus that of the skip it met; projected shortcuts are left out."
     )
     quantities = (
         Quantity(
@@ -174,9 +192,16 @@ class FeatureVariance(Measure):
                     "above",
                     1.645,
                     "sign test (z) that most attentions of {0} lower the variance",
+                    fails_at=0,
                 ),
-                Part("mlp_raises_variance", "above", 1.645, "sign test (z) that most MLPs of {0} raise it"),
-                Part("conv_raises_variance", "above", 1.645, "sign test (z) that most convolutions of {1} raise it"),
+                Part("mlp_raises_variance", "above", 1.645, "sign test (z) that most MLPs of {0} raise it", fails_at=0),
+                Part(
+                    "conv_raises_variance",
+                    "above",
+                    1.645,
+                    "sign test (z) that most convolutions of {1} raise it",
+                    fails_at=0,
+                ),
             ),
         ),
         ClaimTest(
@@ -186,7 +211,7 @@ class FeatureVariance(Measure):
     )
 
     def needs(self) -> Sequence[Need]:
-        return [Need(SPREAD, sub_layers)]
+        return [Need(SPREAD, sub_layers), Need(SKIP_SPREAD, skips)]
 
     def tally(self, scene: Scene) -> VarianceTally:
         if not scene.sites(sub_layers):
@@ -195,23 +220,29 @@ class FeatureVariance(Measure):
 
     def update(self, tally: VarianceTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = torch.as_tensor(batch.image_folds)
-        seen = torch.stack([views(subject, site, SPREAD) for subject, site in scene.sites(sub_layers)], dim=1).double()
-        tally.variance.index_add_(0, folds, seen[..., 0])
-        tally.square.index_add_(0, folds, seen[..., 1])
+        for row, (subject, site) in enumerate(scene.sites(sub_layers)):
+            seen = views(subject, site, SPREAD).double()
+            tally.variance[:, row].index_add_(0, folds, seen[:, 0])
+            tally.square[:, row].index_add_(0, folds, seen[:, 1])
+            skip = skip_of(scene.anatomy(subject), site)
+            if skip is not None:
+                tally.skip_variance[:, row].index_add_(0, folds, views(subject, skip, SKIP_SPREAD).double())
         tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
 
     def estimate(self, total: VarianceTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
+        sites = scene.sites(sub_layers)
         variance, square = (total.variance / total.images).numpy(), (total.square / total.images).numpy()
-        coordinates = site_coordinates(scene, scene.sites(sub_layers))
-        coordinates["continues"] = ("site", [flag for anatomy in scene.anatomies for flag in on_one_stream(anatomy)])
+        has_skip = np.array([skip_of(scene.anatomy(subject), site) is not None for subject, site in sites])
+        skip_variance = np.where(has_skip, (total.skip_variance / total.images).numpy(), np.nan)
         return xarray.Dataset(
             {
                 "variance": ("site", variance, {"limits": (0.0, np.inf)}),
                 "relative": ("site", variance / np.where(square > 0, square, np.nan), {"limits": (0.0, np.inf)}),
+                "skip_variance": ("site", skip_variance, {"limits": (0.0, np.inf)}),
             },
-            coords=coordinates,
+            coords=site_coordinates(scene, sites) | {"has_skip": ("site", has_skip)},
         )
 
     def chart(self, finding: xarray.Dataset) -> Chart:
@@ -243,18 +274,5 @@ class FeatureVariance(Measure):
                 if len(places):
                     rising = int((change[places] > 0).sum())
                     parts.append(f"{kind} raises the variance in {rising} of {len(places)} sub-layers of {subject}")
-        said = "; ".join(parts) or "no two neighbours share a grid and a stream"
+        said = "; ".join(parts) or "no sub-layer has an unprojected skip"
         return said[0].upper() + said[1:] + "."
-
-
-def on_one_stream(anatomy: Anatomy) -> list[bool]:
-    """For each sub-layer: does it add to the same stream, on the same grid, as the one before it?"""
-    sites = sub_layers(anatomy)
-    projected = {site.block for site in anatomy.pick("junction") if site.projected}
-    added_to = {site.block for site in anatomy.pick("junction")}
-    return [
-        number > 0
-        and site.grid == sites[number - 1].grid
-        and (not site.projected if site.role == "junction" else site.block in added_to - projected)
-        for number, site in enumerate(sites)
-    ]

@@ -96,6 +96,8 @@ class Quantity:
     smooth: bool = True
     unit: str = ""
     limits: tuple[float | None, float | None] = (None, None)
+    share: bool = False
+    """A share of the images: at exactly 0 or 1 it gets the exact binomial bound."""
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ def of_each(variable: str) -> Quantity:
         },
         words[variable],
         limits=(0.0, 1.0 if variable == "accuracy" else None),
+        share=variable == "accuracy",
     )
 
 
@@ -101,7 +102,11 @@ class Recognition(Measure):
 
         return xarray.Dataset(
             {
-                "accuracy": ("subject", (total.correct / total.images).numpy(), {"limits": (0.0, 1.0)}),
+                "accuracy": (
+                    "subject",
+                    (total.correct / total.images).numpy(),
+                    {"limits": (0.0, 1.0), "trials": float(total.images)},
+                ),
                 "nll": ("subject", (total.nll / total.images).numpy(), {"limits": (0.0, np.inf)}),
                 "right": (("image", "subject"), total.right.numpy()),
             },

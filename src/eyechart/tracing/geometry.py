@@ -204,6 +204,7 @@ def read_attention(
         key_prefix=_prefix(keys),
         cell=(size[0] / max(len(ys), 1), size[1] / max(len(xs), 1)),
         uniform_distance=uniform_distance(ys, xs) if len(ys) else math.nan,
+        grid_queries=placed,
         query_yx=queries,
         key_yx=keys,
         leading=tuple(leading),

@@ -1,0 +1,47 @@
+"""Models whose attention is not all between places of the picture: they are examined, and play no false part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import eyechart
+from eyechart.subjects.anatomy import anatomy_of
+from tests.families import FAMILIES, Family
+
+KNOWN = {family.name: family for family in FAMILIES}
+
+
+def anatomy(family: Family) -> eyechart.Anatomy:
+    return anatomy_of(family.name, family.build(), torch.randn(2, 3, family.size, family.size))
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("ViT", "vit"),
+        ("DeiT", "vit"),
+        ("DINOv2 with registers", "vit"),
+        ("Swin", "staged transformer"),
+        ("PiT", "staged transformer"),
+        ("ResNet-18", "cnn"),
+        ("BiT (ResNetV2)", "cnn"),
+        ("XCiT", "transformer"),
+        ("CrossViT", "branched transformer"),
+    ],
+)
+def test_families(name: str, family: str) -> None:
+    assert anatomy(KNOWN[name]).family == family
+
+
+@pytest.mark.parametrize("name", ["CaiT", "XCiT", "CrossViT", "VOLO", "ViT with attention pooling (SigLIP)"])
+def test_an_exam_of_class_attention_runs_to_its_page(name: str, tmp_path: Path) -> None:
+    family = KNOWN[name]
+    subject = eyechart.load_subject(family.build(), input_size=family.size, name=name)
+    run = eyechart.exam([subject], limit=8, out=tmp_path / "run")
+    assert (run.path / "report.html").exists()
+    assert {"cka", "skip_ratio"} <= set(run.findings)
+    tested = {verdict.claim for verdict in run.verdicts if verdict.verdict != "not tested"}
+    assert not tested & {"C09", "C10", "C21", "C22", "C23"}
