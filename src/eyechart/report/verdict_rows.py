@@ -86,7 +86,8 @@ def references(verdicts: Sequence[Verdict]) -> list[str]:
 
 def margin_of(part: PartVerdict, claim: Claim) -> Margin:
     """The margin of the table that this part was held against."""
-    return next(known for known in claim.margins if asked(known.side, known.margin, known.inclusive) == part.asks)
+    holds_where = part.asks.partition(", and fails at")[0]
+    return next(known for known in claim.margins if asked(known.side, known.margin, known.inclusive) == holds_where)
 
 
 def picture(part: PartVerdict, claim: Claim) -> dict[str, Any]:
