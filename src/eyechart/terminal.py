@@ -47,14 +47,17 @@ def print_verdicts(run: Run) -> None:
 
     tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
     if tested:
-        rows = table("claim", "verdict", "effect [95 %]", "what the claim says, and why it is undecided")
+        rows = table("claim", "verdict", "effect [95 %]", "subjects", "what the claim says, and why it is undecided")
         for verdict in tested:
             colour = VERDICT_COLOURS[verdict.verdict]
             word = verdict.verdict + (" (proxy)" if verdict.proxy else "")
             text = CLAIMS[verdict.claim].sentence
             if verdict.verdict == "undecided":
                 text += f" Undecided: {verdict.reason}"
-            rows.add_row(verdict.claim, f"[{colour}]{word}[/]", escape(effect_of(verdict)), escape(text))
+            subjects = ", ".join(verdict.subjects)
+            rows.add_row(
+                verdict.claim, f"[{colour}]{word}[/]", escape(effect_of(verdict)), escape(subjects), escape(text)
+            )
         show(rows)
     show(str(summarise(run.verdicts)))
 
