@@ -307,7 +307,8 @@ class Cka(Measure):
         cka = hsic / np.outer(scale, scale)
         coordinates = site_coordinates(scene, sites) | site_coordinates(scene, sites, "other_site")
         estimate = xarray.Dataset({"cka": (("site", "other_site"), cka, {"limits": (-1.0, 1.0)})}, coords=coordinates)
-        return estimate.assign(match_depth=lag_map(estimate))
+        used = {"images": scene.whole_blocks * scene.block}  # what is left over is in no block
+        return estimate.assign(match_depth=lag_map(estimate)).assign_attrs(used)
 
     def chart(self, finding: xarray.Dataset) -> Chart:
         import altair as alt
