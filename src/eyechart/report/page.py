@@ -219,7 +219,7 @@ def multiplicity(counted: Summary) -> str:
     told = f"{counted.intervals} {plural(counted.intervals, 'interval was', 'intervals were')} held against a margin"
     return (
         f"{told}. About one in twenty 95 % intervals misses the truth by chance: expect {counted.expected_misses:.1f} "
-        "here. Intervals cover which images were drawn; margins are eyechart's own and were fixed beforehand. In the "
+        "here. Intervals cover which images were drawn; margins are eyechart's own and stand in one table. In the "
         "small pictures the shaded side of the dashed margin is where the claim says the effect lies."
     )
 
