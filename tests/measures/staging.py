@@ -11,6 +11,7 @@ import xarray
 from eyechart.intervals import with_intervals
 from eyechart.measures.measure import Batch, Measure, Scene, Views
 from eyechart.sites import Address, Anatomy, AttentionGeometry, Kind, Layout, Role, Site
+from eyechart.tally import Tally
 from eyechart.tracing.needs import PLAIN
 from eyechart.tracing.views import Look
 
@@ -59,13 +60,13 @@ def scene(*anatomies: Anatomy, images: int = 64, block: int = 4, folds: int = 16
     )
 
 
-def batches(images: int, block: int, folds: int = 16) -> list[Batch]:
+def batches(images: int, block: int, folds: int = 16, labels: np.ndarray | None = None) -> list[Batch]:
     starts = range(0, images, block)
     return [
         Batch(
             index=number,
             images=np.arange(start, min(start + block, images)),
-            labels=None,
+            labels=None if labels is None else labels[start : start + block],
             fold=number % folds,
             image_folds=np.arange(start, min(start + block, images)) % folds,
             whole=start + block <= images,
@@ -75,11 +76,25 @@ def batches(images: int, block: int, folds: int = 16) -> list[Batch]:
 
 
 def measure_tensors(
-    measure: Measure, where: Scene, tensors: Mapping[tuple[str, str], Look], block: int
+    measure: Measure,
+    where: Scene,
+    tensors: Mapping[tuple[str, str], Look],
+    block: int,
+    labels: np.ndarray | None = None,
 ) -> xarray.Dataset:
     """Run a measure over looks that hold *all* images: each batch sees its slice, as a tap would show it."""
+    return with_intervals(measure, tally_of(measure, where, tensors, block, labels), where)
+
+
+def tally_of(
+    measure: Measure,
+    where: Scene,
+    tensors: Mapping[tuple[str, str], Look],
+    block: int,
+    labels: np.ndarray | None = None,
+) -> Tally:
     tally = measure.tally(where)
-    for batch in batches(where.images, block, where.folds):
+    for batch in batches(where.images, block, where.folds, labels):
         seen: dict[str, dict[str, dict[str, torch.Tensor]]] = {}
         for need in measure.needs():
             for who in where.anatomies:
@@ -90,7 +105,7 @@ def measure_tensors(
                     value = need.view.reduce(value) if need.view.reduce else value
                     seen.setdefault(who.subject, {}).setdefault(place.name, {})[need.view.name] = value
         measure.update(tally, batch, Views({(name, PLAIN): views for name, views in seen.items()}), where)
-    return with_intervals(measure, tally, where)
+    return tally
 
 
 def part_of(look: Look, images: slice) -> Look:

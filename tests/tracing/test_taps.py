@@ -251,3 +251,15 @@ def test_ancestors_are_torchlens_s(build: Callable[[], nn.Module]) -> None:
             theirs.append((a in ancestors(b), b in ancestors(a), a == b))
     assert len(ours) >= 4
     assert ours == theirs
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_the_input_is_a_site_where_it_is_asked_for(build: Callable[[], nn.Module]) -> None:
+    module, images = build(), cases.images(5)
+    anatomy = anatomy_of("subject", module, images[:2])
+    assert anatomy.input not in anatomy.sites
+    tap = Tap(module, anatomy, {anatomy.input.name: [OUTPUT, GRAM]})
+    _, views = tap.run(images)
+    assert torch.equal(views[anatomy.input.name]["output"], images)
+    _, pieces = tap.run_in_pieces(images, 2)
+    torch.testing.assert_close(pieces[anatomy.input.name]["gram"], views[anatomy.input.name]["gram"])

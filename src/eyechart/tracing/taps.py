@@ -49,7 +49,10 @@ class Tap:
         interventions: Sequence[Intervention] = (),
     ) -> None:
         self.module, self.anatomy = bare(module), anatomy
-        known = {site.name: site for site in anatomy.sites}
+        # A `call` may go around the module's own forward, so its input counts as a site only where it is asked for.
+        asked_input = anatomy.input.name in (views or {})
+        self.sites = (anatomy.input, *anatomy.sites) if asked_input else anatomy.sites
+        known = {site.name: site for site in self.sites}
         self._views = {_known(known, name, anatomy).name: tuple(asked) for name, asked in (views or {}).items()}
         self._changes: dict[str, Scale | ReplaceAttention] = {}
         self._modules: dict[str, ReplaceOperation] = {}
@@ -59,14 +62,14 @@ class Tap:
         self._at: dict[Key, list[Site]] = {}
         self._inputs: dict[tuple[str, int], list[Site]] = {}
         self._outputs: dict[tuple[str, int], list[Site]] = {}
-        for site in anatomy.sites:
+        for site in self.sites:
             address = site.address
             if address.name in ("input", "output"):
                 where = self._inputs if address.name == "input" else self._outputs
                 where.setdefault((address.path, address.call), []).append(site)
             else:
                 self._at.setdefault((address.path, address.call, address.operation), []).append(site)
-        self._hooked = {site.address.path for site in anatomy.sites} | {""}
+        self._hooked = {site.address.path for site in self.sites} | {""}
 
     def _register(self, change: Intervention, known: Mapping[str, Site]) -> None:
         if isinstance(change, ReplaceOperation):
@@ -248,6 +251,7 @@ class _Pass(TorchFunctionMode):
         return result
 
     def _take(self, site: Site, look: Look, before: bool | None) -> None:
+        look.anatomy = self.tap.anatomy
         for view in self.tap._views.get(site.name, ()):
             if before is not None and view.before != before:
                 continue
@@ -260,7 +264,7 @@ class _Pass(TorchFunctionMode):
             self.views[site.name][view.name] = taken.clone() if look.shares(taken) else taken
 
     def finish(self) -> None:
-        subject, expected = self.tap.anatomy.subject, len(self.tap.anatomy.sites)
+        subject, expected = self.tap.anatomy.subject, len(self.tap.sites)
         if self.met != expected:
             raise TapError(
                 f"{subject}: the dry run found {expected} sites, but this pass came by {self.met};"

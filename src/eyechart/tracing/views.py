@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eyechart.errors import DoesNotApply
-from eyechart.sites import Site
+from eyechart.sites import Anatomy, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,9 @@ Thing = TypeVar("Thing")
 
 class Look:
     """One glance at one site during one micro-batch. It dies with the operation it looks at."""
+
+    anatomy: Anatomy
+    """The subject's: set by the tap, for views that must know what comes later (the grid of the last stage)."""
 
     def __init__(
         self,

@@ -1,0 +1,502 @@
+"""M7: does a token still know where it came from? CKA of the token at (row, column) with the raw pixels of every patch.
+
+X is one token over the images, Y one patch of the input over the same images, and each pair gets
+
+    CKA = mean HSIC(X, Y) / sqrt(mean HSIC(X, X) · mean HSIC(Y, Y))
+
+over blocks of images. A token that is tied to its place resembles its own patch most. A CNN's token is all channels at
+one location, and the picture is cut into as many patches as the map has cells.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.errors import DoesNotApply, UsageError
+from eyechart.estimates import subjects_in
+from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.places import ASKED, FINEST, Cells, asked, cells_of, cut, place_names, read
+from eyechart.sites import Anatomy, Site
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need, View
+from eyechart.tracing.views import Look
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+AT_ONCE = 1 << 24  # numbers of features or Gram matrices held at a time
+TILES = 5  # tokens a side that the figure shows
+
+
+def packed(features: torch.Tensor) -> torch.Tensor:
+    """(image, token, feature) → (token, pair): vectors whose inner products are the unbiased HSIC of two tokens.
+
+    With K the Gram matrix without its diagonal and r its row sums, HSIC(K, L) = Σ U(K)∘U(L) / (n(n-3)) for
+
+        U(K)_ij = K_ij - (r_i + r_j)/(n-2) + Σr/((n-1)(n-2))        i ≠ j
+
+    which is symmetric: the pairs i < j hold all of it.
+    """
+    n, tokens, _ = features.shape
+    i, j = torch.triu_indices(n, n, offset=1, device=features.device)
+    if n < 4:  # a short last batch, which no statistic of blocks uses
+        return features.new_zeros(tokens, len(i), dtype=torch.float32)
+    results = []
+    for part in torch.split(features, max(1, AT_ONCE // (n * max(n, features.shape[2]))), dim=1):
+        rows = part.float().transpose(0, 1)
+        rows = rows - rows.mean(1, keepdim=True)
+        gram = rows @ rows.mT
+        gram.diagonal(dim1=1, dim2=2).zero_()
+        sums = gram.sum(2)
+        centred = gram[:, i, j] - (sums[:, i] + sums[:, j]) / (n - 2) + sums.sum(1, keepdim=True) / ((n - 1) * (n - 2))
+        results.append(centred * math.sqrt(2 / (n * (n - 3))))
+    return torch.cat(results)
+
+
+def tokens_in_cells(look: Look) -> torch.Tensor:
+    """(image, token, channel): prefix tokens, then the cells asked about, each the mean over its locations."""
+    site, tokens = look.site, look.tokens(look.output)
+    assert site.grid is not None
+    cells, prefix = cells_of(site.grid), tokens[:, : site.layout.prefix]
+    spatial = tokens[:, site.layout.prefix :]
+    if cells != site.grid:
+        spatial = F.adaptive_avg_pool2d(look.map(look.output), cells).flatten(2).transpose(1, 2)
+    return torch.cat([prefix, spatial[:, torch.as_tensor(asked(cells))]], dim=1)
+
+
+TOKENS = View("packed gram of each token", tokens_in_cells, reduce=packed)
+
+
+def patch_view(cells: Cells, colour: Literal["kept", "removed"]) -> View:
+    """Every patch and, last, the mean of all patches: what a token would hold that knows no place."""
+
+    def take(look: Look) -> torch.Tensor:
+        patches = cut(look.output.float(), cells)
+        if colour == "removed":
+            patches = patches - patches.mean((3, 4), keepdim=True)
+        return torch.cat([patches, patches.mean(1, keepdim=True)], dim=1).flatten(2)
+
+    return View(f"packed gram of {cells[0]}×{cells[1]} patches, mean colour {colour}", take, reduce=packed)
+
+
+def has_cells(site: Site) -> bool:
+    """Whether tokens have places, and some of them are not at the edge."""
+    plain = site.layout.axes in ("NTC", "NCT", "NCYX", "NYXC")
+    return plain and site.grid is not None and min(site.grid) >= 3
+
+
+@dataclass
+class LocalisationTally(Tally):
+    hsic: Annotated[torch.Tensor, Sum("fold", "site", "token", "patch")]
+    token: Annotated[torch.Tensor, Sum("fold", "site", "token")]
+    patch: Annotated[torch.Tensor, Sum("fold", "site", "patch")]
+    reference_hsic: Annotated[torch.Tensor, Sum("fold", "site", "reference", "patch")]
+    """Of the mean of all patches, and of the class token."""
+    reference: Annotated[torch.Tensor, Sum("fold", "site", "reference")]
+    blocks: Annotated[torch.Tensor, Sum("fold", counts=True)]
+
+
+def at_end(estimate: xarray.Dataset, subject: str, variable: str = "hit_rate") -> float:
+    """A number of the last block of a subject; NaN where that has too small a grid."""
+    values = estimate[variable].values[(estimate.subject.values == subject) & estimate.final.values]
+    return float(values[0]) if len(values) else math.nan
+
+
+def of_each(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    return lambda estimate: {(s,): at_end(estimate, s, variable) for s in subjects_in(estimate)}
+
+
+def class_token_vits(estimate: xarray.Dataset) -> list[str]:
+    """ViTs whose classifier reads the class token: of these the claims speak."""
+    reads = dict(zip(estimate.subject.values.tolist(), estimate.classifier_reads.values.tolist(), strict=True))
+    return [subject for subject in subjects_in(estimate, "vit") if reads[subject] == "cls"]
+
+
+def edge_likeness(estimate: xarray.Dataset) -> PerSubjects:
+    return {(vit,): at_end(estimate, vit, "edge_likeness") for vit in class_token_vits(estimate)}
+
+
+def with_cnn(compare: Callable[[xarray.Dataset, str, str], float]) -> Callable[[xarray.Dataset], PerSubjects]:
+    """A comparison of every class-token ViT with every CNN."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        pairs = itertools.product(class_token_vits(estimate), subjects_in(estimate, "cnn"))
+        return {(vit, cnn): compare(estimate, vit, cnn) for vit, cnn in pairs}
+
+    return compute
+
+
+def ratio(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+    """The CNN's hit-rate counts at least as chance: of a few interior cells none may hit, and the ratio be infinite."""
+    return at_end(estimate, vit) / float(np.maximum(at_end(estimate, cnn), at_end(estimate, cnn, "chance")))
+
+
+def best_earlier(estimate: xarray.Dataset, cnn: str) -> float:
+    values = estimate.hit_rate.values[(estimate.subject.values == cnn) & ~estimate.final.values]
+    return float(values.max()) if len(values) else math.nan
+
+
+def earlier_gain(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+    return best_earlier(estimate, cnn) - at_end(estimate, cnn)
+
+
+def over_best(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+    return at_end(estimate, vit) - float(np.maximum(best_earlier(estimate, cnn), at_end(estimate, cnn)))
+
+
+def over_gap_twin(estimate: xarray.Dataset) -> PerSubjects:
+    """A class-token ViT minus every ViT of the same build whose classifier reads the mean of the tokens."""
+    about = zip(*(estimate[name].values.tolist() for name in ("subject", "build", "classifier_reads")), strict=True)
+    build, reads = {}, {}
+    for subject, built, read_by in about:
+        build[subject], reads[subject] = built, read_by
+    return {
+        (vit, twin): at_end(estimate, vit) - at_end(estimate, twin)
+        for vit in class_token_vits(estimate)
+        for twin in subjects_in(estimate, "vit")
+        if reads[twin] == "gap" and build[twin] == build[vit]
+    }
+
+
+def untrained_twin(subject: str, subjects: Sequence[str]) -> str | None:
+    """NAME@random, if it was examined beside NAME or NAME@snapshot: the floor of what training does."""
+    twin = f"{subject.partition('@')[0]}@random"
+    return twin if twin != subject and twin in subjects else None
+
+
+def over_untrained(estimate: xarray.Dataset) -> PerSubjects:
+    subjects = subjects_in(estimate)
+    pairs = ((subject, untrained_twin(subject, subjects)) for subject in subjects)
+    return {(s, twin): at_end(estimate, s) - at_end(estimate, twin) for s, twin in pairs if twin is not None}
+
+
+@dataclass(frozen=True)
+class Localisation(Measure):
+    name = "localisation"
+    title = "Do tokens know where they came from?"
+    title_ko = "토큰은 자기 자리를 기억하는가?"
+    order = 22
+    sources = (Source("Raghu et al. 2021", "Figures 9, 10, D.1–D.3"),)
+    how_to_read = (
+        "Each tile belongs to one token of the last block and stands where the token stands in the picture; inside it, "
+        "every cell is a patch of the input, bright where the token resembles the raw pixels of that patch (CKA). The "
+        "token's own patch is outlined. A bright spot at the outline means that the token is still about its place; a "
+        "tile that glows all over means that it is about the whole picture. Each model has its own colour scale. The "
+        "small panels show a token that knows no place (the mean of all patches) and the class token: pictures alone "
+        "make such maps uneven. The curves count how many interior tokens resemble their own patch most, over depth; "
+        "short strokes mark chance, dashed lines the same network untrained: what it shows was not learnt."
+    )
+    how_to_read_ko = (
+        "타일 하나는 마지막 블록의 토큰 하나이고, 타일의 위치는 그 토큰의 위치이다. 타일 안의 칸은 입력 패치이며, "
+        "토큰이 그 패치의 픽셀과 닮을수록 밝다(CKA). 테두리는 토큰 자신의 패치이다. 테두리에 밝은 점이 있으면 토큰이 "
+        "아직 자기 자리를 담고 있고, 타일 전체가 밝으면 그림 전체를 담고 있다. 곡선은 자기 패치를 가장 닮은 안쪽 "
+        "토큰의 비율이고, 점선은 학습하지 않은 같은 모형이다."
+    )
+    method = (
+        "Minibatch CKA with the unbiased HSIC between each token (a CNN's location) and each patch of the picture as "
+        "the subject is given it. Maps finer than 14×14 are averaged into cells (the largest divisor from 7 to 14); of "
+        "grids finer than 8×8, 8 rows and columns of tokens are asked about, against all patches. Hit-rate, sharpness "
+        "and displacement are over interior tokens; likeness of edges leaves out adjoining patches. The option "
+        "colour=removed takes each patch's mean colour away; give NAME@random for the floor."
+    )
+    quantities = (
+        Quantity(
+            "hit_rate",
+            of_each("hit_rate"),
+            "share of interior tokens of the last block that resemble their own patch most",
+            smooth=False,
+            limits=(0, 1),
+        ),
+        Quantity(
+            "localisation_sharpness",
+            of_each("sharpness"),
+            "own patch above the mean of the others, in their standard deviations",
+        ),
+        Quantity(
+            "displacement",
+            of_each("displacement"),
+            "distance of the most similar patch from the own one",
+            smooth=False,
+            unit="picture widths",
+            limits=(0, None),
+        ),
+        Quantity("edge_likeness", edge_likeness, "CKA of edge tokens with edge patches minus with interior ones"),
+        Quantity(
+            "hit_rate_ratio",
+            with_cnn(ratio),
+            "hit-rate of the ViT over that of the CNN (at least chance)",
+            smooth=False,
+            limits=(0, None),
+        ),
+        Quantity(
+            "earlier_hit_rate_gain",
+            with_cnn(earlier_gain),
+            "hit-rate of the CNN's best earlier unit minus its last",
+            smooth=False,
+            limits=(-1, 1),
+        ),
+        Quantity(
+            "hit_rate_over_best_unit",
+            with_cnn(over_best),
+            "hit-rate of the ViT minus the CNN's best unit",
+            smooth=False,
+            limits=(-1, 1),
+        ),
+        Quantity(
+            "hit_rate_over_gap",
+            over_gap_twin,
+            "hit-rate of the class-token ViT minus its GAP twin",
+            smooth=False,
+            limits=(-1, 1),
+        ),
+        Quantity(
+            "hit_rate_over_untrained",
+            over_untrained,
+            "hit-rate minus that of the untrained twin",
+            smooth=False,
+            limits=(-1, 1),
+        ),
+    )
+    claims = (
+        ClaimTest("C28", (Part("hit_rate_ratio", "above", 2.0, "hit-rate of {0} over that of {1}", inclusive=True),)),
+        ClaimTest("C29", (Part("edge_likeness", "above", 0.0, "likeness of edge tokens of {0} to the other edges"),)),
+        ClaimTest(
+            "C30",
+            (
+                Part("earlier_hit_rate_gain", "above", 0.0, "hit-rate of the best earlier unit of {1} minus its last"),
+                Part("hit_rate_over_best_unit", "above", 0.0, "hit-rate of {0} minus the best unit of {1}"),
+            ),
+        ),
+        ClaimTest("C31", (Part("hit_rate_over_gap", "above", 0.0, "hit-rate of {0} minus that of {1}"),)),
+    )
+
+    depths: int = 3
+    """Blocks looked at: the last, and others evenly before it."""
+    colour: Literal["kept", "removed"] = "kept"
+
+    def __post_init__(self) -> None:
+        if self.depths < 1:
+            raise UsageError(f"localisation.depths takes at least 1 block; {self.depths} came.")
+
+    def tests(self) -> Sequence[ClaimTest]:
+        return self.claims if self.colour == "kept" else ()  # a control; the paper compares raw pixels
+
+    def sites(self, anatomy: Anatomy) -> Sequence[Site]:
+        blocks = [site for site in anatomy.pick("block") if has_cells(site)]
+        chosen = {round((step + 1) * len(blocks) / self.depths) - 1 for step in range(self.depths)}
+        return [site for place, site in enumerate(blocks) if place in chosen]
+
+    def cells(self, anatomy: Anatomy) -> set[Cells]:
+        return {cells_of(site.grid) for site in self.sites(anatomy) if site.grid is not None}
+
+    def needs(self) -> Sequence[Need]:
+        def pictures(cells: Cells, anatomy: Anatomy) -> Sequence[Site]:
+            return [anatomy.input] if cells in self.cells(anatomy) else []
+
+        sides = range(3, FINEST + 1)
+        return [
+            Need(TOKENS, self.sites),
+            *(
+                Need(patch_view(cells, self.colour), partial(pictures, cells))
+                for cells in itertools.product(sides, sides)
+            ),
+        ]
+
+    def tally(self, scene: Scene) -> LocalisationTally:
+        sites = scene.sites(self.sites)
+        if not sites:
+            raise DoesNotApply("no subject has blocks on a grid of at least 3×3, so no token has a place.")
+        if scene.whole_blocks == 0:
+            raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+        grids = [cells_of(site.grid) for _, site in sites if site.grid is not None]
+        tokens, patches = max(len(asked(cells)) for cells in grids), max(math.prod(cells) for cells in grids)
+        return LocalisationTally.empty(fold=scene.folds, site=len(sites), token=tokens, patch=patches, reference=2)
+
+    def update(self, tally: LocalisationTally, batch: Batch, views: Views, scene: Scene) -> None:
+        if not batch.whole:
+            return
+        fold = batch.fold
+        for row, (subject, site) in enumerate(scene.sites(self.sites)):
+            anatomy = scene.anatomy(subject)
+            assert site.grid is not None
+            tokens = views(subject, site, TOKENS).double()
+            patches = views(subject, anatomy.input, patch_view(cells_of(site.grid), self.colour)).double()
+            prefix, grid = tokens[: site.layout.prefix], tokens[site.layout.prefix :]
+            patches, mean = patches[:-1], patches[-1:]
+            places = slice(0, len(patches))
+            tally.hsic[fold, row, : len(grid), places] += grid @ patches.T
+            tally.token[fold, row, : len(grid)] += grid.square().sum(1)
+            tally.patch[fold, row, places] += patches.square().sum(1)
+            references = [mean, prefix[anatomy.cls : anatomy.cls + 1] if anatomy.cls is not None else prefix[:0]]
+            for place, reference in enumerate(references):
+                if len(reference):
+                    tally.reference_hsic[fold, row, place, places] += (reference @ patches.T)[0]
+                    tally.reference[fold, row, place] += reference.square().sum()
+        tally.blocks[fold] += 1
+
+    def estimate(self, total: LocalisationTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        sites = scene.sites(self.sites)
+        # A self-HSIC that is not positive has no root: unknown, never clamped. So are places beyond a smaller grid.
+        token, patch, reference = (
+            np.sqrt(np.where(own > 0, own, np.nan))
+            for own in (total.token.numpy(), total.patch.numpy(), total.reference.numpy())
+        )
+        cka = total.hsic.numpy() / (token[:, :, None] * patch[:, None])
+        cells = [cells_of(site.grid) for _, site in sites if site.grid is not None]
+        readings = [read(table[: len(asked(c)), : math.prod(c)], c) for table, c in zip(cka, cells, strict=True)]
+        tokens = [np.array(place_names(c))[asked(c)].tolist() for c in cells]
+        limits: dict[str, Any] = {"limits": (-1.0, 1.0)}
+        share = {"limits": (0.0, 1.0), "smooth": False}
+        last = {anatomy.subject: anatomy.pick("block")[-1].name for anatomy in scene.anatomies if anatomy.pick("block")}
+        return xarray.Dataset(
+            {
+                "cka": (("site", "token", "patch"), cka, limits),
+                "reference_cka": (
+                    ("site", "reference", "patch"),
+                    total.reference_hsic.numpy() / (reference[:, :, None] * patch[:, None]),
+                    limits,
+                ),
+                "hit_rate": ("site", [reading.hit_rate for reading in readings], share),
+                "sharpness": ("site", [reading.sharpness for reading in readings]),
+                "displacement": (
+                    "site",
+                    [reading.displacement for reading in readings],
+                    {"limits": (0.0, np.inf), "smooth": False, "unit": "picture widths"},
+                ),
+                "edge_likeness": ("site", [reading.edge_likeness for reading in readings]),
+                "chance": ("site", [1 / (h * w) for h, w in cells], {"exact": True}),
+            },
+            coords={
+                **site_coordinates(scene, sites),
+                "rows": ("site", [h for h, _ in cells]),
+                "columns": ("site", [w for _, w in cells]),
+                "token_place": (("site", "token"), filled(tokens, cka.shape[1])),
+                "patch_place": (("site", "patch"), filled([place_names(c) for c in cells], cka.shape[2])),
+                "reference": ["mean of all patches", "class token"],
+                "final": ("site", [site.name == last[subject] for subject, site in sites]),
+                "classifier_reads": ("site", [str(scene.anatomy(subject).pooling) for subject, _ in sites]),
+                "build": ("site", [build_of(scene.anatomy(subject)) for subject, _ in sites]),
+            },
+        )
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        from eyechart.report import theme
+
+        subjects = subjects_in(finding)
+        floors = {untrained_twin(subject, subjects) for subject in subjects}
+        last = [finding.isel(site=place) for place in np.flatnonzero(finding.final.values)]
+        maps = [token_tiles(at, floor=at.subject.item() in floors) for at in last]
+        references = [reference_tiles(at) for at in last if at.subject.item() not in floors]
+        return theme.panels([*maps, hit_rates(finding), *references], columns=2, shared=())
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = []
+        for subject in subjects_in(finding):
+            hits, twin = at_end(finding, subject), untrained_twin(subject, subjects_in(finding))
+            if math.isnan(hits):
+                continue
+            text = (
+                f"in the last block of {subject} {hits:.0%} of the interior tokens resemble their own patch most "
+                f"(chance {at_end(finding, subject, 'chance'):.1%}); the most similar patch is on average "
+                f"{at_end(finding, subject, 'displacement'):.2f} picture widths away"
+            )
+            parts.append(text if twin is None else f"{text}; untrained it is {at_end(finding, twin):.0%}")
+        said = ". ".join(part[0].upper() + part[1:] for part in parts)
+        return (said or "No last block has interior tokens whose patches vary") + "."
+
+
+def filled(rows: Sequence[Sequence[str]], length: int) -> list[list[str]]:
+    return [[*row, *[""] * (length - len(row))] for row in rows]
+
+
+def build_of(anatomy: Anatomy) -> str:
+    """Twins share it: the blocks with their channels and grid, and the heads."""
+    blocks = [f"{site.channels} on {site.grid}" for site in anatomy.pick("block")]
+    return f"{'; '.join(dict.fromkeys(blocks))} × {len(blocks)}, heads {[s.heads for s in anatomy.pick('attention')]}"
+
+
+def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
+    """R's figure 9: maps of some tokens of the last block, at most 5×5 of them, in their places."""
+    import altair as alt
+
+    from eyechart.report.tiles import Tile, tiles
+
+    cells = int(at.rows), int(at.columns)
+    sides = [min(side, ASKED) for side in cells]
+    picked = [np.unique(np.linspace(0, side - 1, min(TILES, side)).round().astype(int)) for side in sides]
+    names, places = at.token_place.values.tolist(), asked(cells).tolist()
+    maps = [
+        [Tile(names[token], at.cka.values[token], own=places[token]) for token in (y * sides[1] + picked[1]).tolist()]
+        for y in picked[0]
+    ]
+    said = f"{at.name.item()}, {cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
+    return tiles(
+        maps,
+        cells,
+        at.patch_place.values.tolist(),
+        title=alt.TitleParams(str(at.subject.item()), subtitle=said),
+        size=300,
+    )
+
+
+def reference_tiles(at: xarray.Dataset) -> Chart:
+    """The maps of a token without a place and, where there is one, of the class token."""
+    import altair as alt
+
+    from eyechart.report.tiles import Tile, tiles
+
+    found = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
+    known = [Tile(name, values) for name, values in found if np.isfinite(values).any()]
+    title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
+    cells = int(at.rows), int(at.columns)
+    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=150 * len(known))
+
+
+def hit_rates(finding: xarray.Dataset) -> Chart:
+    """Hit-rate over depth, by subject; an untrained twin is dashed, in the colour of its subject."""
+    import altair as alt
+
+    from eyechart.report import theme
+
+    table = finding[["hit_rate", "hit_rate_low", "hit_rate_high", "chance"]].to_dataframe().reset_index()
+    subjects = subjects_in(finding)
+    owner = {untrained_twin(subject, subjects): subject for subject in reversed(subjects)}
+    table["weights"] = ["untrained twin" if subject in owner else "as given" for subject in table["subject"]]
+    table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    title, axis = "tokens most like their own patch", alt.Axis(format=".0%")
+    y = alt.Y("hit_rate:Q", title=title, axis=axis, scale=alt.Scale(domain=[0, 1]))
+    colour = alt.Color("line:N", scale=theme.subject_scale(table["line"].tolist()), title=None)
+    dashes = alt.Scale(domain=["as given", "untrained twin"], range=[[1, 0], [5, 4]])
+    legend = alt.Legend() if (table["weights"] == "untrained twin").any() else None
+    dash = alt.StrokeDash("weights:N", scale=dashes, title=None, legend=legend)
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="subject:N")
+    bars = theme.error_bars(table, x, y, "hit_rate_low", "hit_rate_high", color=colour)
+    tooltip = [
+        alt.Tooltip("subject:N"),
+        alt.Tooltip("name:N", title="block"),
+        alt.Tooltip("hit_rate:Q", title="hit-rate", format=".1%"),
+        alt.Tooltip("chance:Q", format=".1%"),
+    ]
+    dots = alt.Chart(table).mark_point(size=46).encode(x, y, color=colour, tooltip=tooltip)
+    chance = (
+        alt.Chart(table)
+        .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
+        .encode(x, alt.Y("chance:Q"), color=colour)
+    )
+    chart: Chart = (line + bars + chance + dots).properties(width=360, height=280, title="interior tokens, over depth")
+    return chart

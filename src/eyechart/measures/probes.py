@@ -1,0 +1,498 @@
+"""M8: where can the class be read off? A linear probe at every block, for each way of reading it out.
+
+Ridge regression to ±1 targets in closed form (`eyechart.ridge`), fitted on three quarters of the images and asked about
+the last one, in turn: each image is answered by a probe that never saw it. The penalty is chosen within the three
+quarters, two against the third.
+
+What is kept. Held-out answers need the features of single images, so up to 1,024 images leave a row; in a larger exam
+all others go into float64 sums Σ x xᵀ and Σ x yᵀ of their quarter, and the probes of pooled readouts are exact over all
+images. Probes of single tokens are fitted on the rows alone (77 images a class on CIFAR-10; the paper had 10 a class),
+because their sums would take gigabytes. Features wider than 192 (tokens: 128) pass a fixed Gaussian random projection.
+A row of zoo:vit and zoo:resnet together is 173 kB (4 × 160 numbers and 16 tokens × 128 at each of 9 blocks of the
+first), so the rows of an exam take 177 MB at most; the sums of zoo:vit, where there are any, 17 MB a shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.errors import DoesNotApply
+from eyechart.estimates import places_of, subjects_in, thirds
+from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.ridge import Moments, choose, fit
+from eyechart.rows import RowsTally, kept, rows_at_most
+from eyechart.tally import Sum
+from eyechart.tracing.needs import Need, View
+from eyechart.tracing.readouts import READOUTS, Group, Widths, groups_of, probed, read_out
+
+if TYPE_CHECKING:
+    import altair
+    import pandas as pd
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+PARTS = 4
+LARGEST_ROWS = 1 << 30  # bytes; the rows of all images together
+SUMMED = READOUTS[1:]
+PARTED = 0.05  # class token and pooled tokens part where their probes differ by more than five points from there on
+
+
+@dataclass
+class ProbeTally(RowsTally):
+    products: Annotated[Tensor, Sum("part", "product")]
+    """Σ x xᵀ of images without a row: upper triangles of all readouts of one vector, one after the other."""
+    sums: Annotated[Tensor, Sum("part", "summed", "class")]
+    counts: Annotated[Tensor, Sum("part", "class")]
+
+
+def mean_of(estimate: xarray.Dataset, places: np.ndarray, readout: str) -> float:
+    return float(estimate.accuracy.sel(readout=readout).values[places].mean())
+
+
+def vits(estimate: xarray.Dataset, pooling: str) -> dict[str, np.ndarray]:
+    """ViTs that read their class token, or the mean of all, with the places of their blocks."""
+    found = {subject: places_of(estimate, subject) for subject in subjects_in(estimate, "vit")}
+    return {who: places for who, places in found.items() if estimate.pooling.values[places[0]] == pooling}
+
+
+def thirds_of(places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    low, high = thirds(places)
+    return low, np.setdiff1d(places, np.concatenate([low, high])), high
+
+
+def token_gap(estimate: xarray.Dataset) -> PerSubjects:
+    return {
+        (gap, cls): mean_of(estimate, there[-1:], "tokens") - mean_of(estimate, here[-1:], "tokens")
+        for gap, there in vits(estimate, "gap").items()
+        for cls, here in vits(estimate, "cls").items()
+    }
+
+
+def pooled_over_first_at_mid_depth(estimate: xarray.Dataset) -> PerSubjects:
+    result: PerSubjects = {}
+    for who, places in vits(estimate, "gap").items():
+        middle = thirds_of(places)[1]
+        if len(middle):
+            result[who,] = mean_of(estimate, middle, "gap") - mean_of(estimate, middle, "first")
+    return result
+
+
+def parting_depth(estimate: xarray.Dataset) -> PerSubjects:
+    """Depth of the first block from which on the class token is better read than the mean; 1 if they never part."""
+    result: PerSubjects = {}
+    for who, places in vits(estimate, "cls").items():
+        accuracy = estimate.accuracy.isel(site=places)
+        ahead = (accuracy.sel(readout="cls") - accuracy.sel(readout="gap")).values > PARTED
+        apart = len(ahead) if ahead.all() else int(np.argmin(ahead[::-1]))  # how many of the last blocks
+        result[who,] = float(estimate.depth.values[places[-apart]]) if apart else 1.0
+    return result
+
+
+def at_the_end(one: str, other: str, pooling: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """One readout minus another at the last block of every ViT of one pooling."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        return {
+            (who,): mean_of(estimate, places[-1:], one) - mean_of(estimate, places[-1:], other)
+            for who, places in vits(estimate, pooling).items()
+        }
+
+    return compute
+
+
+def divergence(estimate: xarray.Dataset) -> PerSubjects:
+    """Size of the difference of two ViTs' token probes in the last third of the blocks minus that in the others."""
+    result: PerSubjects = {}
+    for gap, there in vits(estimate, "gap").items():
+        for cls, here in vits(estimate, "cls").items():
+            if len(there) == len(here) >= 3:
+                tokens = estimate.accuracy.sel(readout="tokens").values
+                difference = tokens[there] - tokens[here]
+                low, middle, high = thirds_of(np.arange(len(here)))
+                rest = np.concatenate([low, middle])
+                result[gap, cls] = float(abs(difference[high].mean()) - abs(difference[rest].mean()))
+    return result
+
+
+def middle_gap(estimate: xarray.Dataset) -> PerSubjects:
+    return {
+        (vit, cnn): mean_of(estimate, thirds_of(places_of(estimate, vit))[1], "gap")
+        - mean_of(estimate, thirds_of(places_of(estimate, cnn))[1], "gap")
+        for vit in subjects_in(estimate, "vit")
+        for cnn in subjects_in(estimate, "cnn")
+        if len(places_of(estimate, vit)) >= 3 <= len(places_of(estimate, cnn))
+    }
+
+
+@dataclass(frozen=True)
+class Probes(Measure):
+    name = "probes"
+    title = "Where can the class be read off?"
+    title_ko = "어디에서 클래스를 읽어 낼 수 있는가?"
+    order = 50
+    needs_labels = True
+    sources = (Source("Raghu et al. 2021", "Figures 11, 13, D.4, F.1–F.3"),)
+    how_to_read = (
+        "How many pictures a linear probe names right that it was not fitted on, after every block. Left, a probe for "
+        "each single token (of a CNN: each place), averaged: high where every place knows the class. Right, one probe "
+        "for the class token, for the mean of the patch tokens with and without it, and for the first patch token. "
+        "Below, the accuracy of each token's own probe, at its place in the picture. The dashed line is what naming "
+        "the commonest class would score."
+    )
+    how_to_read_ko = (
+        "블록마다 선형 프로브가 학습에 쓰지 않은 그림을 맞힌 비율이다. 왼쪽은 토큰(CNN은 위치) 하나하나에 따로 학습한 "
+        "프로브의 평균, 오른쪽은 클래스 토큰, 패치 토큰의 평균(클래스 토큰 포함/제외), 첫 패치 토큰의 프로브이다. "
+        "아래는 토큰마다의 정확도를 그림 속 위치에 그린 것이다. 점선은 가장 흔한 클래스만 답할 때의 정확도이다."
+    )
+    method = (
+        "Ridge regression to ±1 targets on standardised features, in closed form; each quarter of the images is "
+        "answered by a probe fitted on the other three, whose penalty was chosen by squared error on one of the three "
+        "after fitting on two. Pooled readouts are fitted on all images; single tokens on up to 1,024, at 16 evenly "
+        "spaced places. Features wider than 192 (tokens: 128) pass a fixed Gaussian projection. CNN maps are brought "
+        "to the grid of the last block: neighbours are flattened into channels, then positions averaged. Intervals "
+        "are over held-out images, for the probes that were fitted."
+    )
+    quantities = (
+        Quantity("token_probe_gap", token_gap, "single-token probe at the last block, GAP ViT minus class-token ViT"),
+        Quantity(
+            "pooled_over_first_last",
+            at_the_end("gap", "first", "gap"),
+            "probe of the mean token minus the first patch token, last block",
+        ),
+        Quantity(
+            "pooled_over_first_middle",
+            pooled_over_first_at_mid_depth,
+            "probe of the mean token minus the first patch token, middle third of the blocks",
+        ),
+        Quantity(
+            "parting_depth",
+            parting_depth,
+            "depth from which on the class token's probe is more than 5 points above the mean token's, 1 if never",
+            smooth=False,
+            limits=(0.0, 1.0),
+        ),
+        Quantity(
+            "cls_over_mean_last", at_the_end("cls", "gap", "cls"), "probe of the class token minus the mean, last block"
+        ),
+        Quantity(
+            "mean_without_cls",
+            at_the_end("gap", "gap with cls", "cls"),
+            "probe of the mean token at the last block, without minus with the class token",
+        ),
+        Quantity(
+            "probe_divergence",
+            divergence,
+            "difference of the single-token probes of a GAP and a class-token ViT, last third minus the rest",
+            smooth=False,
+        ),
+        Quantity(
+            "middle_probe_gap", middle_gap, "probe of the mean token at the middle third of blocks, ViT minus CNN"
+        ),
+    )
+    claims = (
+        ClaimTest(
+            "C32",
+            (
+                Part(
+                    "token_probe_gap",
+                    "above",
+                    0.1,
+                    "single-token probe at the last block, {0} minus {1}",
+                    inclusive=True,
+                ),
+            ),
+        ),
+        ClaimTest(
+            "C33",
+            (
+                Part("pooled_over_first_last", "below", 0.02, "mean token minus first token at the last block of {0}"),
+                Part("pooled_over_first_middle", "above", 0.05, "mean token minus first token at mid depth of {0}"),
+            ),
+        ),
+        ClaimTest(
+            "C34",
+            (
+                Part("parting_depth", "above", 0.6, "depth where class token and mean token of {0} part"),
+                Part("cls_over_mean_last", "above", 0.0, "class token minus mean token at the last block of {0}"),
+                Part("mean_without_cls", "above", 0.0, "mean token of {0} without minus with the class token"),
+            ),
+        ),
+        ClaimTest(
+            "C35",
+            (
+                Part(
+                    "probe_divergence",
+                    "above",
+                    0.0,
+                    "difference of the token probes of {0} and {1}, last third minus the rest",
+                ),
+            ),
+        ),
+    )
+    width: int = 192
+    token_width: int = 128
+    positions: int = 4
+    """Tokens along each side of the grid that get a probe of their own."""
+    rows: int = 1024
+    """Images that leave a row."""
+
+    @property
+    def widths(self) -> Widths:
+        return Widths(self.width, self.token_width, self.positions)
+
+    @property
+    def view(self) -> View:
+        return View(f"probe features, {self.widths}", partial(read_out, widths=self.widths))
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(self.view, probed)]
+
+    def tally(self, scene: Scene) -> ProbeTally:
+        if not scene.classes or len(scene.classes) < 2:
+            raise DoesNotApply("the images have no classes that a probe could learn; give labelled images.")
+        if scene.images < PARTS * len(scene.classes):
+            raise DoesNotApply(
+                f"{scene.images} images are fewer than {PARTS} for each of {len(scene.classes)} classes, too few to "
+                "fit probes and to test them on others."
+            )
+        groups = groups_of(scene, self.widths)
+        if not groups:
+            raise DoesNotApply("no subject has blocks whose output is a grid of positions.")
+        size = groups[-1].stop * 4 * rows_at_most(scene, self.rows)
+        if size > LARGEST_ROWS:
+            raise DoesNotApply(
+                f"the features it keeps would take {size / 2**30:.1f} GiB, more than {LARGEST_ROWS / 2**30:.0f}; "
+                "examine fewer subjects at a time, or set probes.positions=2 or fewer probes.rows."
+            )
+        widths = [group.width for group in groups if group.readout in SUMMED]
+        return ProbeTally.empty(
+            fold=scene.folds,
+            dealt_fold=scene.folds,
+            feature=groups[-1].stop,
+            part=PARTS if rows_at_most(scene, self.rows) < scene.images else 0,
+            product=sum(width * (width + 1) // 2 for width in widths),
+            summed=sum(widths),
+            **{"class": len(scene.classes)},
+        )
+
+    def update(self, tally: ProbeTally, batch: Batch, views: Views, scene: Scene) -> None:
+        assert batch.labels is not None  # the images have classes
+        features = torch.cat([views(subject, site, self.view) for subject, site in scene.sites(probed)], dim=1)
+        known, chosen = batch.labels >= 0, kept(batch, scene, self.rows)
+        tally.keep(batch, features, known & chosen)
+        parts = batch.image_folds % PARTS
+        for part in range(tally.sizes["part"]):
+            here = torch.as_tensor(known & ~chosen & (parts == part))
+            labels, rows = torch.as_tensor(batch.labels)[here], features[here]
+            for group, sums, products in summed(groups_of(scene, self.widths)):
+                seen = Moments.of(group.features(rows), labels, tally.sizes["class"])
+                tally.products[part, products] += seen.products[0][upper(group.width)]
+                tally.sums[part, sums] += seen.sums[0]
+            tally.counts[part] += torch.bincount(labels, minlength=tally.sizes["class"])
+
+    def estimate(self, total: ProbeTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        groups, sites = groups_of(scene, self.widths), scene.sites(probed)
+        if len(total.image) not in total.computed:
+            total.computed[len(total.image)] = self.right_by_fold(total, groups)
+        weights, held = total.fold_weights, torch.bincount(total.fold, minlength=scene.folds).double()
+        shares = (weights @ total.computed[len(total.image)] / (weights @ held)).numpy()
+        accuracy = np.full((len(sites), len(READOUTS)), np.nan)
+        of_tokens = np.full((len(sites), *np.max([group.grid for group in groups], axis=0)), np.nan)
+        at = 0
+        for group in groups:
+            own = shares[at : at + group.probes].reshape(group.grid)
+            accuracy[group.site, READOUTS.index(group.readout)] = own.mean()
+            if group.readout == "tokens":
+                of_tokens[group.site, : group.grid[0], : group.grid[1]] = own
+            at += group.probes
+        limits = {"limits": (0.0, 1.0)}
+        coordinates = site_coordinates(scene, sites) | {"readout": list(READOUTS)}
+        coordinates["pooling"] = ("site", [scene.anatomy(subject).pooling or "" for subject, _ in sites])
+        commonest = float(torch.bincount(total.label).max()) / max(1, len(total.label))
+        return xarray.Dataset(
+            {
+                "accuracy": (("site", "readout"), accuracy, limits),
+                "token_accuracy": (("site", "y", "x"), of_tokens, limits),
+                "chance": ("site", np.full(len(sites), commonest), {"exact": True}),
+            },
+            coords=coordinates,
+            attrs={"images": len(total.image)},
+        )
+
+    def right_by_fold(self, tally: ProbeTally, groups: Sequence[Group]) -> Tensor:
+        """How many held-out images of each fold every probe names right, (fold, probe)."""
+        classes, here = tally.sizes["class"], [tally.fold % PARTS == part for part in range(PARTS)]
+        others = {group: (sums, products) for group, sums, products in summed(groups) if len(tally.counts)}
+        columns = []
+        for group in groups:
+            features = group.features(tally.features)
+            moments = [Moments.of(features[rows], tally.label[rows], classes) for rows in here]
+            if group in others:
+                moments = [
+                    mine + from_sums(tally, part, group.width, *others[group]) for part, mine in enumerate(moments)
+                ]
+            right = torch.zeros(len(features), group.probes, dtype=torch.float64)
+            for part, rows in enumerate(here):
+                one, two, three = (moments[(part + step) % PARTS] for step in range(1, PARTS))
+                readout = fit(one + two + three, choose(one + two, three))
+                right[rows] = (readout.scores(features[rows]).argmax(-1) == tally.label[rows, None]).double()
+            by_fold = torch.zeros(tally.sizes["dealt_fold"], group.probes, dtype=torch.float64)
+            columns.append(by_fold.index_add_(0, tally.fold, right))
+        return torch.cat(columns, dim=1)
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        from eyechart.report import theme
+
+        curves = theme.panels([token_curves(finding), readout_curves(finding)], columns=2)
+        return theme.panels([curves, token_maps(finding)], columns=1, shared=())
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = []
+        for subject in subjects_in(finding):
+            last = finding.isel(site=places_of(finding, subject)[-1])
+            said = {"tokens": "a single token", "cls": "the class token", "gap": "the mean token"}
+            numbers = [
+                f"{float(last.accuracy.sel(readout=readout)):.1%} from {words} "
+                f"[{float(last.accuracy_low.sel(readout=readout)):.1%}, "
+                f"{float(last.accuracy_high.sel(readout=readout)):.1%}]"
+                for readout, words in said.items()
+                if np.isfinite(last.accuracy.sel(readout=readout))
+            ]
+            parts.append(f"after the last block of {subject} a probe names {', '.join(numbers)}")
+        said_all = "; ".join(parts)
+        return f"{said_all[0].upper()}{said_all[1:]}; the commonest class alone is {float(finding.chance[0]):.1%}."
+
+
+def summed(groups: Sequence[Group]) -> Iterator[tuple[Group, slice, slice]]:
+    """The readouts that have sums, with their places in `ProbeTally.sums` and `ProbeTally.products`."""
+    at_sum = at_product = 0
+    for group in groups:
+        if group.readout in SUMMED:
+            size = group.width * (group.width + 1) // 2
+            yield group, slice(at_sum, at_sum + group.width), slice(at_product, at_product + size)
+            at_sum, at_product = at_sum + group.width, at_product + size
+
+
+def upper(width: int) -> tuple[Tensor, Tensor]:
+    rows, columns = torch.triu_indices(width, width)
+    return rows, columns
+
+
+def from_sums(tally: ProbeTally, part: int, width: int, sums: slice, products: slice) -> Moments:
+    """The moments of the images without a row, for one readout and one quarter of the images."""
+    triangle = torch.zeros(width, width, dtype=torch.float64)
+    triangle[upper(width)] = tally.products[part, products]
+    return Moments((triangle + triangle.triu(1).T)[None], tally.sums[part, sums][None], tally.counts[part])
+
+
+WORDS = {
+    "cls": "class token",
+    "gap": "mean of patch tokens",
+    "gap with cls": "mean with class token",
+    "first": "first patch token",
+}
+
+
+def table_of(finding: xarray.Dataset) -> pd.DataFrame:
+    columns = ["accuracy", "accuracy_low", "accuracy_high"]
+    table = finding[columns].to_dataframe().reset_index().dropna(subset=["accuracy"])
+    table["block"] += 1
+    return table
+
+
+def token_curves(finding: xarray.Dataset) -> Chart:
+    """R Fig. 11 left: single tokens, averaged."""
+    import altair as alt
+
+    from eyechart.report import theme
+
+    table = table_of(finding)
+    table = table[table["readout"] == "tokens"]
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("accuracy:Q", title="probe accuracy, single tokens", scale=alt.Scale(domain=[0, 1]))
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
+    lines = theme.curve(table, x, y, colour, "accuracy_low", "accuracy_high", tooltip=tooltips())
+    chance = theme.reference(float(finding.chance[0]), "commonest class")
+    return (lines + chance).properties(width=380, height=280)
+
+
+def readout_curves(finding: xarray.Dataset) -> Chart:
+    """R Fig. 11 right and Fig. 13: the ways of reading out one vector, by dashes."""
+    import altair as alt
+
+    from eyechart.report import theme
+
+    table = table_of(finding)
+    table = table[table["readout"] != "tokens"].assign(readout=lambda rows: rows["readout"].map(WORDS))
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("accuracy:Q", title="probe accuracy, one vector", scale=alt.Scale(domain=[0, 1]))
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
+    known = [words for words in WORDS.values() if words in set(table["readout"])]
+    patterns = {"class token": [1, 0], "mean of patch tokens": [7, 3], "mean with class token": [2, 2]}
+    scale = alt.Scale(domain=known, range=[patterns.get(words, [8, 3, 2, 3]) for words in known])
+    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=700, labelLimit=200)
+    dash = alt.StrokeDash("readout:N", scale=scale, legend=legend)
+    bars = theme.error_bars(table, x, y, "accuracy_low", "accuracy_high", color=colour)
+    lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, color=colour, strokeDash=dash)
+    points = alt.Chart(table).mark_point(size=24).encode(x, y, color=colour, tooltip=tooltips())
+    chance = theme.reference(float(finding.chance[0]), "commonest class")
+    drawn: alt.LayerChart = (bars + lines + points + chance).properties(width=380, height=280)
+    return drawn
+
+
+def token_maps(finding: xarray.Dataset) -> Chart:
+    """R Fig. D.4: accuracy of every token's own probe, at the first two, the middle and the last two blocks."""
+    import altair as alt
+
+    from eyechart.report import theme
+
+    highest = float(finding.token_accuracy.max())
+    charts = []
+    for subject in subjects_in(finding):
+        places = places_of(finding, subject)
+        for place in dict.fromkeys(
+            places[[0, min(1, len(places) - 1), len(places) // 2, -2 % len(places), -1]].tolist()
+        ):
+            table = (
+                finding.token_accuracy.isel(site=place).to_dataframe().reset_index().dropna(subset=["token_accuracy"])
+            )
+            table = table.sort_values(["y", "x"], ascending=[False, True])  # the first row of the frame is the lowest
+            charts.append(
+                theme.heatmap(
+                    table.astype({"x": str, "y": str}),
+                    x="x",
+                    y="y",
+                    value="token_accuracy",
+                    value_title="accuracy",
+                    title=alt.TitleParams(str(finding.name.values[place]), subtitle=subject, limit=130),
+                    domain=(0.0, highest),
+                    x_labels=False,
+                    y_labels=False,
+                    size=120,
+                )
+            )
+    return theme.panels(charts, columns=5)
+
+
+def tooltips() -> list[altair.Tooltip]:
+    import altair as alt
+
+    return [
+        alt.Tooltip("subject:N"),
+        alt.Tooltip("name:N"),
+        alt.Tooltip("readout:N"),
+        alt.Tooltip("accuracy:Q", format=".3f"),
+        alt.Tooltip("accuracy_low:Q", format=".3f", title="from"),
+        alt.Tooltip("accuracy_high:Q", format=".3f", title="to"),
+    ]

@@ -1,0 +1,107 @@
+"""Places in a picture: the cells of a grid, the patches behind them, and what maps of tokens against patches say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+Cells = tuple[int, int]
+FINEST = 14  # cells a side; finer maps are averaged into cells, or a 56×56 map would need 10 million pairs
+ASKED = (
+    8  # tokens a side that are compared with all patches: all 196 of a 14×14 grid would make tallies 3 times as large
+)
+
+
+def cells_of(grid: tuple[int, int]) -> Cells:
+    """The grid itself up to 14×14; beyond that its largest divisors from 7 to 14, or 14 where there is none.
+
+    >>> cells_of((8, 14)), cells_of((56, 32)), cells_of((16, 37))
+    ((8, 14), (14, 8), (8, 14))
+    """
+
+    def of(count: int) -> int:
+        divisors = [cells for cells in range(FINEST // 2, FINEST + 1) if count % cells == 0]
+        return count if count <= FINEST else max(divisors, default=FINEST)
+
+    return of(grid[0]), of(grid[1])
+
+
+def asked(cells: Cells) -> np.ndarray:
+    """Which tokens are looked at: all of a grid up to 8×8, of a finer one 8 rows and columns, both edges among them.
+
+    >>> asked((3, 14))[:9]
+    array([ 0,  2,  4,  6,  7,  9, 11, 13, 14])
+    """
+    rows, columns = (np.linspace(0, side - 1, min(side, ASKED)).round().astype(int) for side in cells)
+    places: np.ndarray = rows[:, None] * cells[1] + columns
+    return places.ravel()
+
+
+def cut(pictures: torch.Tensor, cells: Cells) -> torch.Tensor:
+    """(image, patch, channel, y, x). Pictures that cannot be cut evenly are first enlarged to the next size that can.
+
+    >>> cut(torch.arange(16.0).reshape(1, 1, 4, 4), (2, 2))[0, 1, 0]
+    tensor([[2., 3.],
+            [6., 7.]])
+    """
+    (rows, columns), (height, width) = cells, pictures.shape[-2:]
+    y, x = -(-height // rows), -(-width // columns)
+    if (rows * y, columns * x) != (height, width):
+        pictures = F.interpolate(pictures, (rows * y, columns * x), mode="bilinear", align_corners=False)
+    cut_up = pictures.reshape(*pictures.shape[:2], rows, y, columns, x)
+    return cut_up.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+
+
+def place_names(cells: Cells) -> list[str]:
+    """What each place is called: never by a bare number, which readers of "token 0" took for the class token."""
+    return [f"row {row + 1}, column {column + 1}" for row in range(cells[0]) for column in range(cells[1])]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a map of tokens against patches says."""
+
+    hit_rate: float
+    """Share of interior tokens that resemble their own patch more than any other."""
+    sharpness: float
+    """(own - mean of the others) / standard deviation of the others, mean over interior tokens."""
+    displacement: float
+    """Mean distance of the most similar patch from the own one, over interior tokens, in widths of the picture."""
+    edge_likeness: float
+    """Edge tokens: mean CKA with edge patches minus with interior ones, adjoining patches left out."""
+
+
+def read(cka: np.ndarray, cells: Cells) -> Reading:
+    """Summaries of CKA (asked token, patch). A patch that never varies has no CKA; tokens there are left out."""
+    rows, columns = np.divmod(np.arange(cells[0] * cells[1]), cells[1])
+    tokens = asked(cells)
+    edge = (rows % (cells[0] - 1) == 0) | (columns % (cells[1] - 1) == 0)
+    apart = np.maximum(abs(rows[tokens, None] - rows), abs(columns[tokens, None] - columns))
+    far_edge, far_inside = (np.where((apart > 1) & where, cka, np.nan)[edge[tokens]] for where in (edge, ~edge))
+    own = cka[np.arange(len(tokens)), tokens]
+    inside = np.flatnonzero(~edge[tokens] & np.isfinite(own))
+    if not len(inside):
+        return Reading(math.nan, math.nan, math.nan, math.nan)
+    place = tokens[inside]
+    best = np.where(np.isnan(cka), -np.inf, cka)[inside].argmax(1)
+    off = np.hypot((rows[best] - rows[place]) / cells[0], (columns[best] - columns[place]) / cells[1])
+    others = np.where(apart == 0, np.nan, cka)[inside]
+    mean = mean_known(others)
+    spread = np.sqrt(mean_known((others - mean[:, None]) ** 2))
+    return Reading(
+        hit_rate=float((best == place).mean()),
+        sharpness=float(((own[inside] - mean) / np.where(spread > 0, spread, np.nan)).mean()),
+        displacement=float(off.mean()),
+        edge_likeness=float(mean_known((mean_known(far_edge) - mean_known(far_inside))[None])[0]),
+    )
+
+
+def mean_known(values: np.ndarray) -> np.ndarray:
+    """Mean of each row over what is known of it; NaN where nothing is."""
+    known = np.isfinite(values)
+    means: np.ndarray = np.where(known, values, 0).sum(1) / np.where(known.any(1), known.sum(1), np.nan)
+    return means

@@ -1,0 +1,72 @@
+"""Rows of single images, for measures that must see images again when all have passed: held-out answers, episodes.
+
+At most `most` images are kept, evenly spread over the plan, so that the size is bounded; sums may take the others.
+Since rows have no fold axis, a weighting of the folds (leave-one-out) is told by the field `dealt`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eyechart.tally import Concat, Sum, Tally
+
+if TYPE_CHECKING:
+    from eyechart.measures.measure import Batch, Scene
+
+
+def kept(batch: Batch, scene: Scene, most: int) -> np.ndarray:
+    """Which images of a batch are kept, (image,): whole rounds of the folds, so that every fold has its share.
+
+    Every eighth image, say, would all lie in two of sixteen folds.
+    """
+    rounds, room = -(-scene.images // scene.folds), max(1, most // scene.folds)
+    turn = (batch.index * scene.block + np.arange(len(batch.images))) // scene.folds
+    if rounds <= room:
+        return np.ones(len(turn), dtype=bool)
+    return np.asarray((turn + 1) * room // rounds > turn * room // rounds)
+
+
+def rows_at_most(scene: Scene, most: int) -> int:
+    return min(scene.images, max(1, most // scene.folds) * scene.folds)
+
+
+@dataclass
+class RowsTally(Tally):
+    image: Annotated[Tensor, Concat("image", dtype="int64")]
+    fold: Annotated[Tensor, Concat("image", dtype="int64")]
+    label: Annotated[Tensor, Concat("image", dtype="int64")]
+    features: Annotated[Tensor, Concat("image", "feature", dtype="float32")]
+    dealt: Annotated[Tensor, Sum("fold", "dealt_fold")]
+    """Kept images by fold, on the diagonal: summed over weighted folds it says how often each fold counts."""
+    images: Annotated[Tensor, Sum("fold", counts=True)]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        #: What was computed from the rows alone. `total()` and `weighted()` are shallow copies, so that they share it;
+        #: rows that are added change the key.
+        self.computed: dict[int, Tensor] = {}
+
+    def keep(self, batch: Batch, features: Tensor, chosen: np.ndarray) -> None:
+        """Add the chosen images of a batch."""
+        assert batch.labels is not None
+        fold = torch.as_tensor(batch.image_folds[chosen])
+        which = torch.as_tensor(chosen)
+        self.append(
+            image=torch.as_tensor(batch.images[chosen]),
+            fold=fold,
+            label=torch.as_tensor(batch.labels[chosen]),
+            features=features[which],
+        )
+        ones = torch.ones(len(fold), dtype=torch.float64)
+        self.images.index_add_(0, fold, ones)
+        self.dealt.index_put_((fold, fold), ones, accumulate=True)
+
+    @property
+    def fold_weights(self) -> Tensor:
+        """How often each fold counts in this weighting: 1 in the total, 0 where it is left out, (fold,)."""
+        return self.dealt / torch.bincount(self.fold, minlength=len(self.dealt)).clamp_min(1)

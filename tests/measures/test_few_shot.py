@@ -1,0 +1,232 @@
+"""Few-shot evaluation against loops written out, and on features whose answer is known (SPEC Appendix A, M14)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from eyechart.errors import DoesNotApply
+from eyechart.intervals import jackknife, leave_one_out_weights
+from eyechart.measures.few_shot import (
+    BIAS,
+    PENALTY,
+    FewShot,
+    FewShotTally,
+    Pool,
+    before_logits,
+    linear_evaluation,
+    nearest_mean,
+    share_right,
+    tightness,
+    trend,
+)
+from eyechart.measures.measure import Scene
+from eyechart.sites import Site
+from eyechart.tracing.views import Look
+from tests.measures.staging import anatomy, measure_tensors, scene, site
+
+CLASSES = 5
+
+
+def tally_of(features: torch.Tensor, labels: torch.Tensor) -> FewShotTally:
+    tally = FewShotTally.empty(fold=16, dealt_fold=16, feature=features.shape[1])
+    folds, ones = torch.arange(len(labels)) % 16, torch.ones(len(labels), dtype=torch.float64)
+    tally.append(image=torch.arange(len(labels)), fold=folds, label=labels, features=features)
+    tally.images.index_add_(0, folds, ones)
+    tally.dealt.index_put_((folds, folds), ones, accumulate=True)
+    return tally
+
+
+def exam(seed: int, images: int = 320, width: int = 6, spread: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = (torch.arange(images) % CLASSES)[torch.randperm(images, generator=generator)]
+    centres = 1.2 * torch.randn(CLASSES, width, generator=torch.Generator().manual_seed(1))
+    return centres[labels] + spread * torch.randn(images, width, generator=generator), labels
+
+
+def test_supports_and_queries_are_disjoint_and_of_the_right_class() -> None:
+    features, labels = exam(0)
+    drawn = Pool.of(tally_of(features, labels).total(), 20).draw(shots=5, ways=3)
+    assert drawn is not None
+    supports, queries = drawn
+    assert supports.shape == (20, 3, 5)
+    assert queries.shape == (20, 3, 32)
+    for draw in range(20):
+        assert not set(supports[draw].flatten().tolist()) & set(queries[draw].flatten().tolist())
+        together = torch.cat([supports[draw], queries[draw]], dim=1)
+        assert len(set(together.flatten().tolist())) == together.numel()
+        of_way = labels[together]
+        assert (of_way == of_way[:, :1]).all()
+        assert len(set(of_way[:, 0].tolist())) == 3
+    assert len({tuple(draw.flatten().tolist()) for draw in supports}) == 20
+
+
+def test_a_fold_that_is_left_out_is_neither_shown_nor_asked() -> None:
+    features, labels = exam(0)
+    tally = tally_of(features, labels)
+    weights = torch.ones(16)
+    weights[3] = 0
+    whole, without = (Pool.of(some, 20).draw(2, CLASSES) for some in (tally.total(), tally.weighted(weights)))
+    assert whole is not None
+    assert without is not None
+    left = torch.cat(without, dim=2)
+    assert not (left % 16 == 3).any()
+    for full, less in zip(torch.cat(whole, dim=2).flatten(0, 1), left.flatten(0, 1), strict=True):
+        stay = [image for image in full.tolist() if image % 16 != 3]
+        assert less.tolist()[: len(stay)] == stay  # the others keep their order and move up
+
+
+def test_nearest_mean_by_loops() -> None:
+    features, labels = exam(2, images=100)
+    drawn = Pool.of(tally_of(features, labels).total(), 7).draw(3, 4)
+    assert drawn is not None
+    supports, queries = drawn
+    right = []
+    for draw in range(7):
+        means = [features[supports[draw, way]].mean(0) for way in range(4)]
+        for way in range(4):
+            for query in queries[draw, way]:
+                distances = [float((features[query] - mean).norm()) for mean in means]
+                right.append(int(np.argmin(distances)) == way)
+    assert share_right(nearest_mean, features, *drawn) == pytest.approx(np.mean(right), abs=1e-12)
+
+
+@pytest.mark.parametrize(("width", "shots"), [(60, 2), (6, 8)])
+def test_linear_evaluation_equals_a_reference_ridge(width: int, shots: int) -> None:
+    features, labels = exam(3, images=160, width=width, spread=3.0)
+    features = features * torch.logspace(-2, 2, width) + 5
+    drawn = Pool.of(tally_of(features, labels).total(), 6).draw(shots, CLASSES)
+    assert drawn is not None
+    supports, queries = drawn
+    weights, bias = linear_evaluation(features, supports)
+    right = []
+    for draw in range(6):
+        x, asked = (
+            features[supports[draw].flatten()].double().numpy(),
+            features[queries[draw].flatten()].double().numpy(),
+        )
+        mean, scale = x.mean(0), x.std(0)
+        z, z_asked = (np.c_[(some - mean) / scale, np.full(len(some), BIAS)] for some in (x, asked))
+        y = 2.0 * np.eye(CLASSES).repeat(shots, axis=0) - 1
+        expected = z_asked @ np.linalg.solve(z.T @ z + PENALTY * np.eye(width + 1), z.T @ y)
+        mine = features[queries[draw].flatten()] @ weights[draw] + bias[draw]
+        np.testing.assert_allclose(mine.numpy(), expected, rtol=1e-3, atol=1e-4)
+        right += (expected.argmax(1) == np.arange(CLASSES).repeat(queries.shape[2])).tolist()
+    assert share_right(linear_evaluation, features, *drawn) == pytest.approx(np.mean(right), abs=0.002)
+
+
+def test_answers_do_not_depend_on_how_many_draws_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, labels = exam(4)
+    drawn = Pool.of(tally_of(features, labels).total(), 30).draw(2, CLASSES)
+    assert drawn is not None
+    whole = [share_right(rule, features, *drawn) for rule in (nearest_mean, linear_evaluation)]
+    monkeypatch.setattr("eyechart.measures.few_shot.AT_ONCE", 4000)
+    assert [share_right(rule, features, *drawn) for rule in (nearest_mean, linear_evaluation)] == whole
+
+
+def subject(channels: int = 6, pooling: str = "cls") -> tuple[Site, Scene]:
+    place = replace(site("blocks.0", prefix=1, depth=1.0), channels=channels)
+    body = replace(anatomy("v", [place], cls=0), pooling=pooling)  # type: ignore[arg-type]
+    return place, replace(scene(body, images=400, block=8), classes=tuple("abcde"))
+
+
+def measured(features: torch.Tensor, labels: torch.Tensor) -> xarray.Dataset:
+    place, where = subject(features.shape[1])
+    tokens = torch.cat([features[:, None], torch.randn(len(features), 4, features.shape[1])], dim=1)
+    return measure_tensors(FewShot(), where, {("v", place.name): Look(place, output=tokens)}, 8, labels.numpy())
+
+
+def test_permuted_labels_are_at_chance_and_separate_classes_are_perfect() -> None:
+    features, labels = exam(5, images=400, spread=0.01)
+    finding = measured(features, labels)
+    assert finding.way.values.tolist() == [2, 5]
+    np.testing.assert_allclose(finding.linear.values, 1.0)
+    np.testing.assert_allclose(finding.episodes.values, 1.0)
+    assert float(finding.within[0] / finding.between[0]) < 0.02
+    shuffled = labels[torch.randperm(400, generator=torch.Generator().manual_seed(1))]
+    chance = measured(features, shuffled)
+    np.testing.assert_allclose(chance.linear.values, 1 / 5, atol=0.05)
+    np.testing.assert_allclose(chance.episodes.sel(way=5).values, 1 / 5, atol=0.05)
+    np.testing.assert_allclose(chance.episodes.sel(way=2).values, 1 / 2, atol=0.05)
+    assert float(chance.within[0] / chance.between[0]) == pytest.approx(1, abs=0.02)
+
+
+def test_more_shots_help_and_more_ways_hurt() -> None:
+    finding = measured(*exam(6, images=400))
+    bounds = zip(finding.quantity_low.values, finding.quantity_high.values, strict=True)
+    rows = dict(zip(finding.quantity.values.tolist(), bounds, strict=True))
+    assert rows["shots_trend"][0] > 0
+    assert rows["ways_trend"][1] < 0
+    assert "of each class" in FewShot().sentence(finding)
+    assert "guessing" in str(FewShot().chart(finding).to_dict())
+
+
+def test_trends_of_a_table_made_by_hand() -> None:
+    shots, ways = np.array([1, 2, 8]), np.array([2, 4])
+    table = 0.5 + 0.1 * np.log2(shots)[None] - 0.2 * np.log2(ways)[:, None]
+    episodes = np.concatenate([table, np.full((1, 3), np.nan)])  # no images for 20 ways
+    made = xarray.Dataset(
+        {"episodes": (("subject", "way", "shot"), episodes[None])},
+        coords={"subject": ["v"], "way": [2, 4, 20], "shot": shots},
+    )
+    assert trend("shot")(made) == {("v",): pytest.approx(0.1)}
+    assert trend("way")(made) == {("v",): pytest.approx(-0.2)}
+
+
+def test_distances_by_all_pairs() -> None:
+    features, labels = exam(7, images=40)
+    members = [torch.nonzero(labels == label).flatten() for label in range(CLASSES)]
+    within, between = tightness(features.double(), members)
+    squares = torch.cdist(features.double(), features.double()).square()
+    same = [float(squares[own][:, own].sum() / (len(own) * (len(own) - 1))) for own in members]
+    other = [float(squares[a][:, b].mean()) for a in members for b in members if a is not b]
+    assert within == pytest.approx(np.sqrt(np.mean(same)))
+    assert between == pytest.approx(np.sqrt(np.mean(other)))
+
+
+def test_what_the_classifier_reads() -> None:
+    tokens = torch.randn(2, 5, 6)
+    for pooling, expected in (("cls", tokens[:, 0]), ("gap", tokens[:, 1:].mean(1)), ("other", tokens[:, 1:].mean(1))):
+        place, where = subject(pooling=pooling)
+        look = Look(place, output=tokens)
+        look.anatomy = where.anatomies[0]
+        torch.testing.assert_close(before_logits(look), expected)
+
+
+def test_too_few_images_have_no_number() -> None:
+    features, labels = exam(8, images=60)  # 12 of each class
+    place, where = subject()
+    where = replace(where, images=60)
+    tokens = features[:, None].expand(-1, 5, -1)
+    finding = measure_tensors(FewShot(), where, {("v", place.name): Look(place, output=tokens)}, 8, labels.numpy())
+    assert np.isnan(finding.linear.sel(shot=25).values).all()
+    assert np.isfinite(finding.linear_low.sel(shot=5).values).all()
+    assert np.isnan(finding.episodes.sel(shot=25).values).all()
+    with pytest.raises(DoesNotApply, match="classes"):
+        FewShot().tally(replace(where, classes=None))
+
+
+@pytest.mark.parametrize(
+    ("rule", "ways", "draws", "queries"), [(nearest_mean, 3, 60, 32), (linear_evaluation, 5, 32, 64)]
+)
+def test_intervals_hold_the_expected_accuracy(rule: object, ways: int, draws: int, queries: int) -> None:
+    """150 exams, 5 shots: supports and queries both vary from exam to exam, and the interval is about both."""
+    results = []
+    for seed in range(150):
+        tally = tally_of(*exam(seed))
+
+        def value(some: FewShotTally) -> float:
+            drawn = Pool.of(some, draws).draw(5, ways, queries)
+            assert drawn is not None
+            return share_right(rule, some.features, *drawn)  # type: ignore[arg-type]
+
+        without = [value(tally.weighted(weights)) for weights in leave_one_out_weights(tally.fold_counts)]
+        results.append((value(tally.total()), *jackknife(np.array(value(tally.total())), np.array(without))))
+    values, low, high = np.array(results, dtype=float).T
+    covered = ((low <= values.mean()) & (values.mean() <= high)).mean()
+    print(f"{rule}: covered {covered:.3f}")
+    assert 0.92 <= covered <= 0.99

@@ -1,0 +1,258 @@
+"""Localisation on tokens whose place is known (SPEC Appendix A, M7), and its parts against plain loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from eyechart.errors import DoesNotApply, UsageError
+from eyechart.measures.cka import gram, hsic_table
+from eyechart.measures.localisation import Localisation, packed
+from eyechart.places import asked, cells_of, cut, place_names, read
+from eyechart.sites import Anatomy, Layout, Site
+from eyechart.tracing.views import Look
+from tests.measures.staging import anatomy, measure_tensors, scene, site
+
+
+def test_packed_vectors_multiply_to_the_unbiased_hsic() -> None:
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randn(9, 3, 5, generator=generator) + 100
+    vectors = packed(tokens).double()
+    expected = hsic_table(torch.stack([gram(tokens[:, t]) for t in range(3)]))
+    torch.testing.assert_close(vectors @ vectors.T, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_many_tokens_are_packed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = torch.randn(6, 5, 4)
+    whole = packed(tokens)
+    monkeypatch.setattr("eyechart.measures.localisation.AT_ONCE", 6 * 6 * 2)
+    torch.testing.assert_close(packed(tokens), whole)
+
+
+def test_a_short_last_batch_is_packed_to_nothing() -> None:
+    assert packed(torch.randn(3, 2, 4)).abs().sum() == 0
+    assert packed(torch.randn(1, 2, 4)).shape == (2, 0)
+
+
+@pytest.mark.parametrize(("size", "cells"), [((12, 8), (3, 4)), ((11, 9), (4, 4))])
+def test_pictures_are_cut_row_by_row(size: tuple[int, int], cells: tuple[int, int]) -> None:
+    pictures = torch.randn(2, 3, *size)
+    patches = cut(pictures, cells)
+    y, x = -(-size[0] // cells[0]), -(-size[1] // cells[1])
+    if size != (y * cells[0], x * cells[1]):
+        pictures = torch.nn.functional.interpolate(pictures, (y * cells[0], x * cells[1]), mode="bilinear")
+    for row in range(cells[0]):
+        for column in range(cells[1]):
+            expected = pictures[:, :, row * y : (row + 1) * y, column * x : (column + 1) * x]
+            torch.testing.assert_close(patches[:, row * cells[1] + column], expected)
+
+
+@pytest.mark.parametrize("cells", [(4, 5), (9, 9)])
+def test_readings_against_loops(cells: tuple[int, int]) -> None:
+    tokens = asked(cells)
+    table = np.random.default_rng(0).random((len(tokens), cells[0] * cells[1]))
+    table[::3, tokens[::3]] += np.eye(len(tokens))[::3, ::3]  # some tokens hit
+    hits, sharp, away, edges = [], [], [], []
+    for row, token in enumerate(tokens):
+        y, x = divmod(int(token), cells[1])
+        places = [divmod(patch, cells[1]) for patch in range(cells[0] * cells[1])]
+        at_edge = [v in (0, cells[0] - 1) or u in (0, cells[1] - 1) for v, u in places]
+        if at_edge[token]:
+            far = [patch for patch, (v, u) in enumerate(places) if max(abs(v - y), abs(u - x)) > 1]
+            means = [np.mean([table[row, p] for p in far if at_edge[p] == edge]) for edge in (True, False)]
+            edges.append(means[0] - means[1])
+            continue
+        others = np.delete(table[row], token)
+        best = places[int(table[row].argmax())]
+        hits.append(best == (y, x))
+        sharp.append((table[row, token] - others.mean()) / others.std())
+        away.append(np.hypot((best[0] - y) / cells[0], (best[1] - x) / cells[1]))
+    reading = read(table, cells)
+    assert 0 < reading.hit_rate < 1
+    found = (reading.hit_rate, reading.sharpness, reading.displacement, reading.edge_likeness)
+    assert found == pytest.approx([np.mean(each) for each in (hits, sharp, away, edges)], abs=1e-9)
+
+
+def test_a_patch_that_never_varies_is_left_out() -> None:
+    table = np.eye(16)
+    table[:, 5] = np.nan  # an interior patch: its own token has nothing to hit
+    table[6, 6], table[6, 9] = 0, 1  # and one of the other three interior tokens misses
+    assert read(table, (4, 4)).hit_rate == pytest.approx(2 / 3)
+
+
+def smooth_pictures(n: int, side: int, generator: torch.Generator) -> torch.Tensor:
+    """Noise whose amplitude falls as 1/frequency, as in natural pictures, cut out of larger ones so nothing wraps."""
+    big = 2 * side
+    y, x = torch.meshgrid(torch.fft.fftfreq(big), torch.fft.fftfreq(big), indexing="ij")
+    fall = 1 / torch.hypot(y, x).clamp_min(1 / big)
+    spectrum = torch.fft.fft2(torch.randn(n, 3, big, big, generator=generator)) * fall
+    return torch.fft.ifft2(spectrum).real[..., :side, :side]
+
+
+def raw_patches(pictures: torch.Tensor, cells: tuple[int, int]) -> torch.Tensor:
+    return cut(pictures, cells).flatten(2)
+
+
+def run(
+    pictures: torch.Tensor,
+    tokens: torch.Tensor,
+    grid: tuple[int, int],
+    measure: Localisation | None = None,
+    prefix: int = 0,
+    block: int = 16,
+) -> xarray.Dataset:
+    place = site("last", prefix=prefix, grid=grid)
+    who = vit("v", place, pooling="cls" if prefix else "gap")
+    looks = {("v", "last"): Look(place, output=tokens), ("v", who.input.name): Look(who.input, output=pictures)}
+    where = scene(who, images=len(pictures), block=block)
+    return measure_tensors(measure or Localisation(), where, looks, block)
+
+
+def vit(name: str, place: Site, pooling: str) -> Anatomy:
+    cls = 0 if pooling == "cls" else None
+    return Anatomy(name, (place,), (), (16, 16), "transformer", cls, pooling)  # type: ignore[arg-type]
+
+
+def quantities(finding: xarray.Dataset) -> dict[tuple[str, str], float]:
+    names = zip(finding.quantity.values.tolist(), finding.quantity_subjects.values.tolist(), strict=True)
+    return dict(zip(names, finding.quantity_value.values.tolist(), strict=True))
+
+
+def test_a_token_that_is_its_own_raw_patch_hits() -> None:
+    pictures = smooth_pictures(128, 16, torch.Generator().manual_seed(1))
+    finding = run(pictures, raw_patches(pictures, (4, 4)), (4, 4))
+    own = np.diagonal(finding.cka.values[0])
+    assert quantities(finding)["hit_rate", "v"] == 1
+    assert quantities(finding)["displacement", "v"] == 0
+    assert own == pytest.approx(np.ones(16), abs=1e-5)
+
+
+def test_a_token_that_is_its_right_neighbour_misses_by_one_cell() -> None:
+    pictures = torch.randn(128, 3, 16, 16, generator=torch.Generator().manual_seed(2))
+    patches = raw_patches(pictures, (4, 4)).unflatten(1, (4, 4))
+    finding = run(pictures, patches.roll(-1, dims=2).flatten(1, 2), (4, 4))
+    assert quantities(finding)["hit_rate", "v"] == 0
+    assert quantities(finding)["displacement", "v"] == pytest.approx(1 / 4)
+
+
+def test_the_global_mean_is_flat_on_white_pictures_and_a_dome_on_natural_ones() -> None:
+    generator = torch.Generator().manual_seed(3)
+    cells = (8, 8)
+
+    def mean_map(pictures: torch.Tensor) -> np.ndarray:
+        patches = raw_patches(pictures, cells)
+        token = patches.mean(1, keepdim=True).expand(-1, 64, -1)
+        finding = run(pictures, token, cells, block=64)
+        table: np.ndarray = finding.cka.values[0]
+        np.testing.assert_allclose(table, np.broadcast_to(finding.reference_cka.values[0, 0], (64, 64)), atol=1e-5)
+        assert quantities(finding)["hit_rate", "v"] <= 1 / 36  # one place for all tokens: at most one of 36 hits
+        return table[0].reshape(8, 8)
+
+    white = mean_map(torch.randn(1024, 3, 16, 16, generator=generator))
+    natural = mean_map(smooth_pictures(1024, 16, generator))
+    corners = natural[[0, 0, -1, -1], [0, -1, 0, -1]]
+    assert white.max() - white.min() < 0.05
+    assert corners.max() + 0.15 < natural[3:5, 3:5].min()
+
+
+def test_the_class_token_is_told_from_the_grid() -> None:
+    pictures = torch.randn(64, 3, 16, 16, generator=torch.Generator().manual_seed(4))
+    patches = raw_patches(pictures, (4, 4))
+    finding = run(pictures, torch.cat([patches[:, 5:6], patches], dim=1), (4, 4), prefix=1)
+    assert quantities(finding)["hit_rate", "v"] == 1
+    assert int(finding.reference_cka.sel(reference="class token").values[0].argmax()) == 5
+    assert finding.token_place.values[0, :2].tolist() == ["row 1, column 1", "row 1, column 2"]
+    without = run(pictures, patches, (4, 4))
+    assert np.isnan(without.reference_cka.sel(reference="class token").values).all()
+
+
+def test_without_mean_colour_a_token_of_mean_colours_knows_nothing() -> None:
+    pictures = torch.randn(256, 3, 16, 16, generator=torch.Generator().manual_seed(5))
+    colours = cut(pictures, (4, 4)).mean((3, 4))
+    assert quantities(run(pictures, colours, (4, 4)))["hit_rate", "v"] == 1
+    removed = run(pictures, colours, (4, 4), Localisation(colour="removed"))
+    assert np.abs(removed.cka.values).max() < 0.1
+    assert not Localisation(colour="removed").tests()
+    textures = cut(pictures, (4, 4)).flatten(2)
+    assert quantities(run(pictures, textures, (4, 4), Localisation(colour="removed")))["hit_rate", "v"] == 1
+
+
+def test_of_a_fine_grid_some_tokens_are_asked_about_all_patches() -> None:
+    pictures = torch.randn(64, 3, 28, 28, generator=torch.Generator().manual_seed(6))
+    finding = run(pictures, raw_patches(pictures, (14, 14)), (14, 14))
+    assert finding.cka.shape == (1, 64, 196)
+    assert quantities(finding)["hit_rate", "v"] == 1
+    names = place_names((14, 14))
+    for token, best in enumerate(finding.cka.values[0].argmax(1)):
+        assert finding.token_place.values[0, token] == names[best] == finding.patch_place.values[0, best]
+
+
+def test_a_finer_map_is_averaged_into_cells() -> None:
+    assert cells_of((32, 28)) == (8, 14)
+    pictures = torch.randn(64, 3, 32, 32, generator=torch.Generator().manual_seed(7))
+    place = Site(**{**site("last").__dict__, "layout": Layout("NCYX", 0, (32, 32))})
+    who = anatomy("c", [place], architecture="cnn")
+    looks = {("c", "last"): Look(place, output=pictures), ("c", who.input.name): Look(who.input, output=pictures)}
+    finding = measure_tensors(Localisation(), scene(who, images=64, block=16), looks, 16)
+    assert finding.cka.shape == (1, 64, 64)
+    means, patches = cut(pictures, (8, 8)).mean((3, 4)), raw_patches(pictures, (8, 8))
+    tables = [
+        hsic_table(torch.stack([gram(x[s : s + 16, p]) for x, p in ((means, 9), (patches, 10))]))
+        for s in (0, 16, 32, 48)
+    ]
+    total = torch.stack(tables).mean(0)
+    assert float(finding.cka[0, 9, 10]) == pytest.approx(
+        float(total[0, 1] / (total[0, 0] * total[1, 1]).sqrt()), abs=1e-5
+    )
+
+
+def test_the_last_block_and_others_evenly_before_it() -> None:
+    blocks = [site(f"b{i}", grid=(4, 4), block=i) for i in range(9)] + [site("tiny", grid=(2, 2), block=9)]
+    names = [place.name for place in Localisation().sites(anatomy("v", blocks))]
+    assert names == ["b2", "b5", "b8"]
+    assert [place.name for place in Localisation(depths=1).sites(anatomy("v", blocks))] == ["b8"]
+    with pytest.raises(UsageError, match="at least 1 block; 0 came"):
+        Localisation(depths=0)
+    with pytest.raises(DoesNotApply, match="at least 3×3"):
+        Localisation().tally(scene(anatomy("v", blocks[-1:])))
+
+
+def test_comparisons_of_subjects() -> None:
+    """A class-token ViT whose tokens are their patches; a GAP twin, a CNN and an untrained twin that know less."""
+    generator = torch.Generator().manual_seed(8)
+    pictures = torch.randn(128, 3, 16, 16, generator=generator)
+    patches, noise = raw_patches(pictures, (4, 4)), torch.randn(128, 16, 48, generator=generator)
+    half = torch.where((torch.arange(16) // 4 == 1)[None, :, None], patches, patches.roll(1, dims=1))  # row 2 hits
+
+    place, cls_place = site("last", grid=(4, 4)), site("last", prefix=1, grid=(4, 4))
+    units = [site("early", grid=(4, 4)), site("last", grid=(4, 4), stage=1, block=1)]
+    people = [
+        vit("v", cls_place, "cls"),
+        vit("v@random", cls_place, "cls"),
+        vit("gap", place, "gap"),
+        anatomy("c", units, architecture="cnn"),
+    ]
+    outputs = {
+        ("v", "last"): torch.cat([noise[:, :1], patches], 1),
+        ("v@random", "last"): torch.cat([noise[:, :1], half], 1),
+        ("gap", "last"): half,
+        ("c", "early"): half,
+        ("c", "last"): patches.roll(1, dims=1),
+    }
+    looks = {
+        key: Look(next(p for p in people if p.subject == key[0]).site(key[1]), output=o) for key, o in outputs.items()
+    }
+    looks |= {(who.subject, who.input.name): Look(who.input, output=pictures) for who in people}
+    finding = measure_tensors(Localisation(), scene(*people, images=128, block=16), looks, 16)
+    found = quantities(finding)
+    assert found["hit_rate_over_gap", "v | gap"] == 0.5
+    assert ("hit_rate_over_gap", "v | v@random") not in found  # of the same build, but no GAP twin
+    assert found["hit_rate_over_untrained", "v | v@random"] == 0.5
+    assert ("hit_rate_over_untrained", "gap | v@random") not in found
+    assert found["hit_rate_ratio", "v | c"] == 16  # none of the CNN's last tokens hits: chance, 1/16, stands in
+    assert found["earlier_hit_rate_gain", "v | c"] == 0.5
+    assert found["hit_rate_over_best_unit", "v | c"] == 0.5
+    assert ("hit_rate_ratio", "gap | c") not in found
+    assert "untrained it is 50%" in Localisation().sentence(finding)

@@ -1,0 +1,285 @@
+"""Linear probes against a textbook ridge in numpy, and on features whose answer is known (SPEC Appendix A, M8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from eyechart.errors import DoesNotApply
+from eyechart.intervals import jackknife, leave_one_out_weights
+from eyechart.measures.measure import Scene
+from eyechart.measures.probes import PARTS, Probes, ProbeTally, at_the_end, divergence, parting_depth, token_gap
+from eyechart.ridge import PENALTIES
+from eyechart.rows import kept
+from eyechart.sites import Site
+from eyechart.subjects.anatomy import anatomy_of
+from eyechart.tracing.needs import View
+from eyechart.tracing.readouts import READOUTS, Group, cells, flattening, groups_of, probed, spread_out
+from eyechart.tracing.taps import Tap
+from eyechart.tracing.views import Look
+from tests import cases
+from tests.measures.staging import anatomy, batches, measure_tensors, scene, site, tally_of
+
+CLASSES = 3
+
+
+def labelled(*anatomies: object, images: int, block: int = 8) -> Scene:
+    made = scene(*anatomies, images=images, block=block)  # type: ignore[arg-type]
+    return replace(made, classes=tuple("abc"))
+
+
+def blocks(count: int, channels: int = 6, prefix: int = 1) -> list[Site]:
+    return [
+        replace(site(f"blocks.{at}", prefix=prefix, block=at, depth=(at + 1) / count), channels=channels)
+        for at in range(count)
+    ]
+
+
+def tokens_of(labels: np.ndarray, channels: int = 6, signal: float = 1.0, seed: int = 0) -> torch.Tensor:
+    """A class token and 2 × 2 patches; the class shows in the second patch more than in the others."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(CLASSES, channels, generator=torch.Generator().manual_seed(7))
+    tokens = torch.randn(len(labels), 5, channels, generator=generator)
+    strength = signal * torch.tensor([0.6, 0.1, 1.0, 0.2, 0.3])
+    return tokens + strength[None, :, None] * centres[torch.as_tensor(labels)][:, None]
+
+
+def reference(x: np.ndarray, labels: np.ndarray, asked: np.ndarray | None = None) -> np.ndarray:
+    """Right or wrong for every held-out image: quarters by position, penalties by squared error, all by hand."""
+    x, part = x.astype(np.float64), np.arange(len(x)) % 16 % PARTS
+    y = 2.0 * np.eye(CLASSES)[labels] - 1
+    right = np.zeros(len(x), dtype=bool)
+
+    def scores(fit_on: np.ndarray, penalty: float, test: np.ndarray) -> np.ndarray:
+        mean, scale, middle = x[fit_on].mean(0), x[fit_on].std(0), y[fit_on].mean(0)
+        z = (x[fit_on] - mean) / scale
+        matrix = z.T @ z / len(z) + penalty * np.eye(z.shape[1])
+        weights = np.linalg.solve(matrix, z.T @ (y[fit_on] - middle) / len(z))
+        return np.asarray((x[test] - mean) / scale @ weights + middle)
+
+    for own in range(PARTS):
+        one, two, three = ((part == (own + step) % PARTS) for step in (1, 2, 3))
+        errors = [((y[three] - scores(one | two, penalty, three)) ** 2).sum() for penalty in PENALTIES.tolist()]
+        best = PENALTIES.tolist()[int(np.argmin(errors))]
+        right[part == own] = scores(part != own, best, part == own).argmax(1) == labels[part == own]
+    return right if asked is None else right[asked]
+
+
+@pytest.fixture
+def labels() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, CLASSES, 200)
+
+
+def test_accuracies_equal_a_reference_ridge(labels: np.ndarray) -> None:
+    places = blocks(2)
+    where = labelled(anatomy("v", places, cls=0), images=200)
+    seen = {place.name: tokens_of(labels, signal=1 + at) for at, place in enumerate(places)}
+    looks = {("v", place.name): Look(place, output=seen[place.name]) for place in places}
+    finding = measure_tensors(Probes(), where, looks, 8, labels)
+    for row, tokens in enumerate(seen.values()):
+        x = tokens.numpy()
+        vectors = {"cls": x[:, 0], "gap": x[:, 1:].mean(1), "gap with cls": x.mean(1), "first": x[:, 1]}
+        for readout, vector in vectors.items():
+            expected = reference(vector, labels).mean()
+            assert float(finding.accuracy.sel(readout=readout)[row]) == pytest.approx(expected, abs=1e-12), readout
+        each = np.array([reference(x[:, 1 + token], labels).mean() for token in range(4)])
+        np.testing.assert_allclose(finding.token_accuracy.values[row].ravel(), each)
+        assert float(finding.accuracy.sel(readout="tokens")[row]) == pytest.approx(each.mean())
+        assert each[1] == each.max()  # where the class was put
+    assert float(finding.accuracy_low[0, 0]) < float(finding.accuracy[0, 0]) < float(finding.accuracy_high[0, 0])
+    assert finding.attrs["images"] == 200
+
+
+def test_images_without_a_row_are_in_the_fit(labels: np.ndarray) -> None:
+    """Only 64 of 200 images leave a row; the answers about them are those of probes fitted on all."""
+    (place,) = blocks(1)
+    where = labelled(anatomy("v", [place], cls=0), images=200)
+    tokens = tokens_of(labels)
+    looks = {("v", place.name): Look(place, output=tokens)}
+    tally = tally_of(Probes(rows=64), where, looks, 8, labels)
+    assert isinstance(tally, ProbeTally)
+    finding = measure_tensors(Probes(rows=64), where, looks, 8, labels)
+    rows = np.concatenate([kept(batch, where, 64) for batch in batches(200, 8)])
+    assert 48 <= rows.sum() == finding.attrs["images"] <= 64
+    assert tally.counts.sum(0).tolist() == np.bincount(labels[~rows]).tolist()
+    expected = reference(tokens[:, 0].numpy(), labels, rows).mean()
+    assert float(finding.accuracy.sel(readout="cls")[0]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_permuted_labels_are_at_chance(labels: np.ndarray) -> None:
+    (place,) = blocks(1)
+    where = labelled(anatomy("v", [place], cls=0), images=200)
+    look = Look(place, output=tokens_of(labels, signal=20))
+    clear = measure_tensors(Probes(), where, {("v", place.name): look}, 8, labels)
+    assert float(clear.accuracy.min()) > 0.9
+    shuffled = np.random.default_rng(1).permutation(labels)
+    finding = measure_tensors(Probes(), where, {("v", place.name): look}, 8, shuffled)
+    np.testing.assert_allclose(finding.accuracy.values, 1 / CLASSES, atol=0.1)
+    assert float(finding.chance[0]) == np.bincount(labels).max() / 200
+
+
+def test_unknown_labels_are_left_out(labels: np.ndarray) -> None:
+    (place,) = blocks(1)
+    where = labelled(anatomy("v", [place], cls=0), images=200)
+    labels[:40] = -1
+    looks = {("v", place.name): Look(place, output=tokens_of(labels.clip(0)))}
+    assert measure_tensors(Probes(), where, looks, 8, labels).attrs["images"] == 160
+
+
+@pytest.mark.parametrize(("images", "most"), [(1000, 1024), (1030, 1024), (8000, 1024), (5000, 160), (37, 16)])
+def test_kept_rows_are_bounded_and_in_all_folds(images: int, most: int) -> None:
+    where = labelled(images=images, block=64)
+    folds = np.concatenate([batch.image_folds[kept(batch, where, most)] for batch in batches(images, 64)])
+    assert len(folds) <= most
+    assert len(folds) >= min(images, most) - 16
+    counts = np.bincount(folds, minlength=16)
+    assert counts.max() - counts.min() <= 1
+
+
+def test_a_map_is_brought_to_the_last_grid() -> None:
+    """4 × 4 cells of 2 channels, read on 2 × 2: neighbours would be averaged, or flattened where channels are few."""
+    early = replace(site("early", axes="NCYX", grid=(4, 4)), channels=2)
+    last = replace(site("last", axes="NCYX", grid=(2, 2)), channels=8)
+    look = Look(early, output=torch.arange(32.0).reshape(1, 2, 4, 4))
+    look.anatomy = anatomy("c", [early, last], "cnn")
+    assert flattening(early, last) == 2
+    assert sorted(cells(look)[0, 0, 1].tolist()) == [2, 3, 6, 7, 18, 19, 22, 23]
+    groups = groups_of(labelled(look.anatomy, images=64), Probes().widths)
+    assert [(group.readout, group.probes, group.width) for group in groups] == 2 * [
+        ("tokens", 4, 8),
+        ("gap", 1, 8),
+        ("first", 1, 8),
+    ]
+    look.anatomy = anatomy("c", [early, replace(last, channels=2)], "cnn")
+    assert cells(look)[0, 0, 1].tolist() == [4.5, 20.5]
+    look.anatomy = anatomy("c", [early, replace(last, layout=replace(last.layout, grid=(3, 3)))], "cnn")
+    assert cells(look).shape == (1, 3, 3, 2)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(8, [0, 2, 4, 6]), (14, [0, 4, 8, 12]), (16, [1, 5, 9, 13]), (1, [0])])
+def test_positions_are_spread_out(size: int, expected: list[int]) -> None:
+    assert spread_out(size, 4).tolist() == expected
+
+
+@pytest.mark.parametrize("build", [cases.vit, cases.resnet, cases.swin, cases.hybrid])
+def test_rows_are_as_long_as_declared_in_real_subjects(build: object) -> None:
+    module, images = build(), cases.images(3)  # type: ignore[operator]
+    body = anatomy_of("s", module, images[:2])
+    measure = Probes(width=4096, token_width=10)
+    _, seen = Tap(module, body, {place.name: [measure.view] for place in probed(body)}).run(images)
+    where = labelled(body, images=64)
+    groups = groups_of(where, measure.widths)
+    for row, place in enumerate(probed(body)):
+        declared = sum(group.stop - group.start for group in groups if group.site == row)
+        assert seen[place.name][measure.view.name].shape == (3, declared)
+    assert {group.width for group in groups if group.readout == "tokens"} <= {6, 8, 10}
+    assert ("cls" in {group.readout for group in groups}) == (body.cls is not None)
+    assert measure.tally(where).declared_bytes(**measure.tally(where).sizes) == measure.tally(where).nbytes
+
+
+def test_the_projection_is_fixed_and_only_for_wide_features() -> None:
+    places = [replace(each, channels=300) for each in blocks(1)]
+    body = anatomy("v", places, cls=0)
+    look = Look(places[0], output=torch.randn(4, 5, 300))
+    look.anatomy = body
+    wide, narrow = (Probes(width=width).view.take(look) for width in (300, 50))
+    vectors = wide[:, 4 * 128 :].reshape(4, 4, 300).unbind(1)
+    tokens = look.output
+    for vector, expected in zip(
+        vectors, (tokens[:, 0], tokens[:, 1:].mean(1), tokens.mean(1), tokens[:, 1]), strict=True
+    ):
+        torch.testing.assert_close(vector, expected)
+    numbers = np.random.RandomState(0).standard_normal((300, 50)) / 50**0.5
+    by_hand = tokens[:, 0].numpy() @ numbers
+    np.testing.assert_allclose(narrow[:, 4 * 128 : 4 * 128 + 50].numpy(), by_hand, rtol=1e-3, atol=1e-4)
+
+
+def table(**accuracies: list[list[float]]) -> xarray.Dataset:
+    """A finding by hand: for each subject "cls…" or "gap…" its accuracies (block, readout)."""
+    subjects = [name for name, rows in accuracies.items() for _ in rows]
+    depths = [(at + 1) / len(rows) for rows in accuracies.values() for at in range(len(rows))]
+    return xarray.Dataset(
+        {"accuracy": (("site", "readout"), np.array([row for rows in accuracies.values() for row in rows]))},
+        coords={
+            "readout": list(READOUTS),
+            "subject": ("site", subjects),
+            "family": ("site", ["vit"] * len(subjects)),
+            "role": ("site", ["block"] * len(subjects)),
+            "pooling": ("site", [name[:3] for name in subjects]),
+            "depth": ("site", depths),
+        },
+    )
+
+
+def test_quantities_on_a_table_made_by_hand() -> None:
+    nothing = float("nan")
+    cls = [  # tokens, class token, mean, mean with class token, first
+        [0.20, 0.30, 0.40, 0.40, 0.2],
+        [0.30, 0.50, 0.40, 0.41, 0.2],  # ahead, but not from here on
+        [0.40, 0.60, 0.58, 0.58, 0.3],
+        [0.45, 0.80, 0.70, 0.72, 0.3],
+        [0.50, 0.90, 0.75, 0.80, 0.3],
+        [0.50, 0.92, 0.80, 0.84, 0.3],
+    ]
+    gap = [[0.2 + 0.1 * at + 0.2 * (at > 3), nothing, 0.5, nothing, 0.1 * at] for at in range(6)]
+    made = table(cls=cls, gap=gap)
+    assert token_gap(made) == {("gap", "cls"): pytest.approx(0.9 - 0.5)}
+    assert parting_depth(made) == {("cls",): pytest.approx(4 / 6)}
+    assert at_the_end("gap", "gap with cls", "cls")(made) == {("cls",): pytest.approx(-0.04)}
+    assert at_the_end("gap", "first", "gap")(made) == {("gap",): pytest.approx(0.0)}
+    late, early = (0.8 - 0.5 + 0.9 - 0.5) / 2, (0 + 0 + 0 + 0.05) / 4
+    assert divergence(made) == {("gap", "cls"): pytest.approx(late - early)}
+    assert parting_depth(table(cls=[[row[0], 0.3, *row[2:]] for row in cls])) == {("cls",): 1.0}
+    middle = next(q for q in Probes.quantities if q.name == "pooled_over_first_middle").compute(made)
+    assert middle == {("gap",): pytest.approx(0.5 - 0.25)}
+
+
+def test_where_there_is_nothing_to_probe() -> None:
+    (place,) = blocks(1)
+    body = anatomy("v", [place], cls=0)
+    with pytest.raises(DoesNotApply, match="no classes"):
+        Probes().tally(scene(body))
+    with pytest.raises(DoesNotApply, match="too few"):
+        Probes().tally(labelled(body, images=10))
+    with pytest.raises(DoesNotApply, match="grid"):
+        Probes().tally(labelled(anatomy("v", [replace(place, layout=replace(place.layout, grid=None))]), images=64))
+    with pytest.raises(DoesNotApply, match="GiB"):
+        Probes(rows=1 << 30).tally(labelled(body, images=1 << 24))
+
+
+def test_intervals_hold_the_expected_accuracy() -> None:
+    """400 exams of 320 images: the 95 % interval of a cross-fitted accuracy against the mean over exams."""
+    group = Group(0, "gap", (1, 1), 6, 0)
+    results = []
+    for seed in range(400):
+        generator = torch.Generator().manual_seed(seed)
+        labels = torch.randint(0, CLASSES, (320,), generator=generator)
+        centres = torch.randn(CLASSES, 6, generator=torch.Generator().manual_seed(1))
+        features = centres[labels] + 1.5 * torch.randn(320, 6, generator=generator)
+        tally = ProbeTally.empty(fold=16, dealt_fold=16, feature=6, part=0, product=21, summed=6, **{"class": CLASSES})
+        folds = torch.arange(320) % 16
+        tally.append(image=torch.arange(320), fold=folds, label=labels, features=features)
+        right, held = Probes().right_by_fold(tally, [group]), torch.bincount(folds).double()
+        value = right.sum() / 320
+        without = [float(weights @ right[:, 0] / (weights @ held)) for weights in leave_one_out_weights(held)]
+        results.append((float(value), *jackknife(np.array(value), np.array(without))))
+    value, low, high = np.array(results, dtype=float).T
+    covered = ((low <= value.mean()) & (value.mean() <= high)).mean()
+    print(f"covered {covered:.3f}")
+    assert 0.9 <= covered <= 0.98
+
+
+def test_the_chart_and_the_sentence_are_made_from_the_numbers(labels: np.ndarray) -> None:
+    places = blocks(2)
+    where = labelled(anatomy("v", places, cls=0), images=200)
+    looks = {("v", place.name): Look(place, output=tokens_of(labels, signal=20)) for place in places}
+    finding = measure_tensors(Probes(), where, looks, 8, labels)
+    said = Probes().sentence(finding)
+    assert f"{float(finding.accuracy.sel(readout='cls')[-1]):.1%} from the class token" in said
+    assert f"{np.bincount(labels).max() / 200:.1%}" in said
+    assert "commonest class" in str(Probes().chart(finding).to_dict())
+    assert isinstance(Probes().view, View)
