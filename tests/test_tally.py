@@ -201,3 +201,25 @@ def test_a_failed_append_changes_nothing() -> None:
         tally.append(image=torch.tensor([5, 6]), correct=torch.zeros(1, 2, dtype=torch.bool))
     assert tally.image.tolist() == [4]
     assert len(tally.correct) == 1
+
+
+def test_empty_folds_are_left_out_of_a_file_and_come_back() -> None:
+    from eyechart.store import FOLDS, restore
+
+    @dataclass
+    class Blocks(Tally):
+        table: Annotated[Tensor, Sum("fold", "site")]
+        blocks: Annotated[Tensor, Sum("fold", counts=True)]
+
+    tally = Blocks.empty(fold=4, site=3)
+    tally.table[2] += torch.tensor([1.0, 0.0, 5.0])
+    tally.blocks[2] += 1
+    filled = tally.filled_folds("table")
+    assert filled is not None
+    assert filled.tolist() == [2]
+    stored = {"table": tally.table[filled], "table" + FOLDS: filled, "blocks": tally.blocks}
+    back = restore(Blocks.empty(fold=4, site=3), stored)
+    assert isinstance(back, Blocks)
+    assert torch.equal(back.table, tally.table)
+    tally.table += 1
+    assert tally.filled_folds("table") is None

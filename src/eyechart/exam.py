@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,14 +130,17 @@ def folder_name(plan: Mapping[str, Any]) -> str:
 
 def finish(run: Run) -> None:
     """Shards → findings → verdicts → page. Needs neither models nor images: the shards may come from elsewhere."""
-    shards = [run.read_shard(index) for index in range(len(run.plan["batches"]["shards"]))]
-    missing = [index for index, shard in enumerate(shards) if shard is None]
+    count, missing = len(run.plan["batches"]["shards"]), 0
+    tallies = {name: measure.tally(run.scene) for name, measure in run.measures.items()}
+    for index in range(count):  # one at a time and in index order: memory stays that of one tally, numbers the same
+        shard = run.read_shard(index)
+        missing += shard is None
+        tallies = {name: tally.merge(shard[name]) for name, tally in tallies.items()} if shard else tallies
     if missing:
-        raise RunFolderError(f"{run.path}: {len(missing)} of {len(shards)} shards are missing; run the exam again.")
+        raise RunFolderError(f"{run.path}: {missing} of {count} shards are missing; run the exam again.")
     findings = {}
     for name, measure in run.measures.items():
-        tally = reduce(lambda one, two: one.merge(two), (shard[name] for shard in shards if shard is not None))
-        findings[name] = with_intervals(measure, tally, run.scene)
+        findings[name] = with_intervals(measure, tallies[name], run.scene)
         run.write_finding(name, findings[name])
     tests = [test for measure in run.measures.values() for test in measure.tests()]
     verdicts = judge(tests, findings, facts_of(run.plan, findings))

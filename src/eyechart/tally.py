@@ -251,6 +251,14 @@ class Tally:
         counts: Tensor = getattr(self, counters[0])
         return counts.reshape(len(counts), -1).sum(1)
 
+    def filled_folds(self, field: str) -> Tensor | None:
+        """Which folds of a sum are not all zero, where some are; None where nothing could be left out of a file."""
+        law, values = self.laws[field], getattr(self, field)
+        if not isinstance(law, Sum) or law.dims[:1] != ("fold",) or self.summed:
+            return None
+        filled = (values.reshape(len(values), -1) != 0).any(1).nonzero().flatten()
+        return filled if len(filled) < len(values) else None
+
     @property
     def folds(self) -> int:
         """The number of folds that hold anything."""
