@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 2
 .PHONY: exam test check format bench clean
 
 exam: .venv/installed
-	$(BIN)/eyechart exam
+	$(BIN)/eyechart exam --effort quick
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest

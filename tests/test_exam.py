@@ -13,9 +13,10 @@ from PIL import Image
 from torch import nn
 
 import eyechart
-from eyechart.engines import inline, shard
+from eyechart.engines import inline
 from eyechart.errors import NotFinite, RunFolderError, UsageError
 from eyechart.store import Run, write_atomically
+from eyechart.tracing import pieces
 from eyechart.tracing.taps import Tap
 
 PAIR = ("zoo:vit", "zoo:resnet")
@@ -184,8 +185,8 @@ def test_when_memory_runs_out_only_the_micro_batch_is_halved(
 def test_the_cpu_allocator_s_words_are_understood() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 50)
-    assert shard.out_of_memory(caught.value)
-    assert not shard.out_of_memory(RuntimeError("shapes do not fit"))
+    assert pieces.out_of_memory(caught.value)
+    assert not pieces.out_of_memory(RuntimeError("shapes do not fit"))
 
 
 def test_another_question_never_mixes_with_old_shards(run: Run, tmp_path: Path) -> None:

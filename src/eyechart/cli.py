@@ -63,6 +63,13 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
 @click.option("--images", default="sample", show_default=True, help="A folder, .npz, .tar, hf:NAME[:split], or sample.")
 @click.option("--measures", help="Names, separated by commas; all by default. `eyechart measures` lists them.")
 @click.option("--set", "options", multiple=True, metavar="MEASURE.OPTION=VALUE", help="Set an option of a measure.")
+@click.option(
+    "--effort",
+    type=click.Choice(["quick", "normal", "full"]),
+    default="normal",
+    show_default=True,
+    help="How many seconds experiments may take; quick leaves out what says nothing true in that time.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Use this many images, balanced over classes.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the order of images.")
 @click.option("--classes", type=click.Path(exists=True, path_type=Path), help="JSON: image class → a subject's class.")
@@ -75,6 +82,7 @@ def exam(
     images: str,
     measures: str | None,
     options: tuple[str, ...],
+    effort: str,
     limit: int | None,
     seed: int,
     classes: Path | None,
@@ -98,6 +106,7 @@ def exam(
             images,
             measures.split(",") if measures else None,
             options=parse_options(options),
+            effort=effort,
             limit=limit,
             seed=seed,
             classes=read_mapping(classes) if classes else None,

@@ -19,7 +19,7 @@ from eyechart.engines.plan import write_plan
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import choose_measures
+from eyechart.measures.measure import EFFORTS, choose_measures
 from eyechart.store import Run, write_json, write_text
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def exam(
     *,
     out: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
+    effort: str = "normal",
     limit: int | None = None,
     seed: int = 0,
     classes: Mapping[str, str] | None = None,
@@ -60,6 +61,8 @@ def exam(
     from eyechart.subjects.load import load_subjects
 
     place, number = choose_device(device), choose_dtype(dtype)
+    if effort not in EFFORTS:
+        raise UsageError(f"The effort is one of {', '.join(EFFORTS)}; {effort!r} came.")
     asked = choose_measures(measures, options)
     source: Images = open_images(images)
     batches: Plan = plan_batches(source, limit=limit, seed=seed)
@@ -81,7 +84,15 @@ def exam(
         batches,
         asked,
         label_maps={name: (match.indices, match.reason) for name, match in matches.items()},
-        settings={"device": str(place), "dtype": dtype, "seed": seed, "limit": limit, "folds": batches.folds},
+        settings={
+            "device": str(place),
+            "dtype": dtype,
+            "seed": seed,
+            "limit": limit,
+            "folds": batches.folds,
+            "effort": effort,
+            "asked_for": measures is not None,
+        },
     )
     run = open_folder(plan, out, overwrite=overwrite)
 

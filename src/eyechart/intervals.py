@@ -191,10 +191,12 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
     for quantity in measure.quantities:
         for subjects, number in quantity.compute(estimate).items():
             value = np.array(number, dtype=np.float64)
-            if quantity.smooth or tally.folds < 2:
+            if quantity.exact:
+                low = high = value
+            elif quantity.smooth or tally.folds < 2:
                 low, high = jackknife(value, left_out.series(quantity, subjects), quantity.limits)
                 if quantity.share and tally.folds > 1:
-                    low, high = _at_the_ends(value, low, high, scene.images)
+                    low, high = _at_the_ends(value, low, high, int(estimate.attrs.get("images", scene.images)))
             else:
                 drawn = draws.series(quantity, subjects), small_draws.series(quantity, subjects)
                 low, high = bootstrap(value, *drawn, tally.folds, quantity.limits)

@@ -136,6 +136,8 @@ class Anatomy:
     """Which prefix token is the class token, if there is one."""
     pooling: Literal["cls", "gap", "other"] | None
     """What the classifier reads: the class token, the mean over positions, something else; None: no classifier."""
+    flops: float = 0.0
+    """Multiplications and additions of one image's forward pass: sizes experiments to their budgets."""
 
     @property
     def family(self) -> str:
@@ -194,6 +196,7 @@ class Anatomy:
             "input_size": list(self.input_size),
             "cls": self.cls,
             "pooling": self.pooling,
+            "flops": self.flops,
             "sites": [site.as_json() for site in self.sites],
             "notes": list(self.notes),
         }
@@ -210,4 +213,5 @@ class Anatomy:
             architecture=data["architecture"],
             cls=data["cls"],
             pooling=data["pooling"],
+            flops=data["flops"],
         )

@@ -12,7 +12,6 @@ from eyechart.intervals import with_intervals
 from eyechart.measures.measure import Batch, Measure, Scene, Views
 from eyechart.sites import Address, Anatomy, AttentionGeometry, Kind, Layout, Role, Site
 from eyechart.tally import Tally
-from eyechart.tracing.needs import PLAIN
 from eyechart.tracing.views import Look
 
 
@@ -65,6 +64,7 @@ def batches(images: int, block: int, folds: int = 16, labels: np.ndarray | None 
     return [
         Batch(
             index=number,
+            start=start,
             images=np.arange(start, min(start + block, images)),
             labels=None if labels is None else labels[start : start + block],
             fold=number % folds,
@@ -104,7 +104,7 @@ def tally_of(
                     value = need.view.take(look)
                     value = need.view.reduce(value) if need.view.reduce else value
                     seen.setdefault(who.subject, {}).setdefault(place.name, {})[need.view.name] = value
-        measure.update(tally, batch, Views({(name, PLAIN): views for name, views in seen.items()}), where)
+        measure.update(tally, batch, Views(seen), where)
     return tally
 
 

@@ -12,7 +12,6 @@ import xarray
 from eyechart.intervals import with_intervals
 from eyechart.measures.measure import Batch, Views
 from eyechart.measures.recognition import LOGITS, Recognition
-from eyechart.tracing.needs import PLAIN
 from tests.measures.staging import anatomy, scene, site
 
 HEAD = site("head", "head", axes="NC", grid=None)
@@ -27,8 +26,8 @@ def recognise(logits: torch.Tensor, labels: np.ndarray, label_map: tuple[int, ..
     for start in range(0, len(labels), 8):
         part = slice(start, start + 8)
         places = np.arange(len(labels))[part]
-        batch = Batch(start // 8, places, labels[part], 0, places % 16, True)
-        views = Views({("net", PLAIN): {"head": {LOGITS.name: logits[part]}}})
+        batch = Batch(start // 8, start, places, labels[part], 0, places % 16, True)
+        views = Views({"net": {"head": {LOGITS.name: logits[part]}}})
         measure.update(tally, batch, views, where)
     return with_intervals(measure, tally, where)
 

@@ -70,8 +70,10 @@ def write_plan(
         "settings": dict(settings),
     }
     scene = scene_of(plan)
-    for measure in measures:
+    for entry, measure in zip(plan["measures"], measures, strict=True):
         try:
+            measure = measure.sized(settings["effort"], scene, asked_for=settings["asked_for"])
+            entry["options"] = options_of(measure)
             size = measure.tally(scene).nbytes
             if size > LARGEST_TALLY:
                 raise DoesNotApply(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,8 +11,9 @@ import torch
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
 from eyechart.measures.measure import Views
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.finite import first_not_finite
-from eyechart.tracing.needs import Condition, View
+from eyechart.tracing.pieces import PieceSize
 from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
@@ -20,37 +22,35 @@ if TYPE_CHECKING:
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
     from eyechart.tally import Tally
+    from eyechart.tracing.needs import View
 
 SiteViews = dict[str, dict[str, torch.Tensor]]
+Results = Mapping[str, torch.Tensor]
 
 
 class Station:
-    """A subject under its taps: the needs of all measures, unioned, so that it runs once per batch and condition."""
+    """A subject under its taps: the needs of all measures, unioned, so that it runs once per batch."""
 
     def __init__(self, subject: Subject, anatomy: Anatomy, measures: Sequence[Measure]) -> None:
         self.subject, self.anatomy = subject, anatomy
-        wanted: dict[Condition, dict[str, dict[str, View]]] = {}
+        wanted: dict[str, dict[str, View]] = {}
         for measure in measures:
             for need in measure.needs():
                 for site in need.sites(anatomy):
-                    at_site = wanted.setdefault(need.condition, {}).setdefault(site.name, {})
-                    at_site.setdefault(need.view.name, need.view)
-        self.taps = {
-            condition: Tap(
-                subject.module,
-                anatomy,
-                {site: tuple(views.values()) for site, views in by_site.items()},
-                condition.interventions,
-            )
-            for condition, by_site in wanted.items()
-        }
-        self.micro_batch: int | None = None
+                    wanted.setdefault(site.name, {}).setdefault(need.view.name, need.view)
+        self.experimenting = [measure for measure in measures if measure.experiments]
+        views = {site: tuple(views.values()) for site, views in wanted.items()}
+        self.tap = Tap(subject.module, anatomy, views) if views else None
+        self.piece_size, self.experiment_size = PieceSize(), PieceSize()
         self.dtype = next((weight.dtype for weight in subject.module.parameters()), torch.float32)
 
-    def look(self, images: torch.Tensor) -> dict[Condition, SiteViews]:
-        """What every tap sees of these images; stops at the first site where a number is not finite."""
-        seen = {condition: self._run(tap, images) for condition, tap in self.taps.items()}
-        numbers = [value for views in seen.values() for at_site in views.values() for value in at_site.values()]
+    def look(self, images: torch.Tensor, batch: Batch) -> SiteViews:
+        """What the taps see of these images; stops at the first site where a number is not finite."""
+        if self.tap is None:
+            return {}
+        with same_dice(batch):
+            seen = self._run(self.tap, images)
+        numbers = [value for at_site in seen.values() for value in at_site.values()]
         # A view may be infinite by right (a branch that adds nothing has an infinite skip ratio), so NaN or infinity in
         # a view is only a reason to look at the activations themselves.
         if not all(bool(value.isfinite().all()) for value in numbers):
@@ -64,26 +64,37 @@ class Station:
         return seen
 
     def _run(self, tap: Tap, images: torch.Tensor) -> SiteViews:
-        """One pass; when memory runs out the micro-batch is halved. The statistical batch never changes."""
-        micro = min(self.micro_batch or len(images), len(images))
-        while True:
-            try:
-                if micro == len(images):
-                    _, views = tap.run(images, self.subject.call)
-                else:
-                    _, views = tap.run_in_pieces(images, micro, self.subject.call)
-                return {site: {name: value.cpu() for name, value in seen.items()} for site, seen in views.items()}
-            except (torch.OutOfMemoryError, RuntimeError) as error:
-                if not out_of_memory(error) or micro == 1:
-                    raise
-                micro = (micro + 1) // 2
-                self.micro_batch = micro
-                torch.cuda.empty_cache()  # does nothing where CUDA was never used
+        def work(size: int) -> SiteViews:
+            whole = size == len(images)
+            run = tap.run(images, self.subject.call) if whole else tap.run_in_pieces(images, size, self.subject.call)
+            return {site: {name: value.cpu() for name, value in seen.items()} for site, seen in run[1].items()}
+
+        return self.piece_size.fit(len(images), work)
+
+    def experiments(self, images: torch.Tensor, batch: Batch, scene: Scene) -> dict[str, Results]:
+        """What each measure with passes of its own found out about this subject on this batch."""
+        targets = scene.targets(self.subject.name, batch)
+        bench = Bench(
+            self.subject,
+            self.anatomy,
+            batch,
+            images.to(self.subject.device),
+            None if targets is None else torch.from_numpy(targets).to(self.subject.device),
+            self.experiment_size,
+        )
+        found: dict[str, Results] = {}
+        for measure in self.experimenting:
+            with same_dice(batch):
+                found[measure.name] = measure.experiment(bench)
+        return found
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """CUDA has an exception of its own; the CPU allocator raises a RuntimeError with these words."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+@contextmanager
+def same_dice(batch: Batch) -> Iterator[None]:
+    """Subjects that throw dice at test time (MC-dropout) throw the same for a batch, wherever and whenever it runs."""
+    with torch.random.fork_rng():
+        torch.manual_seed(batch.index)
+        yield
 
 
 def examine_shard(
@@ -99,12 +110,14 @@ def examine_shard(
     # Pictures are prepared for every subject in the reader's threads, while the batch before is being examined.
     prepare = lambda crop: [station.subject.prepare([crop])[0] for station in stations]  # noqa: E731
     for batch, pictures in iterate(images, batches, prepare):
-        seen: dict[tuple[str, Condition], SiteViews] = {}
+        seen: dict[str, SiteViews] = {}
+        found: dict[str, dict[str, Results]] = {}
         for number, station in enumerate(stations):
             prepared = torch.stack([picture[number] for picture in pictures]).to(station.dtype)
-            for condition, views in station.look(prepared).items():
-                seen[station.subject.name, condition] = views
+            seen[station.subject.name] = station.look(prepared, batch)
+            for name, results in station.experiments(prepared, batch, scene).items():
+                found.setdefault(name, {})[station.subject.name] = results
         for measure in measures:
-            measure.update(tallies[measure.name], batch, Views(seen), scene)
+            measure.update(tallies[measure.name], batch, Views(seen, found.get(measure.name, {})), scene)
         advance(len(batch.images))
     return tallies

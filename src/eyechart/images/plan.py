@@ -75,6 +75,7 @@ class Plan:
             raise UsageError(f"The plan has {self.blocks + bool(self.left_over)} batches; number {index} was asked.")
         return Batch(
             index=index,
+            start=start,
             images=images,
             labels=None if self.labels is None else np.array(self.labels[start : start + self.block], np.int64),
             fold=index % self.folds,

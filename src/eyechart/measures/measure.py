@@ -10,20 +10,27 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
+import numpy as np
+
 from eyechart.claims.verdict import ClaimTest
-from eyechart.errors import UsageError
+from eyechart.errors import DoesNotApply, UsageError
 from eyechart.sites import Anatomy, Site
-from eyechart.tracing.needs import PLAIN, Condition, Need, View
+from eyechart.tracing.needs import Need, View
 
 if TYPE_CHECKING:
     import altair
-    import numpy as np
     import torch
     import xarray
 
     from eyechart.tally import Tally
+    from eyechart.tracing.bench import Bench
 
     Chart = altair.Chart | altair.LayerChart | altair.ConcatChart
+
+
+EFFORTS = ("quick", "normal", "full")
+SPEED = 4e10
+"""Operations a second of the plain machine that budgets are counted on: about one core's."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,8 @@ class Batch:
     """The images of one statistical block, as the plan cut them. A short last block is not `whole`."""
 
     index: int
+    start: int
+    """Place of its first image in the order of the exam."""
     images: np.ndarray
     """Positions in the source, (image,)."""
     labels: np.ndarray | None
@@ -64,19 +73,34 @@ class Scene:
     def anatomy(self, subject: str) -> Anatomy:
         return next(anatomy for anatomy in self.anatomies if anatomy.subject == subject)
 
+    def targets(self, subject: str, batch: Batch) -> np.ndarray | None:
+        """The logit of each image's class in a subject, -1 unknown; None where its classes do not match the images'."""
+        places = self.label_maps.get(subject)
+        if places is None or batch.labels is None:
+            return None
+        return np.array([places[label] if label >= 0 else -1 for label in batch.labels], np.int64)
+
     def sites(self, choose: Callable[[Anatomy], Sequence[Site]]) -> list[tuple[str, Site]]:
         """The flat `site` axis of a tally or finding: (subject, site) over all subjects, in order."""
         return [(anatomy.subject, site) for anatomy in self.anatomies for site in choose(anatomy)]
 
 
 class Views:
-    """What the taps saw of one batch of all subjects."""
+    """What one batch of all subjects showed: in the pass that measures share, and in this measure's experiment."""
 
-    def __init__(self, seen: Mapping[tuple[str, Condition], Mapping[str, Mapping[str, torch.Tensor]]]) -> None:
-        self._seen = seen
+    def __init__(
+        self,
+        seen: Mapping[str, Mapping[str, Mapping[str, torch.Tensor]]],
+        found: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    ) -> None:
+        self._seen, self._found = seen, found or {}
 
-    def __call__(self, subject: str, site: Site, view: View, condition: Condition = PLAIN) -> torch.Tensor:
-        return self._seen[subject, condition][site.name][view.name]
+    def __call__(self, subject: str, site: Site, view: View) -> torch.Tensor:
+        return self._seen[subject][site.name][view.name]
+
+    def experiment(self, subject: str) -> Mapping[str, torch.Tensor]:
+        """What `Measure.experiment` returned for this subject."""
+        return self._found[subject]
 
 
 #: A number for each tuple of subjects it applies to. No key: the tuple does not qualify; NaN: it has no number.
@@ -96,6 +120,8 @@ class Quantity:
     smooth: bool = True
     unit: str = ""
     limits: tuple[float | None, float | None] = (None, None)
+    exact: bool = False
+    """Read off the weights alone: no image was drawn, so it has no interval."""
     share: bool = False
     """A share of the images: at exactly 0 or 1 it gets the exact binomial bound."""
 
@@ -126,10 +152,55 @@ class Measure(ABC):
     quantities: ClassVar[tuple[Quantity, ...]] = ()
     claims: ClassVar[tuple[ClaimTest, ...]] = ()
     needs_labels: ClassVar[bool] = False
+    budget: ClassVar[Mapping[str, float]] = {}
+    """Seconds an experiment may take for each subject, by effort; an effort that is not named leaves the measure out.
+
+    Counted on a plain machine of `SPEED`, from the size of the subject, so that the same question is asked everywhere.
+    """
+    least_images: ClassVar[int] = 64
+    """With fewer images than this its experiment says nothing."""
 
     @abstractmethod
     def needs(self) -> Sequence[Need]:
-        """Views this measure wants, where, under which condition."""
+        """Views this measure wants of the shared pass, and where."""
+
+    def experiment(self, bench: Bench) -> Mapping[str, torch.Tensor]:
+        """Passes of its own over one batch of one subject; `views.experiment(subject)` hands the result to `update`.
+
+        Many experiments need few images: `bench.first(self.images)` picks them, and an empty mapping says "not here".
+        """
+        return {}
+
+    def passes(self, anatomy: Anatomy) -> float:
+        """How many forward passes the experiment spends on each image it uses; a backward pass counts as two."""
+        return 1.0
+
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+        """The measure as large as its budget at this effort allows; left out (DoesNotApply) where that is too small.
+
+        A measure that was `asked_for` by name is never left out: it gets its smallest budget, and at least
+        `least_images`. An option `images` that was set by hand stays.
+        """
+        mine = {option.name for option in fields(self)}
+        if not self.budget or "images" not in mine or getattr(self, "images"):  # noqa: B009 - only some have it
+            return self
+        seconds = self.budget.get(effort, min(self.budget.values()) if asked_for else None)
+        if seconds is None:
+            needed = next(name for name in EFFORTS if name in self.budget)
+            raise DoesNotApply(f"it says nothing true in the time of --effort {effort}; --effort {needed} adds it.")
+        work = max(self.passes(anatomy) * anatomy.flops for anatomy in scene.anatomies)
+        images = int(seconds * SPEED / work) if work else scene.images
+        images -= images % scene.folds  # equally many in every fold
+        if images < self.least_images and not asked_for:
+            raise DoesNotApply(
+                f"{seconds:.0f} s for each subject (--effort {effort}) allow {images} images of the largest one, and "
+                f"it needs {self.least_images}; --measures {self.name} runs it all the same."
+            )
+        return with_option(self, "images", min(max(images, self.least_images), scene.images))
+
+    @property
+    def experiments(self) -> bool:
+        return type(self).experiment is not Measure.experiment
 
     @abstractmethod
     def tally(self, scene: Scene) -> Tally:

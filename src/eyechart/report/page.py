@@ -241,7 +241,7 @@ def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
         "sources": measure.sources,
         "sentence": measure.sentence(finding),
         "quantities": quantity_rows(finding, measure, who),
-        "sample": sample(finding),
+        "sample": sample(finding, measure, run.plan),
         "chart": chart,
         "light": data_uri(chart.light, "image/svg+xml"),
         "dark": data_uri(chart.dark, "image/svg+xml"),
@@ -269,9 +269,20 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[d
     return made
 
 
-def sample(finding: xarray.Dataset) -> str:
+def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -> str:
+    """How many images it used, why not more, and where its intervals come from; a measure may say it in its own words.
+
+    What no image was drawn for has no intervals, and says so itself (`attrs["sample"]`).
+    """
     images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
-    return f"{count(images)} images; intervals from {folds} folds, each left out in turn, for these images and weights."
+    said = str(finding.attrs.get("sample", ""))
+    if not said:
+        fewer = images < plan["images"]["used"] and bool(measure.budget)
+        effort = (
+            f" of {count(plan['images']['used'])} (sized by --effort {plan['settings']['effort']})" if fewer else ""
+        )
+        said = f"{count(images)}{effort} images; intervals from {folds} folds, each left out in turn"
+    return f"{said}, for these images and weights."
 
 
 def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> list[dict[str, str | None]]:

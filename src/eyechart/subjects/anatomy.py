@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from eyechart.errors import SubjectError
 from eyechart.sites import Address, Anatomy, Architecture, Kind, Layout, Role, Site
@@ -46,7 +47,10 @@ def anatomy_of(
         # A first pass may fill caches (ConViT's relative positions); the second one goes the way all later ones go.
         (call or module)(images)
         run.run(call or module)
-    return _Reader(subject, run, dict(extra or {})).read()
+        with FlopCounterMode(display=False) as counted:
+            (call or module)(images[:1])
+    found = _Reader(subject, run, dict(extra or {})).read()
+    return replace(found, flops=float(counted.get_total_flops()))
 
 
 @dataclass(eq=False)

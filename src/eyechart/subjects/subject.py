@@ -79,6 +79,22 @@ class Subject:
         """Pictures cut to the common crop → (image, 3, y, x) float32 on the CPU."""
         return self.preprocessing(pictures)
 
+    @cached_property
+    def colours(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """(offset, scale) of each channel: a pixel value p of 0 … 1 is fed as `offset + scale · p`. None: no such rule.
+
+        Read off plain-coloured pictures, so that it holds for a user's transform as well.
+        """
+        height, width = self.input_size
+        shades = [(0, 0, 0), (255, 255, 255), (51, 102, 204), (204, 51, 102), (102, 204, 51)]
+        fed = self.prepare([Image.new("RGB", (width, height), shade) for shade in shades])
+        middle = fed[:, :, fed.shape[2] // 2, fed.shape[3] // 2]
+        offset, scale = middle[0], middle[1] - middle[0]
+        expected = offset + scale * torch.tensor(shades) / 255
+        if (fed - expected[:, :, None, None]).abs().max() > 1e-3 * scale.abs().max() or not bool((scale != 0).all()):
+            return None
+        return tuple(offset.tolist()), tuple(scale.tolist())
+
     def call(self, images: Tensor) -> Any:
         """The module's own output. Parts that were compiled run eagerly: the taps must see every operation."""
         images = images.to(self.device)

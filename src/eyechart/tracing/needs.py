@@ -1,7 +1,8 @@
-"""What a measure asks of a forward pass: which view, at which sites, under which condition.
+"""What a measure asks of the forward pass that all measures share: which view, at which sites.
 
 A *view* is a reduction taken inside the tap, while the tensor exists: raw activations never leave a pass. Views are
-shared by name: two measures that ask for the same view of the same site get one computation.
+shared by name: two measures that ask for the same view of the same site get one computation. What needs passes of its
+own (gradients, removed skips, other pictures) is an experiment: see `tracing/bench.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from eyechart.sites import Anatomy, Site
 if TYPE_CHECKING:
     import torch
 
-    from eyechart.tracing.interventions import Intervention
     from eyechart.tracing.views import Look
 
 
@@ -36,18 +36,6 @@ class View:
 
 
 @dataclass(frozen=True)
-class Condition:
-    """How a subject is run. Everything that shares a condition shares the pass."""
-
-    name: str = "plain"
-    interventions: tuple[Intervention, ...] = ()
-
-
-PLAIN = Condition()
-
-
-@dataclass(frozen=True)
 class Need:
     view: View
     sites: Callable[[Anatomy], Sequence[Site]]
-    condition: Condition = PLAIN

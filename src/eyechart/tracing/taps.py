@@ -95,6 +95,11 @@ class Tap:
         """The output as the plain call gives it, and the views of the whole batch."""
         return self._run(images, call, whole=True)
 
+    @torch.enable_grad()
+    def run_with_gradients(self, images: Tensor, call: Callable[[Tensor], Any] | None = None) -> tuple[Any, Views]:
+        """The same, differentiable: views hang on the graph of the pass, so a backward pass can start from them."""
+        return self._run(images, call, whole=True)
+
     @torch.no_grad()
     def run_in_pieces(
         self, images: Tensor, micro: int, call: Callable[[Tensor], Any] | None = None

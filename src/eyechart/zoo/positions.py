@@ -1,7 +1,12 @@
-"""Position embeddings of a ViT: learned tables, and their resizing for another grid (SPEC 1.2, 1.3)."""
+"""Position embeddings of a ViT: learned tables, and their resizing for another grid (SPEC 1.2, 1.3).
+
+Every kind of table is resized as a picture of positions: bilinearly, corners staying corners, and untouched where the
+size is the same.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -88,3 +93,58 @@ def resize_pos_embed(
     resized = F.interpolate(picture, size=(g_new, g_new), mode=mode, align_corners=True)
     cells = resized.permute(0, 2, 3, 1).reshape(1, g_new**2, -1).to(table.dtype)
     return torch.cat([cls, cells], dim=1)
+
+
+def resize_line(table: Tensor, new: int) -> Tensor:
+    """A table of columns or of rows (1, positions, width), each half of 2-D position embeddings, for `new` of them.
+
+    >>> resize_line(torch.tensor([[[0.0], [3.0]]]), 4).flatten().tolist()
+    [0.0, 1.0, 2.0, 3.0]
+    """
+    if table.shape[1] == new:
+        return table
+    line = F.interpolate(table.float().transpose(1, 2), size=new, mode="linear", align_corners=True)
+    return line.transpose(1, 2).to(table.dtype)
+
+
+def resize_offsets(table: Tensor, new: int) -> Tensor:
+    """A table of every step down and across within a window, ((2w − 1)², …), for windows of `new` cells a side.
+
+    >>> resize_offsets(torch.arange(9.0), 2).tolist() == list(range(9))
+    True
+    """
+    old = math.isqrt(len(table)) // 2 + 1
+    if old == new:
+        return table
+    flat = table.reshape(1, len(table), -1)
+    return resize_pos_embed(flat, 2 * old - 1, 2 * new - 1, has_cls=False).reshape(-1, *table.shape[1:])
+
+
+def resize_distances(table: Tensor, g_old: int, g_new: int, has_cls: bool) -> Tensor:
+    """A table of the distances i − j along the sequence, (2 · tokens − 1, width), for a grid of g_new × g_new.
+
+    The sequence runs row by row, so a distance of one row is another number on another grid: the table is laid out as
+    steps down and across, resized, and read off again. Where two steps share a distance (to the far right, and
+    down to the left) the new row is their mean, weighted by how many pairs of cells take each. A CLS token is first in
+    the sequence and uses the same distances; the two that only it reaches are untouched.
+    """
+    if g_old == g_new:
+        return table
+    middle = g_old**2 - 1 + has_cls
+    down, across, _ = _steps(g_old)
+    steps = table[middle + down * g_old + across].reshape(-1, table.shape[1])
+    resized = resize_offsets(steps, g_new).float()
+    down, across, pairs = _steps(g_new)
+    at = (down * g_new + across).flatten() + g_new**2 - 1
+    weight = pairs.flatten().to(resized)
+    total = torch.zeros(2 * g_new**2 - 1).index_add_(0, at, weight)
+    rows = torch.zeros(len(total), table.shape[1])
+    rows = (rows.index_add_(0, at, weight[:, None] * resized) / total[:, None]).to(table.dtype)
+    return torch.cat([table[:1], rows, table[-1:]]) if has_cls else rows
+
+
+def _steps(grid: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Every step down and across between two cells of a grid, (2g − 1, 2g − 1) each, and how many pairs take it."""
+    step = torch.arange(1 - grid, grid)
+    down, across = torch.meshgrid(step, step, indexing="ij")
+    return down, across, (grid - down.abs()) * (grid - across.abs())

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from eyechart.errors import UsageError
 from eyechart.zoo.mixers import Attention, KernelAttention, Pooling, RelativeAttention, TokenMlp
 from eyechart.zoo.positions import Place, Position, position_tables, resize_pos_embed
-from eyechart.zoo.resnet import GROUP_NORM, STANDARDISED_CONV, resnet_v2
 
 __all__ = ["Attention", "Block", "CnnStem", "DropPath", "Mlp", "PatchStem", "ViT", "resize_pos_embed", "rising"]
 
@@ -44,6 +43,9 @@ class CnnStem(nn.Module):
     """
 
     def __init__(self, width: int, patch: int) -> None:
+        # Here, because a plain ViT needs no timm, whose import takes longer than loading the model.
+        from eyechart.zoo.resnet import GROUP_NORM, STANDARDISED_CONV, resnet_v2
+
         super().__init__()
         halvings = patch.bit_length() - 1
         if patch != 2**halvings:

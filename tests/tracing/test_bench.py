@@ -1,0 +1,188 @@
+"""Experiments: a measure's own passes, whose numbers must not depend on how the exam was cut into shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from eyechart.engines.shard import Station, examine_shard
+from eyechart.errors import DoesNotApply
+from eyechart.images import open_images, plan_batches
+from eyechart.measures.measure import Batch, Measure, Scene, Views
+from eyechart.measures.recognition import Recognition
+from eyechart.subjects.anatomy import anatomy_of
+from eyechart.subjects.load import load_subject
+from eyechart.subjects.subject import Subject
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench, plain_arithmetic
+from eyechart.tracing.interventions import Lesion
+from eyechart.tracing.needs import View
+from eyechart.tracing.pieces import PieceSize
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return load_subject("zoo:vit")
+
+
+@pytest.fixture(scope="module")
+def bench(subject: Subject) -> Bench:
+    images = subject.prepare(open_images("sample").pictures(range(8)))
+    anatomy = anatomy_of(subject.name, subject.module, images[:2], call=subject.call)
+    places = np.arange(8)
+    batch = Batch(2, 16, places, places % 3, 2, (16 + places) % 16, True)
+    return Bench(subject, anatomy, batch, images, torch.arange(8))
+
+
+def test_the_first_images_of_the_exam_are_picked_wherever_they_lie(bench: Bench) -> None:
+    assert [len(bench.first(count)) for count in (0, 16, 19, 24, 1000)] == [0, 0, 3, 8, 8]
+    few = bench.first(19)
+    assert few.batch.images.tolist() == [0, 1, 2] == few.targets.tolist()  # type: ignore[union-attr]
+    assert torch.equal(few.images, bench.images[:3])
+
+
+def test_logits_are_those_of_the_plain_call_and_of_the_tap(bench: Bench) -> None:
+    with torch.no_grad():
+        plain = bench.subject.call(bench.images)
+    assert torch.equal(bench.logits(), plain)
+    pieces = Bench(bench.subject, bench.anatomy, bench.batch, bench.images, None, PieceSize(3))
+    assert torch.allclose(pieces.logits(), plain, atol=1e-5)
+    last = bench.anatomy.pick("junction")[-1].name
+    assert not torch.allclose(bench.logits(interventions=[Lesion(last)]), plain, atol=1e-2)
+
+
+def test_pixels_are_the_pictures(bench: Bench) -> None:
+    pictures = open_images("sample").pictures(range(8))
+    expected = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures])).permute(0, 3, 1, 2) / 255
+    assert torch.allclose(bench.pixels(), expected, atol=1e-6)
+    assert torch.allclose(bench.from_pixels(bench.pixels()), bench.images, atol=1e-6)
+
+
+def test_a_transform_that_mixes_colours_has_no_pixels(bench: Bench) -> None:
+    def squared(picture: object) -> Tensor:
+        pixels = np.array(picture.resize((32, 32)))  # type: ignore[attr-defined]
+        return torch.from_numpy(pixels).permute(2, 0, 1).float().square()
+
+    strange = load_subject(bench.subject.module, transform=squared, name="strange")
+    with pytest.raises(DoesNotApply, match="colours"):
+        Bench(strange, bench.anatomy, bench.batch, bench.images, None).pixels()
+
+
+def test_random_numbers_belong_to_the_batch_and_the_purpose(bench: Bench) -> None:
+    def draw(purpose: str) -> Tensor:
+        return torch.rand(3, generator=bench.generator(purpose))
+
+    assert torch.equal(draw("noise"), draw("noise"))
+    assert not torch.equal(draw("noise"), draw("shuffle"))
+
+
+def test_gradients_flow_through_a_tap(bench: Bench) -> None:
+    from eyechart.tracing.taps import Tap
+
+    seen = View("all", lambda look: look.tokens(look.output))
+    block = bench.anatomy.pick("block")[0].name
+    images = bench.images[:2].clone().requires_grad_()
+    with plain_arithmetic():
+        _, views = Tap(bench.subject.module, bench.anatomy, {block: [seen]}).run_with_gradients(
+            images, bench.subject.call
+        )
+        (gradient,) = torch.autograd.grad(views[block]["all"][:, 1].square().sum(), images, create_graph=True)
+        (second,) = torch.autograd.grad(gradient.square().sum(), images)
+    assert gradient.abs().amax() > 0
+    assert second.abs().amax() > 0
+
+
+@dataclass
+class ConfidenceTally(Tally):
+    confidence: Annotated[Tensor, Sum("fold", "subject")]
+    images: Annotated[Tensor, Sum("fold", counts=True)]
+
+
+@dataclass(frozen=True)
+class Confidence(Recognition):
+    """A toy: mean confidence on noisy pictures, in a pass of its own."""
+
+    images: int = 0
+    budget = {"quick": 1.0, "normal": 20.0}  # noqa: RUF012
+
+    def needs(self) -> list:  # type: ignore[type-arg]
+        return []
+
+    def tally(self, scene: Scene) -> ConfidenceTally:  # type: ignore[override]
+        return ConfidenceTally.empty(fold=scene.folds, subject=len(scene.subjects))
+
+    def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
+        few = bench.first(self.images)
+        if not len(few):
+            return {}
+        noise = torch.randn(bench.images.shape, generator=bench.generator("noise"))[: len(few)]
+        return {"confidence": few.logits(few.images + noise).softmax(1).amax(1), "fold": few.folds()}
+
+    def update(self, tally: ConfidenceTally, batch: Batch, views: Views, scene: Scene) -> None:  # type: ignore[override]
+        for row, subject in enumerate(scene.subjects):
+            found = views.experiment(subject)
+            if found:
+                tally.confidence[:, row].index_add_(0, found["fold"], found["confidence"].double())
+                if row == 0:
+                    tally.images.index_add_(0, found["fold"], torch.ones(len(found["fold"]), dtype=torch.float64))
+
+
+class Dice(nn.Module):
+    """A subject that throws dice at test time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.block = nn.Conv2d(3, 8, 4, 4), nn.Conv2d(8, 8, 3, padding=1)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = self.conv(images)
+        hidden = hidden + self.block(hidden)
+        logits: Tensor = self.head(nn.functional.dropout(hidden, 0.5, training=True).mean((2, 3)))
+        return logits
+
+
+def test_one_shard_and_many_give_the_same_experiment() -> None:
+    torch.manual_seed(0)
+    dice = load_subject(Dice(), name="dice", transform=None)
+    dice.preprocessing = load_subject("zoo:vit").preprocessing
+    source = open_images("sample")
+    picture = dice.prepare(source.pictures([0, 1]))
+    anatomy = anatomy_of(dice.name, dice.module, picture, call=dice.call)
+    measures: list[Measure] = [Confidence(images=40)]
+    found = []
+    for per_shard in (1, 4):
+        plan = plan_batches(source, limit=64, block=16, blocks_per_shard=per_shard)
+        scene = Scene((anatomy,), 64, 4, 16, 16, source.classes)
+        station = Station(dice, anatomy, measures)
+        tallies = [
+            examine_shard([station], source, plan.batches(shard), measures, scene)["recognition"]
+            for shard in reversed(range(len(plan.shards)))
+        ]
+        merged = tallies[0]
+        for tally in tallies[1:]:
+            merged = merged.merge(tally)
+        found.append(merged.tensors())
+    assert torch.allclose(found[0]["confidence"], found[1]["confidence"], atol=1e-6)
+    assert found[0]["images"].sum() == 40
+
+
+def test_an_experiment_is_as_large_as_its_budget(bench: Bench) -> None:
+    def scene(images: int) -> Scene:
+        return Scene((bench.anatomy,), images, images // 16, 16, 16, None)
+
+    quick = Confidence().sized("quick", scene(10_000))
+    normal = Confidence().sized("normal", scene(10_000))
+    assert 64 <= quick.images < normal.images < 10_000  # type: ignore[attr-defined]
+    assert quick.images % 16 == 0  # type: ignore[attr-defined]
+    assert Confidence().sized("normal", scene(96)).images == 96  # type: ignore[attr-defined]
+    assert Confidence(images=5).sized("quick", scene(96)).images == 5  # type: ignore[attr-defined]
+    with pytest.raises(DoesNotApply, match="--effort quick adds it"):
+        Confidence().sized("full", scene(96))
+    assert Confidence().sized("full", scene(10_000), asked_for=True) == quick
