@@ -25,7 +25,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.places import ASKED, FINEST, Cells, asked, cells_of, cut, place_names, read
+from eyechart.places import FINEST, Cells, asked, cells_of, cut, place_names, read
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from eyechart.measures.measure import Chart
 
 AT_ONCE = 1 << 24  # numbers of features or Gram matrices held at a time
-TILES = 5  # tokens a side that the figure shows
 
 
 def packed(features: torch.Tensor) -> torch.Tensor:
@@ -79,14 +78,17 @@ def tokens_in_cells(look: Look) -> torch.Tensor:
 TOKENS = View("packed gram of each token", tokens_in_cells, reduce=packed)
 
 
-def patch_view(cells: Cells, colour: Literal["kept", "removed"]) -> View:
-    """Every patch and, last, the mean of all patches: what a token would hold that knows no place."""
+def picture_patches(pictures: torch.Tensor, cells: Cells, colour: Literal["kept", "removed"]) -> torch.Tensor:
+    """(image, patch, pixel): every patch and, last, the mean of all: what a token would hold that knows no place."""
+    patches = cut(pictures.float(), cells)
+    if colour == "removed":
+        patches = patches - patches.mean((3, 4), keepdim=True)
+    return torch.cat([patches, patches.mean(1, keepdim=True)], dim=1).flatten(2)
 
+
+def patch_view(cells: Cells, colour: Literal["kept", "removed"]) -> View:
     def take(look: Look) -> torch.Tensor:
-        patches = cut(look.output.float(), cells)
-        if colour == "removed":
-            patches = patches - patches.mean((3, 4), keepdim=True)
-        return torch.cat([patches, patches.mean(1, keepdim=True)], dim=1).flatten(2)
+        return picture_patches(look.output, cells, colour)
 
     return View(f"packed gram of {cells[0]}×{cells[1]} patches, mean colour {colour}", take, reduce=packed)
 
@@ -394,14 +396,11 @@ class Localisation(Measure):
         )
 
     def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report import theme
+        from eyechart.report.drawings.localisation import draw
 
         subjects = subjects_in(finding)
-        floors = {untrained_twin(subject, subjects) for subject in subjects}
-        last = [finding.isel(site=place) for place in np.flatnonzero(finding.final.values)]
-        maps = [token_tiles(at, floor=at.subject.item() in floors) for at in last]
-        references = [reference_tiles(at) for at in last if at.subject.item() not in floors]
-        return theme.panels([*maps, hit_rates(finding), *references], columns=2, shared=())
+        twins = {subject: untrained_twin(subject, subjects) for subject in reversed(subjects)}
+        return draw(finding, {twin: subject for subject, twin in twins.items() if twin is not None})
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
@@ -427,76 +426,3 @@ def build_of(anatomy: Anatomy) -> str:
     """Twins share it: the blocks with their channels and grid, and the heads."""
     blocks = [f"{site.channels} on {site.grid}" for site in anatomy.pick("block")]
     return f"{'; '.join(dict.fromkeys(blocks))} × {len(blocks)}, heads {[s.heads for s in anatomy.pick('attention')]}"
-
-
-def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
-    """R's figure 9: maps of some tokens of the last block, at most 5×5 of them, in their places."""
-    import altair as alt
-
-    from eyechart.report.tiles import Tile, tiles
-
-    cells = int(at.rows), int(at.columns)
-    sides = [min(side, ASKED) for side in cells]
-    picked = [np.unique(np.linspace(0, side - 1, min(TILES, side)).round().astype(int)) for side in sides]
-    names, places = at.token_place.values.tolist(), asked(cells).tolist()
-    maps = [
-        [Tile(names[token], at.cka.values[token], own=places[token]) for token in (y * sides[1] + picked[1]).tolist()]
-        for y in picked[0]
-    ]
-    said = f"{at.name.item()}, {cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
-    return tiles(
-        maps,
-        cells,
-        at.patch_place.values.tolist(),
-        title=alt.TitleParams(str(at.subject.item()), subtitle=said),
-        size=300,
-    )
-
-
-def reference_tiles(at: xarray.Dataset) -> Chart:
-    """The maps of a token without a place and, where there is one, of the class token."""
-    import altair as alt
-
-    from eyechart.report.tiles import Tile, tiles
-
-    found = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
-    known = [Tile(name, values) for name, values in found if np.isfinite(values).any()]
-    title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
-    cells = int(at.rows), int(at.columns)
-    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=150 * len(known))
-
-
-def hit_rates(finding: xarray.Dataset) -> Chart:
-    """Hit-rate over depth, by subject; an untrained twin is dashed, in the colour of its subject."""
-    import altair as alt
-
-    from eyechart.report import theme
-
-    table = finding[["hit_rate", "hit_rate_low", "hit_rate_high", "chance"]].to_dataframe().reset_index()
-    subjects = subjects_in(finding)
-    owner = {untrained_twin(subject, subjects): subject for subject in reversed(subjects)}
-    table["weights"] = ["untrained twin" if subject in owner else "as given" for subject in table["subject"]]
-    table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
-    title, axis = "tokens most like their own patch", alt.Axis(format=".0%")
-    y = alt.Y("hit_rate:Q", title=title, axis=axis, scale=alt.Scale(domain=[0, 1]))
-    colour = alt.Color("line:N", scale=theme.subject_scale(table["line"].tolist()), title=None)
-    dashes = alt.Scale(domain=["as given", "untrained twin"], range=[[1, 0], [5, 4]])
-    legend = alt.Legend() if (table["weights"] == "untrained twin").any() else None
-    dash = alt.StrokeDash("weights:N", scale=dashes, title=None, legend=legend)
-    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="subject:N")
-    bars = theme.error_bars(table, x, y, "hit_rate_low", "hit_rate_high", color=colour)
-    tooltip = [
-        alt.Tooltip("subject:N"),
-        alt.Tooltip("name:N", title="block"),
-        alt.Tooltip("hit_rate:Q", title="hit-rate", format=".1%"),
-        alt.Tooltip("chance:Q", format=".1%"),
-    ]
-    dots = alt.Chart(table).mark_point(size=46).encode(x, y, color=colour, tooltip=tooltip)
-    chance = (
-        alt.Chart(table)
-        .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
-        .encode(x, alt.Y("chance:Q"), color=colour)
-    )
-    chart: Chart = (line + bars + chance + dots).properties(width=360, height=280, title="interior tokens, over depth")
-    return chart

@@ -1,0 +1,1 @@
+"""Figures of measures whose drawing is long; each file belongs to the measure of its name."""

@@ -1,0 +1,69 @@
+"""The figure of `band_noise`: what noise of one frequency costs, and the strengths it was read from."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+ENDS = {"": "value", "_low": "from", "_high": "to"}
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    return theme.panels([by_frequency(finding), by_strength(finding)], columns=2, shared=("color",))
+
+
+def colour(finding: xarray.Dataset) -> alt.Color:
+    return alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None)
+
+
+def table_of(finding: xarray.Dataset, name: str) -> Any:
+    """Drops as changes of accuracy in points, downwards as in the paper."""
+    table = finding[[f"{name}{end}" for end in ENDS]].to_dataframe().reset_index().dropna(subset=[name])
+    table[name], low, high = -100 * table[name], -100 * table[f"{name}_high"], -100 * table[f"{name}_low"]
+    return table.assign(**{f"{name}_low": low, f"{name}_high": high})
+
+
+def tooltip(name: str, *fields: alt.Tooltip) -> list[alt.Tooltip]:
+    numbers = [alt.Tooltip(f"{name}{end}:Q", title=words, format="+.1f") for end, words in ENDS.items()]
+    return [alt.Tooltip("subject:N"), *fields, alt.Tooltip("scored:N", title="points of"), *numbers]
+
+
+def by_frequency(finding: xarray.Dataset) -> Chart:
+    """P Fig. 2b."""
+    table = table_of(finding, "drop")
+    x = alt.X("frequency:Q", title="frequency of the noise / π", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("drop:Q", title="change of accuracy (points)")
+    shown = tooltip("drop", alt.Tooltip("frequency:Q", title="frequency / π", format=".2f"))
+    lines = theme.curve(table, x, y, colour(finding), "drop_low", "drop_high", tooltip=shown)
+    strength = float(finding.read_at)
+    said = "no strength costs 10 points" if math.isnan(strength) else f"noise of RMS {strength:.2f}"
+    if finding.attrs["scaling"] == "paper":
+        said = said.replace("RMS", "height")
+    title = alt.TitleParams("noise by frequency", subtitle=said)
+    drawn: Chart = (lines + theme.reference(0, "")).properties(width=380, height=280, title=title)
+    return drawn
+
+
+def by_strength(finding: xarray.Dataset) -> Chart:
+    """The mean over all frequencies at each strength: where 10 points are lost, the left panel is read."""
+    table = table_of(finding, "mean_drop")
+    ticks = finding.strength.values.tolist()
+    scale = alt.Scale(type="log", domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
+    x = alt.X("strength:Q", title="strength of the noise", scale=scale, axis=alt.Axis(values=ticks, format=".2~g"))
+    y = alt.Y("mean_drop:Q", title="mean change (points)")
+    shown = tooltip("mean_drop", alt.Tooltip("strength:Q", format=".2f"))
+    lines = theme.curve(table, x, y, colour(finding), "mean_drop_low", "mean_drop_high", tooltip=shown)
+    layers = lines + theme.reference(-10, "")
+    if not math.isnan(float(finding.read_at)):
+        layers += theme.reference(float(finding.read_at), "read here", axis="x")
+    drawn: Chart = layers.properties(width=260, height=280, title="mean over all frequencies")
+    return drawn

@@ -1,0 +1,151 @@
+"""The figure of `fourier`: spectra by depth, the highest frequency over depth, sub-layers taken apart, energies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.estimates import subjects_in
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+ENDS = {"": "value", "_low": "from", "_high": "to"}
+STEPS = {"matrix_change": "attention matrix (mixed − values)", "branch_change": "branch − skip"}
+BANDS = {"constant": [1, 0], "low": [6, 3], "high": [2, 2]}
+WIDTH, HEIGHT = 300, 250
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    subjects = subjects_in(finding)
+    above = [spectra(finding, subject) for subject in subjects]
+    below = [over_depth(finding), changes(finding), taken_apart(finding), energies(finding)]
+    return theme.panels([*above, *below], columns=4 if len(subjects) > 2 else 2, shared=())
+
+
+def depth() -> alt.X:
+    return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+
+
+def subject_colour(finding: xarray.Dataset) -> alt.Color:
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220)
+    return alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), legend=legend)
+
+
+def table_of(finding: xarray.Dataset, name: str) -> pd.DataFrame:
+    """A variable and its interval as columns, without the rows that have no number."""
+    return finding[[f"{name}{end}" for end in ENDS]].to_dataframe().reset_index().dropna(subset=[name])
+
+
+def tooltip(name: str, *fields: alt.Tooltip, format: str = ".2f") -> list[alt.Tooltip]:
+    return [*fields, *(alt.Tooltip(f"{name}{end}:Q", title=words, format=format) for end, words in ENDS.items())]
+
+
+AFTER, KIND = alt.Tooltip("name:N", title="after"), alt.Tooltip("kind:N")
+
+
+def spectra(finding: xarray.Dataset, subject: str) -> Chart:
+    """P Fig. 2a: Δ log amplitude over frequency, a curve after the stem and after every block."""
+    own = finding.isel(site=finding.subject.values == subject)
+    inside = pd.Series(own.block.values).duplicated(keep="last").to_numpy()
+    table = table_of(own.isel(site=~inside), "delta").assign(radians=lambda rows: rows["radians"] / np.pi)
+    x = alt.X("radians:Q", title="frequency / π", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("delta:Q", title="Δ log amplitude")
+    shades = alt.Scale(domain=list(np.linspace(0, 1, 9)), range=theme.ordered_colours(9))
+    legend = alt.Legend(title="depth", type="gradient", gradientLength=120, values=[0, 0.5, 1])
+    colour = alt.Color("depth:Q", scale=shades, legend=legend)
+    lines = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None).encode(x, y, colour, detail="name:N")
+    bars = theme.error_bars(table, x, y, "delta_low", "delta_high", color=colour)
+    frequency = alt.Tooltip("radians:Q", title="frequency / π", format=".3f")
+    points = alt.Chart(table).mark_point(size=14, filled=True, aria=False).encode(x, y, colour)
+    points = points.encode(tooltip=tooltip("delta", AFTER, frequency))
+    title = alt.TitleParams("spectrum by depth", subtitle=subject, limit=WIDTH)
+    drawn: Chart = (lines + bars + points).properties(width=WIDTH, height=HEIGHT, title=title)
+    return drawn
+
+
+def over_depth(finding: xarray.Dataset) -> Chart:
+    """P Fig. 8: the highest frequency's Δ log amplitude after every sub-layer, with the strided identity beside it."""
+    table = finding[["highest", "highest_low", "highest_high", "strided"]].to_dataframe().reset_index()
+    table.loc[np.isfinite(table["strided"]), "kind"] = "subsampling"
+    y = alt.Y("highest:Q", title="Δ log amplitude, highest frequency", scale=alt.Scale(zero=False))
+    colour = subject_colour(finding)
+    # The highest frequency means another size after a change of grid, so lines end there.
+    line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(depth(), y, colour, detail="stage:N")
+    bars = theme.error_bars(table, depth(), y, "highest_low", "highest_high", color=colour)
+    marks = theme.kind_points(table[table["role"] != "stem"], depth(), y, tooltip=tooltip("highest", AFTER, KIND))
+    control = table.dropna(subset=["strided"])
+    crosses = alt.Chart(control).mark_point(shape="cross", size=60, angle=45, filled=True)
+    shown = [AFTER, alt.Tooltip("strided:Q", title="mere striding", format=".2f")]
+    crosses = crosses.encode(depth(), alt.Y("strided:Q"), colour, tooltip=shown)
+    title = "highest frequency" + (" (×: mere striding)" if len(control) else "")
+    drawn: Chart = (line + bars + crosses + marks).properties(width=WIDTH, height=HEIGHT, title=title)
+    return drawn
+
+
+def changes(finding: xarray.Dataset) -> Chart:
+    """What each sub-layer does to the highest frequency; the axis is stretched about 0, where most of them lie."""
+    table = table_of(finding, "change")
+    ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
+    y = alt.Y(
+        "change:Q",
+        title="change of Δ log amplitude (log scale about 0)",
+        scale=alt.Scale(type="symlog", constant=0.02),
+        axis=alt.Axis(values=[0, *ticks], format="~g", labelOverlap=False),
+    )
+    bars = theme.error_bars(table, depth(), y, "change_low", "change_high", color=subject_colour(finding))
+    line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None)
+    line = line.encode(depth(), y, subject_colour(finding), detail="kind:N")
+    marks = theme.kind_points(table, depth(), y, tooltip=tooltip("change", AFTER, KIND, format=".3f"))
+    zero = theme.reference(0, "")
+    title = "what a sub-layer does: branch + skip − skip"
+    drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)
+    return drawn
+
+
+def taken_apart(finding: xarray.Dataset) -> Chart:
+    """E5: the attention matrix alone, and what the branch writes against what the skip carries."""
+    columns = ["subject", "name", "kind", "depth"]
+    tables = []
+    for name, words in STEPS.items():
+        renamed = {f"{name}{end}": f"change{end}" for end in ENDS}
+        tables.append(table_of(finding, name)[[*columns, *renamed]].rename(columns=renamed).assign(step=words))
+    table = pd.concat(tables, ignore_index=True)
+    y = alt.Y("change:Q", title="difference of Δ log amplitude")
+    dashes = alt.Scale(domain=list(STEPS.values()), range=[[2, 2], [1, 0]])
+    legend = alt.Legend(title=None, orient="bottom", columns=1, symbolSize=400, labelLimit=WIDTH)
+    line = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None)
+    line = line.encode(depth(), y, subject_colour(finding), alt.StrokeDash("step:N", scale=dashes, legend=legend))
+    bars = theme.error_bars(table, depth(), y, "change_low", "change_high", color=subject_colour(finding))
+    step = alt.Tooltip("step:N")
+    marks = theme.kind_points(table, depth(), y, tooltip=tooltip("change", alt.Tooltip("name:N"), step, format=".3f"))
+    zero = theme.reference(0, "")
+    title = "matrix and branch apart"
+    drawn: Chart = (zero + line.encode(detail="kind:N") + bars + marks).properties(
+        width=WIDTH, height=HEIGHT, title=title
+    )
+    return drawn
+
+
+def energies(finding: xarray.Dataset) -> Chart:
+    """Mean square of the features by band: absolute, so that a lower mean cannot look like more detail."""
+    table = table_of(finding.sel(band=list(BANDS)), "energy")
+    table = table[table["energy"] > 0]
+    table["energy_low"] = table["energy_low"].clip(lower=table["energy"] / 100)  # a logarithmic axis has no 0
+    y = theme.log_y("energy", [*table["energy_low"], *table["energy_high"]], "part of the mean square")
+    legend = alt.Legend(title="band", orient="bottom", symbolSize=400)
+    dash = alt.StrokeDash("band:N", scale=alt.Scale(domain=list(BANDS), range=list(BANDS.values())), legend=legend)
+    colour = subject_colour(finding)
+    line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(depth(), y, colour, dash, detail="stage:N")
+    bars = theme.error_bars(table, depth(), y, "energy_low", "energy_high", color=colour)
+    points = alt.Chart(table).mark_point(size=16, filled=True, aria=False).encode(depth(), y, colour)
+    points = points.encode(tooltip=tooltip("energy", AFTER, alt.Tooltip("band:N"), format=".3g"))
+    title = "absolute energy by frequency"
+    drawn: Chart = (line + bars + points).properties(width=WIDTH, height=HEIGHT, title=title)
+    return drawn

@@ -1,0 +1,86 @@
+"""The figure of M7: maps of the last block's tokens in their places, references, and hit-rates over depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+
+from eyechart.places import ASKED, asked
+from eyechart.report import theme
+from eyechart.report.tiles import Tile, tiles
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+TILES = 5  # tokens a side that the figure shows
+
+
+def draw(finding: xarray.Dataset, owner: dict[str, str]) -> Chart:
+    """`owner` names, for every untrained twin, the subject it belongs to."""
+    last = [finding.isel(site=place) for place in np.flatnonzero(finding.final.values)]
+    maps = [token_tiles(at, floor=at.subject.item() in owner) for at in last]
+    references = [reference_tiles(at) for at in last if at.subject.item() not in owner]
+    return theme.panels([*maps, hit_rates(finding, owner), *references], columns=2, shared=())
+
+
+def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
+    """R's figure 9: maps of some tokens of the last block, at most 5×5 of them, in their places."""
+    cells = int(at.rows), int(at.columns)
+    sides = [min(side, ASKED) for side in cells]
+    picked = [np.unique(np.linspace(0, side - 1, min(TILES, side)).round().astype(int)) for side in sides]
+    names, places = at.token_place.values.tolist(), asked(cells).tolist()
+    maps = [
+        [Tile(names[token], at.cka.values[token], own=places[token]) for token in (y * sides[1] + picked[1]).tolist()]
+        for y in picked[0]
+    ]
+    said = f"{at.name.item()}, {cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
+    return tiles(
+        maps,
+        cells,
+        at.patch_place.values.tolist(),
+        title=alt.TitleParams(str(at.subject.item()), subtitle=said),
+        size=300,
+    )
+
+
+def reference_tiles(at: xarray.Dataset) -> Chart:
+    """The maps of a token without a place and, where there is one, of the class token."""
+    found = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
+    known = [Tile(name, values) for name, values in found if np.isfinite(values).any()]
+    title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
+    cells = int(at.rows), int(at.columns)
+    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=150 * len(known))
+
+
+def hit_rates(finding: xarray.Dataset, owner: dict[str, str]) -> Chart:
+    """Hit-rate over depth, by subject; an untrained twin is dashed, in the colour of its subject."""
+    table = finding[["hit_rate", "hit_rate_low", "hit_rate_high", "chance"]].to_dataframe().reset_index()
+    table["weights"] = ["untrained twin" if subject in owner else "as given" for subject in table["subject"]]
+    table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    title, axis = "tokens most like their own patch", alt.Axis(format=".0%")
+    y = alt.Y("hit_rate:Q", title=title, axis=axis, scale=alt.Scale(domain=[0, 1]))
+    colour = alt.Color("line:N", scale=theme.subject_scale(table["line"].tolist()), title=None)
+    dashes = alt.Scale(domain=["as given", "untrained twin"], range=[[1, 0], [5, 4]])
+    legend = alt.Legend() if (table["weights"] == "untrained twin").any() else None
+    dash = alt.StrokeDash("weights:N", scale=dashes, title=None, legend=legend)
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="subject:N")
+    bars = theme.error_bars(table, x, y, "hit_rate_low", "hit_rate_high", color=colour)
+    tooltip = [
+        alt.Tooltip("subject:N"),
+        alt.Tooltip("name:N", title="block"),
+        alt.Tooltip("hit_rate:Q", title="hit-rate", format=".1%"),
+        alt.Tooltip("chance:Q", format=".1%"),
+    ]
+    dots = alt.Chart(table).mark_point(size=46).encode(x, y, color=colour, tooltip=tooltip)
+    chance = (
+        alt.Chart(table)
+        .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
+        .encode(x, alt.Y("chance:Q"), color=colour)
+    )
+    chart: Chart = (line + bars + chance + dots).properties(width=360, height=280, title="interior tokens, over depth")
+    return chart

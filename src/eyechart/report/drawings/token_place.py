@@ -1,0 +1,79 @@
+"""The figure of `token_place`: hit-rates under controls, the place decoder and the patch decoder over depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+
+from eyechart.estimates import subjects_in
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+DASHES = {"own": [1, 0], "adjacent": [6, 3], "far": [2, 3]}
+ORDER = ["plain", "colour removed", "patches shuffled"]
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    return theme.panels([controls(finding), places(finding), patches(finding)], columns=3)
+
+
+def colour(finding: xarray.Dataset) -> alt.Color:
+    return alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
+
+
+def controls(finding: xarray.Dataset) -> Chart:
+    table = finding[["hit_rate", "hit_rate_low", "hit_rate_high"]].to_dataframe().reset_index()
+    table = table.dropna(subset=["hit_rate"])
+    x = alt.X("control:N", title=None, sort=ORDER, axis=alt.Axis(labelAngle=0, labelLimit=90))
+    y = alt.Y("hit_rate:Q", title="tokens most like their own patch", scale=alt.Scale(domain=[0, 1]))
+    offset = alt.XOffset("subject:N", sort=subjects_in(finding))
+    tooltip = [
+        alt.Tooltip("subject:N"),
+        alt.Tooltip("control:N"),
+        alt.Tooltip("hit_rate:Q", title="hit-rate", format=".1%"),
+        alt.Tooltip("hit_rate_low:Q", title="from", format=".1%"),
+        alt.Tooltip("hit_rate_high:Q", title="to", format=".1%"),
+    ]
+    points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour(finding), tooltip=tooltip)
+    bars = (
+        alt.Chart(table)
+        .mark_rule(strokeWidth=1.6)
+        .encode(x, alt.Y("hit_rate_low:Q"), offset, colour(finding), y2="hit_rate_high:Q")
+    )
+    drawn: Chart = (bars + points).properties(width=270, height=250, title="last block, under controls")
+    return drawn
+
+
+def depth() -> alt.X:
+    return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+
+
+def places(finding: xarray.Dataset) -> Chart:
+    table = finding[["place", "place_low", "place_high"]].to_dataframe().reset_index().dropna(subset=["place"])
+    y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[min(0, table.place.min()), 1]))
+    lines = theme.curve(table, depth(), y, colour(finding), "place_low", "place_high")
+    return lines.properties(width=250, height=250, title="where does it stand?")
+
+
+def patches(finding: xarray.Dataset) -> Chart:
+    table = finding[["pixels", "pixels_low", "pixels_high"]].to_dataframe().reset_index().dropna(subset=["pixels"])
+    y = alt.Y("pixels:Q", title="patch decoded (R²)", scale=alt.Scale(domain=[min(0, table.pixels.min()), 1]))
+    scale = alt.Scale(domain=list(DASHES), range=list(DASHES.values()))
+    legend = alt.Legend(title="patch", orient="bottom", symbolSize=500)
+    dash = alt.StrokeDash("relation:N", scale=scale, legend=legend)
+    lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(depth(), y, colour(finding), dash)
+    bars = theme.error_bars(table, depth(), y, "pixels_low", "pixels_high", color=colour(finding))
+    tooltip = [
+        alt.Tooltip("subject:N"),
+        alt.Tooltip("name:N", title="block"),
+        alt.Tooltip("relation:N", title="patch"),
+        alt.Tooltip("pixels:Q", title="R²", format=".3f"),
+    ]
+    points = alt.Chart(table).mark_point(size=30, filled=True).encode(depth(), y, colour(finding), tooltip=tooltip)
+    drawn: Chart = (lines + bars + points).properties(width=250, height=250, title="which pixels does it hold?")
+    return drawn
