@@ -193,6 +193,8 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             value = np.array(number, dtype=np.float64)
             if quantity.exact:
                 low = high = value
+            elif quantity.bounds is not None:
+                low, high = (np.array(bound, dtype=np.float64) for bound in quantity.bounds(estimate)[subjects])
             elif quantity.smooth or tally.folds < 2:
                 low, high = jackknife(value, left_out.series(quantity, subjects), quantity.limits)
                 if quantity.share and tally.folds > 1:
@@ -285,15 +287,16 @@ def _finish(value: Array, low: Array, high: Array, resampled: Array, limits: Lim
     return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
 
 
-def _at_the_ends(value: Array, low: Array, high: Array, trials: float) -> tuple[Array, Array]:
+def _at_the_ends(value: Array, low: Array, high: Array, trials: float | Array) -> tuple[Array, Array]:
     """A share of exactly 0 or 1 has no spread between folds; the exact binomial bound says what it may still be."""
-    room = 1 - ((1 - CONFIDENCE) / 2) ** (1 / trials)
+    room = 1 - ((1 - CONFIDENCE) / 2) ** (1 / np.maximum(trials, 1))
     return np.where(value == 1, 1 - room, low), np.where(value == 0, room, high)
 
 
 def _plain(attrs: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Attributes as netCDF can hold them: no bool, no None."""
-    plain = {key: int(item) if isinstance(item, bool) else item for key, item in attrs.items()}
+    """Attributes as netCDF can hold them: no bool, no None, no table."""
+    kept = {key: item for key, item in attrs.items() if np.ndim(item) < 2}
+    plain = {key: int(item) if isinstance(item, bool) else item for key, item in kept.items()}
     if "limits" in attrs:
         floor, ceiling = attrs["limits"]
         plain["limits"] = [-np.inf if floor is None else floor, np.inf if ceiling is None else ceiling]

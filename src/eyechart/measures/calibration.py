@@ -1,0 +1,259 @@
+"""M23: does it know when it is wrong? Confidence against accuracy, before and after temperature scaling.
+
+Images fall into ten equal bins of confidence (the highest softmax probability). With n_b images, c_b their confidences
+summed and r_b how many of them are right,
+
+    ECE = Σ_b |r_b − c_b| / n          signed ECE = Σ_b (c_b − r_b) / n = mean confidence − accuracy
+
+ECE is not 0 for a perfectly calibrated model: chance alone gives the floor sqrt(2/π) · Σ_b sqrt(Σ_i c_i(1 − c_i)) / n,
+drawn beside it. The signed error has no such floor.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from eyechart.errors import DoesNotApply
+from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.recognition import LOGITS, classifier
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+BINS = 10
+SURE = 0.9
+TEMPERATURES = 2.0 ** torch.arange(-2, 2.01, 0.125, dtype=torch.float64)
+"""Tried on one half of the images; the best is used on the other half."""
+PLAIN = int(TEMPERATURES.log2().abs().argmin())
+
+
+@dataclass
+class CalibrationTally(Tally):
+    images_in: Annotated[Tensor, Sum("fold", "half", "temperature", "subject", "bin")]
+    confidence: Annotated[Tensor, Sum("fold", "half", "temperature", "subject", "bin")]
+    right: Annotated[Tensor, Sum("fold", "half", "temperature", "subject", "bin")]
+    chance: Annotated[Tensor, Sum("fold", "half", "temperature", "subject", "bin")]
+    """Σ c(1 − c): the variance of how many would be right if confidences were true."""
+    nll: Annotated[Tensor, Sum("fold", "half", "temperature", "subject")]
+    brier: Annotated[Tensor, Sum("fold", "subject")]
+    sure: Annotated[Tensor, Sum("fold", "subject", "was_right")]
+    """Images above 90 % confidence: wrong ones, right ones."""
+    half_images: Annotated[Tensor, Sum("fold", "half")]
+    images: Annotated[Tensor, Sum("fold", counts=True)]
+
+
+def bin_of(confidence: Tensor) -> Tensor:
+    """Equal bins (a, b]: a confidence of exactly 0.3 lies in the third.
+
+    >>> bin_of(torch.tensor([0.3, 0.31, 1.0], dtype=torch.float64))
+    tensor([2, 3, 9])
+    """
+    return (confidence.double() * BINS).ceil().long().clamp(1, BINS) - 1
+
+
+def calibration_error(images: np.ndarray, confidence: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """ECE from the sums of the bins, on the last axis."""
+    errors: np.ndarray = np.abs(right - confidence).sum(-1) / images.sum(-1)
+    return errors
+
+
+def each(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    return lambda estimate: {
+        (str(subject),): float(value)
+        for subject, value in zip(estimate.subject.values, estimate[variable].values, strict=True)
+    }
+
+
+def advantage(estimate: xarray.Dataset) -> PerSubjects:
+    """Calibration error of a CNN minus that of a ViT: above 0 the ViT is better calibrated."""
+    family = dict(zip(estimate.subject.values.tolist(), estimate.family.values.tolist(), strict=True))
+    error = each("ece")(estimate)
+    vits, cnns = ([name for name in family if family[name] == kind] for kind in ("vit", "cnn"))
+    return {(vit, cnn): error[cnn,] - error[vit,] for vit, cnn in itertools.product(vits, cnns)}
+
+
+@dataclass(frozen=True)
+class Calibration(Measure):
+    name = "calibration"
+    title = "Does it know when it is wrong?"
+    title_ko = "틀릴 때 틀린 줄 아는가?"
+    order = 90
+    sources = (Source("Park & Kim 2022", "uncertainty of the released models"), Source("Guo et al. 2017", "Figure 4"))
+    how_to_read = (
+        "Each point is a tenth of the confidence range: how confident the model was there, and how often it was right, "
+        "with a 95 % interval; larger points hold more pictures. On the dashed diagonal confidence is true; below it "
+        "the model is too sure of itself. On the right: the calibration error before and after one temperature was "
+        "fitted on other pictures; the short stroke is what a perfectly calibrated model of the same confidences would "
+        "score by chance."
+    )
+    how_to_read_ko = (
+        "점 하나는 확신도의 십분의 일 구간이다. 가로는 확신도, 세로는 실제 정답률이고 점이 클수록 그림이 많다. 점선 "
+        "위에 있으면 확신도가 참이고, 아래면 지나치게 확신한다. 오른쪽은 온도 하나를 다른 그림에서 맞추기 전과 후의 "
+        "보정 오차이며, 짧은 선은 완벽히 보정된 모형도 우연히 얻는 값이다."
+    )
+    method = (
+        "Expected calibration error over ten equal-width bins of confidence, and mean confidence minus accuracy "
+        "(signed). Temperature scaling divides the logits by the temperature that is best on the other half of the "
+        "images, from a grid of 1/4 to 4. Acc-90: accuracy above 90 % confidence; Freq-90: how often it is that sure; "
+        "Unc-90: share of the wrong answers that are not that sure. Calibration error: bootstrap over folds."
+    )
+    quantities = (
+        Quantity("ece", each("ece"), "expected calibration error", smooth=False, limits=(0, 1)),
+        Quantity("signed_ece", each("signed_ece"), "mean confidence minus accuracy", limits=(-1, 1)),
+        Quantity("ece_floor", each("floor"), "what a perfectly calibrated model would score by chance"),
+        Quantity("brier", each("brier"), "squared distance of the probabilities from the truth", limits=(0, 2)),
+        Quantity("temperature", each("temperature"), "that calibrates it best; above 1: over-confident", smooth=False),
+        Quantity("scaled_ece", each("scaled_ece"), "the same after temperature scaling", smooth=False, limits=(0, 1)),
+        Quantity("scaled_nll", each("scaled_nll"), "negative log-likelihood after temperature scaling", unit="nats"),
+        Quantity("freq_90", each("freq_90"), "how often it is more than 90 % sure", limits=(0, 1)),
+        Quantity(
+            "calibration_advantage",
+            advantage,
+            "calibration error of the CNN minus that of the ViT",
+            smooth=False,
+            limits=(-1, 1),
+        ),
+    )
+    needs_labels = True
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(LOGITS, classifier)]
+
+    def subjects(self, scene: Scene) -> list[str]:
+        return [s for s in scene.subjects if s in scene.label_maps and classifier(scene.anatomy(s))]
+
+    def tally(self, scene: Scene) -> CalibrationTally:
+        if not self.subjects(scene):
+            raise DoesNotApply("no subject's classes match the classes of the images, so nothing is right or wrong.")
+        return CalibrationTally.empty(
+            fold=scene.folds,
+            half=2,
+            temperature=len(TEMPERATURES),
+            subject=len(self.subjects(scene)),
+            bin=BINS,
+            was_right=2,
+        )
+
+    def update(self, tally: CalibrationTally, batch: Batch, views: Views, scene: Scene) -> None:
+        assert batch.labels is not None  # a label map exists, so the images have classes
+        known = torch.as_tensor(batch.labels >= 0)
+        folds = torch.as_tensor(batch.image_folds)[known]
+        # Halves within a fold, so that every fold has both; the order of images is random, so any rule will do.
+        halves = ((batch.start + torch.arange(len(known))) // scene.folds % 2)[known]
+        cells = folds * 2 + halves
+        for column, subject in enumerate(self.subjects(scene)):
+            (site,) = classifier(scene.anatomy(subject))
+            logits = views(subject, site, LOGITS)[known].double()
+            targets = torch.as_tensor(scene.targets(subject, batch))[known]
+            for row, temperature in enumerate(TEMPERATURES):
+                self.add(tally, cells, row, column, logits / temperature, targets)
+            probabilities = logits.softmax(1)
+            distance = (probabilities - F.one_hot(targets, logits.shape[1])).square().sum(1)
+            tally.brier[:, column].index_add_(0, folds, distance)
+            confidence, named = probabilities.max(1)
+            sure = F.one_hot((named == targets).long(), 2).double() * (confidence > SURE)[:, None]
+            tally.sure[:, column].index_add_(0, folds, sure)
+        ones = torch.ones(len(folds), dtype=torch.float64)
+        tally.half_images.view(-1).index_add_(0, cells, ones)
+        tally.images.index_add_(0, folds, ones)
+
+    def add(
+        self, tally: CalibrationTally, cells: Tensor, row: int, column: int, logits: Tensor, targets: Tensor
+    ) -> None:
+        confidence, named = logits.softmax(1).max(1)
+        place = cells * BINS + bin_of(confidence)
+        right = (named == targets).double()
+        summed = {
+            "images_in": torch.ones_like(confidence),
+            "confidence": confidence,
+            "right": right,
+            "chance": confidence * (1 - confidence),
+        }
+        for name, values in summed.items():
+            field = getattr(tally, name)
+            counted = torch.zeros(len(tally.images) * 2 * BINS, dtype=torch.float64).index_add_(0, place, values)
+            field[:, :, row, column] += counted.view(-1, 2, BINS)
+        nll = F.cross_entropy(logits, targets, reduction="none")
+        counted = torch.zeros(len(tally.images) * 2, dtype=torch.float64).index_add_(0, cells, nll)
+        tally.nll[:, :, row, column] += counted.view(-1, 2)
+
+    def estimate(self, total: CalibrationTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        subjects, images = self.subjects(scene), float(total.images)
+        bins = {name: getattr(total, name).numpy() for name in ("images_in", "confidence", "right", "chance")}
+        plain = {name: values[:, PLAIN].sum(0) for name, values in bins.items()}
+        with np.errstate(invalid="ignore", divide="ignore"):
+            confidence, accuracy = (plain[name] / plain["images_in"] for name in ("confidence", "right"))
+            sure, brier = total.sure.numpy(), total.brier.numpy() / images
+            wrong = (plain["images_in"] - plain["right"]).sum(1)
+            unc_90 = 1 - sure[:, 0] / wrong
+            acc_90 = sure[:, 1] / sure.sum(1)
+        # The temperature of one half is used on the other: it never saw the images it is scored on.
+        best = total.nll.numpy().argmin(1)
+        columns = np.arange(len(subjects))
+        scaled = {
+            name: np.stack([values[half, best[1 - half], columns] for half in (0, 1)]).sum(0)
+            for name, values in bins.items()
+        }
+        scaled_nll = sum(total.nll.numpy()[half, best[1 - half], columns] for half in (0, 1)) / images
+        floor = math.sqrt(2 / math.pi) * np.sqrt(plain["chance"]).sum(1) / images
+        step, unit = {"limits": (0.0, 1.0), "smooth": False}, {"limits": (0.0, 1.0)}
+        return xarray.Dataset(
+            {
+                "accuracy_in_bin": (("subject", "bin"), accuracy, {**unit, "trials": plain["images_in"]}),
+                "confidence_in_bin": (("subject", "bin"), confidence, unit),
+                "share_in_bin": (("subject", "bin"), plain["images_in"] / images, unit),
+                "ece": ("subject", calibration_error(*(plain[k] for k in ("images_in", "confidence", "right"))), step),
+                "signed_ece": ("subject", (plain["confidence"] - plain["right"]).sum(1) / images),
+                "floor": ("subject", floor),
+                "brier": ("subject", brier),
+                "temperature": ("subject", 2 ** np.log2(TEMPERATURES.numpy())[best].mean(0), {"smooth": False}),
+                "scaled_ece": (
+                    "subject",
+                    calibration_error(*(scaled[k] for k in ("images_in", "confidence", "right"))),
+                    step,
+                ),
+                "scaled_nll": ("subject", scaled_nll),
+                "acc_90": ("subject", acc_90, {**unit, "trials": sure.sum(1)}),
+                "freq_90": ("subject", sure.sum(1) / images, unit),
+                "unc_90": ("subject", unc_90, {**unit, "trials": wrong}),
+            },
+            coords={
+                "subject": subjects,
+                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                "bin": [f"{edge / BINS:.1f}–{(edge + 1) / BINS:.1f}" for edge in range(BINS)],
+            },
+            attrs={"images": int(images)},
+        )
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        from eyechart.report.drawings.calibration import draw
+
+        return draw(finding)
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = []
+        for subject in finding.subject.values:
+            here = finding.sel(subject=subject)
+            signed, low, high = (float(here[f"signed_ece{end}"]) for end in ("", "_low", "_high"))
+            sure = "too sure of itself" if low > 0 else "not sure enough" if high < 0 else "neither too sure nor unsure"
+            parts.append(
+                f"{subject} is {sure}: its confidence is {abs(signed):.1%} {'above' if signed > 0 else 'below'} its "
+                f"accuracy [{low:+.1%}, {high:+.1%}]; calibration error {float(here.ece):.3f} (chance alone "
+                f"{float(here.floor):.3f}), {float(here.scaled_ece):.3f} at temperature {float(here.temperature):.2f}"
+            )
+        return ". ".join(parts) + "."

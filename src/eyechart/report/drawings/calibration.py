@@ -1,0 +1,82 @@
+"""The figure of M23: reliability diagrams, and the calibration error before and after temperature scaling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import pandas as pd
+
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    return theme.panels([reliability(finding), errors(finding)], columns=2)
+
+
+def reliability(finding: xarray.Dataset) -> Chart:
+    columns = ["accuracy_in_bin", "accuracy_in_bin_low", "accuracy_in_bin_high", "confidence_in_bin", "share_in_bin"]
+    table = finding[columns].to_dataframe().reset_index().dropna(subset=["accuracy_in_bin"])
+    x = alt.X("confidence_in_bin:Q", title="confidence", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("accuracy_in_bin:Q", title="share named right", scale=alt.Scale(domain=[0, 1]))
+    colour = alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None)
+    size = alt.Size("share_in_bin:Q", scale=alt.Scale(range=[20, 420]), legend=None)
+    tooltip = [
+        alt.Tooltip("subject:N"),
+        alt.Tooltip("bin:N", title="confidence"),
+        alt.Tooltip("accuracy_in_bin:Q", title="named right", format=".1%"),
+        alt.Tooltip("share_in_bin:Q", title="of the pictures", format=".1%"),
+    ]
+    diagonal = (
+        alt.Chart(pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]}))
+        .mark_line(strokeDash=[4, 4], color="#888888", tooltip=None)
+        .encode(alt.X("x:Q"), alt.Y("y:Q"))
+    )
+    lines = alt.Chart(table).mark_line(opacity=0.6, tooltip=None).encode(x, y, color=colour)
+    bars = theme.error_bars(table, x, y, "accuracy_in_bin_low", "accuracy_in_bin_high", color=colour)
+    points = (
+        alt.Chart(table).mark_point(filled=True, opacity=0.65).encode(x, y, color=colour, size=size, tooltip=tooltip)
+    )
+    drawn: Chart = (diagonal + lines + bars + points).properties(width=330, height=330, title="reliability")
+    return drawn
+
+
+def errors(finding: xarray.Dataset) -> Chart:
+    rows = [
+        {
+            "subject": str(subject),
+            "weights": words,
+            "error": float(here[name]),
+            "low": float(here[f"{name}_low"]),
+            "high": float(here[f"{name}_high"]),
+            "floor": float(here.floor),
+        }
+        for subject in finding.subject.values
+        for here in [finding.sel(subject=subject)]
+        for name, words in (("ece", "as it is"), ("scaled_ece", "temperature scaled"))
+    ]
+    table = pd.DataFrame(rows)
+    x = alt.X("weights:N", title=None, sort=["as it is", "temperature scaled"], axis=alt.Axis(labelAngle=0))
+    title = "expected calibration error"
+    y = alt.Y("error:Q", title=title, scale=alt.Scale(zero=True))
+    offset = alt.XOffset("subject:N", sort=finding.subject.values.tolist())
+    colour = alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None)
+    base = alt.Chart(table).encode(x, offset, color=colour)
+    bars = base.mark_rule(strokeWidth=1.6).encode(alt.Y("low:Q", title=title), y2="high:Q")
+    points = base.mark_point(size=70, filled=True).encode(
+        y,
+        tooltip=[
+            alt.Tooltip("subject:N"),
+            alt.Tooltip("weights:N", title="logits"),
+            alt.Tooltip("error:Q", title="calibration error", format=".3f"),
+            alt.Tooltip("floor:Q", title="by chance alone", format=".3f"),
+        ],
+    )
+    floor = base.mark_tick(orient="horizontal", thickness=2, size=22).encode(alt.Y("floor:Q", title=title))
+    drawn: Chart = (bars + floor + points).properties(width=260, height=330, title="calibration error")
+    return drawn

@@ -1,0 +1,114 @@
+"""Calibration on models whose confidence is known to be true or false (SPEC Appendix A, M22–M24)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from eyechart.errors import DoesNotApply
+from eyechart.intervals import with_intervals
+from eyechart.measures.calibration import Calibration, bin_of
+from eyechart.measures.measure import Scene, Views
+from eyechart.measures.recognition import LOGITS
+from tests.measures.staging import anatomy, batches, scene, site
+
+
+def stage(*names: str, images: int) -> Scene:
+    head = site("head", role="head", axes="NC", grid=None)
+    where = scene(
+        *(anatomy(name, [head], kind) for name, kind in zip(names, ("cnn", "transformer"), strict=False)), images=images
+    )
+    return replace(where, classes=("a", "b", "c"), label_maps=dict.fromkeys(names, (0, 1, 2)))
+
+
+def examine(logits: dict[str, torch.Tensor], labels: np.ndarray, intervals: bool = False) -> xarray.Dataset:
+    where, measure = stage(*logits, images=len(labels)), Calibration()
+    tally = measure.tally(where)
+    for batch in batches(len(labels), 50, labels=labels):
+        rows = slice(batch.start, batch.start + len(batch.images))
+        seen = {name: {"head": {LOGITS.name: values[rows]}} for name, values in logits.items()}
+        measure.update(tally, batch, Views(seen), where)
+    return with_intervals(measure, tally, where) if intervals else measure.estimate(tally.total(), where)
+
+
+def true_to_itself(images: int, sharpness: float = 1.0) -> tuple[torch.Tensor, np.ndarray]:
+    """Logits, and labels drawn from their own probabilities; `sharpness` then falsifies the logits."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(images, 3, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0].numpy()
+    return sharpness * logits, labels
+
+
+def test_against_plain_loops() -> None:
+    logits, labels = true_to_itself(400, sharpness=1.7)
+    found = examine({"net": logits}, labels).isel(subject=0)
+    probabilities = logits.softmax(1).numpy()
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
+    error = floor = 0.0
+    for low in range(10):
+        inside = (confidence > low / 10) & (confidence <= (low + 1) / 10)
+        error += abs(right[inside].sum() - confidence[inside].sum()) / 400
+        floor += math.sqrt(2 / math.pi) * math.sqrt((confidence[inside] * (1 - confidence[inside])).sum()) / 400
+    truth = np.eye(3)[labels]
+    assert float(found.ece) == pytest.approx(error, abs=1e-12)
+    assert float(found.floor) == pytest.approx(floor, abs=1e-12)
+    assert float(found.signed_ece) == pytest.approx(confidence.mean() - right.mean(), abs=1e-12)
+    assert float(found.brier) == pytest.approx(((probabilities - truth) ** 2).sum(1).mean(), abs=1e-12)
+    assert float(found.freq_90) == pytest.approx((confidence > 0.9).mean())
+    assert float(found.acc_90) == pytest.approx(right[confidence > 0.9].mean())
+    assert float(found.unc_90) == pytest.approx((confidence[~right] <= 0.9).mean())
+
+
+def test_a_calibrated_sampler_scores_its_floor_and_signed_zero() -> None:
+    logits, labels = true_to_itself(4000)
+    found = examine({"net": logits}, labels, intervals=True).isel(subject=0)
+    assert 0.5 < float(found.ece) / float(found.floor) < 1.7
+    assert float(found.signed_ece_low) < 0 < float(found.signed_ece_high)
+    assert float(found.temperature) == pytest.approx(1, abs=0.2)
+
+
+def test_a_bin_that_is_always_right_may_still_be_wrong_by_chance() -> None:
+    logits = torch.tensor([[9.0, 0.0, 0.0]]).repeat(64, 1)
+    found = examine({"net": logits}, np.zeros(64, np.int64), intervals=True).isel(subject=0)
+    assert float(found.acc_90) == 1
+    assert float(found.acc_90_low) == pytest.approx(0.025 ** (1 / 64), abs=1e-9)
+    assert float(found.accuracy_in_bin_low[-1]) == pytest.approx(0.025 ** (1 / 64), abs=1e-9)
+
+
+def test_temperature_scaling_undoes_overconfidence() -> None:
+    logits, labels = true_to_itself(4000, sharpness=2.0)
+    found = examine({"net": logits}, labels).isel(subject=0)
+    assert float(found.temperature) == pytest.approx(2, rel=0.15)
+    assert float(found.signed_ece) > 0.05
+    assert float(found.scaled_ece) < 0.5 * float(found.ece)
+    assert float(found.scaled_nll) < float(torch.nn.functional.cross_entropy(logits, torch.as_tensor(labels)))
+
+
+def test_the_better_calibrated_of_two() -> None:
+    logits, labels = true_to_itself(1000)
+    found = examine({"cnn": 3 * logits, "vit": logits}, labels)
+    found["family"] = ("subject", ["cnn", "vit"])
+    advantage = next(q for q in Calibration.quantities if q.name == "calibration_advantage").compute(found)
+    assert list(advantage) == [("vit", "cnn")]
+    assert advantage["vit", "cnn"] == pytest.approx(float(found.ece[0] - found.ece[1]))
+    assert advantage["vit", "cnn"] > 0.05
+
+
+def test_edges_of_bins() -> None:
+    assert bin_of(torch.tensor([0.0, 0.1, 0.1000001, 0.9, 1.0], dtype=torch.float64)).tolist() == [0, 0, 1, 8, 9]
+
+
+def test_unknown_labels_are_left_out_and_unmatched_classes_refused() -> None:
+    logits, labels = true_to_itself(200)
+    some = labels.copy()
+    some[::2] = -1
+    found, expected = examine({"net": logits}, some), examine({"net": logits[1::2]}, labels[1::2])
+    assert found.attrs["images"] == 100
+    assert float(found.ece[0]) == pytest.approx(float(expected.ece[0]))
+    with pytest.raises(DoesNotApply, match="match"):
+        Calibration().tally(replace(stage("net", images=200), label_maps={}))
