@@ -1,0 +1,169 @@
+"""The loss around the weights, on losses whose shape is known (SPEC Appendix A, M17)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import xarray
+from torch import Tensor, nn
+
+from eyechart.engines.shard import Station, examine_shard
+from eyechart.errors import DoesNotApply, UsageError
+from eyechart.images import open_images, plan_batches
+from eyechart.landscape import at, batch_statistics, direction, moved, norms
+from eyechart.measures.landscape import Landscape, penalty_share, rise
+from eyechart.measures.measure import Scene
+from eyechart.subjects.anatomy import anatomy_of
+from eyechart.subjects.load import load_subject
+from eyechart.subjects.subject import Subject
+from tests.measures.staging import anatomy, scene
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 8, 4, 4), nn.BatchNorm2d(8)
+        self.block = nn.Conv2d(8, 8, 3, padding=1)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        grid = self.norm(self.stem(images))
+        grid = grid + self.block(grid).relu()
+        logits: Tensor = self.head(grid.mean((2, 3)))
+        return logits
+
+
+@pytest.fixture
+def subject() -> Subject:
+    torch.manual_seed(0)
+    found = load_subject(Small(), name="small", input_size=32)
+    found.classes = open_images("sample").classes
+    return found
+
+
+def examine(measure: Landscape, subject: Subject, images: int = 32) -> xarray.Dataset:
+    source = open_images("sample")
+    plan = plan_batches(source, limit=images, block=16)
+    found = anatomy_of("small", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)
+    where = Scene((found,), images, images // 16, 16, 16, source.classes, {"small": tuple(range(10))})
+    station = Station(subject, found, [measure])
+    tally = measure.tally(where)
+    for shard in range(len(plan.shards)):
+        tally = tally.merge(examine_shard([station], source, plan.batches(shard), [measure], where)["landscape"])
+    return measure.estimate(tally.total(), where)
+
+
+def test_the_middle_is_the_plain_loss_and_the_subject_stays_as_it_was(subject: Subject) -> None:
+    before = {name: value.clone() for name, value in subject.module.state_dict().items()}
+    found = examine(Landscape(images=32, steps=3), subject)
+    after = subject.module.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    source = open_images("sample")
+    order = plan_batches(source, limit=32, block=16).order
+    labels = torch.as_tensor(source.labels)[list(order)]  # type: ignore[arg-type]
+    with torch.no_grad():
+        logits = subject.call(subject.prepare(source.pictures(order)))
+    expected = float(nn.functional.cross_entropy(logits, labels))
+    assert float(found.nll.sel(data="clean")[0, 1, 1]) == pytest.approx(expected, abs=1e-5)
+    total = 0.05 * sum(float(p.detach().norm()) for p in subject.module.parameters())
+    assert float(found.penalty[0, 1, 1]) == pytest.approx(total, abs=1e-5)
+    assert float(found.penalty[0, 0, 0]) > total
+    assert found.attrs["images"] == 32
+
+
+def test_other_points_are_the_loss_of_hand_moved_weights(subject: Subject) -> None:
+    found = examine(Landscape(images=16, steps=3), subject, images=16)
+    weights = moved(subject.module)
+    one, two = (direction(weights, number, "filter") for number in (1, 2))
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight += -1 * one[name] + 1 * two[name]
+    source = open_images("sample")
+    order = plan_batches(source, limit=16, block=16).order
+    labels = torch.as_tensor(source.labels)[list(order)]  # type: ignore[arg-type]
+    with torch.no_grad():
+        logits = subject.call(subject.prepare(source.pictures(order)))
+    expected = float(nn.functional.cross_entropy(logits, labels))
+    assert float(found.nll.sel(data="clean")[0, 0, 2]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_directions_have_the_stated_norms_and_leave_tables_alone() -> None:
+    vit = load_subject("zoo:vit").module
+    weights = moved(vit)
+    assert {"patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "head.weight"} <= weights.keys()
+    assert not {name for name in weights if "pos" in name or "cls" in name or "norm" in name or "bias" in name}
+    for normalisation in ("filter", "paper"):
+        drawn = direction(weights, 1, normalisation)  # type: ignore[arg-type]
+        for name, weight in weights.items():
+            torch.testing.assert_close(
+                norms(drawn[name], normalisation), norms(weight, normalisation), rtol=1e-4, atol=1e-6
+            )  # type: ignore[arg-type]
+    first = next(iter(weights))
+    assert torch.equal(direction(weights, 1, "filter")[first], direction(weights, 1, "filter")[first])
+    assert not torch.equal(direction(weights, 1, "filter")[first], direction(weights, 2, "filter")[first])
+    assert norms(torch.ones(4, 9), "filter").flatten().tolist() == [3.0] * 4
+    assert norms(torch.ones(4, 9), "paper").flatten().tolist() == [2.0] * 9
+
+
+def test_a_quadratic_bowl_is_recovered() -> None:
+    side = np.linspace(-1, 1, 21)
+    bowl = side[:, None] ** 2 + side[None] ** 2
+    estimate = xarray.Dataset(
+        {
+            "nll": (("subject", "data", "a", "b"), bowl[None, None] + np.zeros((1, 2, 1, 1)) + 3),
+            "penalty": (("subject", "a", "b"), 3 * bowl[None]),
+        },
+        coords={"subject": ["bowl"], "data": ["clean", "augmented"], "a": side, "b": side},
+    )
+    assert rise("nll", "clean", 0.5)(estimate)["bowl",] == pytest.approx(0.25, rel=0.05)
+    assert rise("nll", "clean", 1.0)(estimate)["bowl",] == pytest.approx(1.0, rel=0.05)
+    assert penalty_share(estimate)["bowl",] == pytest.approx(0.75)
+
+
+def test_infinite_losses_are_counted_and_drawn_not_dropped(subject: Subject) -> None:
+    class Explodes(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner, self.size = inner, inner.stem.weight.detach().norm().item()  # type: ignore[union-attr, operator]
+
+        def forward(self, images: Tensor) -> Tensor:
+            logits: Tensor = self.inner(images)
+            grown = self.inner.stem.weight.norm() > 1.3 * self.size  # type: ignore[union-attr, operator]
+            return torch.where(grown, logits * torch.inf, logits)
+
+    subject.module = Explodes(subject.module).eval()
+    measure = Landscape(images=16, steps=3)
+    found = examine(measure, subject, images=16)
+    middle, corner = found.nll.sel(data="clean")[0, 1, 1], found.nll.sel(data="clean")[0, 0, 0]
+    assert np.isfinite(middle)
+    assert np.isnan(corner)
+    assert float(found.infinite.sel(data="clean")[0, 0, 0]) == 1
+    assert np.isnan(rise("nll", "clean", 1.0)(found)["small",])
+    assert "infinite losses" in measure.sentence(found)
+    assert "cross" in measure.chart(found).to_json()
+
+
+def test_batch_statistics_are_those_of_the_images_and_go_again(subject: Subject) -> None:
+    images = 5 + 3 * torch.randn(8, 3, 32, 32)
+    stored = subject.module.norm.running_mean.clone()  # type: ignore[union-attr, operator]
+    with torch.no_grad(), batch_statistics(subject.module):
+        seen = subject.module.norm(subject.module.stem(images))  # type: ignore[operator]
+    assert seen.mean((0, 2, 3)).abs().max() < 1e-4
+    assert torch.equal(subject.module.norm.running_mean, stored)  # type: ignore[union-attr, arg-type]
+    assert not subject.module.norm.training  # type: ignore[union-attr]
+
+
+def test_weights_come_back_after_an_error(subject: Subject) -> None:
+    weights = dict(moved(subject.module))
+    before = weights["head.weight"].detach().clone()
+    with pytest.raises(RuntimeError), at(weights, {"head.weight": torch.ones(10, 8)}):
+        raise RuntimeError
+    assert torch.equal(weights["head.weight"], before)
+
+
+def test_bad_options_and_unmatched_classes() -> None:
+    with pytest.raises(UsageError, match="odd"):
+        Landscape(steps=10)
+    with pytest.raises(DoesNotApply, match="no loss"):
+        Landscape().tally(scene(anatomy("net", [])))
