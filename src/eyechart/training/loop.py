@@ -63,10 +63,12 @@ class Training:
         self.module = self.beginning.module.to(self.device)
         on_gpu = self.device.type == "cuda"
         if on_gpu:
-            # Evaluations are float32 as said; cuDNN may try its kernels out, because shapes never change.
+            # Evaluations are float32 as said. cuDNN tries no kernels out: it would choose by the clock, and a resumed
+            # training, or the same one again, would part from the first at the first step.
             torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.allow_tf32 = False
-            torch.backends.cudnn.benchmark = True
+            torch.backends.cudnn.benchmark = False
+            torch.backends.cudnn.deterministic = True
             self.module = self.module.to(memory_format=torch.channels_last)
         self.bfloat16 = on_gpu if run.bfloat16 is None else run.bfloat16
         self.average = Average(self.module, self.recipe.ema) if self.recipe.ema else None
