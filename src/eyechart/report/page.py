@@ -18,6 +18,7 @@ from markupsafe import Markup
 from eyechart.claims.verdict import summarise
 from eyechart.report import theme
 from eyechart.report.embed import data_uri, embed, javascript
+from eyechart.report.explorer import explorer
 from eyechart.report.numbers import count, percent, with_span
 from eyechart.report.verdict_rows import KINDS, references, rows
 
@@ -43,7 +44,7 @@ def write_report(run: Run) -> Path:
 
 
 def render(run: Run) -> str:
-    """The page as HTML; one that would be too large to mail goes without its tables, then without its live charts."""
+    """The page as HTML; one too large to mail goes without tables, then most of its explorer, then its live charts."""
     plan, subjects = run.plan, run.scene.subjects
 
     def who(name: str) -> dict[str, str]:
@@ -53,9 +54,10 @@ def render(run: Run) -> str:
     told = rows(run.verdicts, who, list(run.findings))
     css, script = (HERE.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     vega = javascript()
+    maps = explorer_context(run)
     images = plan["images"]
     context = {
-        "policy": content_policy([vega, script]),
+        "policy": content_policy([vega, script, *([maps["script"]] if maps else [])]),
         "version": plan["eyechart"],
         "title": f"Eye exam of {', '.join(subjects)}",
         "icon": icon(),
@@ -69,7 +71,8 @@ def render(run: Run) -> str:
         "problem_count": len(images["problems"]),
         "references": references(run.verdicts),
         "provenance": provenance(plan),
-        "css": Markup(css),
+        "css": Markup(css + (maps["css"] if maps else "")),
+        "explorer": maps,
         "charts": json_in_html(charts_data(sections)),
         "vega": Markup(vega),
         "script": Markup(script),
@@ -79,9 +82,22 @@ def render(run: Run) -> str:
         for made in sections:
             made["files"] = tables(made["name"], run.findings[made["name"]], largest=0)
         html = filled(context)
+    if too_large(html) and maps:
+        fits = len(maps["data"]) - (len(html.encode()) - LARGEST)
+        context["explorer"] = explorer_context(run, room=fits)  # fewer pictures, at least one
+        html = filled(context)
     if too_large(html):
         html = filled(context | {"charts": json_in_html(charts_data([]))})  # pictures only
     return html
+
+
+def explorer_context(run: Run, room: int | None = None) -> dict[str, Any] | None:
+    """The explorer's data, script and looks; None where no subject has attention maps."""
+    data = explorer(run, room)
+    if data is None:
+        return None
+    css, script = (HERE.joinpath(f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    return {"data": json_in_html(data), "images": data["images"], "script": Markup(script), "css": css}
 
 
 def filled(context: Mapping[str, Any]) -> str:
@@ -274,15 +290,12 @@ def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -
 
     What no image was drawn for has no intervals, and says so itself (`attrs["sample"]`).
     """
+    if "sample" in finding.attrs:
+        return f"{finding.attrs['sample']}."
     images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
-    said = str(finding.attrs.get("sample", ""))
-    if not said:
-        fewer = images < plan["images"]["used"] and bool(measure.budget)
-        effort = (
-            f" of {count(plan['images']['used'])} (sized by --effort {plan['settings']['effort']})" if fewer else ""
-        )
-        said = f"{count(images)}{effort} images; intervals from {folds} folds, each left out in turn"
-    return f"{said}, for these images and weights."
+    used, effort = plan["images"]["used"], plan["settings"]["effort"]
+    why = f" of {count(used)} (sized by --effort {effort})" if images < used and measure.budget else ""
+    return f"{count(images)}{why} images; intervals from {folds} folds, each left out in turn, for these images and weights."
 
 
 def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> list[dict[str, str | None]]:

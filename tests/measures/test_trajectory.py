@@ -1,0 +1,80 @@
+"""Paths of trainings whose shape is known, and sketches against the weights themselves."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from eyechart.errors import UsageError
+from eyechart.exam import exam
+from eyechart.measures.trajectory import trainings
+from eyechart.sketch import sketch
+from eyechart.zoo import build
+
+
+def test_sketches_keep_lengths_and_angles() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"a": (300, 100), "b": (70,)}
+    one, two = ({name: torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(2))
+    flat = [torch.cat([weights["a"].flatten(), weights["b"]]).double() for weights in (one, two)]
+    short = [sketch(weights) for weights in (one, two)]
+    assert float((short[0] - short[1]).norm()) == pytest.approx(float((flat[0] - flat[1]).norm()), rel=0.02)
+    mixed = {name: one[name] + 2 * two[name] for name in one}
+    assert torch.allclose(sketch(mixed), short[0] + 2 * short[1], atol=1e-6)
+
+
+def test_snapshots_are_told_by_name() -> None:
+    given = [
+        "zoo:vit",
+        "zoo:vit@warmup",
+        "zoo:vit@init",
+        "zoo:resnet",
+        "zoo:resnet@warmup",
+        "zoo:vit@b.quarter.safetensors",
+    ]
+    assert trainings(given) == {"zoo:vit": ["zoo:vit@init", "zoo:vit@warmup", "zoo:vit"]}
+
+
+def test_a_path_with_a_right_angle(tmp_path: Path) -> None:
+    """From θ₀ one way, and then as far across: 45° off at the first stop, √2 away at the end."""
+    torch.manual_seed(0)
+    module = build("resnet")
+    first = {name: value.clone() for name, value in module.state_dict().items()}
+    across = {name: torch.zeros_like(value) for name, value in first.items() if value.is_floating_point()}
+    moves = []
+    for half in (0, 1):
+        move = {name: value.clone() for name, value in across.items()}
+        name = next(n for n, p in module.named_parameters() if p.ndim == 4 and p.numel() > 1000)
+        flat = torch.zeros(move[name].numel())
+        flat[half::2] = 1.0
+        move[name] = flat.reshape(move[name].shape)
+        moves.append(move)
+    states = {
+        "init": first,
+        "warmup": {n: v + moves[0][n] if n in across else v for n, v in first.items()},
+        "end": {n: v + moves[0][n] + moves[1][n] if n in across else v for n, v in first.items()},
+    }
+    paths = {}
+    for moment, state in states.items():
+        paths[moment] = tmp_path / ("net.safetensors" if moment == "end" else f"net.{moment}.safetensors")
+        save_file({name: value.contiguous() for name, value in state.items()}, paths[moment])
+    given = [f"zoo:resnet@{path}" for path in paths.values()]
+    run = exam(given, measures=["trajectory"], limit=16, out=tmp_path / "run")
+    finding = run.findings["trajectory"].set_index(subject="moment")
+    assert float(finding.angle.sel(subject="warmup")) == pytest.approx(45, abs=1)
+    stop, end = (float(finding.radius.sel(subject=moment)) for moment in ("warmup", "end"))
+    assert end / stop == pytest.approx(math.sqrt(2), rel=0.02)
+    length = math.sqrt(sum(float(p.detach().square().sum()) for p in module.parameters()))
+    exact = math.sqrt(sum(float(m.square().sum()) for m in moves[0].values()))
+    assert stop == pytest.approx(exact / length, rel=0.02)
+    assert "45° off" in run.measures["trajectory"].sentence(run.findings["trajectory"])
+    assert run.chart("trajectory").to_dict()
+
+
+def test_too_few_snapshots_are_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="three snapshots"):
+        exam(["zoo:vit", "zoo:vit@warmup"], measures=["trajectory"], limit=16, out=tmp_path / "run")
