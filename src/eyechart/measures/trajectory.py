@@ -157,7 +157,7 @@ class Trajectory(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         far, wide = travelled(finding), widest(finding)
         parts = [
-            f"{end} moved {far[end,]:.2f} lengths of its first weights, at most {wide[end,]:.0f}° off the last direction"
+            f"{end} moved {far[end,]:.2f} lengths of its first weights, at most {wide[end,]:.0f}° off its last way"
             for (end,) in far
         ]
         return "; ".join(parts) + "."

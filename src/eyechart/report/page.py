@@ -295,7 +295,8 @@ def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -
     images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
     used, effort = plan["images"]["used"], plan["settings"]["effort"]
     why = f" of {count(used)} (sized by --effort {effort})" if images < used and measure.budget else ""
-    return f"{count(images)}{why} images; intervals from {folds} folds, each left out in turn, for these images and weights."
+    scope = "each left out in turn, for these images and weights"
+    return f"{count(images)}{why} images; intervals from {folds} folds, {scope}."
 
 
 def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> list[dict[str, str | None]]:
