@@ -1,0 +1,124 @@
+"""The figure of `receptive_field`: maps by depth after and before the addition, then radius and own-patch share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.estimates import places_of, subjects_in
+from eyechart.receptive import evenly, middle
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+TILES = 6  # depths that are shown, as in the original
+WIDTH, HEIGHT = 420, 250
+AFTER, BEFORE, DISC = "after the addition", "branch, before it", "after it, in a disc of 1/64"
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    strips = [strip(finding, subject, role) for subject in subjects_in(finding) for role in ("block", "junction")]
+    radius = curves(finding, table_of(finding, "reach"), "radius of half the gradient / width", told="subject")
+    shares = pd.concat([table_of(finding, "own_share"), discs(finding)], ignore_index=True)
+    share = curves(finding, shares, "share inside the own patch", told="read")
+    return theme.panels([*strips, radius, share], 2, shared=())
+
+
+def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
+    """One row of the original: what the middle of the map sees, a tile for each depth."""
+    places = places_of(finding, subject, role)
+    places = places[[*evenly(len(places), TILES)]]
+    kinds = " and ".join(dict.fromkeys(finding.kind.values[places].tolist()))
+    words = AFTER if role == "block" else f"{kinds} branch, before the addition"
+    title = alt.TitleParams(subject, subtitle=words if len(places) else "no branch before an addition")
+    side = finding.sizes["x"]
+    if not len(places):
+        nothing = pd.DataFrame({"x": [0], "y": [0], "gradient": [np.nan]})
+        return theme.heatmap(nothing, x="x", y="y", value="gradient", title=title, size=(WIDTH, WIDTH // TILES))
+    across = np.concatenate([*finding.field.values[places]], axis=1) / 255  # tiles side by side
+    y, x = np.divmod(np.arange(across.size), across.shape[1])
+    chart = theme.heatmap(
+        pd.DataFrame({"x": x, "y": -y, "gradient": np.sqrt(across[::-1].ravel()), "tile": x // side}),
+        x="x",
+        y="y",
+        value="gradient",
+        title=title,
+        domain=(0, 1),
+        x_group="tile",
+        x_labels=False,
+        y_labels=False,
+        size=(WIDTH * len(places) // TILES, WIDTH // TILES),
+        for_export=True,  # a picture on the page as well: the maps of four subjects are 50,000 rectangles
+    )
+    for layer in chart.layer:  # eight legends would say the same; the text says what bright means
+        if isinstance(getattr(layer.encoding, "color", None), alt.Color):
+            layer.encoding.color.legend = None
+    return cast("Chart", chart + outlines(finding, places, side) + depths(finding, places, side, chart.height))
+
+
+def outlines(finding: xarray.Dataset, places: np.ndarray, side: int) -> alt.Chart:
+    """The own patch in every tile."""
+    boxes = []
+    for tile, at in enumerate(places):
+        grid = int(finding.rows[at]), int(finding.columns[at])
+        (row, column), (height, width) = middle(grid), (side / grid[0], side / grid[1])
+        left, low = tile * side + column * width, side - (row + 1) * height
+        boxes.append({"x": left, "x2": left + width, "y": low, "y2": low + height})
+    frame = alt.Chart(pd.DataFrame(boxes)).mark_rect(fill=None, stroke=theme.SUBJECT_COLOURS[5], strokeWidth=1)
+    return cast(alt.Chart, frame.encode(alt.X("x:Q"), alt.Y("y:Q"), x2="x2", y2="y2", tooltip=alt.value(None)))
+
+
+def depths(finding: xarray.Dataset, places: np.ndarray, side: int, height: float) -> alt.Chart:
+    labels = [f"block {int(block) + 1}" for block in finding.block.values[places]]
+    frame = pd.DataFrame({"x": [(tile + 0.5) * side for tile in range(len(places))], "text": labels})
+    words = alt.Chart(frame).mark_text(style="note", baseline="top", dy=4, fontSize=10, tooltip=None)
+    return cast(alt.Chart, words.encode(alt.X("x:Q"), y=alt.value(height), text="text:N"))
+
+
+def table_of(finding: xarray.Dataset, variable: str) -> pd.DataFrame:
+    names = {variable: "value", f"{variable}_low": "low", f"{variable}_high": "high"}
+    table = finding[[*names]].to_dataframe().reset_index().rename(columns=names).dropna(subset=["value"])
+    return table.assign(read=np.where(table["role"] == "block", AFTER, BEFORE))
+
+
+def discs(finding: xarray.Dataset) -> pd.DataFrame:
+    """The share in a disc that is as large for all, so that small cells do not look like far sight."""
+    table = table_of(finding, "disc_share")
+    return table[table["role"] == "block"].assign(read=DISC)
+
+
+def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, told: Literal["subject", "read"]) -> Chart:
+    """A number over depth with its interval; dashed before the addition, dotted in the common disc.
+
+    `told` is what this panel's legend explains: both would be wider than the panel.
+    """
+    below = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260)
+    legends = {name: below if name == told else None for name in ("subject", "read")}
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), legend=legends["subject"])
+    read = [words for words in (AFTER, BEFORE, DISC) if words in set(table["read"])]
+    dashes = alt.Scale(domain=read, range=[{AFTER: [1, 0], BEFORE: [6, 4], DISC: [1, 4]}[words] for words in read])
+    line = (
+        alt.Chart(table)
+        .mark_line(tooltip=None)
+        .encode(
+            x,
+            y,
+            color=colour,
+            strokeDash=alt.StrokeDash("read:N", scale=dashes, legend=legends["read"]),
+            detail="kind:N",
+        )
+    )
+    area = theme.band(table, x, y, "low", "high", color=colour, detail=["read:N", "kind:N"])
+    words = [alt.Tooltip("name:N", title="site"), alt.Tooltip("read:N"), alt.Tooltip("value:Q", format=".3f")]
+    words += [alt.Tooltip(f"{end}:Q", format=".3f", title=word) for end, word in (("low", "from"), ("high", "to"))]
+    marks = table[table["read"] != DISC]
+    points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=words)
+    return cast("Chart", (line + area + points).properties(width=WIDTH, height=HEIGHT))

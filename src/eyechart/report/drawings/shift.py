@@ -1,0 +1,94 @@
+"""The figure of `shift`: similarity of moved feature maps over depth, and how much of the answer changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.estimates import subjects_in
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+WIDTH, HEIGHT = 400, 250
+ENDS = {"value": "similarity", "low": "from", "high": "to"}
+ALONG, STAYED = "the map moves along", "the map stays"
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    above = [features(finding, "one patch"), features(finding, "one pixel")]
+    below = [
+        answers(finding, "variation", "share of the answer that changes"),
+        answers(finding, "agreement", "share of equal top-1 answers"),
+    ]
+    return theme.panels([*above, *below], columns=2, shared=())
+
+
+def legend() -> alt.Legend:
+    return alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240)
+
+
+def colour_of(subjects: list[str], told: bool) -> alt.Color:
+    """The colour of each subject; explained in one panel of a row, because two legends would be wider than a panel."""
+    return alt.Color("subject:N", scale=theme.subject_scale(subjects), legend=legend() if told else None)
+
+
+def table_of(finding: xarray.Dataset, shift: str, variable: str, read: str) -> pd.DataFrame:
+    names = {variable: "value", f"{variable}_low": "low", f"{variable}_high": "high"}
+    table = finding[[*names, "follows"]].sel(shift=shift).to_dataframe().reset_index().rename(columns=names)
+    return table.dropna(subset=["value"]).assign(read=read)
+
+
+def features(finding: xarray.Dataset, shift: str) -> Chart:
+    """Similarity over depth; dashed: the map left where it was. Hollow points: cells too large to follow the shift."""
+    along = table_of(finding, shift, "similarity", ALONG)
+    stayed = table_of(finding, shift, "unmoved", STAYED)
+    stayed = stayed[stayed["follows"]]  # where the map cannot move both are the same
+    table = pd.concat([along, stayed], ignore_index=True)
+    low = min(0.0, float(table["low"].min()) if len(table) else 0.0)
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("value:Q", title="similarity of features", scale=alt.Scale(domain=[low, 1]))
+    colour = colour_of(subjects_in(finding), told=shift == "one patch")
+    dashes = alt.Scale(domain=[ALONG, STAYED], range=[[1, 0], [6, 4]])
+    dash = alt.StrokeDash("read:N", scale=dashes, legend=None if shift == "one patch" else legend())
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
+    area = theme.band(table, x, y, "low", "high", color=colour, detail="read:N")
+    told = [alt.Tooltip("name:N", title="after"), alt.Tooltip("read:N")]
+    told += [alt.Tooltip(f"{end}:Q", format=".3f", title=word) for end, word in ENDS.items()]
+    marks = [
+        alt.Chart(along[along["follows"] == follows])
+        .mark_point(size=42, filled=filled, strokeWidth=1.5)
+        .encode(x, y, color=colour, tooltip=told)
+        for follows, filled in ((True, True), (False, False))
+    ]
+    own = "; ".join(f"{who} {patch} px" for who, patch in zip(finding.who.values, finding.patch.values, strict=True))
+    title = alt.TitleParams(f"Features, {shift}", subtitle=own if shift == "one patch" else "the same for all")
+    return cast("Chart", alt.layer(line, area, *marks).properties(width=WIDTH, height=HEIGHT, title=title))
+
+
+def answers(finding: xarray.Dataset, variable: str, title: str) -> Chart:
+    """What becomes of the answer over the size of the shift; the rings mark each subject's own patch."""
+    names = {variable: "value", f"{variable}_low": "low", f"{variable}_high": "high", "who": "subject"}
+    shown = finding[[variable, f"{variable}_low", f"{variable}_high"]].to_dataframe().reset_index()
+    table = shown.rename(columns=names).dropna(subset=["value"])
+    subjects = [str(who) for who in finding.who.values]
+    aside = np.array([subjects.index(who) - (len(subjects) - 1) / 2 for who in table["subject"]], dtype=float)
+    table = table.assign(at=table["px"] * 1.05**aside)  # side by side, or intervals would hide each other
+    marks = [2**power for power in range(int(table["px"].max()).bit_length())] if len(table) else [1]
+    scale = alt.Scale(type="log", base=2, nice=False, domain=[0.8, 1.25 * marks[-1]])
+    x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=alt.Axis(values=marks))
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=variable == "variation"))
+    colour = colour_of(subjects, told=variable == "variation")
+    told = [alt.Tooltip("subject:N"), alt.Tooltip("px:Q", title="pixels")]
+    told += [alt.Tooltip(f"{end}:Q", format=".3f", title=word) for end, word in {**ENDS, "value": title}.items()]
+    curve = theme.curve(table, x, y, colour, tooltip=told)
+    bars = theme.error_bars(table, x, y, "low", "high", color=colour)
+    own = table[table["px"] == table["patch"]]
+    ring = alt.Chart(own).mark_point(size=140, filled=False, strokeWidth=1.5).encode(x, y, color=colour, tooltip=told)
+    return cast("Chart", alt.layer(bars, curve, ring).properties(width=WIDTH, height=HEIGHT, title="Answers"))
