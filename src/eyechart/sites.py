@@ -67,6 +67,8 @@ class AttentionGeometry:
     """How the model's own leading axes read, slowest first: ("N", -1) images, ("W", 64) windows, ("H", 3) heads."""
     operand: int = 0
     """Which factor of an explicit `weights @ values` holds the weights."""
+    keys: int = 0
+    """Keys a window, prefix tokens included."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,45 @@ class Site:
         return cls(**{**data, "address": Address(**data["address"]), "layout": Layout(**layout), "attention": geometry})
 
 
+@dataclass(frozen=True)
+class Filters:
+    """The weights a picture meets first. `values` (filter, colour, y, x) are known after a dry run and stay in memory.
+
+    "patches": each pixel is in one patch; "convolution": neighbouring filters overlap.
+    """
+
+    path: str
+    """Parameter they come from; empty where that got lost."""
+    shape: tuple[int, int, int, int]
+    kind: Literal["patches", "convolution"]
+    values: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class PositionTable:
+    """What tells a subject where a token sits. `values` are known after a dry run and stay in memory.
+
+    "absolute": a vector for each place, (channel, y, x), added to tokens; "relative bias": a number for each head and
+    step from query to key, (head, down, across), added to attention scores; "relative vectors": a vector for each step,
+    (channel, down, across), multiplied with queries. NaN where no two places are a step apart.
+    """
+
+    path: str
+    """Parameter it comes from; empty for a buffer or something computed."""
+    kind: Literal["absolute", "relative bias", "relative vectors"]
+    learned: bool
+    block: int
+    """Block it is used in, or after which it is added; -1 before the first."""
+    shape: tuple[int, int, int]
+    values: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+
+def _weights_json(weights: Filters | PositionTable) -> dict[str, Any]:
+    data = asdict(replace(weights, values=None))
+    del data["values"]
+    return data
+
+
 def _between_places(site: Site) -> bool:
     return site.attention is not None and site.attention.grid_queries > 1
 
@@ -138,6 +179,12 @@ class Anatomy:
     """What the classifier reads: the class token, the mean over positions, something else; None: no classifier."""
     flops: float = 0.0
     """Multiplications and additions of one image's forward pass: sizes experiments to their budgets."""
+    filters: Filters | None = None
+    """None: the first weights do not read patches of RGB pixels."""
+    positions: tuple[PositionTable, ...] = ()
+    """In order of use; a table used again is listed once."""
+    random: bool = False
+    """It throws dice at test time (MC-dropout): two passes over the same pictures need not agree."""
 
     @property
     def family(self) -> str:
@@ -162,6 +209,12 @@ class Anatomy:
         if self.architecture == "cnn" and len(set(stages)) < 2:
             return "plain cnn"
         return self.architecture
+
+    @property
+    def cnn_stem(self) -> bool:
+        """Do its tokens come from a CNN, so that the first filters are smaller than the cell of a token?"""
+        cells = [site.attention.cell for site in self.pick("attention") if site.attention is not None]
+        return self.filters is not None and bool(cells) and max(self.filters.shape[2:]) < min(cells[0])
 
     @property
     def input(self) -> Site:
@@ -199,12 +252,16 @@ class Anatomy:
             "flops": self.flops,
             "sites": [site.as_json() for site in self.sites],
             "notes": list(self.notes),
+            "filters": None if self.filters is None else _weights_json(self.filters),
+            "positions": [_weights_json(table) for table in self.positions],
+            "random": self.random,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Anatomy:
         sites: Sequence[dict[str, Any]] = data["sites"]
         height, width = data["input_size"]
+        filters, tables = data.get("filters"), data.get("positions", ())
         return cls(
             subject=data["subject"],
             sites=tuple(Site.from_json(site) for site in sites),
@@ -214,4 +271,7 @@ class Anatomy:
             cls=data["cls"],
             pooling=data["pooling"],
             flops=data["flops"],
+            filters=Filters(**{**filters, "shape": tuple(filters["shape"])}) if filters else None,
+            positions=tuple(PositionTable(**{**table, "shape": tuple(table["shape"])}) for table in tables),
+            random=data.get("random", False),
         )

@@ -116,7 +116,7 @@ class Min(Law):
 class Concat(Law):
     """One row an image, kept in the order of the field `image`. This declares that the tally grows with the images."""
 
-    dtypes = ("float64", "float32", "int64", "bool")
+    dtypes = ("float64", "float32", "int64", "uint8", "bool")
 
     def __init__(self, *dims: str, dtype: str = "float64") -> None:
         super().__init__(*dims, dtype=dtype)

@@ -55,6 +55,17 @@ class Browser:
             time.sleep(0.1)
         return False
 
+    def click(self, x: float, y: float) -> None:
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def move(self, x: float, y: float) -> None:
+        self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def press(self, key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            self._call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
     def close(self) -> None:
         self._process.terminate()
         self._process.wait(timeout=20)

@@ -209,6 +209,7 @@ def read_attention(
         key_yx=keys,
         leading=tuple(leading),
         operand=operand,
+        keys=keys.shape[1],
     )
 
 

@@ -6,7 +6,7 @@ import base64
 import io
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import altair as alt
 import numpy as np
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from eyechart.measures.measure import Chart
 
 TILE, GAP = 84, 6
-PIXELS = 168  # of a tile: twice what the page shows, for paper
-ROWS = 4  # pictures in the figure; the explorer has all
-DARKEST = 0.08  # of a picture where the rollout says nothing comes from
+PIXELS = 128  # of a tile, half more than the page shows
+ROWS, FEWER_ROWS = 4, 3  # pictures in the figure, and where there are more than two subjects; the explorer has all
+DARKEST = 0.06  # of a picture where its rollout is least
 OUTLINE = np.array([86, 180, 233])
 
 
@@ -51,9 +51,9 @@ class Asked:
         return ("rollout", f"to {name}") if self.head is None else (name, f"head {self.head + 1}")
 
     def values(self, finding: xarray.Dataset, example: int) -> np.ndarray:
-        at = (example, self.site, self.query)
         if self.head is None:
-            return decoded(finding.rollout.values[at], finding.rollout_peak.values[at])
+            row = (example, self.site, self.query)
+            return decoded(finding.rollout.values[row], finding.rollout_peak.values[row])
         at = (example, self.site, self.head, self.query)
         return decoded(finding.maps.values[at], finding.peak.values[at])
 
@@ -65,9 +65,11 @@ def columns_of(finding: xarray.Dataset, subject: str) -> list[Asked]:
     if finding.rollout_peak.values[:, places[-1]].any():
         found.append(Asked(subject, int(places[-1]), None, asked_query(finding, int(places[-1]))))
     for place in dict.fromkeys(places[[0, len(places) // 2, -1]].tolist()):
-        spread = finding.relative.values[place]
+        query = asked_query(finding, place)
+        from_class = finding.query_place.values[place, query, 0] == PREFIX
+        spread = finding.class_relative.values[place] if from_class else finding.relative.values[place]
         head = 0 if np.isnan(spread).all() else int(np.nanargmin(spread))
-        found.append(Asked(subject, place, head, asked_query(finding, place)))
+        found.append(Asked(subject, place, head, query))
     return found
 
 
@@ -86,33 +88,35 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     """Rows are pictures, columns what is drawn of them."""
     asked = columns_of(finding, subject)
     heads = [("picture", "as fed"), *(each.words(finding) for each in asked)]
-    count = min(ROWS, finding.sizes["example"])
+    rows = ROWS if len(subjects_in(finding)) <= 2 else FEWER_ROWS
+    count = min(rows, finding.sizes["example"])
     tiles = []
     for example in range(count):
         picture = picture_of(finding, subject, example)
         drawn = [picture, *(tile(finding, each, example, picture) for each in asked)]
         tiles += [{"column": column, "row": example, "url": data_uri(pixels)} for column, pixels in enumerate(drawn)]
     size = {"width": len(heads) * (TILE + GAP), "height": count * (TILE + GAP)}
-    x = alt.X("column:O", axis=named([f"{one}\n{two}" for one, two in heads], orient="top"), title=None)
-    y = alt.Y("row:O", axis=named(finding.class_name.values[:count].tolist(), orient="left"), title=None)
-    image = alt.Chart(pd.DataFrame(tiles)).mark_image(width=TILE, height=TILE, aspect=True, tooltip=None)
-    kind = finding.query_place.values[asked[-1].site, asked[-1].query, 0]
-    who = {PREFIX: "the class token", MEAN: "all patches, mean"}.get(int(kind), "the patch in the middle")
-    title = alt.TitleParams(
-        f"{subject}: what {who} attends to" if kind != MEAN else f"{subject}: what patches attend to"
-    )
-    chart: Chart = image.encode(x, y, url="url:N").properties(**size, title=title)
+    band = alt.Scale(type="band", paddingInner=GAP / (TILE + GAP), paddingOuter=0)
+    x = alt.X("column:O", scale=band, axis=named([f"{one}\n{two}" for one, two in heads], orient="top"), title=None)
+    names = [name or f"picture {at + 1}" for at, name in enumerate(finding.class_name.values[:count].tolist())]
+    y = alt.Y("row:O", scale=band, axis=named(names, orient="left"), title=None)
+    image = alt.Chart(pd.DataFrame(tiles)).mark_image(aspect=True, tooltip=None)  # it fills its band, narrow on a phone
+    kinds = {int(finding.query_place.values[each.site, each.query, 0]) for each in asked if each.head is not None}
+    alone = {PREFIX: "the class token looks", MEAN: "the average patch looks"}
+    who = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"
+    chart: Chart = image.encode(x, y, url="url:N").properties(**size, title=f"{subject}: where {who}")
     return chart
 
 
-def named(names: list[str], orient: str) -> alt.Axis:
-    """Names of two lines at places 0, 1, …; they stand in an expression, so "<" is spelt out."""
+def named(names: list[str], orient: Literal["top", "left"]) -> alt.Axis:
+    """Names of one or two lines at places 0, 1, …; they stand in an expression, so "<" is spelt out."""
     listed = json.dumps([name.split("\n") for name in names]).replace("<", "\\u003c")
     return alt.Axis(
         orient=orient,
         labelExpr=f"{listed}[toNumber(datum.value)]",
         labelAngle=0,
         labelLimit=TILE + GAP - 2 if orient == "top" else 110,
+        labelPadding=20 if orient == "top" else 4,  # lines are set downwards from the first
         domain=False,
         ticks=False,
         grid=False,
@@ -127,14 +131,14 @@ def picture_of(finding: xarray.Dataset, subject: str, example: int) -> np.ndarra
 
 
 def tile(finding: xarray.Dataset, asked: Asked, example: int, picture: np.ndarray) -> np.ndarray:
-    """A map of attention in colours; of the rollout, the picture with what comes from nowhere darkened."""
+    """A map of attention in colours, from 0; of the rollout, the picture, darkened from its largest to its least."""
     heat, covered = heat_map(finding, asked, example, (PIXELS, PIXELS))
     top = max(float(heat.max()), 1e-12)
     if asked.head is None:
         grid = finding.grids.values[asked.site, 2:4]
-        coarse = Image.fromarray((heat / top).astype(np.float32)).resize(
-            (int(grid[1]), int(grid[0])), Image.Resampling.BOX
-        )
+        low = float(heat[covered].min())
+        share = ((heat - low) / max(top - low, 1e-12)).astype(np.float32)
+        coarse = Image.fromarray(share).resize((int(grid[1]), int(grid[0])), Image.Resampling.BOX)
         mask = np.asarray(coarse.resize(picture.shape[1::-1], Image.Resampling.BILINEAR))[..., None]
         return (picture * (DARKEST + (1 - DARKEST) * mask)).round().astype(np.uint8)
     under = np.asarray(Image.fromarray(picture).convert("L").resize((PIXELS, PIXELS)))[..., None].repeat(3, 2)
@@ -174,9 +178,9 @@ def data_uri(pixels: np.ndarray) -> str:
     """Photographs as JPEG, small pictures and maps as PNG, enlarged because some viewers of PDF smooth."""
     times = max(1, PIXELS // max(pixels.shape[:2]))
     photo = times == 1 and max(pixels.shape[:2]) < PIXELS
-    image = Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1))
     file = io.BytesIO()
-    image.save(file, **({"format": "JPEG", "quality": 88} if photo else {"format": "PNG", "optimize": True}))
+    image = Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1))
+    image.save(file, "JPEG" if photo else "PNG", quality=88, optimize=True)
     return f"data:image/{'jpeg' if photo else 'png'};base64," + base64.b64encode(file.getvalue()).decode()
 
 
@@ -195,12 +199,10 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     y = alt.Y("value:Q", title="entropy of attention (uniform = 1)", scale=alt.Scale(domain=[0, 1.05], nice=False))
     colour = alt.value(theme.subject_colour(subject))
     kinds = [kind for kind in ("query patches", "class token") if kind in set(frame["asking"])]
+    legend = alt.Legend(orient="bottom", title=None, symbolOpacity=1) if len(kinds) > 1 else None
     shape = alt.Shape(
-        "asking:N",
-        scale=alt.Scale(domain=kinds, range=["circle", "diamond"][: len(kinds)]),
-        legend=alt.Legend(orient="bottom", title=None) if len(kinds) > 1 else None,
+        "asking:N", scale=alt.Scale(domain=kinds, range=["circle", "diamond"][: len(kinds)]), legend=legend
     )
-    opacity = alt.Opacity("asking:N", scale=alt.Scale(domain=kinds, range=[0.85, 0.4][: len(kinds)]), legend=None)
     tooltip = [
         alt.Tooltip("name:N"),
         alt.Tooltip("head:Q"),
@@ -208,11 +210,15 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
         alt.Tooltip("value:Q", title="of uniform", format=".2f"),
         alt.Tooltip("nats:Q", format=".2f"),
     ]
-    dots = (
-        alt.Chart(frame)
-        .mark_point(filled=True, size=46)
-        .encode(x, y, color=colour, shape=shape, opacity=opacity, tooltip=tooltip)
-    )
+    dots = [
+        alt.Chart(frame[frame["asking"] == kind])
+        .mark_point(filled=True, size=46, opacity=0.8 if kind == "query patches" else 0.4)
+        .encode(x, y, color=colour, shape=shape, tooltip=tooltip)
+        for kind in kinds
+    ]
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
     references = theme.reference(1, "uniform attention") + theme.reference(0, "a single key")
-    return cast("Chart", (bars + dots + references).properties(width=400, height=300, title=f"{subject}: all heads"))
+    chart = alt.layer(bars, *reversed(dots), references).properties(
+        width=400, height=320, title=f"{subject}: all heads"
+    )
+    return cast("Chart", chart)

@@ -1,0 +1,292 @@
+"""The explorer as fingers and readers without JavaScript meet it: what is drawn is what the finding holds."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from eyechart.attention_rows import MEAN, coded, decoded, kept_rows
+from eyechart.intervals import with_intervals
+from eyechart.measures.attention_maps import AttentionMaps, sites_of
+from eyechart.measures.measure import Scene
+from eyechart.report import explorer, page, theme
+from eyechart.report.palette import shades
+from eyechart.sites import Anatomy
+from tests.measures.staging import full_grid
+
+from .browser import Browser
+from .synthetic import SyntheticRun, resnet, synthetic_run, vit
+from .test_page import CRUEL, Outline
+
+EXAMPLES, SIDE, PIXELS = 3, 8, 32
+
+
+def with_attention(who: Anatomy) -> Anatomy:
+    """A synthetic ViT whose attentions say how many keys they have."""
+    sites = [replace(s, attention=replace(s.attention, keys=65)) if s.attention else s for s in who.sites]
+    return replace(who, sites=tuple(sites))
+
+
+def finding_of(scene: Scene, classes: tuple[str, ...]) -> xarray.Dataset:
+    """Random attention, as the measure would have kept it."""
+    dice = torch.Generator().manual_seed(2)
+    measure = AttentionMaps(images=48)
+    tally = measure.tally(scene)
+    kept = kept_rows(full_grid(SIDE, 4.0, prefix=1), SIDE)
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    for subject, site in scene.sites(sites_of):
+        rows = (4 * torch.rand(EXAMPLES, (site.heads or 0) + 1, 66, 65, generator=dice)).exp()
+        codes, peak = coded(rows / rows.sum(-1, keepdim=True))
+        mine = found.setdefault(
+            subject,
+            {
+                "image": torch.arange(EXAMPLES),
+                "label": torch.arange(EXAMPLES) % len(classes),
+                "picture": torch.randint(0, 256, (EXAMPLES, PIXELS, PIXELS, 3), generator=dice, dtype=torch.uint8),
+            },
+        )
+        mine |= {
+            f"maps of {site.name}": codes[:, :-1],
+            f"peak of {site.name}": peak[:, :-1],
+            f"rollout of {site.name}": codes[:, -1],
+            f"rollout_peak of {site.name}": peak[:, -1],
+            f"query_place of {site.name}": torch.as_tensor(kept.queries),
+            f"key_place of {site.name}": torch.as_tensor(kept.keys),
+            f"grids of {site.name}": torch.tensor(kept.grids),
+        }
+    tally.keep_examples(scene, found)
+    tally.entropy += 3 + torch.rand(tally.entropy.shape, generator=dice)
+    tally.class_entropy += 3
+    tally.images += 1
+    return with_intervals(replace(measure), tally, scene)
+
+
+def run_with_maps(folder: Path, one: str = "zoo:vit", two: str = "zoo:vit-2") -> SyntheticRun:
+    run = synthetic_run(folder, one=one)
+    bodies = (with_attention(vit(one)), with_attention(vit(two)), resnet("zoo:resnet"))
+    scene = replace(run.scene, anatomies=bodies, classes=("frog", CRUEL))
+    run.findings = {"attention_maps": finding_of(scene, ("frog", CRUEL))}
+    run.measures["attention_maps"] = AttentionMaps(images=48)  # type: ignore[assignment]
+    run.plan["settings"]["effort"] = "quick"
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> SyntheticRun:
+    return run_with_maps(tmp_path_factory.mktemp("explorer"))
+
+
+@pytest.fixture(scope="module")
+def html(run: SyntheticRun) -> str:
+    return page.write_report(run).read_text(encoding="utf-8")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def outline(html: str) -> Outline:
+    return Outline(html)
+
+
+def carried(outline: Outline) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(outline.scripts[3])
+    return data
+
+
+# --- what the page carries --------------------------------------------------------------------------------------------
+
+
+def test_without_javascript_a_sentence_stands_there(outline: Outline) -> None:
+    hidden = [attributes for _, attributes in outline.elements if attributes.get("data-part") == "table"]
+    assert "hidden" in hidden[0]
+    assert "That needs JavaScript" in outline.text
+    assert ("li", {}) in outline.elements
+    assert any(link["href"] == "#explorer" for link in outline.all("a"))
+
+
+def test_the_policy_allows_its_script(outline: Outline) -> None:
+    policy = next(meta["content"] for meta in outline.all("meta") if "http-equiv" in meta)
+    _, vega, script, _, own = outline.scripts
+    assert page.content_policy([vega, script, own]) == policy
+
+
+def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
+    finding, data = run.findings["attention_maps"], carried(outline)
+    assert [each["name"] for each in data["subjects"]] == ["zoo:vit", "zoo:vit-2"]
+    assert data["examples"] == ["frog", CRUEL, "frog"]
+    second = data["subjects"][1]
+    raw = zlib.decompress(base64.b64decode(second["rows"][2]))
+    codes = np.frombuffer(raw, np.uint8)[: 9 * 9 * 66 * 65].reshape(9, 9, 66, 65)
+    low, high = np.frombuffer(raw, np.uint8)[codes.size :].reshape(2, -1)
+    peaks = np.stack([low, high], 1).copy().view("<f2").reshape(9, 9, 66)
+    assert np.array_equal(codes[:, :8], finding.maps.values[2, 9:])
+    assert np.array_equal(codes[:, 8], finding.rollout.values[2, 9:])
+    assert np.array_equal(peaks[:, :8].astype(np.float32), finding.peak.values[2, 9:])
+    assert np.array_equal(peaks[:, 8].astype(np.float32), finding.rollout_peak.values[2, 9:])
+    assert second["layers"][3]["entropy"] == pytest.approx(finding.relative.values[12].tolist(), abs=1e-4)
+    assert second["layers"][3]["queries"][1] == [MEAN, 0, 0]
+
+
+def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) -> None:
+    assert len(outline.scripts[3]) <= min(2 * explorer.ROOM, explorer.MOST_ROOM)
+    small = explorer.explorer(run, room=len(outline.scripts[3]) - 1)  # type: ignore[arg-type]
+    assert small is not None
+    assert len(small["examples"]) == EXAMPLES - 1 == len(small["subjects"][0]["rows"])
+    least = explorer.explorer(run, room=0)  # type: ignore[arg-type]
+    assert least is not None
+    assert len(least["examples"]) == 1
+
+
+def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 300_000)  # more than its tables, less than a picture
+    fewer = Outline(page.render(run))  # type: ignore[arg-type]
+    assert len(carried(fewer)["examples"]) == EXAMPLES - 1
+    assert json.loads(fewer.scripts[0])["charts"]
+
+
+def test_pages_without_maps_have_no_explorer(tmp_path: Path) -> None:
+    run = synthetic_run(tmp_path)
+    run.findings = {"recognition": run.findings["recognition"]}
+    plain = page.render(run)  # type: ignore[arg-type]
+    assert "explorer" not in re.sub(r"<script>.*?</script>", "", plain, flags=re.DOTALL)
+
+
+# --- in a browser -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Browser]:
+    if shutil.which("chromium") is None:
+        pytest.skip("needs chromium")
+    window = Browser(tmp_path / "profile", *request.param)
+    yield window
+    window.close()
+
+
+DESK, PHONE = (1280, 1000), (390, 1600)
+COLOURS = """(() => {
+  const canvas = document.querySelector('#explorer [data-part=map]'), { width, height } = canvas, found = [];
+  const copy = Object.assign(document.createElement('canvas'), { width, height });
+  const pen = copy.getContext('2d', { willReadFrequently: true });
+  pen.drawImage(canvas, 0, 0);
+  const pixels = pen.getImageData(0, 0, width, height).data;
+  for (let y = 0; y < 8; y += 1) for (let x = 0; x < 8; x += 1) {
+    const at = 4 * (Math.floor((y + 0.5) * height / 8) * width + Math.floor((x + 0.5) * width / 8));
+    found.push([...pixels.slice(at, at + 3)]);
+  }
+  return found;
+})()"""
+
+
+def opened(browser: Browser, run: SyntheticRun) -> None:
+    browser.open(run.path / "report.html")
+    assert browser.wait_for("document.readyState === 'complete'")
+    browser.ask("document.getElementById('explorer').scrollIntoView()")
+    assert browser.wait_for("document.getElementById('explorer').dataset.query !== undefined")
+
+
+def state(browser: Browser) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(browser.ask("JSON.stringify(document.getElementById('explorer').dataset)"))
+    return {name: int(value) if value.isdigit() else value for name, value in told.items()}
+
+
+def wanted(finding: xarray.Dataset, told: dict[str, Any]) -> np.ndarray:
+    """Weights on patches (row, column) that ought to be drawn."""
+    site = told["layer"] + 9 * (told["subject"] == "zoo:vit-2")
+    at = (told["example"], site)
+    if told["show"] == "rollout":
+        values = decoded(finding.rollout.values[at], finding.rollout_peak.values[at])[told["query"]]
+    else:
+        values = decoded(finding.maps.values[at], finding.peak.values[at])[:, told["query"]]
+        values = values.mean(0) if told["show"] == "mean" else values[told["head"]]
+    weights: np.ndarray = values[1:].reshape(SIDE, SIDE)
+    return weights
+
+
+def check_colours(browser: Browser, finding: xarray.Dataset) -> dict[str, Any]:
+    told = state(browser)
+    weights = wanted(finding, told)
+    expected = shades(weights / weights.max(), theme.MAGMA).reshape(-1, 3)
+    assert abs(np.array(browser.ask(COLOURS)) - expected).max() <= 1, told
+    return told
+
+
+def place(browser: Browser, part: str, row: float, column: float) -> tuple[float, float]:
+    """The middle of a patch of a canvas, in pixels of the window."""
+    box = f"document.querySelector('#explorer [data-part={part}]').getBoundingClientRect()"
+    left, top, width, height = browser.ask(f"(({{left, top, width, height}}) => [left, top, width, height])({box})")
+    return left + (column + 0.5) * width / SIDE, top + (row + 0.5) * height / SIDE
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_what_is_drawn_follows_the_fingers(browser: Browser, run: SyntheticRun, html: str) -> None:
+    finding = run.findings["attention_maps"]
+    opened(browser, run)
+    before = check_colours(browser, finding)
+    assert before["show"] == "head"
+
+    browser.click(*place(browser, "picture", 2, 6))
+    clicked = check_colours(browser, finding)
+    assert clicked["query"] == 2 + 2 * SIDE + 6 != before["query"]
+    browser.press("ArrowDown")  # the canvas has the focus now
+    browser.press("ArrowLeft")
+    assert check_colours(browser, finding)["query"] == 2 + 3 * SIDE + 5
+
+    def click(what: str, key: str, value: object) -> None:
+        browser.ask(f"document.querySelector('#explorer {what}').click()")
+        assert browser.wait_for(f"document.getElementById('explorer').dataset.{key} === '{value}'", seconds=10)
+        assert check_colours(browser, finding)["query"] in (2 + 3 * SIDE + 5, 0, 1)
+
+    click("[data-part=heads] button:nth-child(3)", "head", 2)
+    click("[data-part=pictures] label:nth-child(2) input", "example", 1)
+    click("[data-part=subjects] label:nth-of-type(2) input", "subject", "zoo:vit-2")
+    click("[data-part=show] input[value=mean]", "show", "mean")
+    click("[data-part=show] input[value=rollout]", "show", "rollout")
+    click("[data-part=tokens] button:nth-child(2)", "query", 1)
+    click("[data-part=tokens] button:nth-child(1)", "query", 0)
+    browser.ask("document.querySelector('#explorer [data-part=layer]').focus()")
+    browser.press("ArrowRight")
+    assert browser.wait_for(f"document.getElementById('explorer').dataset.layer === '{before['layer'] + 1}'")
+    check_colours(browser, finding)
+
+    assert browser.complaints == []
+    assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "about"}
+    assert browser.ask("document.querySelectorAll('#explorer img[src=x]').length") == 0  # a cruel class name
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_the_numbers_said_are_the_findings(browser: Browser, run: SyntheticRun, html: str) -> None:
+    opened(browser, run)
+    browser.move(*place(browser, "map", 5, 1))
+    weights = wanted(run.findings["attention_maps"], state(browser))
+    said = browser.ask("document.querySelector('#explorer [data-part=hovered]').textContent")
+    number = float(re.findall(r"row 6, column 2: ([\d.]+) %", said)[0])
+    assert number == pytest.approx(100 * weights[5, 1], rel=0.05)  # two digits
+    most = browser.ask("document.querySelector('#explorer [data-part=said]').textContent")
+    row, column = np.unravel_index(weights.argmax(), weights.shape)
+    assert f"looks most at row {row + 1}, column {column + 1}" in most
+    assert "the class token gets" in most
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_it_fits_a_phone(browser: Browser, run: SyntheticRun, html: str) -> None:
+    opened(browser, run)
+    width = browser.ask("document.documentElement.clientWidth")
+    assert browser.ask("document.documentElement.scrollWidth") <= width <= 390
+    tops = (
+        "[...document.querySelectorAll('#explorer figure canvas[tabindex]')].map((c) => c.getBoundingClientRect().top)"
+    )
+    first, second = browser.ask(tops)
+    assert first == second  # side by side
+    browser.click(*place(browser, "picture", 0, 7))
+    assert check_colours(browser, run.findings["attention_maps"])["query"] == 2 + 7
