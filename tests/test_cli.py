@@ -60,6 +60,18 @@ def test_show_json(folder: Path) -> None:
     assert {"holds", "fails", "undecided", "not tested"} >= {verdict["verdict"] for verdict in shown["verdicts"]}
 
 
+def test_a_card_is_readable_and_names_the_switches() -> None:
+    lines = call("subjects", "vit").stdout.splitlines()
+    facts = {line[:14].strip(): line[14:].strip() for line in lines}
+    assert facts["accuracy"] == "92.02%"
+    assert facts["parameters"] == "2,803,850"
+    assert facts["command"].startswith("eyechart train vit ")
+    assert next(line for line in lines if line.startswith("position_at ")).split()[1:3] == ["one", "of"]
+    untrained = call("subjects", "mixer").stdout
+    assert "MLP-Mixer" in untrained
+    assert "accuracy" not in untrained
+
+
 def test_show_for_people(folder: Path) -> None:
     text = call("show", folder).stdout
     assert "uniformity" in text
@@ -103,7 +115,7 @@ def test_lists_as_json() -> None:
 
 
 def test_lists_for_people() -> None:
-    assert "94.8%" in call("subjects").stdout
+    assert "94.85%" in call("subjects").stdout
     assert "decides C13, C14, C15, C60" in call("measures").stdout
     assert "C13" in call("claims").stdout
 

@@ -93,6 +93,9 @@ def exam(
 ) -> None:
     """Examine SUBJECTS (zoo:NAME, timm:NAME, torchvision:NAME, hf:ORG/NAME, each with @random or @PATH) on images.
 
+    NAME:48px shows a subject pictures of another size than its own, here 48 pixels: convolutions see it as it is,
+    position tables are resized, and what cannot be resized is refused.
+
     Without arguments: the bundled pair on the bundled sample.
     """
     from eyechart.terminal import print_verdicts, progress
@@ -148,7 +151,12 @@ def parse_options(pairs: Sequence[str]) -> dict[str, str]:
 @run_argument
 @json_option
 def show(run: Path, json_: bool) -> None:
-    """Print the findings and verdicts of a run folder."""
+    """Print the findings and verdicts of a run folder; or how a training went (its folder or NAME.records.jsonl)."""
+    from eyechart.training.chart import is_training
+
+    if is_training(run):
+        show_training(run, json_)
+        return
     from eyechart.store import Run
 
     opened = Run.open(run)
@@ -165,6 +173,17 @@ def show(run: Path, json_: bool) -> None:
     print_findings(opened)
     click.echo()
     print_verdicts(opened)
+
+
+def show_training(path: Path, json_: bool) -> None:
+    from eyechart.training.chart import print_training, save_training_charts, trainings_as_json
+
+    if json_:
+        as_json({"trainings": trainings_as_json(path)})
+        return
+    print_training(path)
+    for drawn in save_training_charts(path):
+        click.echo(f"chart: {drawn}")
 
 
 @main.command()
@@ -212,6 +231,7 @@ def anatomy(subject: str, json_: bool) -> None:
 @json_option
 def subjects(name: str | None, json_: bool) -> None:
     """List what can be examined by name; with NAME, the card of a bundled model or the names that match."""
+    from eyechart import zoo
     from eyechart.errors import UnknownSubject
     from eyechart.subjects.catalogue import available, counts
     from eyechart.terminal import print_card, print_subjects
@@ -224,7 +244,7 @@ def subjects(name: str | None, json_: bool) -> None:
     if json_:
         as_json(found)
     elif spec in bundled:
-        print_card(spec, bundled[spec])
+        print_card(spec, bundled[spec], zoo.switches(spec.removeprefix("zoo:")))
     else:
         print_subjects(found, counts() if name is None else None)
 

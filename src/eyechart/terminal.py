@@ -18,6 +18,7 @@ from eyechart.sites import Anatomy, Site
 if TYPE_CHECKING:
     from eyechart.claims.verdict import Verdict
     from eyechart.store import Run
+    from eyechart.zoo.switches import Switch
 
 VERDICT_COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow", "not tested": "dim"}
 
@@ -121,16 +122,17 @@ def grid_words(site: Site) -> str:
 
 
 def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] | None) -> None:
-    listed = table("subject", "parameters", "accuracy", "data", "recipe")
+    listed = table("subject", "parameters", "accuracy", "data", "recipe", "what it is")
     for row in rows:
         card = row.get("card", {})
         recipe = card.get("recipe", {})
         listed.add_row(
             row["spec"],
             f"{card['parameters']:,}" if "parameters" in card else "",
-            f"{card['accuracy']:.1%}" if "accuracy" in card else "",
+            f"{card['accuracy']:.2%}" if "accuracy" in card else "untrained" if card else "",
             str(card.get("data", "")),
             str(recipe.get("name", "") if isinstance(recipe, dict) else recipe),
+            escape(str(card.get("sentence", ""))),
         )
     show(listed)
     if counts:
@@ -138,17 +140,39 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
         show(f"and {others}: `eyechart subjects PATTERN` searches them.")
 
 
-def print_card(spec: str, card: Mapping[str, Any]) -> None:
+def print_card(spec: str, card: Mapping[str, Any], switches: Sequence[Switch]) -> None:
+    """What is known of a model of the zoo, and what can be changed in it when it is trained."""
     rows = table("", "")
     rows.show_header = False
     for key, value in card.items():
-        if isinstance(value, Mapping):
-            value = ", ".join(f"{name} {content}" for name, content in value.items())
-        elif isinstance(value, list):
-            value = ", ".join(map(str, value))
-        rows.add_row(key, escape(str(value)))
+        if value not in ([], {}) and key != "switches":
+            rows.add_row(key.replace("_", " "), escape(fact(key, value)))
     show(f"[bold]{escape(spec)}[/]")
     show(rows)
+    show("")
+    listed = table("--switch", "own value", "takes", "meaning")
+    for switch in switches:
+        own = card.get("switches", {}).get(switch.name, "")
+        own = ",".join(map(str, own)) if isinstance(own, (list, tuple)) else str(own)
+        listed.add_row(switch.name, own, escape(switch.allowed), escape(switch.meaning))
+    show(listed)
+
+
+def fact(key: str, value: Any) -> str:
+    """One entry of a card as people write it.
+
+    >>> fact("accuracy", 0.9326000000000001), fact("steps", 58500), fact("input_size", [32, 32])
+    ('93.26%', '58,500', '32, 32')
+    """
+    if key in ("accuracy", "ece"):
+        return f"{value:.2%}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {content}" for name, content in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 @contextmanager

@@ -156,6 +156,15 @@ class TestZoo:
         with pytest.raises(SubjectError, match="no snapshot called 'late'"):
             load_subject("zoo:vit@late")
 
+    def test_a_plain_vit_is_loaded_without_timm_and_without_network(self) -> None:
+        """Importing timm takes many times as long as loading the model; benchmarks/loading.py says how long."""
+        script = (
+            "import socket, sys; socket.socket.connect = None; from eyechart.subjects.load import load_subject;"
+            "load_subject('zoo:vit'); load_subject('zoo:vit-gap'); load_subject('zoo:vit@warmup');"
+            "assert not {'timm', 'torchvision', 'transformers'} & set(sys.modules), 'heavy import'"
+        )
+        subprocess.run([sys.executable, "-c", script], check=True)
+
     def test_without_bundled_weights_it_says_what_can_be_had(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from eyechart import zoo
 
@@ -427,7 +436,7 @@ class TestModules:
         with pytest.raises(UsageError, match="not a int"):
             load_subject(3)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="its own preprocessing"):
-            load_subject("zoo:vit@random", input_size=64)
+            load_subject("zoo:vit@random", transform=lambda picture: picture)
 
     def test_a_ready_subject_and_moves(self) -> None:
         subject = load_subject(Net(), input_size=16)

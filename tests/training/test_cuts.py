@@ -152,3 +152,26 @@ def test_local_cifar100_says_when_its_split_is_not_the_official_one(tmp_path: Pa
     labels[:5] = (19, 29, 0, 11, 1)
     np.savez(tmp_path / "cifar100.npz", x_train=x, y_train=labels, x_test=x, y_test=labels)
     assert load_data(str(tmp_path / "cifar100.npz")).name == "cifar100"
+
+
+def test_a_share_of_each_class_gets_wrong_labels(data: TrainingData, path: str, tmp_path: Path) -> None:
+    noisy = data.mislabelled(0.4, seed=1)
+    wrong = noisy.y_train != data.y_train
+    assert [int(wrong[data.y_train == label].sum()) for label in range(10)] == [8] * 10
+    assert torch.equal(noisy.x_train, data.x_train)
+    assert torch.equal(noisy.y_test, data.y_test)
+    steps = (noisy.y_train - data.y_train)[wrong] % 10
+    assert set(steps.tolist()) == set(range(1, 10))  # every other class
+    assert torch.equal(data.mislabelled(0.4, seed=1).y_train, noisy.y_train)
+    assert not torch.equal(data.mislabelled(0.4, seed=2).y_train, noisy.y_train)
+    assert data.mislabelled(0.0, seed=1) is data
+
+    card = train(toy_run(path, tmp_path, label_noise=0.4))
+    assert card["label_noise"] == 0.4
+    assert "--label-noise 0.4" in card["command"]
+    held = data.held_out(20).mislabelled(0.4, seed=1)
+    assert held.y_validation is not None
+    assert torch.equal(held.y_validation, data.y_train[180:])
+    for share in (-0.1, 1.0):
+        with pytest.raises(UsageError, match="--label-noise is a share from 0 to below 1"):
+            toy_run(path, tmp_path, label_noise=share).checked()

@@ -1,6 +1,7 @@
 """Optimisers, schedule, SAM and the average of the weights, against hand calculation."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -30,6 +31,27 @@ def test_only_matrices_and_kernels_decay() -> None:
     assert {"patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "head.weight"} <= set(decayed)
     assert {"cls_token", "pos_embed", "norm.weight", "head.bias"} <= set(kept)
     assert len(decayed) + len(kept) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("model", "switches"),
+    [
+        *((model, {}) for model in zoo.names()),
+        ("vit", {"position": "relative"}),
+        ("vit", {"position": "2d", "position_at": "layers"}),
+        ("alternet", {"msas": 5}),
+    ],
+)
+def test_no_position_table_bias_or_norm_of_any_model_decays(model: str, switches: dict[str, Any]) -> None:
+    module = zoo.build(model, **switches)
+    layers = {
+        f"{path}.weight"
+        for path, part in module.named_modules()
+        if isinstance(part, (nn.Linear, nn.Conv2d))  # everything else is a norm, a scale, a bias or a table
+    }
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    decayed = {names[id(p)] for group in decay_groups(module, 0.05) if group["weight_decay"] for p in group["params"]}
+    assert decayed == layers
 
 
 class Bowl(nn.Module):

@@ -1,10 +1,12 @@
 """From words and lists to runs: what is written is what is trained, and what is wrong is one sentence."""
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from eyechart.errors import EyechartError, UsageError
+from eyechart.training.command import _runs, train
 from eyechart.training.run import Run
 from eyechart.training.settings import make_run, read_list, refuse_clashes
 
@@ -91,3 +93,20 @@ def test_trainings_of_one_command_need_names_of_their_own() -> None:
     runs = [make_run({"model": "vit"}), make_run({"model": "vit", "seed": 1})]
     with pytest.raises(UsageError, match="Two trainings are called vit"):
         refuse_clashes(runs)
+
+
+def test_the_command_of_a_card_makes_the_same_run_again() -> None:
+    switches = {"depth": 3, "no_skip_at": (1, 2), "qkv_bias": False, "mlp_ratio": 2.0, "position": "2d"}
+    asked = {"model": "vit", "switches": switches, "classes": "cat,dog", "label_noise": 0.4, "fraction": 0.5}
+    run = make_run({**asked, "recipe": "zoo", "epochs": 20, "augment_increasing": False, "seed": 3, "name": "mine"})
+    words = shlex.split(run.command("cifar10"))
+    assert words[:3] == ["eyechart", "train", "vit"]
+    with train.make_context("train", words[2:]) as context:
+        options = {key: value for key, value in context.params.items() if key not in ("list_", "parallel", "names")}
+        (again,) = _runs(context, context.params["names"], None, options)
+    assert again == run
+
+
+def test_label_noise_decides_a_training_only_where_there_is_some() -> None:
+    assert make_run({"model": "vit", "label_noise": 0.4}).identity()["label_noise"] == 0.4
+    assert "label_noise" not in make_run({"model": "vit"}).identity()

@@ -121,6 +121,14 @@ def test_a_timm_model_gets_a_new_head_and_another_size(data: str, tmp_path: Path
     assert beginning.normalisation.mean == pytest.approx(module.pretrained_cfg["mean"])
 
 
+def test_a_timm_model_without_a_setter_of_its_size_is_built_for_it(data: str, tmp_path: Path) -> None:
+    run = transfer(data, tmp_path, "timm:pit_ti_224@random", model="fine-tuned", image_size=64)
+    module: Any = begin(run, ("a", "b"), 64).module
+    assert not hasattr(module, "set_input_size")
+    assert module.pos_embed.shape[-2:] == (7, 7)  # patches of 16 every 8 pixels
+    assert module(torch.zeros(2, 3, 64, 64)).shape == (2, 2)
+
+
 def test_any_other_classifier_gets_its_last_layer_replaced(data: str, tmp_path: Path) -> None:
     run = transfer(data, tmp_path, "torchvision:squeezenet1_1@random", model="x")
     with pytest.raises(EyechartError, match="no linear layer with 1000 outputs"):
@@ -150,7 +158,10 @@ def test_a_hugging_face_model_is_trained_through_its_logits(data: str, tmp_path:
         ({"begin_from": "zoo:vitt"}, "did you mean"),
         ({"begin_from": "nowhere.safetensors"}, "There is no checkpoint at nowhere.safetensors"),
         ({"begin_from": "nowhere.safetensors", "model": "mine"}, "names weights but no architecture"),
-        ({"begin_from": "timm:mixer_s32_224@random"}, "cannot be called on images of 16×16"),
+        (
+            {"begin_from": "timm:mixer_s32_224@random"},
+            "16px@random cannot be called on one colour picture of 16×16",
+        ),
         ({"begin_from": "timm:resnet10t@random", "switches": {"patch": 2}}, "--switch is for models of the zoo"),
     ],
 )

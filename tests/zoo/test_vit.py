@@ -138,7 +138,7 @@ def test_a_hybrids_tokens_are_the_cells_of_its_map() -> None:
         projected = stem.proj.weight[:, :, 0, 0] @ cells[1, :, 2, 5] + stem.proj.bias
         torch.testing.assert_close(tokens[1, 2 * 8 + 5], projected, atol=1e-5, rtol=1e-4)
         assert zoo.build("vit-hybrid", depth=1, patch=2).get_submodule("patch_embed")(images).shape == (2, 256, 160)
-    with pytest.raises(UsageError, match="power of two; 6 is none"):
+    with pytest.raises(UsageError, match="by 1, 2, 4 or 8, its patch; 6 came"):
         zoo.build("vit-hybrid", patch=6, image_size=36)
 
 

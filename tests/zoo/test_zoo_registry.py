@@ -2,9 +2,11 @@
 
 import inspect
 import json
+import random
 import subprocess
 import sys
 from importlib import import_module
+from typing import Any
 
 import pytest
 import torch
@@ -89,7 +91,7 @@ def test_switches_replace_the_tables() -> None:
         ("vit", ["depth=deep"], "vit's switch depth takes a whole number from 1; 'deep' came."),
         ("vit", ["depth=0"], "a whole number from 1; 0 came"),
         ("vit", ["mask_border=maybe"], "takes on or off; 'maybe' came"),
-        ("resnet", ["depths=2,2,x"], "whole numbers from 1, separated by commas; '2,2,x' came"),
+        ("resnet", ["depths=2,2,x"], "a whole number from 1 for each stage, separated by commas; '2,2,x' came"),
         ("resnet", ["dropout=1.5"], "a number from 0 to 0.95; 1.5 came"),
         ("vit", ["depth"], "given as NAME=VALUE, such as depth=3; 'depth' came"),
     ],
@@ -105,6 +107,78 @@ def test_build_refuses_what_is_no_switch_of_the_model() -> None:
         zoo.build("resnet", heads=8)
     with pytest.raises(UsageError, match="takes on or off; 1 came"):
         zoo.build("vit", qkv_bias=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "switches", "says"),
+    [
+        ("resnet", {"depths": (2, 2, 2)}, "This ResNet has four stages, so depths are four numbers; 2,2,2 came."),
+        ("resnet", {"depths": (1,) * 5}, "This ResNet has four stages"),
+        ("resnet", {"depths": ()}, "a whole number from 1 for each stage, separated by commas; () came."),
+        ("resnet", {"width": 3}, "first stage must be even; 3 came."),
+        ("resnet", {"smooth_stages": (5,)}, "smooth_stages takes numbers from 1 to 4; 5 came."),
+        ("resnet-bit", {"stem": 7}, "must be multiples of 8; 7 and 96,192,384,512 came."),
+        ("resnet-bit", {"channels": (30, 64, 64, 64)}, "must be multiples of 8; 32 and 30,64,64,64 came."),
+        ("resnet-bit", {"channels": (8,) * 5, "depths": (1,) * 5}, "has at most four stages"),
+        ("resnet-bit", {"depths": (1, 1)}, "channels and depths have one number a stage each; 4 and 2 came."),
+        ("alternet", {"image_size": 16}, "The window must divide the grid; 4 does not divide 2 in stage 4."),
+        ("alternet", {"window": 3}, "3 does not divide 16 in stage 2."),
+        ("alternet", {"msas": (2, 0, 0, 0)}, "Every second block of a stage may be attention"),
+        ("alternet", {"msas": ()}, "or one for each stage, separated by commas; () came."),
+        ("alternet", {"heads": (1, 2)}, "a number of heads for each of its 4 stages; 2 came."),
+        ("alternet", {"depths": (2, 2, 2), "channels": (8, 8, 8), "heads": (1, 1, 1)}, "in 4 stages; 4 in 3 came."),
+        ("vit", {"patch": 5}, "5 does not divide 32."),
+        ("vit", {"heads": 7}, "The number of heads must divide the width; 7 does not divide 160."),
+        ("vit", {"width": 8, "mlp_ratio": 0.1}, "An MLP needs a hidden channel; a width of 8 leaves none"),
+        ("vit", {"stem": "cnn", "patch": 16}, "shrinks the image by 1, 2, 4 or 8, its patch; 16 came."),
+        ("vit", {"mixer": "pool"}, "The pool mixer works on the grid alone"),
+        ("vit", {"no_skip_at": (9,)}, "no_skip_at takes blocks from 0 to 8; 9 came."),
+        ("vit-gap", {"mixer": "kernel", "kernel": 2}, "A kernel is odd, or the grid's side 8"),
+        ("swin", {"heads": (3, 6, 12)}, "3 does not divide 64."),
+        ("swin", {"image_size": 4}, "a grid of 2 is too small for 3."),
+        ("pit", {"heads": (4, 6, 16)}, "each of PiT's heads must divide the next; (4, 6, 16) came."),
+        ("pit", {"patch": 64}, "64 is larger than 32."),
+        ("mixer", {"width": 1}, "so 2 or more; 1 came."),
+        ("poolformer", {"widths": (8, 8)}, "3 depths came for 2 stages."),
+    ],
+)
+def test_what_cannot_be_built_gets_one_sentence(name: str, switches: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        zoo.build(name, **switches)
+    assert says in str(caught.value)
+
+
+#: For each kind of switch, by the words for its values, some small ones.
+SOME: dict[str, list[Any]] = {
+    "on or off": [True, False],
+    "a number from 0.1 to 16": [0.1, 1, 4],
+    "a number from 0.1 to 1000": [0.1, 10],
+    "a number from 0 to 0.95": [0, 0.95],
+    "a whole number from 0 to 5, or": [0, 1, 5, (0, 1), (0, 0, 1, 1)],
+    "a whole number from 1 for each": [(1,), (2, 2, 4), (8, 8, 16, 16), (1, 2, 1, 2), (1,) * 5],
+    "whole numbers from": [(), (1,), (2, 3)],
+    "a whole number from": [1, 2, 3, 4, 8],
+}
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_any_switches_build_a_model_that_runs_or_are_refused_in_a_sentence(name: str) -> None:
+    chance = random.Random(name)
+    built = 0
+    for _ in range(12):
+        values = {"width": 16, "depth": 1, "heads": 2} if zoo.find(name).builder == "vit:ViT" else {}
+        for switch in chance.sample(zoo.switches(name), k=chance.randint(1, 2)):
+            words = switch.allowed
+            allowed = words.removeprefix("one of ").split(", ") if words.startswith("one of ") else None
+            values[switch.name] = chance.choice(allowed or next(SOME[key] for key in SOME if words.startswith(key)))
+        try:
+            module = zoo.build(name, **values)
+        except UsageError:
+            continue
+        built += 1
+        with torch.no_grad():
+            assert module(torch.zeros(2, 3, 32, 32)).shape == (2, 10), values
+    assert built  # a test that only ever sees refusals sees nothing
 
 
 def test_typed_switches_build_the_model_they_say() -> None:

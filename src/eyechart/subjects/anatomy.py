@@ -14,12 +14,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from eyechart.errors import SubjectError
 from eyechart.sites import Address, Anatomy, Architecture, Kind, Layout, Role, Site
-from eyechart.subjects.modules import bare, plain_attention
+from eyechart.subjects.modules import bare, frozen, plain_attention
 from eyechart.tracing.blocks import find_blocks
 from eyechart.tracing.dryrun import DryRun
 from eyechart.tracing.geometry import read_layout, resolution
-from eyechart.tracing.graph import Call, Node, Record, Watched
+from eyechart.tracing.graph import Call, Node, Record, Watched, tensors_in
 from eyechart.tracing.junctions import Junction, find_junctions, kind_of
+from eyechart.tracing.tables import placed
+from eyechart.zoo.dropout import has_draws
 
 
 def anatomy_of(
@@ -45,12 +47,20 @@ def anatomy_of(
     run = DryRun(module, images)
     with plain_attention(), torch.no_grad():
         # A first pass may fill caches (ConViT's relative positions); the second one goes the way all later ones go.
-        (call or module)(images)
-        run.run(call or module)
-        with FlopCounterMode(display=False) as counted:
+        passes = [(call or module)(images), run.run(call or module)]
+        with frozen(module), FlopCounterMode(display=False) as counted:
             (call or module)(images[:1])
     found = _Reader(subject, run, dict(extra or {})).read()
-    return replace(found, flops=float(counted.get_total_flops()))
+    return replace(found, flops=float(counted.get_total_flops()), random=throws_dice(module, *passes))
+
+
+def throws_dice(module: nn.Module, one: Any, other: Any) -> bool:
+    """Do two outputs for the same pictures differ by more than rounding? Or could they: the zoo's masks stay with a
+    picture until another draw is chosen.
+    """
+    pairs = zip(tensors_in(one), tensors_in(other), strict=False)
+    known = [(a.float(), b.float()) for a, b in pairs if a.is_floating_point() and a.shape == b.shape]
+    return has_draws(module) or any(bool((a - b).abs().max() > 0.01 * a.abs().max()) for a, b in known if a.numel())
 
 
 @dataclass(eq=False)
@@ -102,6 +112,8 @@ class _Reader:
             architecture=self._architecture(drafts),
             cls=cls,
             pooling=pooling,
+            filters=self.run.tables.filters,
+            positions=tuple(placed(found, self.blocks) for found in self.run.tables.positions),
         )
 
     def _drafts(self) -> list[_Draft]:

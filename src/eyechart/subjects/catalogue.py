@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,17 @@ SOURCES: tuple[Source, ...] = ("zoo", "timm", "torchvision", "hf")
 CHECKPOINT_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 
 
+_SIZE = re.compile(r":(\d+)px$")
+
+
 @dataclass(frozen=True)
 class Spec:
-    """`source:name@weights`, taken apart; `weights` is None (the trained ones), "random", a path or a zoo snapshot.
+    """`source:name:SIZEpx@weights`, taken apart; `weights` is None (the trained ones), "random", a path or a snapshot.
 
-    >>> parse_spec("timm:resnet18@random")
-    Spec(source='timm', name='resnet18', weights='random')
+    `size` is the side of the pictures it is fed, in pixels; None: its own.
+
+    >>> parse_spec("timm:resnet18:160px@random")
+    Spec(source='timm', name='resnet18', weights='random', size=160)
     >>> str(parse_spec("torchvision:resnet50@my/weights.pth"))
     'torchvision:resnet50@my/weights.pth'
     """
@@ -30,9 +36,15 @@ class Spec:
     source: Source
     name: str
     weights: str | None
+    size: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.source}:{self.name}" + (f"@{self.weights}" if self.weights else "")
+        return self.model + (f":{self.size}px" if self.size else "") + (f"@{self.weights}" if self.weights else "")
+
+    @property
+    def model(self) -> str:
+        """The architecture alone, `source:name`."""
+        return f"{self.source}:{self.name}"
 
 
 def parse_spec(text: str) -> Spec:
@@ -42,14 +54,14 @@ def parse_spec(text: str) -> Spec:
         return _split_weights(source, rest, text)
     if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text:
         raise UsageError(f"{text} names weights but no architecture: write timm:NAME@{text}.")
-    if colon:
+    name = _SIZE.sub("", text.partition("@")[0])
+    if ":" in name and source not in zoo.names():
         near = difflib.get_close_matches(source, SOURCES, n=1) or ["timm"]
         raise UnknownSubject(
             f"No source of models is called {source!r} in {text!r}; there are {', '.join(SOURCES)}. "
             f"Did you mean {near[0]}:{rest}?"
         )
-    name = text.partition("@")[0]
-    if name in zoo.names():
+    if name.partition(":")[0] in zoo.names():
         return _split_weights("zoo", text, text)
     if name.partition(".")[0] in names("timm"):
         return _split_weights("timm", text, text)
@@ -64,7 +76,12 @@ def _split_weights(source: Source, rest: str, text: str) -> Spec:
         raise UsageError(f"{text!r} names no model: write {source}:NAME.")
     if at and not weights:
         raise UsageError(f"Nothing follows the @ of {text!r}: write {source}:{name}@random or {source}:{name}@PATH.")
-    return Spec(source, name, weights or None)
+    sized = _SIZE.search(name)
+    name = _SIZE.sub("", name)
+    misplaced = (":" in name and source != "hf") or (_SIZE.search(weights) and not Path(weights).exists())
+    if misplaced or (sized and not int(sized[1])):
+        raise UsageError(f"An input size is written in pixels, before any @, as in {source}:NAME:48px; {text!r} came.")
+    return Spec(source, name, weights or None, int(sized[1]) if sized else None)
 
 
 def names(source: Source) -> list[str]:

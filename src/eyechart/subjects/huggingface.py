@@ -16,6 +16,7 @@ from eyechart.subjects.hub import hub_access
 from eyechart.subjects.labels import meaningful
 from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.subject import Subject
+from eyechart.subjects.trained_here import trained_here
 from eyechart.subjects.weights import INCIDENTAL, Fit, read_checkpoint, reproducible
 
 
@@ -41,10 +42,15 @@ def from_huggingface(spec: Spec) -> Subject:
         channels = getattr(config, "num_channels", 3)
         if channels != 3:
             raise preprocessing.not_colour(str(spec), channels)
+        made = None if spec.weights in (None, "random") else trained_here(spec, spec.weights)
+        if made is not None:
+            config.num_labels = len(made.classes)
         module, classifier, notes = _module(spec, transformers, place, config, whole)
         prepare, assumption = _processor(spec, transformers, place, config)
     labels = getattr(config, "id2label", None) or {}
     classes = meaningful(tuple(str(labels[index]) for index in sorted(labels))) if classifier and labels else None
+    if made is not None:
+        prepare, classes, assumption = made.prepare(prepare), made.classes, list(made.notes)
     return Subject(
         name=str(spec),
         module=module,
@@ -57,7 +63,8 @@ def from_huggingface(spec: Spec) -> Subject:
             "weights": "random, seed 0" if spec.weights == "random" else spec.weights or spec.name,
             "preprocessing": prepare.as_json(),
             "notes": [*notes, *assumption],
-        },
+        }
+        | ({"zoo": dict(made.card)} if made is not None else {}),
         classifier=classifier,
         keyword="pixel_values",
     )
@@ -98,6 +105,8 @@ def _module(spec: Spec, transformers: Any, place: str, config: Any, whole: Any) 
     options: dict[str, Any] = {"config": config, "output_loading_info": True, "ignore_mismatched_sizes": True}
     if spec.weights is not None:
         state, notes = read_checkpoint(spec.weights)
+        if all(name.startswith("module.") for name in state):  # as it is wrapped while it is trained here
+            state = {name.removeprefix("module."): tensor for name, tensor in state.items()}
         origin = spec.weights
         kind = type(family.from_config(config, trust_remote_code=False))
 

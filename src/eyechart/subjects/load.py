@@ -1,29 +1,25 @@
 """A spec or a module in, a subject out. READ FIRST in this folder.
 
 `zoo:NAME[@SNAPSHOT]`, `timm:NAME`, `torchvision:NAME`, `hf:ORG/NAME` or `hf:FOLDER`, or a bare name (zoo, then timm),
-each with `@random` (seed 0) or `@PATH` for other weights; or an `nn.Module` with a transform.
+each with `@random` (seed 0) or `@PATH` for other weights and, before that, `:48px` for another input size; or an
+`nn.Module` with a transform. Weights made by `eyechart train` bring their switches, classes, input size and
+normalisation along, in the card beside the file.
 """
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from eyechart import zoo
-from eyechart.errors import SubjectError, UnknownSubject, UsageError
-from eyechart.subjects import preprocessing
-from eyechart.subjects.catalogue import CHECKPOINT_SUFFIXES, Spec, names, parse_spec, unknown
-from eyechart.subjects.hub import hub_access
-from eyechart.subjects.labels import imagenet_classes
+from eyechart.errors import SubjectError, UsageError
+from eyechart.subjects import preprocessing, sources
+from eyechart.subjects.catalogue import Spec, names, parse_spec
 from eyechart.subjects.preprocessing import GivenTransform, Preprocessing
 from eyechart.subjects.subject import Subject, find_logits, unwrapped
-from eyechart.subjects.weights import Convert, fit_to, load_into, read_checkpoint, reproducible
 
 Given = str | nn.Module | Subject | tuple[nn.Module, Any]
 
@@ -40,6 +36,7 @@ def load_subject(
     A module comes with a `transform`: a callable from PIL picture to tensor, a torchvision preset, a Preprocessing, or
     None. With None, timm modules use their data config; others are given pictures of `input_size` (or what the module
     says, or 224) with ImageNet's mean and deviation, and the card says so. It is put into eval mode.
+    With a spec, `input_size=48` is the same as `:48px`: position tables are resized, what cannot be is refused.
 
     >>> load_subject(nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10)), name="linear", input_size=8).parameters
     1930
@@ -55,12 +52,32 @@ def load_subject(
         raise UsageError(
             f"A subject is a spec such as 'timm:resnet50', a module or a Subject, not a {type(spec).__name__}."
         )
-    if transform is not None or input_size is not None:
-        raise UsageError(f"{spec} brings its own preprocessing; a transform or input size goes with a module.")
+    if transform is not None:
+        raise UsageError(f"{spec} brings its own preprocessing; a transform goes with a module.")
     parsed = parse_spec(spec)
+    if input_size is not None:
+        parsed = replace(parsed, size=_side(spec, input_size))
     subject = _loader(parsed)(parsed)
+    if parsed.size is not None:
+        _look_at(subject, parsed.size)
     subject.name = name or subject.name
     return subject
+
+
+def _side(spec: str, input_size: tuple[int, int] | int) -> int:
+    height, width = preprocessing.sides(input_size)
+    if height != width or height < 1:
+        raise UsageError(f"{spec} sees the common crop, a square; an input size of {height}×{width} is none.")
+    return height
+
+
+def _look_at(subject: Subject, size: int) -> None:
+    """Feed pictures of the size that was asked for, and see that the subject, built for it, can be called on them."""
+    assert isinstance(subject.preprocessing, Preprocessing)  # a spec's is
+    subject.preprocessing = replace(subject.preprocessing, size=(size, size))
+    notes = [*subject.card["notes"], f"the input size of {size}×{size} was asked for"]
+    subject.card = {**subject.card, "preprocessing": subject.preprocessing.as_json(), "notes": notes}
+    _try(subject, "leave the size out or choose another.")
 
 
 def load_subjects(specs: Sequence[Given]) -> list[Subject]:
@@ -86,181 +103,12 @@ def load_subjects(specs: Sequence[Given]) -> list[Subject]:
 def _loader(spec: Spec) -> Callable[[Spec], Subject]:
     if spec.source == "hf":
         if spec.name.startswith("timm/") and spec.name.removeprefix("timm/").partition(".")[0] in names("timm"):
-            return _from_timm  # the same weights; timm builds them with its own preprocessing
+            return sources.from_timm  # the same weights; timm builds them with its own preprocessing
         from eyechart.subjects.huggingface import from_huggingface
 
         return from_huggingface
-    return {"zoo": _from_zoo, "timm": _from_timm, "torchvision": _from_torchvision}[spec.source]
-
-
-def _from_zoo(spec: Spec) -> Subject:
-    if spec.name not in zoo.names():
-        raise unknown(spec.name, "zoo")
-    card = dict(zoo.card(spec.name))
-    outputs = len(card.get("classes") or range(10))
-    notes: list[str] = []
-
-    def build(num_classes: int = outputs) -> nn.Module:
-        with reproducible():
-            return zoo.build(spec.name, classes=num_classes)
-
-    if spec.weights == "random":
-        module = build()
-    else:
-        module, outputs, notes = _with_checkpoint(spec, _zoo_weights(spec), build, outputs)
-    prepare = Preprocessing(
-        preprocessing.sides(card.get("input_size", 32)),
-        tuple(card.get("mean", preprocessing.IMAGENET_MEAN)),
-        tuple(card.get("std", preprocessing.IMAGENET_STD)),
-    )
-    classes = tuple(card.get("classes") or ())
-    return Subject(
-        name=str(spec),
-        module=module,
-        preprocessing=prepare,
-        classes=classes if len(classes) == outputs else None,
-        trained=spec.weights != "random",
-        card=_card(spec, prepare, notes) | {"zoo": card},
-    )
-
-
-def _zoo_weights(spec: Spec) -> Path:
-    if spec.weights is not None and (Path(spec.weights).suffix in CHECKPOINT_SUFFIXES or Path(spec.weights).is_file()):
-        return Path(spec.weights)
-    path = zoo.weights(spec.name, spec.weights)
-    if path is None:
-        name = f"zoo:{spec.name}"
-        what = f"no snapshot called {spec.weights!r}" if spec.weights else "no trained weights"
-        raise SubjectError(f"{name} comes with {what}; use {name}@random or {name}@PATH.")
-    return Path(path)
-
-
-def _from_timm(spec: Spec) -> Subject:
-    import timm
-
-    name = spec.name.removeprefix("timm/")
-    architecture, _, tag = name.partition(".")
-    if not timm.is_model(architecture):
-        raise unknown(name, "timm")
-    tags = [full.partition(".")[2] for full in timm.list_pretrained(f"{architecture}.*")]
-    if tag and tag not in tags:
-        raise _unknown_tag("timm", architecture, tag, tags)
-    notes: list[str] = []
-
-    def build(**options: Any) -> nn.Module:
-        with reproducible():
-            return timm.create_model(name, **options)
-
-    if spec.weights == "random":
-        module = build()
-    elif spec.weights is not None:
-        convert = _timm_converter(architecture)
-        module, _, notes = _with_checkpoint(spec, spec.weights, build, None, convert)
-    elif not tags:
-        raise SubjectError(f"timm has no trained weights for {architecture}: use {spec}@random or {spec}@PATH.")
-    else:
-        with hub_access(str(spec), _elsewhere(spec), huggingface=True):
-            module = build(pretrained=True)
-    prepare = preprocessing.from_timm(module, str(spec))
-    config: dict[str, Any] = module.pretrained_cfg  # type: ignore[assignment]
-    outputs = int(module.num_classes)  # type: ignore[arg-type]
-    card = _card(spec, prepare, notes)
-    if spec.weights is None:
-        card |= {key: config[key] for key in ("tag", "license", "origin_url", "paper_name") if config.get(key)}
-    return Subject(
-        name=str(spec),
-        module=module,
-        preprocessing=prepare,
-        classes=imagenet_classes(outputs) if outputs == config.get("num_classes") else None,
-        trained=spec.weights != "random",
-        card=card,
-        classifier=outputs > 0,
-    )
-
-
-def _timm_converter(architecture: str) -> Convert | None:
-    """timm's own checkpoint filter of a model family, which sits beside its entry point under one of these names."""
-    import timm
-
-    home = sys.modules[timm.models.model_entrypoint(architecture).__module__]
-    convert = getattr(home, "checkpoint_filter_fn", None) or getattr(home, "_filter_fn", None)
-    if convert is not None and len(inspect.signature(convert).parameters) == 1:
-        return lambda state, module: convert(state)
-    return convert
-
-
-def _from_torchvision(spec: Spec) -> Subject:
-    import torchvision
-
-    architecture, _, tag = spec.name.partition(".")
-    if architecture not in names("torchvision"):
-        raise unknown(spec.name, "torchvision")
-    family = torchvision.models.get_model_weights(architecture)
-    if tag and tag not in family.__members__:
-        raise _unknown_tag("torchvision", architecture, tag, list(family.__members__))
-    weights = family[tag] if tag else family.DEFAULT
-    outputs = len(weights.meta["categories"])
-    notes: list[str] = []
-
-    def build(**options: Any) -> nn.Module:
-        with reproducible():
-            return torchvision.models.get_model(architecture, **options)  # type: ignore[no-any-return]
-
-    if spec.weights == "random":
-        module = build(weights=None)
-    elif spec.weights is not None:
-        module, outputs, notes = _with_checkpoint(spec, spec.weights, build, outputs)
-    else:
-        with hub_access(str(spec), _elsewhere(spec), huggingface=False):
-            module = build(weights=weights)
-    prepare = preprocessing.from_torchvision(weights.transforms(), module)
-    card = _card(spec, prepare, notes)
-    if spec.weights is None:
-        card |= {"tag": str(weights), "recipe": weights.meta.get("recipe")}
-    categories = tuple(weights.meta["categories"])
-    return Subject(
-        name=str(spec),
-        module=module,
-        preprocessing=prepare,
-        classes=categories if len(categories) == outputs else None,
-        trained=spec.weights != "random",
-        card=card,
-    )
-
-
-def _unknown_tag(source: str, architecture: str, tag: str, tags: list[str]) -> UnknownSubject:
-    there_are = f"there are {', '.join(tags)}" if tags else "there are none"
-    return UnknownSubject(f"{source} knows {architecture} but no weights called {tag!r} of it; {there_are}.")
-
-
-def _elsewhere(spec: Spec) -> str:
-    return f"use {spec}@PATH with a downloaded checkpoint, or {spec}@random."
-
-
-def _with_checkpoint(
-    spec: Spec,
-    path: str | Path,
-    build: Callable[..., nn.Module],
-    outputs: int | None,
-    convert: Convert | None = None,
-) -> tuple[nn.Module, int, list[str]]:
-    """The model with the tensors of a file, its number of classes, notes; `outputs` None: the module says it.
-
-    It is built with the checkpoint's number of classes if that is all that differs.
-    """
-    state, notes = read_checkpoint(path)
-    module = build()
-    state, fit = fit_to(state, module, convert)
-    outputs = int(module.num_classes) if outputs is None else outputs  # type: ignore[arg-type]
-    size = None if fit.complete else fit.head_size(outputs)
-    if size is not None:
-        module, outputs = build(num_classes=size), size
-        state, fit = fit_to(state, module, convert)
-        notes = [*notes, f"the classifier {f'has {size} classes' if size else 'is left out'}, as in the checkpoint"]
-    if not fit.complete:
-        raise fit.mismatch(path, f"{spec.source}:{spec.name}")
-    load_into(module, state)
-    return module, outputs, notes
+    known = {"zoo": sources.from_zoo, "timm": sources.from_timm, "torchvision": sources.from_torchvision}
+    return known[spec.source]
 
 
 def _from_module(
@@ -301,7 +149,7 @@ def _classes_of_module(module: nn.Module, logits: Tensor | None) -> tuple[str, .
     return meaningful(tuple(map(str, listed)))
 
 
-def _try(subject: Subject) -> Any:
+def _try(subject: Subject, advice: str = "a transform or input_size that fits it may be needed.") -> Any:
     """One call on a grey picture, so that a module that cannot be examined says so here and in a sentence."""
     height, width = subject.input_size
     try:
@@ -311,16 +159,5 @@ def _try(subject: Subject) -> Any:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise SubjectError(
             f"{subject.name} cannot be called on one colour picture of {height}×{width} (1, 3, {height}, {width}): "
-            f"{reason.rstrip('.')}; a transform or input_size that fits it may be needed."
+            f"{reason.rstrip('.')}; {advice}"
         ) from error
-
-
-def _card(spec: Spec, prepare: Preprocessing, notes: list[str]) -> dict[str, Any]:
-    weights = "random, seed 0" if spec.weights == "random" else spec.weights or "trained"
-    return {
-        "source": spec.source,
-        "architecture": spec.name,
-        "weights": weights,
-        "preprocessing": prepare.as_json(),
-        "notes": notes,
-    }

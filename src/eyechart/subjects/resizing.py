@@ -24,14 +24,16 @@ def resize_positions(state: State, module: nn.Module) -> State:
     """
     wanted = module.state_dict()
     return {
-        name: came if name not in wanted or came.shape == wanted[name].shape else resized(name, came, wanted[name])
+        name: came
+        if name not in wanted or came.shape == wanted[name].shape
+        else resized(name, came.float(), wanted[name])
         for name, came in state.items()
     }
 
 
 def resized(name: str, came: Tensor, wanted: Tensor) -> Tensor:
     """A position table for another grid, in the shape of `wanted`; anything else as it came."""
-    if came.ndim != wanted.ndim or came.shape[-1] != wanted.shape[-1] and came.ndim < 4:
+    if came.ndim != wanted.ndim or (came.ndim < 4 and came.shape[-1] != wanted.shape[-1]):
         return came
     if name.endswith(WINDOW_TABLES):
         old, new = (math.isqrt(len(table)) for table in (came, wanted))
@@ -41,7 +43,7 @@ def resized(name: str, came: Tensor, wanted: Tensor) -> Tensor:
         return came
     if came.ndim == 4:  # a map (1, width, y, x), as PiT has
         same = came.shape[:2] == wanted.shape[:2]
-        return F.interpolate(came.float(), wanted.shape[-2:], mode="bilinear", align_corners=True) if same else came
+        return F.interpolate(came, wanted.shape[-2:], mode="bilinear", align_corners=True) if same else came
     if name.endswith(HALF_TABLES):
         return resize_line(came, wanted.shape[1])
     if came.ndim == 2 and len(came) % 2 == len(wanted) % 2 == 1:

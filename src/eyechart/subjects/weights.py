@@ -153,7 +153,7 @@ class Fit:
         )
         return sizes.pop() if only_rows and len(sizes) == 1 else None
 
-    def mismatch(self, path: str | Path, name: str) -> WeightsMismatch:
+    def mismatch(self, path: str | Path, name: str, advice: str = "") -> WeightsMismatch:
         wrong = [f"{key} ({_shape(came)}, expected {_shape(wants)})" for key, (came, wants) in self.reshaped.items()]
         wrong += [f"{key} (missing)" for key in self.missing]
         wrong += [f"{key} (not in the model)" for key in self.extra]
@@ -161,6 +161,7 @@ class Fit:
         return WeightsMismatch(
             f"{path} is of another architecture than {name}: {self.fitting} of its {self.came} tensors fit "
             f"the model's {self.expected} by name and shape; the first that do not are {', '.join(wrong[:3])}{more}."
+            + (f" {advice}" if advice else "")
         )
 
 

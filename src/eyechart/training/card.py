@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eyechart import zoo
+from eyechart.subjects.catalogue import parse_spec
 from eyechart.training.evaluation import BINS, Scores
 from eyechart.training.records import sha256
 
@@ -52,12 +53,14 @@ def make_card(training: Training, scores: Scores, epochs: int, seconds: float) -
     }
     if run.label != run.model:
         card["model"] = run.model
-    if beginning.switches:
-        model = run.model if run.begin_from is None or beginning.source is None else beginning.source
-        table = zoo.find(model.removeprefix("zoo:").partition("@")[0]).switches
-        card["switches"] = json.loads(json.dumps({**table, **beginning.switches}))  # lists for tuples, as in the file
+    architecture = parse_spec(beginning.source or f"zoo:{run.model}")
+    if architecture.source == "zoo":  # all of them, because the zoo's own may change and these weights will not
+        switches = {**zoo.find(architecture.name).switches, **(beginning.switches or {})}
+        card["switches"] = json.loads(json.dumps(switches))  # lists for tuples, as in the file
     if beginning.source is not None:
         card |= {"from": beginning.source, "freeze": run.freeze, "backbone_lr_scale": run.backbone_lr_scale}
+    if run.label_noise:
+        card["label_noise"] = run.label_noise
     if data.x_validation is not None:
         card["validation_images"] = len(data.x_validation)
     if training.resumed:

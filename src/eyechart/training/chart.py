@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,14 @@ CURVES = {
 IMAGE_SETS = ("training images, augmented", "training images, clean", "validation images", "test images")
 
 
+def is_training(path: str | Path) -> bool:
+    """Whether `eyechart show` was pointed at a training: a record, or a folder of records that is no run of an exam."""
+    path = Path(path)
+    if path.is_dir():
+        return not (path / "plan.json").exists() and any(path.glob(f"*{SUFFIX}"))
+    return path.name.endswith(SUFFIX)
+
+
 def record_files(path: str | Path) -> list[Path]:
     """The records at a path; one sentence if there are none."""
     path = Path(path)
@@ -45,11 +54,17 @@ def read_record(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[
     start: dict[str, Any] = {}
     epochs: list[dict[str, Any]] = []
     notices: list[str] = []
-    for text in path.read_text(encoding="utf-8").splitlines():
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunFolderError(f"The record {path} cannot be read ({error}).") from error
+    for text in texts:
         try:
             line = json.loads(text)
         except ValueError:
             break
+        if not isinstance(line, dict):
+            raise RunFolderError(f"{path} is no record of a training: every line should be a JSON object.")
         if "start" in line:
             start = line
         elif "epoch" in line:
@@ -107,6 +122,40 @@ def training_chart(path: str | Path) -> alt.ConcatChart:
         charts.append(chart.properties(width=280, height=200, title=f"{quantity[0].upper()}{quantity[1:]}"))
     joined = panels(charts, columns=2)
     return joined.properties(title=record.name.removesuffix(SUFFIX))
+
+
+def save_training_charts(path: str | Path) -> list[Path]:
+    """Draw every record that has an epoch beside itself, as NAME.records.png."""
+    import vl_convert
+
+    from eyechart.report import theme
+    from eyechart.report.embed import specification
+    from eyechart.report.figures import smaller
+    from eyechart.store import write_atomically
+
+    drawn = []
+    for record in record_files(path):
+        if read_record(record)[1]:
+            chart = specification(theme.dress(training_chart(record)))
+            picture = smaller(vl_convert.vegalite_to_png(chart, scale=2, ppi=72, allowed_base_urls=[]), 2)
+            place = record.with_suffix(".png")
+            try:
+                drawn.append(write_atomically(place, partial(Path.write_bytes, data=picture)))
+            except RunFolderError as error:
+                reason = getattr(error.__cause__, "strerror", None) or error.__cause__
+                raise RunFolderError(
+                    f"The chart {place} cannot be written ({reason}); copy the record elsewhere and show it there."
+                ) from error
+    return drawn
+
+
+def trainings_as_json(path: str | Path) -> list[dict[str, Any]]:
+    """Every record at a path: what the training was, its epochs, and what it had to say."""
+    found = []
+    for record in record_files(path):
+        start, epochs, notices = read_record(record)
+        found.append({"name": record.name.removesuffix(SUFFIX), "start": start, "epochs": epochs, "notices": notices})
+    return found
 
 
 def print_training(path: str | Path) -> None:

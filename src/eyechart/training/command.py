@@ -32,6 +32,7 @@ PARTLY, INTERRUPTED = 3, 130
 @click.option("--imbalance", default=1.0, metavar="F", help="Long tail: the first class has F times the last one's.")
 @click.option("--shots", type=int, help="So many images of each class.")
 @click.option("--fraction", default=1.0, show_default=True, help="Stratified part of the training images.")
+@click.option("--label-noise", default=0.0, metavar="SHARE", help="Train on wrong labels for this share of the images.")
 @click.option("--steps", type=int, help="Gradient steps in all, whatever the fraction; epochs are parts of them.")
 @click.option("--recipe", default="strong", show_default=True, help=f"One of {', '.join(RECIPES)}.")
 @click.option("--epochs", type=int, help="Instead of the recipe's; the warm-up is counted.")
@@ -39,7 +40,13 @@ PARTLY, INTERRUPTED = 3, 130
 @click.option("--batch-size", type=int, help="Instead of the recipe's.")
 @click.option("--learning-rate", type=float, help="Instead of the recipe's.")
 @click.option("--set", "set_", multiple=True, metavar="SETTING=VALUE", help="Any other setting of the recipe.")
-@click.option("--switch", "switches", multiple=True, metavar="NAME=VALUE", help="A switch of the model: patch=2.")
+@click.option(
+    "--switch",
+    "switches",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A switch of the model: patch=2, position=2d; `eyechart subjects NAME` lists them.",
+)
 @click.option("--from", "from_", metavar="SUBJECT", help="Begin with the weights of a subject or a checkpoint.")
 @click.option("--head", default="new", show_default=True, help=f"With --from: {' or '.join(HEADS)}.")
 @click.option("--freeze", default="none", show_default=True, help=f"With --from: {', '.join(FREEZE)}.")

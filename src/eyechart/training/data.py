@@ -91,7 +91,7 @@ class TrainingData:
     def cut(self, run: Run) -> TrainingData:
         """What a run asks for. The held-out part is the same for every fraction, tail and number of shots."""
         data = self.of_classes(run.classes).held_out(run.validation).long_tailed(run.imbalance, run.seed)
-        data = data.few(run.shots, run.seed).part(run.fraction, run.seed)
+        data = data.few(run.shots, run.seed).part(run.fraction, run.seed).mislabelled(run.label_noise, run.seed)
         return data if run.image_size in (None, data.image_size) else data.resized(int(run.image_size or 0))
 
     def of_classes(self, names: Sequence[str]) -> TrainingData:
@@ -169,6 +169,21 @@ class TrainingData:
             return self
         sizes = torch.bincount(self.y_train, minlength=len(self.classes)).tolist()
         return self._drawn([round(fraction * size) for size in sizes], seed, f"A fraction of {fraction:g}")
+
+    def mislabelled(self, share: float, seed: int) -> TrainingData:
+        """This share of each class's training images under another class, drawn evenly; all other labels are true."""
+        if not share:
+            return self
+        if len(self.classes) < 2:
+            raise UsageError(f"Labels can be wrong only where there are two classes; {self.name} has one.")
+        generator = torch.Generator().manual_seed(seed)
+        labels = self.y_train.clone()
+        for label in range(len(self.classes)):
+            members = (self.y_train == label).nonzero().squeeze(1)
+            chosen = members[torch.randperm(len(members), generator=generator)[: round(share * len(members))]]
+            steps = torch.randint(1, len(self.classes), (len(chosen),), generator=generator)
+            labels[chosen] = (label + steps) % len(self.classes)
+        return replace(self, y_train=labels)
 
     def _drawn(self, counts: Sequence[int], seed: int, what: str) -> TrainingData:
         """So many images of each class, drawn by the seed and kept in their order."""

@@ -36,7 +36,7 @@ def evaluate(
 ) -> Scores:
     """Scores on clean uint8 images, in eval mode; the module's mode and the random numbers are as before.
 
-    Dropout that stays on at test draws its masks from seed 0, so that scoring more often changes no training.
+    What is random at test draws from seed 0, so that scoring more often changes no training.
     """
     was_training = module.training
     module.eval()

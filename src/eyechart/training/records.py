@@ -117,19 +117,6 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             return
 
 
-def card_beside(weights: Path) -> dict[str, Any]:
-    """The card of the training that made a file of weights or a snapshot; empty if there is none.
-
-    What is called FOLDER/vit.warmup.safetensors has its card in FOLDER/vit.json.
-    """
-    path = weights.with_name(weights.name.split(".")[0] + ".json")
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return card if isinstance(card, dict) else {}
-
-
 def half(name: str, tensor: Tensor) -> Tensor:
     """A float tensor as contiguous float16 on the CPU; counters stay integers. What float16 cannot hold is refused."""
     tensor = tensor.detach().cpu().contiguous()

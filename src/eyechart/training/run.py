@@ -42,6 +42,8 @@ class Run:
     shots: int | None = None
     """So many images of each class."""
     fraction: float = 1.0
+    label_noise: float = 0.0
+    """This share of the training images of each class is trained on with a wrong label."""
     steps: int | None = None
     """So many gradient steps in all, whatever the fraction; the recipe's epochs are then equal parts of them."""
     image_size: int | None = None
@@ -81,6 +83,8 @@ class Run:
                 raise UsageError(f"{what} is one of {', '.join(known)}; {value!r} came.")
         if not 0 < self.fraction <= 1:
             raise UsageError(f"A fraction of the training images lies above 0 and up to 1; {self.fraction} came.")
+        if not 0 <= self.label_noise < 1:
+            raise UsageError(f"--label-noise is a share from 0 to below 1; {self.label_noise:g} came.")
         if self.imbalance < 1:
             raise UsageError(f"--imbalance is largest over smallest class, so at least 1; {self.imbalance:g} came.")
         if self.steps is not None and self.steps < self.recipe.epochs:
@@ -98,7 +102,10 @@ class Run:
 
     def identity(self) -> dict[str, Any]:
         """What decides the weights: two runs of equal identity on equal data are one training."""
-        return {name: value for name, value in json.loads(self.as_json()).items() if name not in NOT_DECIDING}
+        deciding = {name: value for name, value in json.loads(self.as_json()).items() if name not in NOT_DECIDING}
+        if not self.label_noise:
+            del deciding["label_noise"]  # trainings begun before there was such a thing go on
+        return deciding
 
     def command(self, data: str) -> str:
         """The command that makes this run again, with the data's name in place of where it lay."""
@@ -109,7 +116,7 @@ class Run:
             if (value := getattr(self, name)) != plain[name]:
                 words += [word, ",".join(value) if isinstance(value, tuple) else str(value)]
         for name, value in self.switches.items():
-            words += ["--switch", f"{name}={value}"]
+            words += ["--switch", f"{name}={','.join(map(str, value)) if isinstance(value, (tuple, list)) else value}"]
         return shlex.join([*words, "--seed", str(self.seed)])
 
     def as_json(self) -> str:
@@ -131,6 +138,7 @@ OPTIONS = {
     "imbalance": "--imbalance",
     "shots": "--shots",
     "fraction": "--fraction",
+    "label_noise": "--label-noise",
     "steps": "--steps",
     "image_size": "--image-size",
     "begin_from": "--from",

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from eyechart import zoo
@@ -21,12 +20,11 @@ from eyechart.errors import SubjectError, UsageError, WeightsMismatch
 from eyechart.subjects.catalogue import CHECKPOINT_SUFFIXES, Spec, parse_spec
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.preprocessing import Preprocessing
+from eyechart.subjects.resizing import resize_positions
 from eyechart.subjects.subject import Subject, find_logits
 from eyechart.subjects.weights import INCIDENTAL, State, fit_to, read_checkpoint
 from eyechart.training.augment import Normalisation
-from eyechart.training.records import card_beside
 from eyechart.training.run import Run
-from eyechart.zoo.vit import resize_pos_embed
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,10 @@ def _source(run: Run) -> Spec:
                 f"{text} names weights but no architecture; say --from timm:NAME@{text}, or train a model of the zoo."
             )
         return Spec("zoo", run.model, text)
-    return parse_spec(text)
+    spec = parse_spec(text)
+    if spec.size is not None:
+        raise UsageError(f"--from takes no input size; say --from {replace(spec, size=None)} --image-size {spec.size}.")
+    return spec
 
 
 def _zoo_card(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
@@ -92,7 +93,7 @@ def _zoo_card(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
     path = given if given.suffix in CHECKPOINT_SUFFIXES else zoo.weights(spec.name, spec.weights)
     if path is None:
         raise SubjectError(f"{spec} has no trained weights; zoo:{spec.name}@PATH takes those of a file.")
-    return path, card_beside(path)
+    return path, zoo.card_beside(path)
 
 
 def _from_zoo(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
@@ -117,49 +118,29 @@ def _from_zoo(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> 
 
 def fitted_state(state: State, module: nn.Module, skip: Sequence[str], name: str) -> State:
     """A checkpoint for a module of another input size: position tables resized, `skip` and counters left as built."""
+    state = resize_positions(state, module)
     fitted: State = {}
     for key, wanted in module.state_dict().items():
         came = state.get(key)
-        if key in skip or (came is None and key.endswith(INCIDENTAL)):
+        if key in skip or (key.endswith(INCIDENTAL) and (came is None or came.shape != wanted.shape)):
             fitted[key] = wanted
         elif came is None:
             raise WeightsMismatch(f"{name} lacks {key}; the checkpoint is of another architecture or other switches.")
-        elif came.shape == wanted.shape:
-            fitted[key] = came
-        elif "pos_embed" in key and came.ndim == wanted.ndim:
-            fitted[key] = _resized_table(key, came, wanted, name)
-        elif key.endswith(INCIDENTAL):
-            fitted[key] = wanted
-        else:
+        elif came.shape != wanted.shape:
             raise WeightsMismatch(
                 f"{name} has {key} of shape {tuple(came.shape)}, but {tuple(wanted.shape)} is needed: other switches, "
                 "other classes, or a part that cannot take another input size."
             )
+        else:
+            fitted[key] = came
     return fitted
-
-
-def _resized_table(key: str, came: Tensor, wanted: Tensor, name: str) -> Tensor:
-    came = came.float()
-    if came.ndim == 4:  # a map (1, width, y, x)
-        return F.interpolate(came, size=wanted.shape[-2:], mode="bilinear", align_corners=True)
-    for prefix in (0, 1):
-        old, new = math.isqrt(came.shape[1] - prefix), math.isqrt(wanted.shape[1] - prefix)
-        if old**2 + prefix == came.shape[1] and new**2 + prefix == wanted.shape[1]:
-            return resize_pos_embed(came, old, new, has_cls=bool(prefix))
-    raise WeightsMismatch(
-        f"{name} has a position table {key} of {came.shape[1]} rows, which cannot become {wanted.shape[1]}: "
-        "grids must be square and have the same tokens beside them."
-    )
 
 
 def _from_elsewhere(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
     if run.switches:
         raise UsageError(f"--switch is for models of the zoo; {spec} is not one.")
-    subject = load_subject(str(spec))
+    subject = load_subject(str(spec), input_size=image_size)
     module = subject.module
-    if (image_size, image_size) != subject.input_size and hasattr(module, "set_input_size"):
-        resize: Any = module.set_input_size
-        resize(img_size=(image_size, image_size))  # timm's own interpolation
     if run.head == "keep":
         refuse_other_classes(str(spec), subject.classes, _outputs(subject), classes)
     elif spec.source == "timm":

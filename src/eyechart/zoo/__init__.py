@@ -26,9 +26,22 @@ from eyechart.zoo.switches import SWITCHES, Switch, check_switches, read_switche
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["MODELS", "ZooModel", "build", "card", "find", "names", "switches", "switches_from", "weights"]
+__all__ = [
+    "MODELS",
+    "ZooModel",
+    "build",
+    "card",
+    "card_beside",
+    "find",
+    "names",
+    "switches",
+    "switches_from",
+    "weights",
+]
 
 WEIGHTS = Path(__file__).parent / "weights"
+SNAPSHOTS = (".init", ".warmup", ".quarter", ".last-good")
+CARD_KEYS = {"name", "classes", "input_size", "mean", "std", "recipe"}
 
 
 @dataclass(frozen=True)
@@ -204,3 +217,23 @@ def card(name: str) -> dict[str, Any]:
     if path.is_file():
         facts.update(json.loads(path.read_text(encoding="utf-8")))
     return facts
+
+
+def card_beside(weights: str | Path) -> dict[str, Any]:
+    """The card of the training that made a file of weights; empty if none lies beside it.
+
+    What is called FOLDER/vit.safetensors, or FOLDER/vit.warmup.safetensors if it is a snapshot, has its card in
+    FOLDER/vit.json.
+    """
+    path = Path(weights).expanduser()
+    names = [path.stem]
+    if path.stem.endswith(SNAPSHOTS):
+        names.append(path.stem.rpartition(".")[0])
+    for name in names:
+        try:
+            found = json.loads(path.with_name(f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict) and found.keys() >= CARD_KEYS:  # any other JSON is somebody else's
+            return found
+    return {}

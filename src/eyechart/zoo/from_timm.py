@@ -29,6 +29,10 @@ def swin(
     """Swin: windows of attention, shifted in every second block; the width doubles from stage to stage."""
     _check(image_size, patch, depths, heads)
     _check_heads([width * 2**stage for stage in range(len(heads))], heads)
+    if image_size // patch < 2 ** (len(depths) - 1):
+        raise UsageError(
+            f"Swin halves its grid from stage to stage; a grid of {image_size // patch} is too small for {len(depths)}."
+        )
     return SwinTransformer(
         img_size=image_size,
         patch_size=patch,
@@ -83,6 +87,8 @@ def mixer(
 ) -> nn.Module:
     """MLP-Mixer: one MLP over the tokens, half as wide as the channels, then one over the channels, four times."""
     _check(image_size, patch)
+    if width < 2:
+        raise UsageError(f"A Mixer's MLP over tokens has half as many channels as a token, so 2 or more; {width} came.")
     return MlpMixer(
         img_size=image_size,
         patch_size=patch,

@@ -13,7 +13,7 @@ from timm.models.resnetv2 import ResNetV2
 from torch import Tensor, nn
 
 from eyechart.errors import UsageError
-from eyechart.zoo.dropout import McDropout
+from eyechart.zoo.dropout import McDropout, follow_pictures
 from eyechart.zoo.smoothing import Smoothing
 
 # Eight groups: two channels a group at the narrowest place, as the 32 groups of BiT-R50x1 have.
@@ -28,6 +28,7 @@ class Block(BasicBlock):
 
     def remove_skip(self) -> None:
         self.skip = False
+        self.downsample = None  # a projection of the skip would be weights that nothing uses
         # timm starts the last norm at 0, so that at first only the skip counts; now nothing would ever get through.
         nn.init.ones_(self.get_parameter("bn2.weight"))
 
@@ -56,6 +57,10 @@ def resnet(
     A 32-pixel image gives grids 32/16/8/4. It is fully convolutional, so `image_size` changes nothing in it. Stages
     are counted from 1, as in their names; blocks through all stages from 0, as in those of a ViT.
     """
+    if len(depths) != 4:
+        raise UsageError(f"This ResNet has four stages, so depths are four numbers; {_listed(depths)} came.")
+    if width % 2:
+        raise UsageError(f"The width of this ResNet's first stage must be even; {width} came.")
     # timm fixes a plain stem at 64 channels; a "deep" one is as wide as asked, and is then replaced by one convolution.
     model: Any = ResNet(
         Block,  # type: ignore[arg-type]  # timm annotates the class as an instance
@@ -75,8 +80,9 @@ def resnet(
     for at in _within(no_skip_at, "no_skip_at", 0, len(blocks) - 1):
         blocks[at].remove_skip()
     if dropout:
-        for block in blocks:
-            block.aa = McDropout(dropout)  # timm's place for anti-aliasing: after the first convolution, norm and ReLU
+        for place, block in enumerate(blocks):
+            block.aa = McDropout(dropout, place)  # timm's for anti-aliasing: after the first convolution, norm and ReLU
+        follow_pictures(model)
     for number in _within(smooth_stages, "smooth_stages", 1, len(depths)):
         model.get_submodule(f"layer{number}").append(Smoothing(smooth_scale))
     built: nn.Module = model
@@ -118,6 +124,12 @@ def resnet_v2(
     """timm's ResNet-v2 of bottlenecks behind one 3×3 stride-1 convolution; `classes=0` leaves the classifier out."""
     if len(channels) != len(depths):
         raise UsageError(f"channels and depths have one number a stage each; {len(channels)} and {len(depths)} came.")
+    if len(depths) > 4:
+        raise UsageError(f"A ResNet-v2 has at most four stages, each half as fine as the last; {len(depths)} came.")
+    if any(number % 8 for number in (stem, *channels)):
+        raise UsageError(
+            f"Channels of a ResNet-v2's stem and stages must be multiples of 8; {stem} and {_listed(channels)} came."
+        )
     model = ResNetV2(
         list(depths),
         channels=tuple(channels),
@@ -142,6 +154,10 @@ def _undo_stem_reduction(model: Any) -> None:
     """timm notes how much each stage shrinks the image; our stems do not shrink it by four."""
     for stage in model.feature_info:
         stage["reduction"] = max(1, stage["reduction"] // 4)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
 
 
 def _within(numbers: Sequence[int], name: str, low: int, high: int) -> Sequence[int]:

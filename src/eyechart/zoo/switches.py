@@ -47,6 +47,16 @@ def _wholes(name: str, meaning: str, least: int = 1) -> Switch:
     )
 
 
+def _stages(name: str, meaning: str) -> Switch:
+    return Switch(
+        name,
+        meaning,
+        "a whole number from 1 for each stage, separated by commas",
+        lambda value: _are_whole(value, 1) and len(value) > 0,
+        _read_wholes,
+    )
+
+
 def _number(name: str, meaning: str, low: float, high: float) -> Switch:
     return Switch(
         name,
@@ -81,8 +91,8 @@ def _read_flag(text: str) -> bool:
 
 
 _PATCH = _whole("patch", "pixels on a side of a patch")
-_STAGE_DEPTHS = _wholes("depths", "blocks of each stage")
-_STAGE_HEADS = _wholes("heads", "attention heads of each stage")
+_STAGE_DEPTHS = _stages("depths", "blocks of each stage")
+_STAGE_HEADS = _stages("heads", "attention heads of each stage")
 _WINDOW = _whole("window", "tokens on a side of a window of attention")
 
 #: For each builder of the zoo, everything it takes beside classes, image_size and drop_path.
@@ -118,7 +128,7 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
             _choice("no_skip_part", ("attention", "mlp", "both"), "which of their skips are removed"),
         ),
         "resnet:resnet": (
-            _whole("width", "channels of the first stage; each next has twice as many"),
+            _whole("width", "channels of the first stage, an even number; each next has twice as many"),
             _STAGE_DEPTHS,
             _wholes("smooth_stages", "stages that end in spatial smoothing, the first is 1"),
             _number("smooth_scale", "t in t · tanh(x / t) before the blur", 0.1, 1000),
@@ -126,8 +136,8 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
             _wholes("no_skip_at", "blocks without skip, the first is 0", least=0),
         ),
         "resnet:resnet_bit": (
-            _whole("stem", "channels of the stem"),
-            _wholes("channels", "channels of each stage"),
+            _whole("stem", "channels of the stem; a multiple of 8"),
+            _stages("channels", "channels of each stage; multiples of 8"),
             _STAGE_DEPTHS,
         ),
         "from_timm:swin": (
@@ -145,16 +155,16 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
             _STAGE_HEADS,
         ),
         "from_timm:mixer": (_PATCH, _whole("width", "channels of a token"), _whole("depth", "blocks")),
-        "from_timm:poolformer": (_wholes("widths", "channels of each stage"), _STAGE_DEPTHS),
+        "from_timm:poolformer": (_stages("widths", "channels of each stage"), _STAGE_DEPTHS),
         "alternet:alternet": (
-            _whole("stem", "channels of the stem"),
-            _wholes("channels", "channels of each stage"),
+            _whole("stem", "channels of the stem; a multiple of 8"),
+            _stages("channels", "channels of each stage; multiples of 8"),
             _STAGE_DEPTHS,
             Switch(
                 "msas",
                 "attention blocks, placed by the build-up rule or as told for each stage",
                 "a whole number from 0 to 5, or one for each stage, separated by commas",
-                lambda value: (_is_whole(value, 0) and value <= 5) or _are_whole(value, 0),
+                lambda value: (_is_whole(value, 0) and value <= 5) or (_are_whole(value, 0) and len(value) > 0),
                 lambda text: _read_wholes(text) if "," in text else int(text),
             ),
             _STAGE_HEADS,

@@ -48,8 +48,8 @@ class CnnStem(nn.Module):
 
         super().__init__()
         halvings = patch.bit_length() - 1
-        if patch != 2**halvings:
-            raise UsageError(f"The ResNet of a hybrid shrinks the image by a power of two; {patch} is none.")
+        if patch not in (1, 2, 4, 8):
+            raise UsageError(f"The ResNet of a hybrid shrinks the image by 1, 2, 4 or 8, its patch; {patch} came.")
         channels = [64 * 2**stage for stage in range(halvings + 1)]
         self.backbone = resnet_v2(
             classes=0,
@@ -166,6 +166,10 @@ class ViT(nn.Module):
             raise UsageError(f"The patch size must divide the image size; {patch} does not divide {image_size}.")
         if width % heads and not head_width:
             raise UsageError(f"The number of heads must divide the width; {heads} does not divide {width}.")
+        if int(width * mlp_ratio) < 1 or (mixer == "mlp" and width < 2):
+            raise UsageError(
+                f"An MLP needs a hidden channel; a width of {width} leaves none (mlp_ratio {mlp_ratio:g})."
+            )
         if pooled_norm and pool == "cls":
             raise UsageError("pooled_norm normalises the mean of the tokens, so it needs pool='gap'.")
         if mixer != "attention" and (pool != "gap" or position == "relative"):

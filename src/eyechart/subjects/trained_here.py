@@ -1,0 +1,80 @@
+"""What `eyechart train` wrote down about weights it made, read from the card beside the file. No torch here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eyechart import zoo
+from eyechart.errors import SubjectError, WeightsMismatch
+from eyechart.subjects.catalogue import Spec, parse_spec
+
+if TYPE_CHECKING:
+    from eyechart.subjects.preprocessing import Preprocessing
+
+
+@dataclass(frozen=True)
+class TrainedHere:
+    """A training's card, as far as loading its weights needs it."""
+
+    card: Mapping[str, Any]
+    classes: tuple[str, ...]
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    switches: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def prepare(self, own: Preprocessing) -> Preprocessing:
+        """The library's preprocessing, with the size and normalisation the weights were trained with."""
+        return replace(own, size=(self.size, self.size), mean=self.mean, std=self.std, scale=1 / 255)
+
+
+def trained_here(spec: Spec, path: str | Path) -> TrainedHere | None:
+    """The card beside a file of weights; None if there is none. A card of another architecture is refused."""
+    card = zoo.card_beside(path)
+    if not card:
+        return None
+    made = architecture_of(card)
+    if made != spec.model and not made.startswith("hf:"):  # a folder may have been moved
+        raise WeightsMismatch(f"{path} is a trained {made}, as its card says; write {made}@{path}.")
+    try:
+        found = TrainedHere(
+            card,
+            tuple(map(str, card["classes"])),
+            int(card["input_size"][0]),
+            _three(card["mean"]),
+            _three(card["std"]),
+            dict(card.get("switches") or {}),
+        )
+    except (TypeError, ValueError, IndexError) as error:
+        raise SubjectError(f"The card beside {path} is damaged ({error}); move it away or restore it.") from None
+    told = card.get("sha256")
+    told = told.get(Path(path).name) if isinstance(told, Mapping) else None
+    if told is not None and Path(path).is_file() and told != hashlib.sha256(Path(path).read_bytes()).hexdigest():
+        note = "the card beside the weights is that of another version of this file: its hash differs"
+        return replace(found, notes=(note,))
+    return found
+
+
+def architecture_of(card: Mapping[str, Any]) -> str:
+    """What a training's weights fit, as `source:name`.
+
+    >>> architecture_of({"name": "vit-fine", "model": "vit"})
+    'zoo:vit'
+    >>> architecture_of({"name": "mine", "from": "timm:test_vit@random"})
+    'timm:test_vit'
+    """
+    if "from" in card:
+        return parse_spec(str(card["from"])).model
+    return f"zoo:{card.get('model', card['name'])}"
+
+
+def _three(values: Any) -> tuple[float, ...]:
+    numbers = tuple(float(value) for value in values)
+    if len(numbers) != 3:
+        raise ValueError(f"three channels were expected, {len(numbers)} came")
+    return numbers
