@@ -134,7 +134,7 @@ def open_folder(plan: Mapping[str, Any], out: str | Path | None, *, overwrite: b
 
 
 def folder_name(plan: Mapping[str, Any]) -> str:
-    names = "-".join(subject["name"].split(":")[-1] for subject in plan["subjects"][:3])
+    names = "-".join(subject["name"].partition(":")[2] or subject["name"] for subject in plan["subjects"][:3])
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{names}-{plan['images']['name']}")[:60].strip("-")
     return f"{readable}-{plan['question'][:8]}"
 
