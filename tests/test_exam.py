@@ -15,6 +15,7 @@ from torch import nn
 import eyechart
 from eyechart.engines import inline
 from eyechart.errors import NotFinite, RunFolderError, UsageError
+from eyechart.measures.measure import measures
 from eyechart.store import Run, write_atomically
 from eyechart.tracing import pieces
 from eyechart.tracing.taps import Tap
@@ -42,7 +43,7 @@ def assert_same_findings(one: Run, other: Run, exactly: bool = True) -> None:
 
 
 def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
-    run = eyechart.exam(PAIR, limit=IMAGES, out=tmp_path / "all")
+    run = eyechart.exam(PAIR, limit=IMAGES, effort="quick", out=tmp_path / "all")
     assert {path.name for path in run.path.iterdir()} == {
         "plan.json",
         "shards",
@@ -51,17 +52,9 @@ def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
         "summary.csv",
         "report.html",
     }
-    assert list(run.findings) == [
-        "recognition",
-        "cka",
-        "head_subsets",
-        "attention_distance",
-        "localisation",
-        "skip_ratio",
-        "feature_variance",
-        "probes",
-        "few_shot",
-    ]
+    left_out = {entry["measure"] for entry in run.plan["left_out"]}
+    assert left_out == {"hessian", "landscape", "trajectory", "corruption", "mc_dropout"}
+    assert list(run.findings) == [name for name in measures() if name not in left_out]
     assert {verdict.claim for verdict in run.verdicts} == {f"C{number:02d}" for number in range(1, 73)}
     tested = {verdict.claim for verdict in run.verdicts if verdict.verdict != "not tested"}
     decided_by_r = {"C09", "C10", "C13", "C14", "C15", "C18", "C21", "C22", "C23", "C24", "C28", "C29", "C30", "C34"}

@@ -183,6 +183,8 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             low, high = jackknife(value, replicates, limits)
             if "trials" in variable.attrs and len(replicates) > 1:
                 low, high = _at_the_ends(value, low, high, variable.attrs["trials"])
+            if "pairs" in variable.attrs and len(replicates) > 1:
+                low, high = _where_none_moved(value, low, high, variable.attrs["pairs"])
             finding[f"{name}_replicates"] = (("replicate", *variable.dims), replicates)
         finding[f"{name}_low"] = (variable.dims, low)
         finding[f"{name}_high"] = (variable.dims, high)
@@ -291,6 +293,13 @@ def _at_the_ends(value: Array, low: Array, high: Array, trials: float | Array) -
     """A share of exactly 0 or 1 has no spread between folds; the exact binomial bound says what it may still be."""
     room = 1 - ((1 - CONFIDENCE) / 2) ** (1 / np.maximum(trials, 1))
     return np.where(value == 1, 1 - room, low), np.where(value == 0, room, high)
+
+
+def _where_none_moved(value: Array, low: Array, high: Array, pairs: float) -> tuple[Array, Array]:
+    """A difference of two shares of the same images, none of which moved: no spread between folds, the same bound."""
+    room = 1 - ((1 - CONFIDENCE) / 2) ** (1 / pairs)
+    none = (value == 0) & (low == 0) & (high == 0)
+    return np.where(none, -room, low), np.where(none, room, high)
 
 
 def _plain(attrs: Mapping[Any, Any]) -> dict[Any, Any]:

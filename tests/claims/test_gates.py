@@ -4,7 +4,18 @@ import math
 
 import pytest
 
-from eyechart.claims.gates import ACCURACY, HEADS, HEADS_OF_ONE_BLOCK, RECIPE, REGIME, TOKENS, TRAINED, Facts, image_set
+from eyechart.claims.gates import (
+    ACCURACY,
+    HEADS,
+    HEADS_OF_ONE_BLOCK,
+    MATCHED,
+    RECIPE,
+    REGIME,
+    TOKENS,
+    TRAINED,
+    Facts,
+    image_set,
+)
 from eyechart.sites import Address, Anatomy, Layout, Site
 
 
@@ -54,6 +65,15 @@ def test_unknown_accuracy_is_said_and_untrained_weights_fail() -> None:
     untrained = [facts("a", trained=False, images="photos"), facts("b")]
     assert ACCURACY.check(untrained).outcome == TRAINED.check(untrained).outcome == "failed"
     assert ACCURACY.check(untrained).words == "a has untrained weights"
+
+
+@pytest.mark.parametrize(("other", "outcome"), [(0.85, "passed"), (0.849, "failed"), (None, "unknown")])
+def test_matched_accuracy(other, outcome) -> None:
+    result = MATCHED.check([facts("a", accuracy=0.9), facts("b", accuracy=other)])
+    assert result.outcome == outcome
+    assert MATCHED.check([facts("a", accuracy=0.9), facts("b", accuracy=0.8)]).words == (
+        "their accuracies are 10.0 points apart, more than the 5 asked for"
+    )
 
 
 def test_the_trained_gate_has_no_threshold() -> None:

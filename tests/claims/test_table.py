@@ -13,7 +13,8 @@ IN_THE_PACKAGE = {"cka", "attention_distance", "skip_ratio", "feature_variance",
 PLANNED = {
     "head_subsets", "receptive_field", "skip_removal", "localisation", "probes", "depth_similarity", "patch_filters",
     "position_embeddings", "few_shot", "attention_maps", "shift", "error_vs_nll", "hessian", "landscape", "fourier",
-    "lesion", "frequency_noise", "corruption", "calibration", "mc_dropout", "shape_texture", "data_specificity",
+    "lesion", "band_noise", "corruption", "robustness", "calibration", "mc_dropout", "shape_texture",
+    "data_specificity",
 }  # fmt: skip
 
 

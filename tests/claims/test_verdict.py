@@ -260,7 +260,7 @@ def test_every_other_claim_is_listed_with_what_it_would_need() -> None:
     assert needs["C59"] == "Needs a transformer with stages of at least two blocks (PiT, Swin)."
     assert needs["C14"] == "No measure tests it yet; it needs a single-stage ViT and a CNN with stages."
     assert needs["C21"] == "Needs the measure skip_ratio, and a single-stage ViT that classifies from a class token."
-    assert needs["C35"].startswith("Needs the measure probes, and a ViT with a class token and its GAP twin")
+    assert needs["C35"].startswith("Needs the measure probes and depth_similarity, and a ViT with a class token")
     assert needs["C43"].startswith("Needs the study data_fractions: a ViT and a CNN trained on 2, 6, 10, 30 and 100 %")
     [untested] = of("C60", verdicts)
     assert (untested.subjects, untested.effect, untested.words, untested.measure) == ((), None, "not tested", "cka")
@@ -344,3 +344,27 @@ def test_few_images_decide_nothing() -> None:
     assert verdict.verdict == "undecided"
     assert verdict.reason.startswith("Fewer than 64 images")
     assert verdict.effect == 0.3
+
+
+def test_what_is_read_off_the_weights_needs_no_images() -> None:
+    def verdict(low: float, high: float, of_weights: int) -> Verdict:
+        found = {"cka": finding(("uniformity_gap", "vit | cnn", 0.12, low, high), images=16)}
+        found["cka"].attrs["of_weights"] = of_weights
+        [told] = of("C13", judge([ClaimTest("C13", (GAP,))], found, FACTS))
+        return told
+
+    assert verdict(0.11, 0.13, 0).verdict == "undecided"  # 16 images
+    assert verdict(0.11, 0.13, 1).verdict == "holds"
+    straddling = verdict(0.08, 0.16, 1)
+    assert straddling.verdict == "undecided"
+    assert "more images would not decide it" in straddling.reason
+    assert straddling.parts[0].needed is None
+
+
+def test_a_claim_of_two_measures_says_which_is_missing() -> None:
+    part = Part("probe_divergence", "above", 0.0, "difference of {0} and {1}")
+    other = Part("cka_divergence", "above", 0.0, "1 − CKA of {0} and {1}")
+    found = {"probes": finding(("probe_divergence", "gap | vit", 0.1, 0.05, 0.15))}
+    [told] = of("C35", judge([ClaimTest("C35", (part, other))], found, FACTS))
+    assert told.verdict == "not tested"
+    assert told.reason.startswith("Needs the measure depth_similarity, and a ViT with a class token")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.attention_distance import AttentionDistance, how_far
-from eyechart.sites import AttentionGeometry
+from eyechart.measures.attention_distance import AttentionDistance, how_far, tokens_from
+from eyechart.sites import Anatomy, AttentionGeometry, Filters
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
 
@@ -142,3 +144,36 @@ def test_quantities_of_a_vit_of_four_blocks() -> None:
     assert rows["late_coverage"] == pytest.approx(1, abs=1e-6)
     assert rows["distance_grows"] == 1
     assert rows["local_heads"] == pytest.approx(16.5 / 32, abs=0.5 / 32)
+
+
+def blocks_of(name: str, local: int, filters: Filters) -> tuple[Anatomy, dict[tuple[str, str], Look]]:
+    """Four blocks of four heads on an 8×8 grid of 4-pixel cells: `local` of the first two attend themselves."""
+    geometry, sites, looks = full_grid(8, 4), [], {}
+    for block in range(4):
+        place = site(f"{name} {block}", "attention", "attention", block=block, heads=4, attention=geometry)
+        whole = site(f"{name} block {block}", kind="attention", block=block, depth=(block + 1) / 4)
+        sites += [place, whole]
+        weights = torch.full((64, 1, 4, 64, 64), 1 / 64)
+        weights[:, :, : local if block < 2 else 0] = torch.eye(64)
+        looks[name, place.name] = Look(place, weights=lambda weights=weights: weights)
+    return replace(anatomy(name, sites, cls=0), filters=filters), looks
+
+
+def test_a_hybrid_has_fewer_local_heads_early() -> None:
+    vit, looks = blocks_of("v", 3, Filters("p", (8, 3, 4, 4), "patches"))
+    hybrid, others = blocks_of("h", 1, Filters("s", (8, 3, 3, 3), "convolution"))  # 3 pixels of a cell of 4
+    assert (tokens_from(vit), tokens_from(hybrid)) == ("patches", "a CNN")
+    finding = measure_tensors(AttentionDistance(), scene(vit, hybrid), looks | others, 4)
+    rows = finding.isel(quantity_row=finding["quantity"].values == "early_local_gap")
+    assert rows.quantity_subjects.values.tolist() == ["v | h"]
+    assert float(rows.quantity_value[0]) == pytest.approx(2 / 4)
+
+
+def test_whose_tokens_are_whose() -> None:
+    staged = anatomy(
+        "s", [site("a", "attention", "attention", heads=2, attention=full_grid(8, 4)), site("c", kind="conv")]
+    )
+    assert tokens_from(staged) == ""
+    assert tokens_from(anatomy("c", [site("c", kind="conv")], architecture="cnn")) == ""
+    later = [site("c", kind="conv"), site("a", "attention", "attention", block=1, heads=2, attention=full_grid(8, 4))]
+    assert tokens_from(anatomy("h", [*later, site("b", kind="attention", block=1)], architecture="hybrid")) == "a CNN"

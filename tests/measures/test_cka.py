@@ -10,7 +10,7 @@ import torch
 
 from eyechart.measures.cka import Cka, contrast, gram, hsic_table, lag_at_half, lag_map, uniformity
 from eyechart.tracing.views import Look
-from tests.measures.staging import anatomy, measure_tensors, scene, site
+from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
 
 
 def u_statistic(k: np.ndarray, l: np.ndarray) -> float:  # noqa: E741
@@ -183,3 +183,42 @@ def test_the_lag_map_has_bootstrap_intervals_and_unknown_rows_stay_unknown() -> 
     assert float(finding.match_depth_low[0, 0]) == float(finding.match_depth_high[0, 0]) == 0.5
     assert np.isnan(finding.match_depth.values[1, 0])
     assert "match_depth_replicates" not in finding
+
+
+def test_patch_tokens_are_compared_without_the_class_token() -> None:
+    """The Gram matrix of the class token is taken off: the same as leaving it out of the features."""
+    generator = torch.Generator().manual_seed(5)
+    with_cls = 10 * torch.randn(64, 5, 6, generator=generator)
+    other = torch.randn(64, 4, 6, generator=generator) + with_cls[:, 1:] / 10
+    vit, cnn = site("one", prefix=1), site("two")
+    where = scene(anatomy("v", [vit], cls=0), anatomy("c", [cnn]), images=64, block=16)
+    looks = {("v", "one"): Look(vit, output=with_cls), ("c", "two"): Look(cnn, output=other)}
+    found = measure_tensors(Cka(), where, looks, 16)
+    without = {("v", "one"): Look(site("one"), output=with_cls[:, 1:]), ("c", "two"): Look(cnn, output=other)}
+    bare = scene(anatomy("v", [site("one")]), anatomy("c", [cnn]), images=64, block=16)
+    expected = measure_tensors(Cka(), bare, without, 16).cka
+    assert found.patch_site.values.tolist() == ["v/one"]
+    np.testing.assert_allclose(found.patch_cka.values[0], expected.values[0], atol=1e-5)
+    assert abs(float(found.cka[0, 1]) - float(expected[0, 1])) > 0.01  # the class token does matter here
+
+
+def test_the_top_third_without_its_class_token() -> None:
+    """The class token alone makes the highest third differ: without it nothing drops."""
+    generator = torch.Generator().manual_seed(6)
+    shared = torch.randn(64, 4, 6, generator=generator)
+    sites, looks = [], {}
+    for at in range(3):
+        place = site(f"v {at}", kind="attention", prefix=1, block=at, depth=(at + 1) / 3)
+        attention = site(f"a {at}", "attention", "attention", block=at, heads=2, attention=full_grid(2, 8.0, 1))
+        sites += [attention, place]
+        own = (20 if at == 2 else 0.01) * torch.randn(64, 1, 6, generator=generator)
+        looks["v", place.name] = Look(place, output=torch.cat([own, shared], dim=1))
+    stages = [site("c 0", stage=0, block=0), site("c 1", stage=1, block=1)]
+    looks |= {("c", place.name): Look(place, output=shared) for place in stages}
+    people = anatomy("v", sites, cls=0), anatomy("c", stages, architecture="cnn")
+    found = measure_tensors(Cka(), scene(*people, images=64, block=16), looks, 16)
+    known = {
+        str(name): float(value) for name, value in zip(found.quantity.values, found.quantity_value.values, strict=True)
+    }
+    assert known["top_is_unlike"] > 0.5
+    assert known["top_is_unlike_without_cls"] == pytest.approx(0, abs=1e-6)

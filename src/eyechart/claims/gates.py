@@ -123,6 +123,25 @@ class Accuracy(Gate):
         return of_cnn if fact.architecture == "cnn" else of_others
 
 
+@dataclass(frozen=True)
+class Matched(Gate):
+    """g1 for claims about what is lost: subjects that recognise the clean pictures about equally well lose alike."""
+
+    key: str = "g1-matched"
+    title: ClassVar[str] = "matched accuracy"
+    most: float = 0.05
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        values = [fact.accuracy[0] for fact in facts if fact.accuracy and not math.isnan(fact.accuracy[0])]
+        if len(values) < len(facts):
+            return self.result("unknown", "whether the subjects recognise these images equally well is not known")
+        gap = round(max(values) - min(values), 9)  # .90 and .85 are a twentieth apart, whatever floats say
+        words = f"their accuracies are {100 * gap:.1f} points apart"
+        if gap > self.most:
+            return self.result("failed", f"{words}, more than the {100 * self.most:.0f} asked for")
+        return self.result("passed", words)
+
+
 def image_set(name: str) -> str:
     """The image set a name stands for; the bundled sample is CIFAR-10.
 
@@ -212,8 +231,8 @@ class SameRecipe(Gate):
 
 
 TRAINED, ACCURACY, TOKENS, HEADS, REGIME, RECIPE = Trained(), Accuracy(), Tokens(), Heads(), Regime(), SameRecipe()
-HEADS_OF_ONE_BLOCK = Heads("g2-heads-one-block", blocks=1)
+HEADS_OF_ONE_BLOCK, MATCHED = Heads("g2-heads-one-block", blocks=1), Matched()
 
 GATES: dict[str, Gate] = {
-    gate.key: gate for gate in (TRAINED, ACCURACY, TOKENS, HEADS, HEADS_OF_ONE_BLOCK, REGIME, RECIPE)
+    gate.key: gate for gate in (TRAINED, ACCURACY, MATCHED, TOKENS, HEADS, HEADS_OF_ONE_BLOCK, REGIME, RECIPE)
 }

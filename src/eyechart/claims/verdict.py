@@ -216,6 +216,8 @@ class Reading:
     images: int
     measure: str
     smooth: bool = True
+    of_weights: bool = False
+    """Read off the weights: no image was drawn, and none would decide it."""
 
 
 def judge(
@@ -265,7 +267,8 @@ def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects
                 )
             value, low, high = (float(line[f"quantity_{name}"]) for name in ("value", "low", "high"))
             smooth = bool(line["quantity_smooth"].item()) if "quantity_smooth" in line.coords else True
-            result[subjects] = Reading(value, low, high, int(finding.attrs.get("images", 0)), measure, smooth)
+            images, of_weights = int(finding.attrs.get("images", 0)), bool(finding.attrs.get("of_weights", False))
+            result[subjects] = Reading(value, low, high, images, measure, smooth, of_weights)
     return result
 
 
@@ -283,7 +286,7 @@ def decide(
     shown = decisive(parts, verdict)
     gates = tuple(gate.check(facts) for gate in test.checks)
     failed = [gate for gate in gates if gate.outcome == "failed"]
-    few = seeds is None and min(reading.images for reading in readings) < LEAST_IMAGES
+    few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
     reasons = [begin(shown.sentence, subjects)]
     if len(parts) > 1:
         reasons.append(count_parts([part.verdict for part in parts]))
@@ -294,6 +297,8 @@ def decide(
         reasons.insert(0, f"Fewer than {LEAST_IMAGES} images, so nothing is decided")
     elif verdict == "undecided" and shown.verdict != "undecided":
         reasons.append("The definitions disagree, so neither decides")
+    elif verdict == "undecided" and readings[parts.index(shown)].of_weights:
+        reasons.append("It is read off the weights, so more images would not decide it")
     elif verdict == "undecided":
         used, unit = (seeds, "seeds") if seeds else (readings[parts.index(shown)].images, "images")
         smooth = readings[parts.index(shown)].smooth
@@ -336,7 +341,7 @@ def decide_part(part: Part, subjects: Subjects, reading: Reading, samples: int) 
         clearness=math.nan if math.isnan(half) else distance / half if half > 0 else math.inf,
         # The interval of an argmax does not shrink with the root of the images, so no number is foretold.
         needed=images_to_decide(value, low, high, margin, samples)
-        if verdict == "undecided" and reading.smooth
+        if verdict == "undecided" and reading.smooth and not reading.of_weights
         else None,
     )
 
@@ -358,7 +363,7 @@ def not_tested(claim: Claim, *, tried: bool, measures: Collection[str], seeds: i
     missing = [measure for measure in claim.measures if measure not in measures]
     if claim.settled_by != "exam":
         reason = f"Needs the study {claim.settled_by}: {STUDIES[claim.settled_by]}."
-    elif tried:
+    elif tried and len(missing) in (0, len(claim.measures)):  # of a claim of two measures one may have been left out
         reason = f"Needs {claim.wants}."
     elif missing:
         reason = f"Needs the measure {' and '.join(missing)}, and {claim.wants}."

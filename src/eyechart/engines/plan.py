@@ -106,6 +106,8 @@ def scene_of(plan: Mapping[str, Any]) -> Scene:
         label_maps={
             subject["name"]: tuple(subject["labels"]["indices"]) for subject in subjects if subject["labels"]["indices"]
         },
+        trained={subject["name"]: subject["trained"] for subject in subjects},
+        cards={subject["name"]: subject["card"].get("zoo", subject["card"]) for subject in subjects},
     )
 
 

@@ -141,6 +141,34 @@ def local_share(estimate: xarray.Dataset) -> PerSubjects:
     return {(s,): float((heads_of(estimate, s, slice(None)) < LOCAL).mean()) for s in subjects_in(estimate)}
 
 
+def early_local_gap(estimate: xarray.Dataset) -> PerSubjects:
+    """Share of local heads in the first two attentions, of a ViT on patches minus one whose tokens come from a CNN."""
+
+    def share(subject: str) -> float:
+        return float((heads_of(estimate, subject, slice(0, 2)) < LOCAL).mean())
+
+    stems = dict(zip(estimate.subject.values.tolist(), estimate.tokens_from.values.tolist(), strict=True))
+    return {
+        (vit, hybrid): share(vit) - share(hybrid)
+        for vit in vits(estimate)
+        for hybrid in stems
+        if stems[vit] == "patches" and stems[hybrid] == "a CNN" and len(places_of(estimate, hybrid)) >= 4
+    }
+
+
+def tokens_from(anatomy: Anatomy) -> str:
+    """What a ViT's tokens are: patches, or the cells of a CNN's map (a hybrid); nothing of the kind for others."""
+    attention = [site.attention for site in attentions(anatomy) if site.attention is not None]
+    first = min((site.block for site in attentions(anatomy)), default=0)
+    one_grid = all(each.kind == "global" and each.cell == attention[0].cell for each in attention)
+    later = [site.kind for site in anatomy.pick("block") if site.block >= first]
+    if not attention or not one_grid or "conv" in later:
+        return ""
+    if anatomy.cnn_stem or first > 0:
+        return "a CNN"
+    return "patches" if anatomy.family == "vit" else ""
+
+
 def distance_grows(estimate: xarray.Dataset) -> PerSubjects:
     from scipy.stats import spearmanr
 
@@ -213,6 +241,13 @@ class AttentionDistance(Measure):
             smooth=False,
         ),
         Quantity(
+            "early_local_gap",
+            early_local_gap,
+            "share of local heads in the first two attentions, ViT minus hybrid",
+            smooth=False,
+            limits=(-1, 1),
+        ),
+        Quantity(
             "distance_grows",
             distance_grows,
             "rank correlation of distance with depth",
@@ -227,6 +262,9 @@ class AttentionDistance(Measure):
                 Part("early_nearest_head", "below", 0.5, "distance of the nearest early head of {0}, uniform = 1"),
                 Part("early_farthest_head", "above", 0.8, "distance of the farthest early head of {0}, uniform = 1"),
             ),
+        ),
+        ClaimTest(
+            "C11", (Part("early_local_gap", "above", 0.0, "share of local early heads of {0} above that of {1}"),)
         ),
         ClaimTest(
             "C10",
@@ -285,7 +323,11 @@ class AttentionDistance(Measure):
                 ),
                 "uniform": ("site", uniform, {"unit": "px", "exact": True}),
             },
-            coords=site_coordinates(scene, sites) | {"head": np.arange(total.distance.shape[1])},
+            coords={
+                **site_coordinates(scene, sites),
+                "tokens_from": ("site", [tokens_from(scene.anatomy(subject)) for subject, _ in sites]),
+                "head": np.arange(total.distance.shape[1]),
+            },
         )
 
     def chart(self, finding: xarray.Dataset) -> Chart:

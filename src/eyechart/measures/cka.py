@@ -11,8 +11,7 @@ HSIC is bilinear, so all pairs of sites of all subjects are three matrix product
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -57,14 +56,22 @@ def gram(features: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def hsic_table(grams: torch.Tensor) -> torch.Tensor:
-    """Unbiased HSIC of every pair of a stack of Gram matrices (site, n, n), as (site, other_site) in float64."""
-    sites, n, _ = grams.shape
-    hollow = grams.double() * (1 - torch.eye(n, dtype=torch.float64))
-    flat, rows = hollow.reshape(sites, n * n), hollow.sum(2)
-    totals = rows.sum(1)
-    products = flat @ flat.T + torch.outer(totals, totals) / ((n - 1) * (n - 2)) - 2 / (n - 2) * rows @ rows.T
-    return products / (n * (n - 3))
+def hsic_table(grams: torch.Tensor, others: torch.Tensor | None = None) -> torch.Tensor:
+    """Unbiased HSIC of every pair of a stack of Gram matrices (site, n, n), as (site, other_site) in float64.
+
+    With `others`, of every one of the first stack with every one of the second.
+    """
+    n = grams.shape[1]
+    flat, rows = _hollow(grams)
+    other_flat, other_rows = (flat, rows) if others is None else _hollow(others)
+    corner = torch.outer(rows.sum(1), other_rows.sum(1)) / ((n - 1) * (n - 2))
+    return (flat @ other_flat.T + corner - 2 / (n - 2) * rows @ other_rows.T) / (n * (n - 3))
+
+
+def _hollow(grams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gram matrices with their diagonals set to zero, flat, and the sums of their rows."""
+    hollow = grams.double() * (1 - torch.eye(grams.shape[1], dtype=torch.float64))
+    return hollow.flatten(1), hollow.sum(2)
 
 
 def read_out(readout: Readout) -> Callable[[Look], torch.Tensor]:
@@ -79,9 +86,27 @@ def read_out(readout: Readout) -> Callable[[Look], torch.Tensor]:
     return take
 
 
+def prefix_tokens(look: Look) -> torch.Tensor:
+    return look.tokens(look.output)[:, : look.site.layout.prefix]
+
+
+#: Gram matrices of whole layers, and of their class and register tokens alone. A Gram matrix is a sum over features, so
+#: the difference is that of the patch tokens, for a hundredth of the work of taking it from them.
+WHOLE = View("gram[all]", read_out("all"), reduce=gram)
+PREFIX = View("gram[prefix]", prefix_tokens, reduce=gram)
+
+
+def patch_gram(views: Views, subject: str, site: Site) -> torch.Tensor:
+    """Gram matrix of the patch tokens; where there is no prefix, that of the layer."""
+    whole = views(subject, site, WHOLE)
+    return whole if not site.layout.prefix else whole.double() - views(subject, site, PREFIX).double()
+
+
 @dataclass
 class CkaTally(Tally):
     hsic: Annotated[torch.Tensor, Sum("fold", "site", "other_site")]
+    patch_hsic: Annotated[torch.Tensor, Sum("fold", "patch_site", "other_site")]
+    """Sites that have a class token, without it, with all sites, without theirs."""
     blocks: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
@@ -155,6 +180,20 @@ def lag_map(estimate: xarray.Dataset) -> xarray.DataArray:
     return xarray.DataArray(depths, dims=("site", "matched"), coords={"matched": subjects}, attrs=attributes)
 
 
+def best_matches(estimate: xarray.Dataset, rows: str = "site", cka: str = "cka") -> xarray.DataArray:
+    """The highest CKA of each row with a stem or block of each subject."""
+    import xarray
+
+    subjects = subjects_in(estimate)
+    best = np.full((estimate.sizes[rows], len(subjects)), np.nan)
+    for column, subject in enumerate(subjects):
+        table = estimate[cka].values[:, places_of(estimate, subject, "stem", "block")]
+        best[:, column] = np.where(np.isnan(table), -np.inf, table).max(1, initial=-np.inf)
+    attributes = {"smooth": False, "limits": (-1.0, 1.0)}
+    found = np.where(np.isinf(best), np.nan, best)
+    return xarray.DataArray(found, dims=(rows, "matched"), coords={"matched": subjects}, attrs=attributes)
+
+
 def lag_at_half(estimate: xarray.Dataset) -> PerSubjects:
     """How deep in the ViT the half-way blocks of the CNN land: output depth of the most similar ViT site.
 
@@ -174,14 +213,29 @@ def lag_at_half(estimate: xarray.Dataset) -> PerSubjects:
 
 def top_is_unlike(estimate: xarray.Dataset) -> PerSubjects:
     """Best match of the ViT's lowest third with any CNN site minus that of its highest third."""
+    places = {vit: places_of(estimate, vit, "block") for vit in subjects_in(estimate, "vit")}
+    return _drop_of_the_best(estimate, estimate.match_cka, places)
+
+
+def top_is_unlike_without_cls(estimate: xarray.Dataset) -> PerSubjects:
+    """The same for the patch tokens of ViTs that have a class token: is the top third only the class token's work?"""
+    blocks = estimate.patch_role.values == "block"
+    places = {
+        vit: np.flatnonzero(blocks & (estimate.patch_subject.values == vit)) for vit in subjects_in(estimate, "vit")
+    }
+    return _drop_of_the_best(estimate, estimate.patch_match_cka, places)
+
+
+def _drop_of_the_best(
+    estimate: xarray.Dataset, matches: xarray.DataArray, places: Mapping[str, np.ndarray]
+) -> PerSubjects:
     result: PerSubjects = {}
-    for vit in subjects_in(estimate, "vit"):
-        low, high = thirds(places_of(estimate, vit, "block"))
+    for vit, blocks in places.items():
+        low, high = thirds(blocks) if len(blocks) else (blocks, blocks)
         for cnn in subjects_in(estimate, "cnn"):
-            columns = places_of(estimate, cnn, "stem", "block")
             if len(low):
-                best = [float(estimate.cka.values[np.ix_(third, columns)].max()) for third in (low, high)]
-                result[vit, cnn] = best[0] - best[1]
+                best = matches.sel(matched=cnn).values
+                result[vit, cnn] = float(best[low].max() - best[high].max())
     return result
 
 
@@ -201,12 +255,14 @@ class Cka(Measure):
         "rotation and scale; 0 (dark) means nothing in common. Axes run from input to output; white lines mark where "
         "the grid changes size. One large bright square is a model whose layers stay alike; a chain of squares is a "
         "model that works in stages. In the panel of two models, follow the brightest cell of each column: it says "
-        "which depth of one model corresponds to which depth of the other."
+        "which depth of one model corresponds to which depth of the other. The curves say how alike each block of a "
+        "ViT is to the most similar layer of a CNN, as it is and without its class token."
     )
     how_to_read_ko = (
         "칸 하나는 두 층의 비교이다. 1(밝음)은 두 층이 그림들을 같은 방식으로 배열한다는 뜻이고 0(어두움)은 공통점이 "
         "없다는 뜻이다. 축은 입력에서 출력으로 가며 흰 선은 격자 크기가 바뀌는 곳이다. 큰 밝은 정사각형 하나면 층들이 "
-        "서로 닮았고, 정사각형이 사슬처럼 이어지면 단계별로 일한다."
+        "서로 닮았고, 정사각형이 사슬처럼 이어지면 단계별로 일한다. 곡선은 ViT의 각 블록이 CNN의 가장 비슷한 "
+        "층과 얼마나 닮았는지를 클래스 토큰이 있을 때와 없을 때로 보인다."
     )
     method = (
         "Linear minibatch CKA with the unbiased HSIC estimator: the three HSIC terms are averaged over blocks of "
@@ -232,6 +288,12 @@ class Cka(Measure):
         Quantity(
             "top_is_unlike", top_is_unlike, "best CKA with the CNN, lowest third minus highest third", smooth=False
         ),
+        Quantity(
+            "top_is_unlike_without_cls",
+            top_is_unlike_without_cls,
+            "the same for patch tokens, without the class token",
+            smooth=False,
+        ),
         Quantity("staged_block_contrast", staged_block_contrast, "block contrast above that of the ViT at equal cuts"),
     )
     claims = (
@@ -253,6 +315,18 @@ class Cka(Measure):
                 ),
             ),
         ),
+        ClaimTest(
+            "C15",
+            (
+                Part(
+                    "top_is_unlike_without_cls",
+                    "above",
+                    0.1,
+                    "drop of the best CKA with {1} from the lowest to the highest third of {0} without its class token",
+                    inclusive=True,
+                ),
+            ),
+        ),
         ClaimTest("C60", (Part("staged_block_contrast", "above", 0, "block contrast of {0} above that of {1}"),)),
     )
 
@@ -261,7 +335,7 @@ class Cka(Measure):
 
     @property
     def view(self) -> View:
-        return View(f"gram[{self.readout}]", read_out(self.readout), reduce=gram)
+        return WHOLE if self.readout == "all" else View(f"gram[{self.readout}]", read_out(self.readout), reduce=gram)
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
         """The stem and block outputs; `fine` adds every residual sum and attention output."""
@@ -278,8 +352,13 @@ class Cka(Measure):
     def tests(self) -> Sequence[ClaimTest]:
         return self.claims if self.readout == "all" else ()  # the papers compare whole layers
 
+    def patch_sites(self, anatomy: Anatomy) -> Sequence[Site]:
+        """Stem and blocks that hold other tokens than patches, to be compared without those too."""
+        chosen = self.sites(anatomy) if self.readout == "all" else ()
+        return [site for site in chosen if site.role in ("stem", "block") and site.layout.prefix and site.grid]
+
     def needs(self) -> Sequence[Need]:
-        return [Need(self.view, self.sites)]
+        return [Need(self.view, self.sites), Need(PREFIX, self.patch_sites)]
 
     def tally(self, scene: Scene) -> CkaTally:
         if scene.whole_blocks == 0:
@@ -287,64 +366,55 @@ class Cka(Measure):
         sites = len(scene.sites(self.sites))
         if sites == 0:
             raise DoesNotApply(f"no subject has a site with the readout {self.readout!r}.")
-        return CkaTally.empty(fold=scene.folds, site=sites, other_site=sites)
+        patch_sites = len(scene.sites(self.patch_sites))
+        return CkaTally.empty(fold=scene.folds, site=sites, other_site=sites, patch_site=patch_sites)
 
     def update(self, tally: CkaTally, batch: Batch, views: Views, scene: Scene) -> None:
         if not batch.whole:
             return
-        grams = torch.stack([views(subject, site, self.view) for subject, site in scene.sites(self.sites)])
+        sites, patch_sites = scene.sites(self.sites), scene.sites(self.patch_sites)
+        grams = torch.stack([views(subject, site, self.view) for subject, site in sites]).double()
         tally.hsic[batch.fold] += hsic_table(grams)
+        if patch_sites:
+            places = [sites.index(place) for place in patch_sites]
+            grams[places] = torch.stack([patch_gram(views, subject, site) for subject, site in patch_sites]).double()
+            tally.patch_hsic[batch.fold] += hsic_table(grams[places], grams)
         tally.blocks[batch.fold] += 1
 
     def estimate(self, total: CkaTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        sites = scene.sites(self.sites)
-        hsic = (total.hsic / total.blocks).numpy()
+        sites, patch_sites = scene.sites(self.sites), scene.sites(self.patch_sites)
+        hsic, patch_hsic = (total.hsic / total.blocks).numpy(), (total.patch_hsic / total.blocks).numpy()
         own = np.diagonal(hsic)
+        places = [sites.index(place) for place in patch_sites]
+        patch_own = own.copy()
+        patch_own[places] = patch_hsic[np.arange(len(places)), places]
         # A self-HSIC that is not positive has no root: the site is reported as unknown, never clamped.
-        scale = np.sqrt(np.where(own > 0, own, np.nan))
-        cka = hsic / np.outer(scale, scale)
+        scale, patch_scale = (np.sqrt(np.where(each > 0, each, np.nan)) for each in (own, patch_own))
         coordinates = site_coordinates(scene, sites) | site_coordinates(scene, sites, "other_site")
-        estimate = xarray.Dataset({"cka": (("site", "other_site"), cka, {"limits": (-1.0, 1.0)})}, coords=coordinates)
-        used = {"images": scene.whole_blocks * scene.block}  # what is left over is in no block
-        return estimate.assign(match_depth=lag_map(estimate)).assign_attrs(used)
+        limits = {"limits": (-1.0, 1.0)}
+        estimate = xarray.Dataset(
+            {
+                "cka": (("site", "other_site"), hsic / np.outer(scale, scale), limits),
+                "patch_cka": (
+                    ("patch_site", "other_site"),
+                    patch_hsic / np.outer(patch_scale[places], patch_scale),
+                    limits,
+                ),
+            },
+            coords=coordinates | site_coordinates(scene, patch_sites, "patch_site"),
+        )
+        return estimate.assign(
+            match_depth=lag_map(estimate),
+            match_cka=best_matches(estimate),
+            patch_match_cka=best_matches(estimate, "patch_site", "patch_cka"),
+        ).assign_attrs(images=scene.whole_blocks * scene.block)  # what is left over is in no block
 
     def chart(self, finding: xarray.Dataset) -> Chart:
-        import altair as alt
+        from eyechart.report.drawings.cka import draw
 
-        from eyechart.report import theme
-
-        subjects = subjects_in(finding)
-        panels = []
-        for one, other in [(s, s) for s in subjects] + list(itertools.combinations(subjects, 2)):
-            part = finding[["cka", "cka_low", "cka_high"]].isel(
-                site=finding.subject.values == one, other_site=finding.other_subject.values == other
-            )
-            panels.append(
-                theme.heatmap(
-                    part.to_dataframe().reset_index(),
-                    x="name",
-                    y="other_name",
-                    value="cka",
-                    x_title=f"{one} →",
-                    y_title=f"{other} →",
-                    value_title="CKA",
-                    title=alt.TitleParams([one] if one == other else [one, f"× {other}"], limit=300),
-                    domain=(0, 1),
-                    x_group="stage",
-                    y_group="other_stage",
-                    tooltip=[
-                        alt.Tooltip("name:N", title=one),
-                        alt.Tooltip("other_name:N", title=other),
-                        alt.Tooltip("cka:Q", title="CKA", format=".3f"),
-                        alt.Tooltip("cka_low:Q", title="from", format=".3f"),
-                        alt.Tooltip("cka_high:Q", title="to", format=".3f"),
-                    ],
-                    size=250,
-                )
-            )
-        return theme.panels(panels, columns=3)
+        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         values = {subject[0]: value for subject, value in uniformity(finding).items()}

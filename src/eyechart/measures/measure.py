@@ -65,6 +65,10 @@ class Scene:
     """Class names of the images, if they have labels."""
     label_maps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """For each subject whose classes match: image class -> index of its logit."""
+    trained: Mapping[str, bool] = field(default_factory=dict)
+    """Whether a subject's weights are trained, where known."""
+    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """How a subject was made, where known: recipe, data, seed, what it was fine-tuned from."""
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -124,6 +128,8 @@ class Quantity:
     """Read off the weights alone: no image was drawn, so it has no interval."""
     share: bool = False
     """A share of the images: at exactly 0 or 1 it gets the exact binomial bound."""
+    bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
+    """An interval that the estimate holds itself (from random draws), in place of one over images."""
 
 
 @dataclass(frozen=True)
@@ -230,9 +236,10 @@ class Measure(ABC):
 def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str = "site") -> dict[str, Any]:
     """Plain coordinates of a flat site axis (subjects are ragged, and a MultiIndex does not serialise)."""
     prefix = "" if dim == "site" else dim.removesuffix("site")
+    families = {subject: scene.anatomy(subject).family for subject in dict.fromkeys(who for who, _ in sites)}
     columns: dict[str, list[Any]] = {
         "subject": [subject for subject, _ in sites],
-        "family": [scene.anatomy(subject).family for subject, _ in sites],
+        "family": [families[subject] for subject, _ in sites],
         "name": [site.name for _, site in sites],
         "path": [site.path for _, site in sites],
         "role": [site.role for _, site in sites],

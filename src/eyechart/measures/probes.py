@@ -233,6 +233,12 @@ class Probes(Measure):
                     0.0,
                     "difference of the token probes of {0} and {1}, last third minus the rest",
                 ),
+                Part(
+                    "cka_divergence",  # of depth_similarity
+                    "above",
+                    0.0,
+                    "1 − CKA of the patch tokens of {0} and {1}, last third minus the rest",
+                ),
             ),
         ),
     )

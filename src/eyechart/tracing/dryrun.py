@@ -19,6 +19,7 @@ from eyechart.tracing.geometry import Seen, read_attention, split_leading
 from eyechart.tracing.graph import Call, Node, Record, Step, Watched, tensors_in
 from eyechart.tracing.positions import NOWHERE, image_of, pixels
 from eyechart.tracing.rules import RULES, elementwise
+from eyechart.tracing.tables import Tables
 
 
 class DryRun(TorchFunctionMode):
@@ -32,6 +33,7 @@ class DryRun(TorchFunctionMode):
         self.watched: list[Watched] = []
         self.output: list[Record] = []
         self.notes: dict[str, None] = {}
+        self.tables = Tables(module)
         self._records: dict[int, Record] = {}
         self._alive: list[Any] = []
         self._outside = Call("", -1, module, None, 0)
@@ -113,7 +115,9 @@ class DryRun(TorchFunctionMode):
         if all(record.constant for _, record in before):
             made = self._constants(name, [record for _, record in before], results)
         else:
-            made = self._activations(Step(name, func, args, kwargs, before, results))
+            step = Step(name, func, args, kwargs, before, results)
+            made = self._activations(step)
+            self.tables.see(step, made[0], self._stack[-1])
         for tensor, record in zip(results, made, strict=True):
             self._remember(tensor, record)
         if watched:

@@ -39,12 +39,13 @@ def tooltip(name: str, *fields: alt.Tooltip) -> list[alt.Tooltip]:
 
 def by_frequency(finding: xarray.Dataset) -> Chart:
     """P Fig. 2b."""
-    table = table_of(finding, "drop")
+    table = table_of(finding, "cost")
     x = alt.X("frequency:Q", title="frequency of the noise / π", scale=alt.Scale(domain=[0, 1]))
-    y = alt.Y("drop:Q", title="change of accuracy (points)")
-    shown = tooltip("drop", alt.Tooltip("frequency:Q", title="frequency / π", format=".2f"))
-    lines = theme.curve(table, x, y, colour(finding), "drop_low", "drop_high", tooltip=shown)
-    strength = float(finding.read_at)
+    what = " or ".join(dict.fromkeys(finding.scored.values.tolist()))
+    y = alt.Y("cost:Q", title=f"change of {what} (points)")
+    shown = tooltip("cost", alt.Tooltip("frequency:Q", title="frequency / π", format=".2f"))
+    lines = theme.curve(table, x, y, colour(finding), "cost_low", "cost_high", tooltip=shown)
+    strength = float(finding.read_at[0])
     said = "no strength costs 10 points" if math.isnan(strength) else f"noise of RMS {strength:.2f}"
     if finding.attrs["scaling"] == "paper":
         said = said.replace("RMS", "height")
@@ -55,15 +56,15 @@ def by_frequency(finding: xarray.Dataset) -> Chart:
 
 def by_strength(finding: xarray.Dataset) -> Chart:
     """The mean over all frequencies at each strength: where 10 points are lost, the left panel is read."""
-    table = table_of(finding, "mean_drop")
+    table = table_of(finding, "mean_cost")
     ticks = finding.strength.values.tolist()
     scale = alt.Scale(type="log", domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
     x = alt.X("strength:Q", title="strength of the noise", scale=scale, axis=alt.Axis(values=ticks, format=".2~g"))
-    y = alt.Y("mean_drop:Q", title="mean change (points)")
-    shown = tooltip("mean_drop", alt.Tooltip("strength:Q", format=".2f"))
-    lines = theme.curve(table, x, y, colour(finding), "mean_drop_low", "mean_drop_high", tooltip=shown)
+    y = alt.Y("mean_cost:Q", title="mean change (points)")
+    shown = tooltip("mean_cost", alt.Tooltip("strength:Q", format=".2f"))
+    lines = theme.curve(table, x, y, colour(finding), "mean_cost_low", "mean_cost_high", tooltip=shown)
     layers = lines + theme.reference(-10, "")
-    if not math.isnan(float(finding.read_at)):
-        layers += theme.reference(float(finding.read_at), "read here", axis="x")
+    if not math.isnan(float(finding.read_at[0])):
+        layers += theme.reference(float(finding.read_at[0]), "read here", axis="x")
     drawn: Chart = layers.properties(width=260, height=280, title="mean over all frequencies")
     return drawn

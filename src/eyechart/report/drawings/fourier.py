@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ENDS = {"": "value", "_low": "from", "_high": "to"}
 STEPS = {"matrix_change": "attention matrix (mixed − values)", "branch_change": "branch − skip"}
 BANDS = {"constant": [1, 0], "low": [6, 3], "high": [2, 2]}
-WIDTH, HEIGHT = 300, 250
+WIDTH, HEIGHT, CURVES = 300, 250, 8
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -51,22 +51,23 @@ AFTER, KIND = alt.Tooltip("name:N", title="after"), alt.Tooltip("kind:N")
 
 
 def spectra(finding: xarray.Dataset, subject: str) -> Chart:
-    """P Fig. 2a: Δ log amplitude over frequency, a curve after the stem and after every block."""
+    """P Fig. 2a: Δ log amplitude over frequency, a curve after the stem and after blocks, at most eight of them."""
     own = finding.isel(site=finding.subject.values == subject)
-    inside = pd.Series(own.block.values).duplicated(keep="last").to_numpy()
-    table = table_of(own.isel(site=~inside), "delta").assign(radians=lambda rows: rows["radians"] / np.pi)
+    ends = np.flatnonzero(~pd.Series(own.block.values).duplicated(keep="last").to_numpy())
+    shown = ends[np.unique(np.linspace(0, len(ends) - 1, min(len(ends), CURVES)).round().astype(int))]
+    table = table_of(own.isel(site=shown), "delta").assign(radians=lambda rows: rows["radians"] / np.pi)
     x = alt.X("radians:Q", title="frequency / π", scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("delta:Q", title="Δ log amplitude")
     shades = alt.Scale(domain=list(np.linspace(0, 1, 9)), range=theme.ordered_colours(9))
     legend = alt.Legend(title="depth", type="gradient", gradientLength=120, values=[0, 0.5, 1])
     colour = alt.Color("depth:Q", scale=shades, legend=legend)
     lines = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None).encode(x, y, colour, detail="name:N")
-    bars = theme.error_bars(table, x, y, "delta_low", "delta_high", color=colour)
+    bands = theme.band(table, x, y, "delta_low", "delta_high", color=colour, detail="name:N")
     frequency = alt.Tooltip("radians:Q", title="frequency / π", format=".3f")
     points = alt.Chart(table).mark_point(size=14, filled=True, aria=False).encode(x, y, colour)
     points = points.encode(tooltip=tooltip("delta", AFTER, frequency))
     title = alt.TitleParams("spectrum by depth", subtitle=subject, limit=WIDTH)
-    drawn: Chart = (lines + bars + points).properties(width=WIDTH, height=HEIGHT, title=title)
+    drawn: Chart = (bands + lines + points).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
 
 
@@ -143,9 +144,10 @@ def energies(finding: xarray.Dataset) -> Chart:
     dash = alt.StrokeDash("band:N", scale=alt.Scale(domain=list(BANDS), range=list(BANDS.values())), legend=legend)
     colour = subject_colour(finding)
     line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(depth(), y, colour, dash, detail="stage:N")
-    bars = theme.error_bars(table, depth(), y, "energy_low", "energy_high", color=colour)
+    bands = theme.band(table, depth(), y, "energy_low", "energy_high", color=colour)
+    bands = bands.encode(detail=["stage:N", "band:N"])
     points = alt.Chart(table).mark_point(size=16, filled=True, aria=False).encode(depth(), y, colour)
     points = points.encode(tooltip=tooltip("energy", AFTER, alt.Tooltip("band:N"), format=".3g"))
     title = "absolute energy by frequency"
-    drawn: Chart = (line + bars + points).properties(width=WIDTH, height=HEIGHT, title=title)
+    drawn: Chart = (line + bands + points).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn

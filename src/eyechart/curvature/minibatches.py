@@ -1,0 +1,90 @@
+"""Spectra of many minibatches, with and without a weight penalty, as many at once as memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from eyechart.curvature.hessian import Hessians, Parameters
+from eyechart.curvature.l2 import Penalty
+from eyechart.curvature.lanczos import Eigenvalues, Krylov, krylov_spaces
+from eyechart.tracing.pieces import PieceSize
+
+LARGEST_BASIS = 2 << 30
+"""Bytes of one minibatch's basis in float64; vectors too long for that are kept in float32."""
+GRAPH_PER_BASIS = 2.0
+"""Memory of a minibatch's graph and working vectors, in parts of its basis. A guess: groups are halved if it fails."""
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues of one minibatch's loss, and of the loss with the penalty."""
+
+    plain: Eigenvalues
+    penalised: Eigenvalues
+
+
+@dataclass(frozen=True)
+class Sum:
+    """H + D, multiplied anew: for a penalty too strong for the space that was made for H."""
+
+    loss: Hessians
+    penalty: Penalty
+
+    @property
+    def gradient(self) -> Tensor:
+        return self.loss.gradient
+
+    def multiply(self, vectors: Tensor) -> Tensor:
+        return self.loss.multiply(vectors) + self.penalty.multiply(vectors)
+
+
+def spectra(
+    loss: Callable[..., Tensor],
+    parameters: Parameters,
+    batches: Sequence[Tensor],
+    penalty: Penalty,
+    *,
+    top: int = 5,
+    tolerance: float = 1e-3,
+    most: int = 40,
+) -> list[Spectrum]:
+    """One spectrum a minibatch, which is the first axis of every tensor in `batches`."""
+    count, size = len(batches[0]), sum(parameter.numel() for parameter in parameters.values())
+    dtype = torch.float64 if 8 * size * (most + 1) <= LARGEST_BASIS else torch.float32
+
+    def work(group: int) -> list[Spectrum]:
+        found: list[Spectrum] = []
+        for start in range(0, count, group):
+            part = [tensor[start : start + group] for tensor in batches]
+            spaces = krylov_spaces(
+                Hessians(loss, parameters, part), top=top, tolerance=tolerance, most=most, dtype=dtype
+            )
+            for place, space in enumerate(spaces):
+                penalised = space.eigenvalues(top, penalty)
+                if not penalised.settled(10 * tolerance).all():
+                    alone = Hessians(loss, parameters, [tensor[place : place + 1] for tensor in part])
+                    penalised = anew(Sum(alone, penalty), space, top=top, tolerance=tolerance, most=most, dtype=dtype)
+                found.append(Spectrum(space.eigenvalues(top), penalised))
+        return found
+
+    at_once = many_at_once(batches[0].device, dtype.itemsize * size * (most + 1), count)
+    return PieceSize(at_once).fit(at_once, work)
+
+
+def anew(operator: Sum, space: Krylov, *, top: int, tolerance: float, most: int, dtype: torch.dtype) -> Eigenvalues:
+    """The eigenvalues of H + D by a chain of its own; its products are counted on top of those spent already."""
+    (own,) = krylov_spaces(operator, top=top, tolerance=tolerance, most=most, dtype=dtype)
+    found = own.eigenvalues(top)
+    return found.with_products(found.products + len(space.matrix))
+
+
+def many_at_once(device: torch.device, basis: int, count: int) -> int:
+    """A CPU is busy with one minibatch; a GPU is idle with one, and takes what fits its free memory."""
+    if device.type != "cuda":
+        return 1
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(1, min(count, int(0.9 * free / ((1 + GRAPH_PER_BASIS) * basis))))

@@ -1,0 +1,290 @@
+"""M21: at which frequencies does noise hurt?
+
+    noise = signs of N(0, 1), cut to a square ring of frequencies, scaled to a stated RMS, added to the normalised image
+
+The rings are half-open, [0, π/10), [π/10, 2π/10), … by the larger of both frequencies, and partition the plane. Each
+image meets every ring at one or more of four strengths, in turn, so that none must be guessed beforehand: the estimate
+reads all subjects at the *one* strength at which the drop, averaged over subjects and rings, is 10 points
+(interpolated in log strength). That choice is part of the statistic, so the intervals hold its uncertainty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.errors import DoesNotApply
+from eyechart.images.plan import FOLDS
+from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.recognition import classifier
+from eyechart.sites import Anatomy
+from eyechart.spectrum import filtered, rings, share_of_ring, with_rms
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need
+from eyechart.tracing.scoring import known, right, scored, wanted
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+    from eyechart.tracing.bench import Bench
+
+RINGS = 10
+STRENGTHS = (0.08, 0.16, 0.32, 0.64)
+"""RMS in units of the normalised image, whose own is about 1."""
+WANTED_DROP = 0.1
+"""Mean over subjects and rings. Too weak a noise would hurt nobody, too strong a one everybody."""
+
+
+def examined(scene: Scene) -> list[str]:
+    """Subjects with a classifier and pictures large enough for every ring to hold a frequency."""
+    return [
+        anatomy.subject
+        for anatomy in scene.anatomies
+        if classifier(anatomy) and float(share_of_ring(*anatomy.input_size, RINGS).min()) > 0
+    ]
+
+
+def ring_noise(signs: Tensor, ring: int, scale: Tensor, scaling: str) -> Tensor:
+    """The part of ±1 noise (image, channel, y, x) in one ring, times `scale` (image,), which is its RMS if "equal"."""
+    height, width = signs.shape[-2:]
+    noise = filtered(signs, rings(height, width, RINGS) == ring)
+    return (with_rms(noise, 1.0) if scaling == "equal" else noise) * scale.to(signs.device).view(-1, 1, 1, 1)
+
+
+def rungs_of(start: int, count: int, each: int) -> Tensor:
+    """Which strengths each image meets, (image, each): in turn within every fold, by its place in the exam."""
+    first = (start + torch.arange(count)) // FOLDS
+    return (first[:, None] + torch.arange(max(each, 1))) % len(STRENGTHS)
+
+
+@dataclass
+class NoiseTally(Tally):
+    right: Annotated[Tensor, Sum("fold", "subject", "strength", "ring")]
+    intact: Annotated[Tensor, Sum("fold", "subject", "strength")]
+    seen: Annotated[Tensor, Sum("fold", "subject", "strength")]
+    images: Annotated[Tensor, Sum("fold", counts=True)]
+
+
+def crossing(drops: np.ndarray) -> float:
+    """Where, in steps of the ladder, the mean drop (strength,) first comes to 10 points; NaN where it never does.
+
+    >>> crossing(np.array([0.02, 0.06, 0.14, 0.4]))
+    1.5
+    """
+    for step in range(len(drops) - 1):
+        here, after = drops[step], drops[step + 1]
+        if here <= WANTED_DROP <= after:
+            return float(step + (WANTED_DROP - here) / (after - here)) if after > here else float(step)
+    return math.nan
+
+
+def between(values: np.ndarray, at: float) -> np.ndarray:
+    """Values (strength, …) read between two strengths of the ladder; NaN where there is nowhere to read them.
+
+    >>> between(np.array([1.0, 2.0, 4.0]), 1.25)
+    array(2.5)
+    """
+    if math.isnan(at):
+        return np.full(values.shape[1:], np.nan)
+    step = min(int(at), len(values) - 2)
+    return np.asarray((step + 1 - at) * values[step] + (at - step) * values[step + 1])
+
+
+def slope(values: np.ndarray) -> np.ndarray:
+    """Least-squares slope over frequency, per π, of values (…, ring)."""
+    centres = (np.arange(RINGS) + 0.5) / RINGS
+    centred = centres - centres.mean()
+    return np.asarray(values @ centred / (centred @ centred))
+
+
+def slope_difference(estimate: xarray.Dataset) -> PerSubjects:
+    """For every (ViT, CNN) whose classes match the images': slope of the CNN's drop minus that of the ViT's."""
+    slopes, family = estimate.slope.values, estimate.family.values
+    named = estimate.scored.values == "accuracy"
+    return {
+        (str(estimate.subject.values[vit]), str(estimate.subject.values[cnn])): float(slopes[cnn] - slopes[vit])
+        for vit in np.flatnonzero((family == "vit") & named)
+        for cnn in np.flatnonzero((family == "cnn") & named)
+    }
+
+
+@dataclass(frozen=True)
+class BandNoise(Measure):
+    name = "band_noise"
+    title = "At which frequencies does noise hurt?"
+    title_ko = "어느 주파수의 잡음에 약한가?"
+    order = 84
+    sources = (Source("Park & Kim 2022", "Figure 2b"),)
+    how_to_read = (
+        "Left: how many points of accuracy are lost to noise of one frequency, as strong at every frequency. Low "
+        "frequencies are patches of colour, high ones fine grain: a curve that dips on the left is hurt by coarse "
+        "noise, one that dips on the right by grain. Right: the mean over all frequencies for several strengths of the "
+        "noise; the left panel is read at the strength where all subjects together lose 10 points."
+    )
+    how_to_read_ko = (
+        "왼쪽: 세기가 같은 잡음을 한 주파수대에만 더했을 때 떨어지는 정확도. 왼쪽이 깊으면 굵은 잡음에, 오른쪽이 "
+        "깊으면 고운 잡음에 약하다. 오른쪽: 잡음 세기에 따른 평균 하락. 평균 10점이 떨어지는 세기에서 왼쪽을 읽는다."
+    )
+    method = (
+        "Random signs for every value of the normalised image, cut by FFT to one of ten half-open square rings that "
+        "partition [0, π], scaled to the same RMS (option scaling=paper leaves the ring its natural share) and added "
+        "without clipping. Each image meets all rings at one or more of four strengths in turn; drops are interpolated "
+        "in log strength to the one at which they average 10 points over all subjects and rings."
+    )
+    quantities = (
+        Quantity(
+            "noise_slope_difference",
+            slope_difference,
+            "slope of the accuracy drop over frequency (per π), CNN minus ViT",
+            unit="accuracy / π",
+        ),
+    )
+    claims = (
+        ClaimTest(
+            "C57",
+            (
+                Part(
+                    "noise_slope_difference",
+                    "above",
+                    0.0,
+                    "how much faster the accuracy lost by {1} grows with the noise's frequency than that lost by {0}",
+                ),
+            ),
+        ),
+    )
+    budget: ClassVar[Mapping[str, float]] = {"normal": 60.0, "full": 600.0}
+    least_images: ClassVar[int] = 128
+    scaling: Literal["equal", "paper"] = "equal"
+    rungs: int = 0
+    """How many of the strengths each image meets; 0: sized by effort, as `images` is."""
+    images: int = 0
+
+    def needs(self) -> Sequence[Need]:
+        return []
+
+    def passes(self, anatomy: Anatomy) -> float:
+        return 1.0 + RINGS * (self.rungs or 1)
+
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+        """As many images as the budget allows; where that is all of them, each meets as many strengths as it allows."""
+        if self.rungs or self.images:
+            return super().sized(effort, scene, asked_for=asked_for)
+        chosen: Measure = replace(self, rungs=1)
+        for rungs in range(1, len(STRENGTHS) + 1):
+            try:
+                more = Measure.sized(replace(self, rungs=rungs), effort, scene, asked_for=asked_for)
+            except DoesNotApply:
+                if rungs == 1:
+                    raise
+                break
+            assert isinstance(more, BandNoise)
+            if rungs == 1 or more.images == scene.images > self.least_images:
+                chosen = more
+        return chosen
+
+    def tally(self, scene: Scene) -> NoiseTally:
+        subjects = examined(scene)
+        if not subjects:
+            raise DoesNotApply("no subject has a classifier and pictures of at least 20 pixels.")
+        return NoiseTally.empty(fold=scene.folds, subject=len(subjects), strength=len(STRENGTHS), ring=RINGS)
+
+    def strengths(self) -> tuple[float, ...]:
+        """RMS of the noise in equal mode; in P's the height of its signs, of which a ring holds a tenth on average."""
+        return STRENGTHS if self.scaling == "equal" else tuple(rms * math.sqrt(RINGS) for rms in STRENGTHS)
+
+    def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
+        bench = bench.first(self.images)
+        if not len(bench) or not classifier(bench.anatomy):
+            return {}
+        intact = bench.logits()
+        target, images = wanted(bench, intact), bench.images.float()
+        signs = torch.randn(images.shape, generator=bench.generator("band noise")).sign().to(images.device)
+        rungs = rungs_of(bench.batch.start, len(bench), self.rungs)
+        heights = torch.tensor(self.strengths())[rungs]
+        answers = []
+        for rung, ring in product(range(rungs.shape[1]), range(RINGS)):
+            noisy = images + ring_noise(signs, ring, heights[:, rung], self.scaling)
+            answers.append(right(bench.logits(noisy.to(bench.images.dtype)), target))
+        return {
+            "right": torch.stack(answers, dim=1).reshape(len(bench), -1, RINGS),
+            "intact": right(intact, target),
+            "known": known(target),
+            "rungs": rungs,
+            "folds": bench.folds(),
+        }
+
+    def update(self, tally: NoiseTally, batch: Batch, views: Views, scene: Scene) -> None:
+        folds = None
+        for column, subject in enumerate(examined(scene)):
+            found = views.experiment(subject)
+            if not found:
+                continue
+            folds, there = found["folds"], found["known"]
+            for rung, noisy in zip(found["rungs"].T, found["right"].unbind(1), strict=True):
+                tally.right[:, column].index_put_((folds, rung), noisy * there[:, None], accumulate=True)
+                tally.intact[:, column].index_put_((folds, rung), found["intact"] * there, accumulate=True)
+                tally.seen[:, column].index_put_((folds, rung), there, accumulate=True)
+        if folds is not None:
+            tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+
+    def estimate(self, total: NoiseTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        subjects = examined(scene)
+        drops = ((total.intact[..., None] - total.right) / total.seen[..., None]).numpy()  # subject, strength, ring
+        at = crossing(drops.mean((0, 2)))
+        cost = between(drops.swapaxes(0, 1), at)
+        read_at = np.exp(between(np.log(self.strengths()), at))
+        return xarray.Dataset(
+            {
+                "cost": (("subject", "ring"), cost),
+                "mean_cost": (("subject", "strength"), drops.mean(2)),
+                "slope": ("subject", slope(cost)),
+                "clean": ("subject", (total.intact.sum(1) / total.seen.sum(1)).numpy(), {"limits": (0.0, 1.0)}),
+                "read_at": ("subject", np.full(len(subjects), read_at), {"limits": (0.0, np.inf)}),
+            },
+            coords={
+                "subject": subjects,
+                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                "scored": ("subject", [scored(scene, subject) for subject in subjects]),
+                "strength": list(self.strengths()),
+                "frequency": ("ring", (np.arange(RINGS) + 0.5) / RINGS),
+            },
+            attrs={"images": int(total.images), "scaling": self.scaling},
+        )
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        from eyechart.report.drawings.band_noise import draw
+
+        return draw(finding)
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        strength, low, high = (float(finding[f"read_at{end}"][0]) for end in ("", "_low", "_high"))
+        images = finding.attrs["images"]
+        if math.isnan(strength):
+            drops = finding.mean_cost.mean("subject").values
+            first, last = finding.strength.values[[0, -1]]
+            return (
+                f"No noise between {first:.2f} and {last:.2f} costs all subjects together 10 points on average "
+                f"(but {100 * drops[0]:.1f} to {100 * drops[-1]:.1f}): frequencies are not compared; {images} images."
+            )
+        parts = []
+        for subject in finding.subject.values.tolist():
+            own = finding.sel(subject=subject)
+            value, least, most = (float(own[f"slope{end}"]) for end in ("", "_low", "_high"))
+            worst = float(own.frequency.values[int(own.cost.values.argmax())])
+            what = "accuracy" if str(own.scored.item()) == "accuracy" else "agreement with its own intact answers"
+            parts.append(
+                f"{subject} loses most {what} at {worst:.2f} π, and {100 * value:+.1f} points "
+                f"[{100 * least:+.1f}, {100 * most:+.1f}] more at π than at 0"
+            )
+        return f"At noise of RMS {strength:.2f} [{low:.2f}, {high:.2f}]: {'; '.join(parts)}; {images} images."

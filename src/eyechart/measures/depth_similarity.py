@@ -1,0 +1,235 @@
+"""M10, M10b, M11: at which depth do twins part? CKA by depth between subjects that belong together.
+
+Twins (`eyechart.twins`) are two trainings of one build: on less and on more data, before and after fine-tuning, with a
+class token and with average pooling, with another seed (the ceiling), or not at all (the floor). Their blocks are
+compared one by one. Two sizes of one architecture are compared block by block with every other; the curve is then each
+block's best match. The Gram matrices are those of `cka`, taken once; `CKA = HSIC(K, L) / √(HSIC(K, K) · HSIC(L, L))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.errors import DoesNotApply
+from eyechart.estimates import thirds
+from eyechart.measures.cka import PREFIX, WHOLE, hsic_table, patch_gram
+from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.sites import Anatomy, Site
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need
+from eyechart.twins import WORDS, Pair, pairs_of
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+
+def blocks_of(anatomy: Anatomy) -> Sequence[Site]:
+    return [site for site in anatomy.pick("block") if site.layout.axes.startswith("N")]
+
+
+def blocks_with_prefix(anatomy: Anatomy) -> Sequence[Site]:
+    return [site for site in blocks_of(anatomy) if site.layout.prefix and site.grid]
+
+
+@dataclass
+class TwinTally(Tally):
+    hsic: Annotated[Tensor, Sum("fold", "pair", "block", "other_block")]
+    own: Annotated[Tensor, Sum("fold", "pair", "side", "block")]
+    """HSIC of each block of either twin with itself."""
+    blocks: Annotated[Tensor, Sum("fold", counts=True)]
+
+
+def curve_of(estimate: xarray.Dataset, at: int) -> np.ndarray:
+    """Similarity over the blocks of the first twin; best matches, of two sizes."""
+    name = "best" if str(estimate.relation.values[at]) == "size" else "similarity"
+    return np.asarray(estimate[name].values[at, : int(estimate.one_blocks.values[at])])
+
+
+def chosen(estimate: xarray.Dataset, *relations: str) -> list[tuple[int, tuple[str, str]]]:
+    """Pairs of these relations that have the three blocks thirds need: their row and subjects."""
+    return [
+        (at, (str(estimate.one.values[at]), str(estimate.other.values[at])))
+        for at in range(estimate.sizes["pair"])
+        if str(estimate.relation.values[at]) in relations and int(estimate.one_blocks.values[at]) >= 3
+    ]
+
+
+def decline(estimate: xarray.Dataset) -> PerSubjects:
+    """Similarity in the lowest third of the blocks minus the highest, across sizes and through fine-tuning."""
+    result: PerSubjects = {}
+    for at, subjects in chosen(estimate, "size", "fine-tuned"):
+        curve = curve_of(estimate, at)
+        low, high = thirds(np.arange(len(curve)))
+        result[subjects] = float(curve[low].mean() - curve[high].mean())
+    return result
+
+
+def late_difference(estimate: xarray.Dataset) -> PerSubjects:
+    """1 − CKA of a GAP and a class-token twin, mean of the last third minus mean of the blocks before."""
+    result: PerSubjects = {}
+    for at, subjects in chosen(estimate, "head"):
+        curve = 1 - curve_of(estimate, at)
+        _, high = thirds(np.arange(len(curve)))
+        result[subjects] = float(curve[high].mean() - np.delete(curve, high).mean())
+    return result
+
+
+def slope(estimate: xarray.Dataset) -> PerSubjects:
+    """How fast the similarity of little and of much data falls over depth (0 … 1), after the ceiling, where given.
+
+    The ceiling is the curve of two seeds that share the subject with more data: the part of the fall that is not
+    due to data is taken off.
+    """
+    ceilings = {who: curve_of(estimate, at) for at, pair in chosen(estimate, "seed") for who in pair}
+    result: PerSubjects = {}
+    for at, subjects in chosen(estimate, "data"):
+        curve = curve_of(estimate, at)
+        curve = curve - ceilings[subjects[1]] if subjects[1] in ceilings else curve
+        depth = (np.arange(len(curve)) + 1) / len(curve)
+        result[subjects] = float(np.polynomial.polynomial.polyfit(depth, curve, 1)[1])
+    return result
+
+
+@dataclass(frozen=True)
+class DepthSimilarity(Measure):
+    name = "depth_similarity"
+    title = "At which depth do twins part?"
+    title_ko = "쌍둥이는 어느 깊이에서 갈라지는가?"
+    order = 60
+    sources = (Source("Raghu et al. 2021", "Figures 12, G.1, G.2, D.4"),)
+    how_to_read = (
+        "Each curve compares two subjects block by block: 1 means that a block arranges these pictures in the same way "
+        "in both, 0 that nothing is shared. A curve that falls says that the low layers are what the two have in "
+        "common. A grey dashed curve is a second seed, the most to be expected; a dotted one an untrained twin, the "
+        "least. Two sizes have a map of all blocks against all, and a curve of each block's best match."
+    )
+    how_to_read_ko = (
+        "곡선 하나는 두 모델을 블록마다 비교한 것이다. 1은 그 블록이 두 모델에서 그림들을 같은 방식으로 배열한다는 "
+        "뜻이고 0은 공통점이 없다는 뜻이다. 내려가는 곡선은 낮은 층이 두 모델의 공통점이라는 뜻이다. 회색 파선은 다른 "
+        "시드(상한), 점선은 학습하지 않은 쌍둥이(하한)이다. 크기가 다른 두 모델은 모든 블록 사이의 지도와 블록마다 "
+        "가장 비슷한 블록의 곡선으로 보인다."
+    )
+    method = (
+        "Linear minibatch CKA with the unbiased HSIC estimator, as in the first measure and from the same Gram "
+        "matrices, between block i of one subject and block i of its twin. A class-token model is compared with its "
+        "GAP twin by patch tokens alone. Twins are told from their anatomy (blocks, grids, heads) and their cards."
+    )
+    quantities = (
+        Quantity(
+            "similarity_decline",
+            decline,
+            "CKA of twins, lowest third of the blocks minus highest (of two sizes: best matches)",
+            smooth=False,
+        ),
+        Quantity(
+            "cka_divergence",
+            late_difference,
+            "1 − CKA of the patch tokens of a GAP and a class-token ViT, last third minus the rest",
+        ),
+        Quantity("data_slope", slope, "slope over depth of the CKA with the model of more data, less the ceiling's"),
+    )
+    claims = (
+        ClaimTest(
+            "C40",
+            (
+                Part(
+                    "similarity_decline",
+                    "above",
+                    0.0,
+                    "similarity of {0} and {1}, lowest minus highest third of the blocks",
+                ),
+            ),
+        ),
+    )
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(WHOLE, blocks_of), Need(PREFIX, blocks_with_prefix)]
+
+    def tally(self, scene: Scene) -> TwinTally:
+        if scene.whole_blocks == 0:
+            raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+        pairs = pairs_of(scene)
+        if not pairs:
+            raise DoesNotApply(
+                "no two subjects are twins; give two trainings of one model, two sizes of one architecture, a ViT with "
+                "a class token and its GAP twin, or a subject and its untrained twin (NAME and NAME@random)."
+            )
+        most = max(len(blocks_of(anatomy)) for anatomy in scene.anatomies)
+        return TwinTally.empty(fold=scene.folds, pair=len(pairs), side=2, block=most, other_block=most)
+
+    def update(self, tally: TwinTally, batch: Batch, views: Views, scene: Scene) -> None:
+        if not batch.whole:
+            return
+        for at, pair in enumerate(pairs_of(scene)):
+            one, other = (grams_of(scene.anatomy(who), views, pair) for who in (pair.one, pair.other))
+            table = hsic_table(torch.cat([one, other]))  # the twins' own come along: cheap beside the Gram matrices
+            tally.hsic[batch.fold, at, : len(one), : len(other)] += table[: len(one), len(one) :]
+            own = table.diagonal()
+            tally.own[batch.fold, at, 0, : len(one)] += own[: len(one)]
+            tally.own[batch.fold, at, 1, : len(other)] += own[len(one) :]
+        tally.blocks[batch.fold] += 1
+
+    def estimate(self, total: TwinTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        pairs = pairs_of(scene)
+        counts = np.array([[len(blocks_of(scene.anatomy(who))) for who in (pair.one, pair.other)] for pair in pairs])
+        own = np.where(total.own.numpy() > 0, total.own.numpy(), np.nan)  # also where there is no such block
+        cka = total.hsic.numpy() / np.sqrt(own[:, 0, :, None] * own[:, 1, None, :])
+        same = counts[:, :1] == counts[:, 1:]
+        similarity = np.where(same, np.diagonal(cka, axis1=1, axis2=2), np.nan)
+        best = np.where(np.isnan(cka), -np.inf, cka).max(2)
+        limits = {"limits": (-1.0, 1.0)}
+        return xarray.Dataset(
+            {
+                "cka": (("pair", "block", "other_block"), cka, limits),
+                "similarity": (("pair", "block"), similarity, limits),
+                "best": (("pair", "block"), np.where(np.isinf(best), np.nan, best), {**limits, "smooth": False}),
+            },
+            coords={
+                "pair": [f"{pair.one} – {pair.other}" for pair in pairs],
+                "one": ("pair", [pair.one for pair in pairs]),
+                "other": ("pair", [pair.other for pair in pairs]),
+                "relation": ("pair", [pair.relation for pair in pairs]),
+                "one_blocks": ("pair", counts[:, 0]),
+                "other_blocks": ("pair", counts[:, 1]),
+                "block": np.arange(cka.shape[1]) + 1,
+                "other_block": np.arange(cka.shape[2]) + 1,
+            },
+            attrs={"images": scene.whole_blocks * scene.block},
+        )
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        from eyechart.report.drawings.depth_similarity import draw
+
+        return draw(finding)
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = []
+        for at in range(finding.sizes["pair"]):
+            curve, relation = curve_of(finding, at), str(finding.relation.values[at])
+            words = WORDS[relation]  # type: ignore[index]
+            matched = "best matches" if relation == "size" else "CKA"
+            parts.append(
+                f"{finding.one.values[at]} and {finding.other.values[at]} ({words}): {matched} {curve[0]:.2f} at the "
+                f"first block, {np.nanmin(curve):.2f} at block {int(np.nanargmin(curve)) + 1}, where it is least, "
+                f"{curve[-1]:.2f} at the last"
+            )
+        return "; ".join(parts) + "."
+
+
+def grams_of(anatomy: Anatomy, views: Views, pair: Pair) -> Tensor:
+    """(block, n, n): of whole layers, or of patch tokens where one twin has a class token and the other has none."""
+    sites = blocks_of(anatomy)
+    if pair.relation == "head":
+        return torch.stack([patch_gram(views, anatomy.subject, site).double() for site in sites])
+    return torch.stack([views(anatomy.subject, site, WHOLE).double() for site in sites])

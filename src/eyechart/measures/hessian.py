@@ -1,0 +1,431 @@
+"""M16: is the loss convex here, and how sharp? The largest eigenvalues of the Hessian, minibatch by minibatch.
+
+Park & Kim collect the five eigenvalues of largest magnitude of each minibatch of 16 and read off two numbers: the
+share of negative ones (NEP: not convex) and the mean of the positive ones (APE: sharp). Both depend on whether images
+are augmented and whether a weight penalty belongs to the loss, which is why Chen et al. (2021) could report the
+reverse; so all four losses are measured (SPEC E3), and the warm-up snapshots beside the end make the third factor.
+The mathematics is in `curvature/`: the penalty's two losses share one Lanczos space, so that it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.curvature import Eigenvalues, Penalty, spectra
+from eyechart.errors import DoesNotApply, UsageError
+from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.sites import Anatomy
+from eyechart.subject_loss import no_second_derivative, weights_and_loss
+from eyechart.tally import Concat, Sum, Tally
+from eyechart.training.as_trained import as_trained
+from eyechart.twins import snapshot
+from eyechart.zoo import SNAPSHOTS
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+    from eyechart.tracing.bench import Bench
+    from eyechart.tracing.needs import Need
+
+TOLERANCE = 1e-3
+"""Relative, of every eigenvalue (see `curvature/lanczos.py`); true errors were at most 2e-4 on the zoo."""
+PRODUCTS = 40
+"""At most, for a minibatch; 16 to 27 were needed on the zoo."""
+LOOSE = 1e-2
+"""An eigenvalue whose error is above this part of it counts as unsettled."""
+BARELY = 1e-4
+"""Of the largest magnitude: nearer to zero than this nothing is called negative or positive."""
+VARIANTS = ("augmented + penalty", "augmented", "clean + penalty", "clean")
+PAPER, PLAIN = VARIANTS[0], VARIANTS[-1]
+
+
+@dataclass
+class HessianTally(Tally):
+    image: Annotated[Tensor, Concat("image", dtype="int64")]
+    """The number of the minibatch."""
+    fold: Annotated[Tensor, Concat("image", dtype="int64")]
+    values: Annotated[Tensor, Concat("image", "subject", "variant", "rank")]
+    residuals: Annotated[Tensor, Concat("image", "subject", "variant", "rank")]
+    errors: Annotated[Tensor, Concat("image", "subject", "variant", "rank")]
+    ends: Annotated[Tensor, Concat("image", "subject", "variant", "end")]
+    """The algebraically smallest and largest eigenvalue."""
+    products: Annotated[Tensor, Concat("image", "subject", "variant")]
+    refused: Annotated[Tensor, Sum("fold", "subject")]
+    """Minibatches without result: some operation of the subject has no second derivative."""
+    dealt: Annotated[Tensor, Sum("fold", "dealt_fold")]
+    minibatches: Annotated[Tensor, Sum("fold", counts=True)]
+
+
+def of_each(variable: str, variant: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        if variant not in estimate.variant.values:
+            return {}
+        values = estimate[variable].sel(variant=variant)
+        return {(str(who),): float(values.sel(subject=who)) for who in estimate.subject.values}
+
+    return compute
+
+
+def against(
+    variable: str, variant: str, combine: Callable[[float, float], float], first: str = "vit", second: str = "cnn"
+) -> Callable[[xarray.Dataset], PerSubjects]:
+    """A number for every two subjects of these kinds that were taken at the same time of their training."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        own = of_each(variable, variant)(estimate)
+        kinds, times = estimate.kind.values, estimate.snapshot.values
+        return {
+            (str(one), str(two)): combine(own[str(one),], own[str(two),])
+            for one, kind, time in zip(estimate.subject.values, kinds, times, strict=True)
+            for two, other, then in zip(estimate.subject.values, kinds, times, strict=True)
+            if own and first in str(kind).split() and second in str(other).split() and time == then
+        }
+
+    return compute
+
+
+def early(compute: Callable[[xarray.Dataset], PerSubjects]) -> Callable[[xarray.Dataset], PerSubjects]:
+    """The same number of those tuples only that were taken at the end of the warm-up."""
+
+    def limited(estimate: xarray.Dataset) -> PerSubjects:
+        times = dict(zip(estimate.subject.values.tolist(), estimate.snapshot.values.tolist(), strict=True))
+        return {key: value for key, value in compute(estimate).items() if all(times[who] == "warmup" for who in key)}
+
+    return limited
+
+
+def share_gap(one: float, two: float) -> float:
+    """Two shares of exactly 0 have no spread between folds, which would look like certainty: no number."""
+    return float("nan") if one == two == 0 else one - two
+
+
+def name_of(variant: str) -> str:
+    return variant.replace(" + ", "_")
+
+
+def words(variant: str) -> str:
+    return f"({variant})"
+
+
+def per_variant() -> tuple[Quantity, ...]:
+    made: list[Quantity] = []
+    for variant in VARIANTS:
+        key, told = name_of(variant), words(variant)
+        negative = "share of negative ones among the five largest Hessian eigenvalues"
+        made += [
+            Quantity(f"nep_{key}", of_each("nep", variant), f"{negative} {told}", limits=(0.0, 1.0)),
+            Quantity(f"ape_{key}", of_each("ape", variant), f"mean positive Hessian eigenvalue {told}"),
+            Quantity(
+                f"nep_gap_{key}",
+                early(against("nep", variant, share_gap)),
+                f"{negative}, ViT minus CNN, at the end of the warm-up {told}",
+                limits=(-1.0, 1.0),
+            ),
+            Quantity(
+                f"ape_ratio_{key}",
+                against("ape", variant, lambda one, two: one / two if two else float("nan")),
+                f"mean positive Hessian eigenvalue, ViT divided by CNN {told}",
+                limits=(0.0, None),
+            ),
+        ]
+    return tuple(made)
+
+
+@dataclass(frozen=True)
+class HessianSpectrum(Measure):
+    name = "hessian"
+    title = "Is the loss convex here, and how sharp?"
+    title_ko = "손실은 여기서 볼록한가, 얼마나 날카로운가?"
+    order = 70
+    sources = (
+        Source("Park & Kim 2022", "Figures 1c, 4, 6"),
+        Source("Chen, Hsieh & Gong 2022", "the reverse: converged ViTs in sharp minima"),
+    )
+    how_to_read = (
+        "The curves show where the largest eigenvalues (in magnitude) of the loss's Hessian lie, over minibatches: "
+        "negative ones left, positive ones right, on their own scales. Mass on the left means directions in which the "
+        "loss curves downwards, so it is not convex there; mass far to the right means a sharp loss. Ticks are the "
+        "eigenvalues themselves. Below: the share of negative ones (NEP) and the mean of the positive ones (APE), with "
+        "and without augmentation and weight penalty, because the answer depends on them."
+    )
+    how_to_read_ko = (
+        "곡선은 미니배치마다 구한 손실 헤세 행렬의 (크기로) 큰 고윳값들의 분포이다. 왼쪽은 음수, 오른쪽은 양수이고 "
+        "눈금이 서로 다르다. 왼쪽에 질량이 있으면 손실이 아래로 휘는 방향이 있어 볼록하지 않고, 오른쪽 멀리 있으면 "
+        "날카롭다. 아래는 음수의 비율(NEP)과 양수의 평균(APE)이며, 증강과 가중치 벌점의 유무에 따라 답이 달라지므로 "
+        "넷을 모두 보인다."
+    )
+    method = (
+        "For each minibatch of 16 images the five eigenvalues of largest magnitude of the exact Hessian of the loss in "
+        "all parameters (norms in eval mode, attention unfused), by Lanczos with full reorthogonalisation until every "
+        "estimated error is below 1e-3. Negative or positive is what lies beyond 1e-4 of the largest and beyond its "
+        "residual. Losses: soft-target cross-entropy on images augmented by a recipe (options augmentation, recipe) or "
+        "plain cross-entropy on clean ones; penalty 0.05·Σ‖p‖ over tensors p as in the paper's code (options l2, "
+        "weight), near-zero tensors left out. The images are those of the exam, usually test images, where the paper "
+        "took training images (--images sample:train gives some). Intervals are over minibatches."
+    )
+    needs_labels = True
+    budget = {"normal": 340.0, "full": 2800.0}  # noqa: RUF012 - 8 and 64 minibatches of zoo:vit; one second says nothing
+    least_images = 128
+    quantities = (
+        *per_variant(),
+        Quantity(
+            "nep_class_token_over_gap",
+            early(against("nep", PAPER, share_gap, "class-token", "mean")),
+            "share of negative Hessian eigenvalues, ViT with class token minus its twin with average pooling",
+            limits=(-1.0, 1.0),
+        ),
+    )
+    claims = (
+        ClaimTest("C36", (Part("nep_class_token_over_gap", "above", 0.0, "negative share, {0} minus {1}"),)),
+        ClaimTest(
+            "C44",
+            tuple(
+                Part(
+                    f"nep_gap_{name_of(variant)}", "above", 0.05, f"negative share, {{0}} minus {{1}} ({variant})", True
+                )
+                for variant in (PAPER, PLAIN)
+            ),
+        ),
+        ClaimTest(
+            "C46",
+            tuple(
+                Part(
+                    f"ape_ratio_{name_of(variant)}",
+                    "below",
+                    0.5,
+                    f"mean positive eigenvalue, {{0}} / {{1}} ({variant})",
+                )
+                for variant in VARIANTS
+            ),
+        ),
+    )
+
+    images: int = 0
+    """Sized by effort unless set; whole minibatches are used."""
+    batch: int = 16
+    """Images in a minibatch: the negative share depends on it (SPEC T6)."""
+    top: int = 5
+    augmentation: Literal["both", "recipe", "none"] = "both"
+    recipe: str = "zoo"
+    """What augmentation means, for all subjects alike."""
+    l2: Literal["norms", "half", "none"] = "norms"
+    weight: float = 0.05
+    """The penalty's: the weight decay of Park & Kim's recipe and of the zoo's."""
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.top < 1:
+            raise UsageError("hessian.batch and hessian.top take at least 1.")
+
+    def variants(self) -> list[str]:
+        penalised = {"": True, " + penalty": self.l2 != "none"}
+        shown = {"augmented": self.augmentation != "none", "clean": self.augmentation != "recipe"}
+        return [name for name in VARIANTS if shown[name.split()[0]] and penalised[name.removeprefix(name.split()[0])]]
+
+    def needs(self) -> Sequence[Need]:
+        return []
+
+    def passes(self, anatomy: Anatomy) -> float:
+        runs = 2 if self.augmentation == "both" else 1
+        return runs * (20 * 6 + 4)  # 20 products, each as dear as six forward passes, and the gradient
+
+    def subjects(self, scene: Scene) -> list[str]:
+        return [who for who in scene.subjects if who in scene.label_maps]
+
+    def tally(self, scene: Scene) -> HessianTally:
+        if not self.subjects(scene):
+            raise DoesNotApply("no subject's classes match the classes of the images, so there is no loss to curve.")
+        if scene.block < self.batch:
+            raise DoesNotApply(
+                f"it needs minibatches of {self.batch} images, and {scene.images} images come in blocks of "
+                f"{scene.block}; give at least {16 * self.batch} images."
+            )
+        return HessianTally.empty(
+            fold=scene.folds,
+            dealt_fold=scene.folds,
+            subject=len(self.subjects(scene)),
+            variant=len(self.variants()),
+            rank=self.top,
+            end=2,
+        )
+
+    # --- on the bench -------------------------------------------------------------------------------------------
+
+    def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
+        if bench.targets is None:
+            return {}
+        known = bench.picked((bench.targets >= 0).nonzero().flatten().cpu())
+        block = bench.batch.start // bench.batch.index if bench.batch.index else len(bench)
+        first = bench.batch.index * (block // self.batch)  # minibatches never reach over two blocks
+        count = max(0, min(len(known) // self.batch, self.images // self.batch - first))
+        if not count:
+            return {}
+        numbers = {"number": first + torch.arange(count)}
+        try:
+            return numbers | self.spectra(known.picked(torch.arange(count * self.batch)))
+        except RuntimeError as error:
+            if not no_second_derivative(error):
+                raise
+            return numbers
+
+    def spectra(self, bench: Bench) -> dict[str, Tensor]:
+        """Eigenvalues (minibatch, variant, …); a minibatch of augmented and one of clean pictures are two problems."""
+        weights, loss = weights_and_loss(bench.subject)
+        classes = bench.logits(bench.images[:1]).shape[1]
+        shown: dict[str, tuple[Tensor, Tensor]] = {}
+        if self.augmentation != "none":
+            shown["augmented"] = as_trained(bench, self.recipe, self.batch, "hessian", classes)
+        if self.augmentation != "recipe":
+            assert bench.targets is not None
+            shown["clean"] = bench.images, F.one_hot(bench.targets, classes).to(bench.images.dtype)
+        together = [torch.cat(parts) for parts in zip(*shown.values(), strict=True)]
+        batches = [part.reshape(-1, self.batch, *part.shape[1:]) for part in together]
+        penalty = Penalty(self.l2, self.weight, weights)
+        found = spectra(loss, weights, batches, penalty, top=self.top, tolerance=TOLERANCE, most=PRODUCTS)
+        count = len(found) // len(shown)
+        by_picture = {name: found[place * count : (place + 1) * count] for place, name in enumerate(shown)}
+        tables = as_tensors(
+            [
+                [each.penalised if "penalty" in variant else each.plain for each in by_picture[variant.split()[0]]]
+                for variant in self.variants()
+            ]
+        )
+        # The penalty repeats its own eigenvalues, of which Lanczos sees one copy: below them the list may have gaps.
+        penalised = torch.tensor(["penalty" in variant for variant in self.variants()])[:, None]
+        doubtful = penalised & (tables["values"].abs() <= penalty.steepest_repeated)
+        tables["errors"] = torch.where(doubtful, torch.inf, tables["errors"])
+        return tables
+
+    def update(self, tally: HessianTally, batch: Batch, views: Views, scene: Scene) -> None:
+        seen = {who: views.experiment(who) for who in self.subjects(scene)}
+        longest = max((found["number"] for found in seen.values() if found), key=len, default=torch.zeros(0))
+        if not len(longest):
+            return
+        rows: dict[str, Tensor] = {}
+        for name in ("values", "residuals", "errors", "ends", "products"):
+            shape = getattr(tally, name).shape[1:]
+            rows[name] = torch.full((len(longest), *shape), torch.nan, dtype=torch.float64)
+            for column, found in enumerate(seen.values()):
+                if name in found:
+                    rows[name][: len(found[name]), column] = found[name]
+        fold = longest % scene.folds
+        for column, found in enumerate(seen.values()):
+            if found and "values" not in found:
+                tally.refused[:, column].index_add_(0, fold, torch.ones(len(fold), dtype=torch.float64))
+        ones = torch.ones(len(fold), dtype=torch.float64)
+        tally.append(image=longest, fold=fold, **rows)
+        tally.minibatches.index_add_(0, fold, ones)
+        tally.dealt.index_put_((fold, fold), ones, accumulate=True)
+
+    # --- the numbers --------------------------------------------------------------------------------------------
+
+    def estimate(self, total: HessianTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        subjects, folds = self.subjects(scene), total.dealt.shape[0]
+        in_fold = torch.bincount(total.fold, minlength=folds).clamp_min(1)
+        counted = (total.dealt / in_fold)[total.fold].numpy()[:, None, None]
+        values, residuals = total.values.numpy(), total.residuals.numpy()
+        beyond = np.maximum(BARELY * np.abs(values[..., :1]), residuals)
+        there, negative, positive = ~np.isnan(values), values < -beyond, values > beyond
+        sized = np.abs(np.nan_to_num(values))
+
+        def mean(numbers: np.ndarray, of: np.ndarray) -> np.ndarray:
+            """(subject, variant): `numbers` summed over what is counted, by how many; NaN of nothing."""
+            many = (counted * of.sum(-1)).sum(0)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.asarray(np.where(many > 0, (counted * numbers.sum(-1)).sum(0) / many, np.nan))
+
+        each = ("subject", "variant")
+        here = ("minibatch", *each)
+        ends, unsettled = total.ends.numpy(), there & (total.errors.numpy() > LOOSE * np.abs(values))
+        minibatches = int(counted.sum())
+        share = {"limits": (0.0, 1.0), "trials": float(max(minibatches, 1))}
+        return xarray.Dataset(
+            {
+                "nep": (each, mean(negative, there), share),
+                "ape": (each, mean(sized * positive, positive), {"limits": (0.0, np.inf)}),
+                "negative_size": (each, mean(sized * negative, negative), {"limits": (0.0, np.inf)}),
+                "smallest": (each, mean(np.nan_to_num(ends[..., :1]), ~np.isnan(ends[..., :1]))),
+                "largest": (each, mean(np.nan_to_num(ends[..., 1:]), ~np.isnan(ends[..., 1:]))),
+                "unsettled": (each, mean(unsettled, there), share),
+                "products": (each, mean(np.nan_to_num(total.products.numpy())[..., None], there[..., :1])),
+                "eigenvalue": ((*here, "rank"), values, {"exact": True}),
+                "residual": ((*here, "rank"), residuals, {"exact": True}),
+            },
+            coords={
+                "subject": subjects,
+                "variant": self.variants(),
+                "rank": np.arange(1, self.top + 1),
+                "minibatch": total.image.numpy(),
+                "kind": ("subject", [kind_of(scene.anatomy(who)) for who in subjects]),
+                "snapshot": ("subject", [time_of(who) for who in subjects]),
+                "refused": ("subject", (total.refused.numpy() > 0).astype(int)),
+            },
+            attrs={"images": minibatches * self.batch, "minibatches": minibatches, "batch": self.batch},
+        )
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        from eyechart.report.drawings.hessian import draw
+
+        return draw(finding)
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        said = []
+        for subject in finding.subject.values.tolist():
+            own = finding.sel(subject=subject)
+            if int(own.refused):
+                said.append(f"{subject} is left out: one of its operations has no second derivative")
+                continue
+            parts = []
+            for variant in dict.fromkeys([own.variant.values[0], own.variant.values[-1]]):
+                one = own.sel(variant=variant)
+                nep = f"{float(one.nep):.0%} [{float(one.nep_low):.0%}, {float(one.nep_high):.0%}]"
+                ape = f"{float(one.ape):.0f} [{float(one.ape_low):.0f}, {float(one.ape_high):.0f}]"
+                parts.append(f"{nep} of the eigenvalues are negative and the positive ones average {ape} ({variant})")
+            said.append(f"for {subject} " + ", and ".join(parts))
+        worst = float(finding.unsettled.max())  # NaN where nothing was measured: max skips it
+        known = (
+            "all eigenvalues are known to 1 %" if worst == 0 else f"up to {worst:.0%} of them are less than 1 % sure"
+        )
+        text = f"Over {finding.attrs['minibatches']} minibatches of {finding.attrs['batch']}: " + "; ".join(said)
+        return f"{text}; {known}."
+
+
+def as_tensors(rows: Sequence[Sequence[Eigenvalues]]) -> dict[str, Tensor]:
+    """Variants × minibatches as tensors (minibatch, variant, …)."""
+
+    def table(number: Callable[[Eigenvalues], Any]) -> Tensor:
+        return torch.from_numpy(np.array([[number(each) for each in row] for row in rows], np.float64)).transpose(0, 1)
+
+    return {
+        "values": table(lambda each: each.values),
+        "residuals": table(lambda each: each.residuals),
+        "errors": table(lambda each: each.errors),
+        "ends": table(lambda each: (each.lowest, each.highest)),
+        "products": table(lambda each: each.products),
+    }
+
+
+def kind_of(anatomy: Anatomy) -> str:
+    """The parts a subject can play in a claim, as words."""
+    read_by = {"cls": " class-token", "gap": " mean"}.get(anatomy.pooling or "", "") if anatomy.family == "vit" else ""
+    return anatomy.family + read_by
+
+
+def time_of(subject: str) -> str:
+    """When in its training a subject was taken; empty at the end.
+
+    >>> time_of("zoo:vit@warmup"), time_of("zoo:vit")
+    ('warmup', '')
+    """
+    place = snapshot(subject)[1]
+    return SNAPSHOTS[place].removeprefix(".") if place < len(SNAPSHOTS) else ""

@@ -1,0 +1,122 @@
+"""The figure of M16: densities of eigenvalues, negative and positive halves on their own scales; NEP and APE below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+PLACES = 200
+"""Points of a density curve."""
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    variants = finding.variant.values.tolist()
+    shown = list(dict.fromkeys([variants[0], variants[-1]]))  # the paper's loss and the plainest
+    curves = {(variant, sign): densities(finding, variant, sign) for variant in shown for sign in (-1, 1)}
+    highest = max((float(table["density"].max()) for table in curves.values() if len(table)), default=1.0)
+    halves = [half(finding, *place, table, 1.05 * highest) for place, table in curves.items()]
+    return theme.panels([*halves, numbers(finding, "nep"), numbers(finding, "ape")], columns=2)
+
+
+def densities(finding: xarray.Dataset, variant: str, sign: int) -> pd.DataFrame:
+    rows = [
+        row
+        for subject in finding.subject.values.tolist()
+        for row in density(subject, collected(finding, subject, variant), sign, reach(finding, sign))
+    ]
+    return pd.DataFrame(rows, columns=["subject", "eigenvalue", "density"])
+
+
+def half(finding: xarray.Dataset, variant: str, sign: int, curves: pd.DataFrame, highest: float) -> Chart:
+    """Densities of the negative or the positive eigenvalues of one loss, and the eigenvalues as ticks."""
+    subjects, ends = finding.subject.values.tolist(), reach(finding, sign)
+    ticks = [
+        {"subject": subject, "eigenvalue": value}
+        for subject in subjects
+        for value in collected(finding, subject, variant)
+        if np.sign(value) == sign
+    ]
+    scale = alt.Scale(domain=[-ends, 0] if sign < 0 else [0, ends], nice=False)
+    x = alt.X("eigenvalue:Q", title=f"{'negative' if sign < 0 else 'positive'} eigenvalues", scale=scale)
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None, legend=alt.Legend(symbolOpacity=1))
+    height = alt.Scale(domain=[0, highest], nice=False)
+    y = alt.Y("density:Q", title="density" if sign < 0 else None, scale=height, axis=alt.Axis(format="~g"))
+    tip = [alt.Tooltip("subject:N"), alt.Tooltip("eigenvalue:Q", format=".1f")]
+    layers = [
+        alt.Chart(curves).mark_area(opacity=0.15, line=False, tooltip=None).encode(x, y.stack(None), color=colour),
+        alt.Chart(curves).mark_line(tooltip=None).encode(x, y, color=colour),
+        alt.Chart(pd.DataFrame(ticks, columns=["subject", "eigenvalue"]))
+        .mark_tick(thickness=1.5, height=9, yOffset=-5, opacity=0.8)
+        .encode(x, y=alt.value("height"), color=colour, tooltip=tip),
+    ]
+    title = alt.TitleParams(variant if sign < 0 else " ", anchor="start")
+    layered = cast(alt.LayerChart, alt.layer(*layers))
+    return layered.properties(width=210 if sign < 0 else 330, height=190, title=title)
+
+
+def collected(finding: xarray.Dataset, subject: str, variant: str) -> np.ndarray:
+    values = finding.eigenvalue.sel(subject=subject, variant=variant).values.ravel()
+    return np.asarray(values[~np.isnan(values)])
+
+
+def reach(finding: xarray.Dataset, sign: int) -> float:
+    """How far an axis must go, the same for all losses so that they compare."""
+    values = finding.eigenvalue.values
+    values = np.abs(values[np.sign(values) == sign])
+    return float(1.08 * values.max()) if len(values) else 1.0
+
+
+def density(subject: str, values: np.ndarray, sign: int, ends: float) -> Iterator[tuple[str, float, float]]:
+    """A Gaussian kernel density of one half, mirrored at zero; its area is that half's share of all values."""
+    own = np.abs(values[np.sign(values) == sign])
+    if len(own) < 2:
+        return
+    spread = min(own.std(ddof=1), (np.quantile(own, 0.75) - np.quantile(own, 0.25)) / 1.34) or own.std(ddof=1)
+    width = max(0.9 * spread * len(own) ** -0.2, 1e-3 * ends)  # Silverman's rule
+    places = ends * np.linspace(0, 1, PLACES) ** 1.5  # denser near zero, where flat subjects lie
+    kernels = sum(np.exp(-0.5 * ((places[:, None] - own * side) / width) ** 2) for side in (1, -1))
+    heights = np.sum(kernels, axis=1) / (len(values) * width * np.sqrt(2 * np.pi))
+    for place, height in zip(places, heights, strict=True):
+        yield subject, sign * float(place), float(f"{height:.4g}")
+
+
+def numbers(finding: xarray.Dataset, name: str) -> Chart:
+    """NEP or APE of every loss and subject with its interval: half of the 2×2×2 table at a glance."""
+    columns = [name, f"{name}_low", f"{name}_high"]
+    table = finding[columns].to_dataframe().reset_index().dropna(subset=[name])
+    subjects = finding.subject.values.tolist()
+    variants = finding.variant.values.tolist()
+    titles = {"nep": "share of negative eigenvalues (NEP)", "ape": "mean of positive eigenvalues (APE)"}
+    highest = max([0.05, *table[f"{name}_high"].dropna()])
+    scale = alt.Scale(domain=[0, highest], nice=True)
+    if name == "ape":
+        scale = alt.Scale(type="log", nice=True)
+    x = alt.X(f"{name}:Q", title=titles[name], scale=scale, axis=alt.Axis(format=".0%" if name == "nep" else "~g"))
+    y = alt.Y("variant:N", sort=variants, title=None, axis=None if name == "ape" else alt.Axis(labelLimit=150))
+    offset = alt.YOffset("subject:N", sort=subjects)
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None)
+    tip = [
+        alt.Tooltip("subject:N"),
+        alt.Tooltip("variant:N"),
+        *(
+            alt.Tooltip(f"{column}:Q", format=".3g", title=word)
+            for column, word in zip(columns, (name.upper(), "from", "to"), strict=True)
+        ),
+    ]
+    base = alt.Chart(table).encode(y=y, yOffset=offset, color=colour, tooltip=tip)
+    rules = base.mark_rule(strokeWidth=2.5, opacity=0.5).encode(
+        alt.X(f"{name}_low:Q", title=titles[name], scale=scale), x2=alt.X2(f"{name}_high")
+    )
+    layered = cast(alt.LayerChart, alt.layer(rules, base.mark_point(size=60).encode(x)))
+    return layered.properties(width=210 if name == "nep" else 330, height=alt.Step(max(9, 36 // max(1, len(subjects)))))

@@ -1,0 +1,121 @@
+"""The figure of M20: accuracy change by depth, marks by kind, stages shaded, as in P's figures 10 (right) and D.4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.estimates import subjects_in
+from eyechart.report import theme
+from eyechart.units import BRANCH, CONVOLUTION, INTACT
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+#: Fill and shape of each kind: P's attention grey and the rest white.
+MARKS = {kind: (theme.KIND_COLOURS[kind], theme.KIND_SHAPES[kind]) for kind in ("attention", "mlp", "mixer", "pool")}
+MARKS |= {
+    CONVOLUTION: (theme.KIND_COLOURS["conv"], theme.KIND_SHAPES["conv"]),
+    BRANCH: (theme.KIND_COLOURS["other"], "triangle-right"),
+}
+HEIGHT = 250
+TICKS = [-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100]
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    subjects = subjects_in(finding)
+    known = finding.place_subject.values[np.isfinite(finding.place_cost.values)]
+    staged = [subject for subject in subjects if subject in known]
+    if not subjects:
+        nothing = pd.DataFrame({"x": [""], "y": [""], "value": [np.nan]})
+        return theme.heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
+    panels: list[Any] = [over_depth(finding, subject) for subject in subjects]
+    return theme.panels([*panels, *(within_stages(finding, subject) for subject in staged)], columns=2, shared=())
+
+
+def change(field: str, title: str, values: pd.DataFrame) -> alt.Y:
+    """An axis that is even near zero and logarithmic far from it: one vital unit must not flatten all others."""
+    ends = [float(np.nanmin([*values.to_numpy().ravel(), -2.0])), float(np.nanmax([*values.to_numpy().ravel(), 2.0]))]
+    scale = alt.Scale(type="symlog", constant=2, domain=ends, nice=False)
+    return alt.Y(field, type="quantitative", title=title, scale=scale, axis=alt.Axis(values=TICKS, labelOverlap=False))
+
+
+def over_depth(finding: xarray.Dataset, subject: str) -> Chart:
+    mine = finding.isel(unit=(finding.subject.values == subject) & (finding.kind.values != INTACT))
+    known = bool(np.isfinite(mine.lost.values).all())
+    variable = "lost" if known else "changed"
+    sign = -100.0 if known else 100.0  # what is lost is drawn downwards, as in the paper
+    table = mine[[variable, f"{variable}_low", f"{variable}_high"]].to_dataframe().reset_index()
+    ends = ("_high", "_low") if known else ("_low", "_high")
+    table = table.assign(
+        value=table[variable] * sign, low=table[variable + ends[0]] * sign, high=table[variable + ends[1]] * sign
+    )
+    x = alt.X("depth:Q", title="normalised depth", scale=alt.Scale(domain=[0, 1.03], nice=False))
+    title = "Δ accuracy (points)" if known else "answers that change (%)"
+    y = change("value", title, table[["low", "high"]])
+    # One way through attention and MLP in turn; a CNN's convolutions and branches are two.
+    table = table.assign(way=table["kind"].where(table["kind"].isin([CONVOLUTION, BRANCH]), "units"))
+    tooltip = [
+        alt.Tooltip("unit_name:N", title="without"),
+        *(
+            alt.Tooltip(f"{name}:Q", title=t, format=".2f")
+            for name, t in (("value", "Δ"), ("low", "from"), ("high", "to"))
+        ),
+    ]
+    colour = theme.subject_colour(subject, subjects_in(finding))
+    line = (
+        alt.Chart(table).mark_line(strokeWidth=1, opacity=0.5, color=colour, tooltip=None).encode(x, y, detail="way:N")
+    )
+    bars = theme.error_bars(table, x, y, "low", "high", color=alt.value(colour))
+    marks = points(table, x, y, tooltip)
+    chart = alt.layer(*shades(table), line, bars, marks, theme.reference(0, "")).properties(
+        width=420, height=HEIGHT, title=alt.TitleParams(subject, limit=400)
+    )
+    return cast(alt.LayerChart, chart)
+
+
+def points(table: pd.DataFrame, x: alt.X, y: alt.Y, tooltip: list[alt.Tooltip], kind: str = "kind") -> alt.Chart:
+    known = [name for name in MARKS if name in set(table[kind])]
+    fill = alt.Scale(domain=known, range=[MARKS[name][0] for name in known])
+    shape = alt.Scale(domain=known, range=[MARKS[name][1] for name in known])
+    drawn: alt.Chart = (
+        alt.Chart(table)
+        .mark_point(style="outlined", size=70)
+        .encode(x, y, fill=alt.Fill(kind, type="nominal", scale=fill, title=None), tooltip=tooltip)
+        .encode(shape=alt.Shape(kind, type="nominal", scale=shape, title=None))
+    )
+    return drawn
+
+
+def shades(table: pd.DataFrame) -> list[alt.Chart]:
+    """Every second stage on a pale ground; a model of one stage has none."""
+    stages = table.groupby("stage")["depth"].agg(["min", "max"]).sort_values("min")
+    ends = [0.0, *(stages["max"].to_numpy()[:-1] + stages["min"].to_numpy()[1:]) / 2, 1.03]
+    bands = pd.DataFrame({"from": ends[1:-1:2], "to": ends[2::2]})
+    if bands.empty:
+        return []
+    return [
+        alt.Chart(bands).mark_rect(style="frame", stroke=None, opacity=0.6, tooltip=None).encode(x="from:Q", x2="to:Q")
+    ]
+
+
+def within_stages(finding: xarray.Dataset, subject: str) -> Chart:
+    """Mean over the stages of what their first and their last block lose: P's interaction at a glance."""
+    names = ["place_cost", "place_cost_low", "place_cost_high"]
+    table = finding[names].isel(group=finding.place_subject.values == subject).to_dataframe().reset_index()
+    table = table.assign(value=-100 * table[names[0]], low=-100 * table[names[2]], high=-100 * table[names[1]])
+    x = alt.X("place:N", sort=["first", "last"], title="block of its stage", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("value:Q", title="Δ accuracy (points), mean over stages")
+    apart = alt.XOffset("place_kind:N", sort=list(MARKS))
+    bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart)
+    tooltip = [alt.Tooltip("place_kind:N", title="without"), alt.Tooltip("value:Q", title="Δ", format=".2f")]
+    marks = points(table, x, y, tooltip, "place_kind").encode(xOffset=apart)
+    chart = alt.layer(bars, marks, theme.reference(0, "")).properties(
+        width=200, height=HEIGHT, title=alt.TitleParams(subject, subtitle="where stages begin and end", limit=300)
+    )
+    return cast(alt.LayerChart, chart)

@@ -1,0 +1,107 @@
+"""The figure of `shape_texture`: filtered, shuffled and conflicting pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import pandas as pd
+
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+ENDS = {"": "value", "_low": "from", "_high": "to"}
+FILTERS = {"low_passed": "only lower frequencies", "high_passed": "only higher frequencies"}
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    return theme.panels([filters(finding), shuffles(finding), conflicts(finding)], columns=3, shared=())
+
+
+def colour(finding: xarray.Dataset) -> alt.Color:
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220)
+    return alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), legend=legend)
+
+
+def table_of(finding: xarray.Dataset, name: str) -> pd.DataFrame:
+    """A variable and its interval under the names accuracy, accuracy_low, accuracy_high."""
+    names = {f"{name}{end}": f"accuracy{end}" for end in ENDS}
+    return finding[list(names)].to_dataframe().reset_index().rename(columns=names).dropna(subset=["accuracy"])
+
+
+def tooltip(*fields: alt.Tooltip) -> list[alt.Tooltip]:
+    numbers = [alt.Tooltip(f"accuracy{end}:Q", title=words, format=".1%") for end, words in ENDS.items()]
+    return [alt.Tooltip("subject:N"), *fields, alt.Tooltip("scored:N", title="share of"), *numbers]
+
+
+def accuracy(finding: xarray.Dataset) -> alt.Y:
+    what = " or ".join(dict.fromkeys(finding.scored.values.tolist()))
+    return alt.Y("accuracy:Q", title=what, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+
+
+def with_chance(layers: alt.LayerChart, finding: xarray.Dataset) -> alt.LayerChart:
+    """Guessing means something only where the classes are the images'."""
+    classes = finding.attrs["classes"]
+    labelled = classes and (finding.scored.values == "accuracy").all()
+    return layers + theme.reference(1 / classes, "guessing") if labelled else layers
+
+
+def filters(finding: xarray.Dataset) -> Chart:
+    table = pd.concat([table_of(finding, name).assign(kept=words) for name, words in FILTERS.items()])
+    ticks = finding.cutoff.values.tolist()
+    scale = alt.Scale(type="log", base=2, domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
+    x = alt.X("cutoff:Q", title="limit (frequency / π)", scale=scale, axis=alt.Axis(values=ticks, format=".3~f"))
+    legend = alt.Legend(title=None, orient="bottom", columns=1, symbolSize=400, labelLimit=260)
+    dashes = alt.Scale(domain=list(FILTERS.values()), range=[[1, 0], [5, 3]])
+    shown = tooltip(alt.Tooltip("kept:N"), alt.Tooltip("cutoff:Q", title="limit / π", format=".3f"))
+    line = alt.Chart(table).mark_line(tooltip=None)
+    line = line.encode(x, accuracy(finding), colour(finding), alt.StrokeDash("kept:N", scale=dashes, legend=legend))
+    bars = theme.error_bars(table, x, accuracy(finding), "accuracy_low", "accuracy_high", color=colour(finding))
+    points = (
+        alt.Chart(table).mark_point(size=36, filled=True).encode(x, accuracy(finding), colour(finding), tooltip=shown)
+    )
+    drawn: Chart = with_chance(line + bars + points, finding).properties(
+        width=270, height=260, title="filtered pictures"
+    )
+    return drawn
+
+
+def shuffles(finding: xarray.Dataset) -> Chart:
+    table = pd.concat([table_of(finding, "clean").assign(pieces=1), table_of(finding, "shuffled")])
+    names = ["intact", *(f"{n}×{n}" for n in finding.pieces.values)]
+    table["tiles"] = table["pieces"].map(dict(zip([1, *finding.pieces.values], names, strict=True)))
+    x = alt.X("tiles:N", title="pieces that change places", sort=names, axis=alt.Axis(labelAngle=0))
+    lines = theme.curve(
+        table,
+        x,
+        accuracy(finding),
+        colour(finding),
+        "accuracy_low",
+        "accuracy_high",
+        tooltip=tooltip(alt.Tooltip("tiles:N", title="pieces")),
+    )
+    drawn: Chart = with_chance(lines, finding).properties(width=230, height=260, title="shuffled pictures")
+    return drawn
+
+
+def conflicts(finding: xarray.Dataset) -> Chart:
+    table = table_of(finding, "phase_share")
+    subjects = finding.subject.values.tolist()
+    plain = alt.Color("subject:N", scale=theme.subject_scale(subjects), legend=None)
+    axis = alt.Axis(labelAngle=-30 if len("".join(subjects)) > 24 else 0, labelLimit=140)
+    x = alt.X("subject:N", title=None, sort=subjects, axis=axis)
+    y = alt.Y(
+        "accuracy:Q",
+        title="decided by phase (the rest by amplitude)",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%"),
+    )
+    bars = theme.error_bars(table, x, y, "accuracy_low", "accuracy_high", color=plain)
+    points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltip())
+    layers = bars + points + theme.reference(0.5, "both alike")
+    drawn: Chart = layers.properties(width=max(120, 60 * len(subjects)), height=260, title="cue conflict")
+    return drawn

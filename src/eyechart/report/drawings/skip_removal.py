@@ -1,0 +1,127 @@
+"""The figure of M6: accuracy lost and CKA kept by depth, and maps without some skips in the layout of R's figure 8."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.estimates import subjects_in
+from eyechart.report import theme
+from eyechart.skips import INTACT, MODES
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+WIDTH = 350  # pixels of a panel: one curve, or two maps side by side
+ENDS = {"": "value", "_low": "from", "_high": "to"}
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    panels: list[Any] = curves(finding)
+    for subject in subjects_in(finding):
+        panels += strips(finding, subject)
+    return theme.panels(panels, columns=2, shared=())
+
+
+def curves(finding: xarray.Dataset) -> list[Chart]:
+    """What is lost and what is kept, by the depth of the block; answers that change where no classes are known."""
+    named = bool(np.isfinite(finding.lost.sel(mode=MODES[0]).values[finding.removed.values != INTACT]).all())
+    lost = ("lost", "accuracy lost (points)") if named else ("changed", "answers that change (%)")
+    nothing = theme.reference(0, "nothing lost", at="start")
+    as_before = theme.reference(1, "as alike as intact", at="start")
+    return [
+        curve(finding, *lost, 100.0, nothing, legend=False),
+        curve(finding, "across", "CKA across the block, relative to intact", 1.0, as_before, legend=True),
+    ]
+
+
+def curve(
+    finding: xarray.Dataset, variable: str, title: str, scale: float, reference: alt.LayerChart, *, legend: bool
+) -> Chart:
+    columns = [f"{variable}{end}" for end in ENDS]
+    table = finding[columns].isel(variant=finding.removed.values != INTACT).to_dataframe().reset_index()
+    table = table.assign(**{name: table[name] * scale for name in columns}).dropna(subset=[variable])
+    x = alt.X("depth:Q", title="depth of the block without skips", scale=alt.Scale(domain=[0, 1.02], nice=False))
+    y = alt.Y(f"{variable}:Q", title=title)
+    shown: dict[str, Any] = {} if legend else {"legend": None}
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None, **shown)
+    modes = [mode for mode in MODES if mode in set(table["mode"])]
+    if len(modes) < 2:
+        shown = {"legend": None}
+    dash = alt.StrokeDash("mode:N", scale=alt.Scale(domain=modes, range=[[1, 0], [5, 3]][: len(modes)]), **shown)
+    tooltip = [
+        alt.Tooltip("subject:N"),
+        alt.Tooltip("removed:N", title="without the skips of"),
+        alt.Tooltip("mode:N", title="batch norms"),
+        *(alt.Tooltip(f"{variable}{end}:Q", title=words, format=".3g") for end, words in ENDS.items()),
+    ]
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash.title(None))
+    bars = theme.error_bars(table, x, y, columns[1], columns[2], color=colour)
+    points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tooltip)
+    drawn: Chart = (line + bars + points + reference).properties(width=WIDTH, height=230)
+    return drawn
+
+
+def strips(finding: xarray.Dataset, subject: str) -> list[Chart]:
+    """The maps of a subject, two to a panel, so that two panels make the row of four of the paper."""
+    cells = finding[["cka", "cka_low", "cka_high"]].isel(cell=finding.cell_subject.values == subject)
+    table = cells.to_dataframe().reset_index()
+    mine = finding.isel(variant=finding.subject.values == subject)
+    shown = list(dict.fromkeys(table["cell_removed"]))
+    return [strip(table, mine, shown[at : at + 2], subject) for at in range(0, len(shown), 2)]
+
+
+def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: str) -> Chart:
+    sites = int(np.sqrt((table["cell_removed"] == shown[0]).sum()))
+    columns = sites * len(shown) + len(shown) - 1
+    cell = max(1, round(WIDTH / (2 * sites + 1)))
+    parts = []
+    for removed in shown:
+        own = table[table["cell_removed"] == removed]
+        parts.append(own.assign(column=removed + " " + own["cell_name"], part=removed + own["cell_stage"].astype(str)))
+        gap = own[:sites].assign(column="gap", part="gap", cka=np.nan)  # one empty column between two maps
+        parts += [gap] if removed != shown[-1] else []
+    chart = theme.heatmap(
+        pd.concat(parts, ignore_index=True),
+        x="column",
+        y="cell_other_name",
+        value="cka",
+        value_title="CKA",
+        title=alt.TitleParams(subject, offset=22, subtitle="batch norms recalibrated" if fitted(mine) else ""),
+        domain=(0, 1),
+        x_group="part",
+        y_group="cell_other_stage",
+        x_labels=False,
+        tooltip=[
+            alt.Tooltip("cell_removed:N", title="without the skips of"),
+            alt.Tooltip("cell_name:N", title="layer"),
+            alt.Tooltip("cell_other_name:N", title="layer"),
+            *(alt.Tooltip(f"cka{end}:Q", title=words, format=".3f") for end, words in ENDS.items()),
+        ],
+        size=(cell * columns, cell * sites),
+    )
+    for at, removed in enumerate(shown):
+        words = alt.Chart(pd.DataFrame({"text": [caption(mine, removed)]})).mark_text(
+            style="note", align="left", baseline="bottom", limit=cell * sites, tooltip=None
+        )
+        chart += words.encode(text="text:N", x=alt.value(at * (sites + 1) * cell), y=alt.value(-5))
+    return chart
+
+
+def fitted(mine: xarray.Dataset) -> bool:
+    return bool(mine.normalised.values.all())
+
+
+def caption(mine: xarray.Dataset, removed: str) -> str:
+    """What is missing, and the accuracy that is left where it is known."""
+    row = mine.isel(variant=int(np.flatnonzero(mine.removed.values == removed)[0]))
+    accuracy = float(row.accuracy.sel(mode=MODES[int(fitted(mine))]))
+    said = INTACT if removed == INTACT else f"no skips in {removed}"
+    if removed == INTACT and row.trained_without.item():
+        said = f"trained without, block {row.trained_without.item()}"
+    return f"{accuracy:.1%}, {said}" if np.isfinite(accuracy) else said  # a long name is cut, the number is not

@@ -1,0 +1,130 @@
+"""Which subjects belong together: trainings of one build, a subject before and after fine-tuning, sizes of one kind.
+
+Told from their anatomies (same blocks, grids and heads make one build) and from their cards, where there are any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import PurePath
+from typing import Any, Literal
+
+from eyechart.measures.measure import Scene
+from eyechart.sites import Anatomy
+from eyechart.zoo import SNAPSHOTS
+
+Relation = Literal["fine-tuned", "data", "head", "size", "seed", "untrained", "snapshot", "other"]
+
+WORDS: dict[Relation, str] = {
+    "fine-tuned": "before and after fine-tuning",
+    "data": "less and more data",
+    "head": "GAP and class token",
+    "size": "two sizes",
+    "seed": "two seeds: the ceiling",
+    "untrained": "untrained: the floor",
+    "snapshot": "earlier and later in training",
+    "other": "two trainings",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two subjects; `one` is the earlier, smaller, GAP or trained one, or the one with less data."""
+
+    one: str
+    other: str
+    relation: Relation
+
+    @property
+    def words(self) -> str:
+        return WORDS[self.relation]
+
+
+def pairs_of(scene: Scene) -> list[Pair]:
+    """Every two subjects that are twins, in the order of the exam."""
+    found = [pair_of(scene, one, other) for one, other in combinations(scene.subjects, 2)]
+    return [pair for pair in found if pair is not None]
+
+
+def pair_of(scene: Scene, one: str, other: str) -> Pair | None:
+    people = scene.anatomy(one), scene.anatomy(other)
+    if people[0].family != people[1].family or not all(who.pick("block") for who in people):
+        return None
+    if build_of(people[0]) != build_of(people[1]):
+        return _two_sizes(scene, *people)
+    trained = scene.trained.get(one, True), scene.trained.get(other, True)
+    if not all(trained):
+        if people[0].pooling != people[1].pooling:
+            return None
+        return Pair(one, other, "untrained") if trained[0] else Pair(other, one, "untrained")
+    if {who.pooling for who in people} == {"cls", "gap"}:
+        return Pair(one, other, "head") if people[0].pooling == "gap" else Pair(other, one, "head")
+    return _two_trainings(scene, one, other)
+
+
+def _two_sizes(scene: Scene, one: Anatomy, other: Anatomy) -> Pair | None:
+    """Two sizes of one kind: ViTs that read out alike; of other families, those that share the first word of a name."""
+    alike = one.family == "vit" or first_word(one.subject) == first_word(other.subject)
+    kinds = [{table.kind for table in who.positions} for who in (one, other)]
+    if not alike or one.pooling != other.pooling or one.cnn_stem != other.cnn_stem or kinds[0] != kinds[1]:
+        return None
+    if not all(scene.trained.get(who.subject, True) for who in (one, other)):
+        return None
+    small, large = sorted((one, other), key=lambda who: (len(who.pick("block")), who.flops))
+    return Pair(small.subject, large.subject, "size")
+
+
+def _two_trainings(scene: Scene, one: str, other: str) -> Pair:
+    cards: list[Any] = [scene.cards.get(who, {}) for who in (one, other)]
+    for before, after, card in ((one, other, cards[1]), (other, one, cards[0])):
+        if card.get("from") is not None and str(card["from"]) == before:
+            return Pair(before, after, "fine-tuned")
+    earlier = _earlier(one, other)
+    if earlier is not None:
+        return Pair(*earlier, "snapshot")
+    data = [(card.get("data"), card.get("train_images")) for card in cards]
+    if None not in (*data[0], *data[1]) and data[0][0] == data[1][0] and data[0] != data[1]:
+        return Pair(one, other, "data") if data[0][1] < data[1][1] else Pair(other, one, "data")
+    same = all(cards[0].get(key) == cards[1].get(key) is not None for key in ("data", "recipe", "epochs"))
+    seeds = [card.get("seed") for card in cards]
+    return Pair(one, other, "seed" if same and None not in seeds and seeds[0] != seeds[1] else "other")
+
+
+def _earlier(one: str, other: str) -> tuple[str, str] | None:
+    """The two in order of training, if they are snapshots of one run."""
+    (model, when), (second, then) = (snapshot(name) for name in (one, other))
+    if model != second or when == then:
+        return None
+    return (one, other) if when < then else (other, one)
+
+
+def snapshot(name: str) -> tuple[str, int]:
+    """The run that weights come from, and how late in it they were taken.
+
+    >>> snapshot("zoo:vit@warmup"), snapshot("zoo:vit"), snapshot("zoo:vit@runs/vit.quarter.safetensors")
+    (('zoo:vit', 1), ('zoo:vit', 4), ('zoo:vit@runs/vit', 2))
+    """
+    model, _, weights = name.partition("@")
+    for place, suffix in enumerate(SNAPSHOTS):
+        if weights == suffix.removeprefix("."):
+            return model, place
+        if PurePath(weights).stem.endswith(suffix):
+            return f"{model}@{PurePath(weights).with_suffix('').with_suffix('')}", place
+    run = f"@{PurePath(weights).with_suffix('')}" if weights else ""
+    return model + run, len(SNAPSHOTS)
+
+
+def build_of(anatomy: Anatomy) -> tuple[object, ...]:
+    """Blocks with their channels and grids, and the heads: what twins share."""
+    blocks = tuple((site.channels, site.grid) for site in anatomy.pick("block"))
+    return blocks, tuple(site.heads for site in anatomy.pick("attention"))
+
+
+def first_word(name: str) -> str:
+    """
+    >>> first_word("timm:resnet50.a1_in1k"), first_word("zoo:vit-gap@random")
+    ('resnet', 'vit')
+    """
+    word = name.rpartition(":")[2]
+    return word[: next((at for at, letter in enumerate(word) if not letter.isalpha()), len(word))].lower()

@@ -1,0 +1,193 @@
+"""Error against training loss: the floor of soft targets, the reading rule, and what a training wrote down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import xarray
+from torch import Tensor, nn
+
+from eyechart.claims.gates import Facts
+from eyechart.claims.verdict import judge
+from eyechart.errors import DoesNotApply
+from eyechart.images import open_images, plan_batches
+from eyechart.intervals import with_intervals
+from eyechart.measures.error_vs_nll import RECORDED, ErrorNllTally, ErrorVsNll, reading, soft_nll
+from eyechart.measures.measure import Scene
+from eyechart.sites import Anatomy
+from eyechart.subject_records import record_of
+from eyechart.subjects.load import load_subject
+from eyechart.subjects.subject import Subject
+from tests.measures.benches import whole_and_in_shards
+from tests.measures.staging import anatomy, full_grid, scene, site
+
+
+def test_soft_target_loss_is_entropy_plus_divergence() -> None:
+    """SPEC Appendix A: NLL = mean target entropy + KL; so NLL ≥ entropy, with equality iff prediction = target."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(50, 7, generator=generator, dtype=torch.float64)
+    targets = torch.randn(50, 7, generator=generator, dtype=torch.float64).mul(2).softmax(1)
+    targets[0] = F.one_hot(torch.tensor(3), 7)
+    nll, entropy = soft_nll(logits, targets)
+    divergence = F.kl_div(logits.log_softmax(1), targets, reduction="none").sum(1)
+    torch.testing.assert_close(nll, entropy + divergence)
+    assert float(entropy[0]) == 0
+    assert bool((nll > entropy).all())
+    same, floor = soft_nll(targets[1:].log(), targets[1:])
+    torch.testing.assert_close(same, floor)
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 4, 4)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.stem(images).relu().mean((2, 3)))
+        return logits
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    torch.manual_seed(0)
+    found = load_subject(Small(), name="small", input_size=32)
+    found.classes = open_images("sample").classes
+    return found
+
+
+@pytest.fixture(scope="module")
+def measured(subject: Subject) -> tuple[ErrorVsNll, ErrorNllTally, ErrorNllTally, Scene]:
+    measure = ErrorVsNll(images=32, train="sample:train")
+    whole, in_shards, where = whole_and_in_shards(measure, [subject])
+    return measure, whole, in_shards, where  # type: ignore[return-value]
+
+
+def test_clean_numbers_are_those_of_plain_calls(
+    subject: Subject, measured: tuple[ErrorVsNll, ErrorNllTally, ErrorNllTally, Scene]
+) -> None:
+    measure, tally, _, where = measured
+    found = measure.estimate(tally.total(), where).isel(subject=0)
+    for name, images in (("sample", 48), ("sample:train", 32)):
+        source = open_images(name)
+        order = plan_batches(source, limit=images).order
+        labels = torch.as_tensor(source.labels)[list(order)]  # type: ignore[arg-type]
+        with torch.no_grad():
+            logits = subject.call(subject.prepare(source.pictures(order)))
+        nll = float(F.cross_entropy(logits, labels))
+        if name == "sample":
+            assert float(found.error) == pytest.approx(float((logits.argmax(1) != labels).double().mean()))
+            assert float(found.nll) == pytest.approx(nll, rel=1e-5)
+        else:
+            assert float(found.nll_train_clean) == pytest.approx(nll, rel=1e-5)
+    assert float(found.nll_train) > float(found.floor_train) > 0
+    assert float(found.nll_augmented) > float(found.floor) > 0
+    assert np.isnan(found.recorded_test_error)
+    assert found.attrs["images"] == 32
+
+
+def test_shards_change_nothing(measured: tuple[ErrorVsNll, ErrorNllTally, ErrorNllTally, Scene]) -> None:
+    _, whole, in_shards, _ = measured
+    for name, values in whole.tensors().items():
+        torch.testing.assert_close(values, in_shards.tensors()[name])
+
+
+def test_training_images_nobody_knows_are_not_made_up(subject: Subject) -> None:
+    measure = ErrorVsNll(images=16)
+    whole, _, where = whole_and_in_shards(measure, [subject], limit=16)
+    found = with_intervals(measure, whole, where)
+    assert np.isnan(found.nll_train.values).all()
+    assert np.isfinite(found.nll_augmented.values).all()
+    assert "an augmented training NLL of unknown" in measure.sentence(found)
+    assert measure.chart(found).to_dict()
+
+
+def test_without_classes_it_does_not_apply() -> None:
+    with pytest.raises(DoesNotApply, match="classes"):
+        ErrorVsNll().tally(scene(anatomy("net", [site("head", role="head")])))
+
+
+def test_records_lie_beside_the_weights(tmp_path: Path) -> None:
+    recipe = {"name": "zoo", "epochs": 3, "warmup_epochs": 1}
+    card = {"source": "zoo", "architecture": "vit", "zoo": {"recipe": recipe}}
+    lines = [{"start": "mine"}, *({"epoch": epoch, "test_error": 1 / epoch} for epoch in (1, 2, 3))]
+    (tmp_path / "mine.records.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert record_of({**card, "weights": str(tmp_path / "mine.safetensors")})["epoch"] == 3
+    assert record_of({**card, "weights": str(tmp_path / "mine.warmup.safetensors")})["epoch"] == 1
+    assert record_of({**card, "weights": str(tmp_path / "mine.quarter.safetensors")}) == {}
+    assert record_of({**card, "weights": str(tmp_path / "other.safetensors")}) == {}
+    assert record_of({**card, "weights": "random, seed 0"}) == {}
+    assert record_of({"source": "timm"}) == {}
+
+
+# --- the reading rule and C42 ---------------------------------------------------------------------------------------
+
+
+def person(name: str, kind: str) -> Anatomy:
+    head = site("head", role="head", axes="NC", grid=None)
+    stages = (0,) if kind in ("vit", "mixer") else (0, 1)
+    blocks = [site(f"b{s}{i}", stage=s, block=i) for s in stages for i in range(2)]
+    if kind == "windows":
+        window = replace(full_grid(2, 1.0), kind="windowed")
+        blocks.append(site("attention", role="attention", attention=window, heads=2))
+    return anatomy(name, [*blocks, head], "cnn" if kind == "cnn" else "transformer")
+
+
+def stage(**people: tuple[str, float, float]) -> xarray.Dataset:
+    """A finding of subjects with given (kind, error, training NLL), with a little noise between folds."""
+    anatomies = [person(name, kind) for name, (kind, _, _) in people.items()]
+    where = replace(scene(*anatomies, images=1600), classes=("a",), label_maps=dict.fromkeys(people, (0,)))
+    measure = ErrorVsNll(images=1600)
+    tally = measure.tally(where)
+    noise = np.random.default_rng(0).standard_normal((16, len(people)))
+    for column, (_, error, nll) in enumerate(people.values()):
+        tally.wrong[:, column] = torch.as_tensor(100 * error + 0.3 * noise[:, column])
+        tally.augmented[:, column, 1] = torch.as_tensor(100 * nll + 0.3 * noise[:, column])
+        tally.shown[:, column, 1] = 100
+    tally.images += 100
+    return with_intervals(measure, tally, where)
+
+
+def test_the_reading_rule() -> None:
+    found = stage(
+        best=("vit", 0.10, 1.0), worse=("vit", 0.20, 2.0), overfit=("vit", 0.30, 0.5), like_best=("vit", 0.10, 3.0)
+    )
+    assert reading(found, "best", "worse") == "best has the stronger representation"
+    assert reading(found, "worse", "best") == "best has the stronger representation"
+    assert reading(found, "overfit", "worse") == "worse is regularised, or overfit over-fits"
+    assert reading(found, "best", "like_best") == ""
+    assert "1 of 6 pairs are not told apart" in ErrorVsNll().sentence(found)
+
+
+def test_families_settle_c42() -> None:
+    families = {
+        "mixer": ("mixer", 0.354, 2.57), "vit": ("vit", 0.335, 2.52), "pit": ("staged", 0.239, 2.30),
+        "swin": ("windows", 0.232, 2.23), "resnet": ("cnn", 0.173, 2.09),
+    }  # fmt: skip
+    tests = ErrorVsNll().tests()
+    facts = {
+        name: Facts(
+            name, "cnn" if name == "resnet" else "transformer", trained=True, recipe="one", accuracy=(0.9, 0.8, 1)
+        )
+        for name in families
+    }
+    (verdict,) = [v for v in judge(tests, {"error_vs_nll": stage(**families)}, facts) if v.claim == "C42"]
+    assert verdict.verdict == "holds"
+    families["swin"] = ("windows", 0.232, 1.5)  # it fits better than the CNN
+    (verdict,) = [v for v in judge(tests, {"error_vs_nll": stage(**families)}, facts) if v.claim == "C42"]
+    assert verdict.verdict == "fails"
+    few = stage(vit=families["vit"], resnet=families["resnet"])
+    (verdict,) = [v for v in judge(tests, {"error_vs_nll": few}, facts) if v.claim == "C42"]
+    assert verdict.verdict == "not tested"
+
+
+def test_zoo_subjects_bring_their_records() -> None:
+    written = record_of(load_subject("zoo:resnet").card)
+    assert all(name in written for name in RECORDED)
+    assert written["augmented_train_nll"] == pytest.approx(0.882, abs=1e-3)

@@ -1,0 +1,111 @@
+"""M13 on tables whose answer is known, and on the bundled subjects."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from eyechart import zoo
+from eyechart.errors import DoesNotApply
+from eyechart.measures.position_embeddings import PositionEmbeddings, absolute, deal
+from eyechart.subjects.load import load_subject
+from tests.measures.on_subjects import finding_of, module_subject, quantities, staged, tally_of
+from tests.measures.staging import anatomy, scene, site
+from tests.test_position_tables import sinusoids
+
+
+@pytest.fixture(scope="module")
+def finding() -> xarray.Dataset:
+    return finding_of(PositionEmbeddings(), "zoo:vit", "zoo:resnet", "zoo:swin", "zoo:vit@random", images=16)
+
+
+def with_table(table: np.ndarray) -> torch.nn.Module:
+    module = zoo.build("vit", depth=3, width=192, pool="gap")
+    with torch.no_grad():
+        module.get_parameter("pos_embed").copy_(torch.from_numpy(table.reshape(len(table), -1).T)[None])
+    return module
+
+
+def test_a_sinusoidal_table_goes_with_nearness() -> None:
+    found = finding_of(PositionEmbeddings(), module_subject(with_table(sinusoids(8)), "waves"), images=16)
+    assert float(found.nearness[0]) > 0.8
+    maps = found.cosine.values[0].reshape(8, 8, 8, 8)
+    assert (np.diff(maps[3, 0, 3]) < 0).all()
+    assert (np.diff(maps[0, 3, :, 3]) < 0).all()
+    value, low, _ = quantities(found)["position_bonus", "waves"]
+    assert 0 < low < value
+
+
+def test_untrained_is_about_zero_and_trained_is_not(finding: xarray.Dataset) -> None:
+    known = quantities(finding)
+    value, low, high = known["position_nearness", "zoo:vit@random"]
+    assert abs(value) < 0.1
+    assert low < 0 < high
+    value, low, high = known["position_bonus", "zoo:vit@random"]
+    assert low < 0 < high
+    assert known["position_nearness", "zoo:vit"][1] > 0.3
+    assert known["position_bonus", "zoo:vit"][1] > 0
+
+
+def test_relative_tables_have_their_own_numbers_and_no_claim(finding: xarray.Dataset) -> None:
+    known = quantities(finding)
+    assert ("position_nearness", "zoo:swin") not in known
+    heads = finding.steps_nearness.values[finding.steps_subject.values == "zoo:swin"]
+    assert known["relative_nearness", "zoo:swin"][0] == pytest.approx(np.nanmean(heads))
+    assert heads.shape == (8, 16)
+    assert np.isfinite(heads).sum() == 2 * 4 + 4 * 8 + 2 * 16
+
+
+def test_intervals_leave_out_patches(finding: xarray.Dataset) -> None:
+    from eyechart.intervals import jackknife
+    from eyechart.position_tables import nearness
+
+    cosine, folds = finding.cosine.values[0], deal(64, 16)
+    assert np.bincount(folds).tolist() == [4] * 16
+    values = np.array([nearness(cosine, (8, 8), (folds != fold).astype(float)) for fold in range(16)])
+    low, high = jackknife(np.array(float(finding.nearness[0])), values)
+    assert float(finding.nearness_low[0]) == pytest.approx(float(low))
+    assert float(finding.nearness_high[0]) == pytest.approx(float(high))
+
+
+def test_fixed_tables_and_other_families_are_shown_and_not_judged() -> None:
+    module = with_table(sinusoids(8))
+    module.get_parameter("pos_embed").requires_grad_(False)
+    found = finding_of(PositionEmbeddings(), module_subject(module, "fixed"), images=16)
+    assert found.learned.values.tolist() == [0]
+    assert float(found.nearness[0]) > 0.8
+    assert not [key for key in quantities(found) if key[0] == "position_nearness"]
+
+
+def test_tables_of_every_layer_are_three_and_relative_vectors_are_cosines() -> None:
+    layers = module_subject(zoo.build("vit", depth=5, position="1d", position_at="layers"), "layers")
+    relative = module_subject(zoo.build("vit", depth=2, position="relative"), "relative")
+    found = finding_of(PositionEmbeddings(), layers, relative, images=16)
+    assert found.block.values.tolist() == [-1, 1, 3]
+    assert found.steps_kind.values.tolist() == ["relative vectors"] * 2
+    np.testing.assert_allclose(found.steps.values[:, 0, 7, 7], 1)  # no step is like itself
+    assert PositionEmbeddings().chart(found).to_json()
+
+
+def test_a_wide_picture_and_a_224_px_vit() -> None:
+    tiny = load_subject("timm:vit_tiny_patch16_224@random")
+    tiny.module.blocks = tiny.module.blocks[:2]  # type: ignore[index]
+    found = finding_of(PositionEmbeddings(), tiny, images=16)
+    assert found.cosine.shape == (1, 196, 196)
+    assert abs(float(found.nearness[0])) < 0.05
+
+
+def test_any_cut_into_shards_gives_the_same() -> None:
+    subjects, where = staged("zoo:vit", "zoo:swin")
+    one, many = (tally_of(PositionEmbeddings(), subjects, where, per_shard) for per_shard in (4, 1))
+    for name, values in one.tensors().items():
+        assert torch.equal(values, many.tensors()[name]), name
+
+
+def test_who_has_none_says_so(finding: xarray.Dataset) -> None:
+    assert "No table of positions is added in zoo:resnet." in PositionEmbeddings().sentence(finding)
+    assert absolute(anatomy("a", [site("one")])) == []
+    with pytest.raises(DoesNotApply, match="table of positions"):
+        PositionEmbeddings().tally(scene(anatomy("a", [site("one")])))

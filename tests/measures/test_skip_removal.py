@@ -1,0 +1,240 @@
+"""Skip removal against a twin built without the skip, and the known answers of SPEC Appendix A (M6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from eyechart.claims.gates import Facts
+from eyechart.claims.verdict import judge
+from eyechart.errors import DoesNotApply
+from eyechart.images import open_images, plan_batches
+from eyechart.intervals import with_intervals
+from eyechart.measures.cka import gram, hsic_table
+from eyechart.measures.measure import Batch, Scene
+from eyechart.measures.skip_removal import SkipRemoval
+from eyechart.skips import cka_of, gram_of_blocks, projected_blocks, removable, small_block, trained_without
+from eyechart.subjects.subject import Subject
+from eyechart.tracing.bench import Bench
+from eyechart.zoo.resnet import resnet
+from eyechart.zoo.vit import ViT
+from tests import cases
+from tests.measures.on_subjects import module_subject, quantities, staged, tally_of
+
+SIZES = {"width": 24, "depth": 4, "heads": 3, "patch": 8}
+
+
+def vit(**switches: object) -> ViT:
+    torch.manual_seed(0)
+    model = ViT(**{**SIZES, **switches})  # type: ignore[arg-type]
+    for parameter in model.parameters():  # far from its start, where branches hardly write
+        parameter.data += 0.15 * torch.randn(parameter.shape)
+    return model.eval()
+
+
+def labelled(scene: Scene) -> Scene:
+    return replace(scene, label_maps={subject: tuple(range(10)) for subject in scene.subjects})
+
+
+def finding_of(*subjects: Subject, images: int = 64, labels: bool = True, **options: object) -> xarray.Dataset:
+    people, scene = staged(*subjects, images=images, block=16)
+    scene = labelled(scene) if labels else scene
+    measure = SkipRemoval(**options)  # type: ignore[arg-type]
+    return with_intervals(measure, tally_of(measure, people, scene), scene)
+
+
+def images_and_labels(count: int, subject: Subject) -> tuple[torch.Tensor, torch.Tensor]:
+    source = open_images("sample")
+    batches = plan_batches(source, limit=count, block=16, blocks_per_shard=4)
+    found = [batch for shard in range(len(batches.shards)) for batch in batches.batches(shard)]
+    places = np.concatenate([batch.images for batch in found])
+    labels = np.concatenate([batch.labels for batch in found])  # type: ignore[arg-type]
+    return subject.prepare(source.pictures(places.tolist())), torch.from_numpy(labels)
+
+
+def test_removal_is_the_network_without_that_skip() -> None:
+    subject, twin = module_subject(vit(), "vit"), vit(no_skip_at=(2,))
+    twin.load_state_dict(subject.module.state_dict())
+    finding = finding_of(subject)
+    images, labels = images_and_labels(64, subject)
+    with torch.no_grad():
+        right = [(net(images).argmax(1) == labels).double().mean() for net in (subject.module, twin)]
+        changed = (subject.module(images).argmax(1) != twin(images).argmax(1)).double().mean()
+    row = finding.sel(variant="vit, blocks.2", mode="as trained")
+    assert float(row.accuracy) == pytest.approx(float(right[1]))
+    assert float(row.lost) == pytest.approx(float(right[0] - right[1]))
+    assert float(row.changed) == pytest.approx(float(changed))
+    assert changed > 0.1
+
+
+def test_cka_across_the_block_by_brute_force() -> None:
+    intact, twin = vit(), vit(no_skip_at=(2,))
+    twin.load_state_dict(intact.state_dict())
+    subject = module_subject(intact, "vit")
+    finding = finding_of(subject)
+    images, _ = images_and_labels(64, subject)
+    size, means = small_block(16, 0), []
+    for net in (intact, twin):
+        with torch.no_grad():
+            features = [net.patch_embed(images)]
+            features[0] = torch.cat([net.cls_token.expand(64, -1, -1), features[0]], 1) + net.pos_embed  # type: ignore[operator]
+            for block in net.blocks:
+                features.append(block(features[-1]))
+        grams = [torch.stack([gram(part.flatten(1)) for part in each.split(size)]) for each in features]
+        hsic = torch.stack([hsic_table(torch.stack([each[at] for each in grams])) for at in range(64 // size)]).mean(0)
+        scale = hsic.diagonal().sqrt()
+        means.append(float((hsic / torch.outer(scale, scale))[:3, 3:].mean()))
+    assert float(finding.across.sel(variant="vit, blocks.2", mode="as trained")) == pytest.approx(
+        means[1] / means[0], rel=1e-4
+    )
+    assert means[1] < 0.9 * means[0]
+
+
+def test_a_zero_branch_without_skip_gives_constant_features_and_one_answer() -> None:
+    model = vit()
+    with torch.no_grad():
+        for part in (model.blocks[1].attn.proj, model.blocks[1].mlp.fc2):  # type: ignore[union-attr]
+            part.weight.zero_(), part.bias.zero_()  # type: ignore[operator, union-attr]
+    finding = finding_of(module_subject(model, "vit"))
+    row = finding.sel(variant="vit, blocks.1", mode="as trained")
+    assert np.isnan(float(row.across))  # nothing varies, so nothing is alike or unlike
+    assert float(row.accuracy) == pytest.approx(
+        float((images_and_labels(64, module_subject(model, "v"))[1] == answer_to_nothing(model)).double().mean())
+    )
+
+
+def answer_to_nothing(model: ViT) -> int:
+    """The class it names when its second block returns zero for every token."""
+    with torch.no_grad():
+        tokens = torch.zeros(1, 17, SIZES["width"])
+        for block in model.blocks[2:]:
+            tokens = block(tokens)
+        return int(model.head(model.norm(tokens)[:, 0]).argmax())
+
+
+def test_the_subject_keeps_its_parameters_and_projected_skips() -> None:
+    subject = module_subject(resnet(width=8, depths=(2, 1, 1, 1)), "cnn")
+    before = {name: value.clone() for name, value in subject.module.state_dict().items()}
+    count = sum(p.numel() for p in subject.module.parameters())
+    finding = finding_of(subject)
+    assert sum(p.numel() for p in subject.module.parameters()) == count
+    assert all(torch.equal(value, before[name]) for name, value in subject.module.state_dict().items())
+    assert finding.removed.values.tolist() == ["intact", "layer1.0", "layer1.1"]
+    assert "projected: layer2.0, layer3.0, layer4.0)" in SkipRemoval().sentence(finding)
+    assert "recalibrated" in SkipRemoval().sentence(finding)
+
+
+def test_which_skips_pass_unchanged() -> None:
+    _, scene = staged(module_subject(cases.resnet(), "cnn"), module_subject(cases.swin(), "swin"))
+    cnn, swin = scene.anatomies
+    assert [block.name for block, _ in removable(cnn)] == ["layer1.0", "layer2.1"]
+    assert projected_blocks(cnn) == ["layer2.0", "layer3.0", "layer4.0"]
+    assert [len(junctions) for _, junctions in removable(swin)] == [2, 2, 2, 2]
+    assert not trained_without(cnn)
+
+
+def test_recalibration_by_brute_force() -> None:
+    """Statistics from the eight images of a block that are not scored; in training mode those are the batch's own."""
+    net = resnet(width=8, depths=(2, 1, 1, 1))
+    torch.manual_seed(0)
+    for name, value in net.named_parameters():
+        value.data += 0.1 * torch.randn(value.shape) + (0.5 if name.endswith("bn2.weight") else 0)
+    subject, twin = module_subject(net, "cnn"), resnet(width=8, depths=(2, 1, 1, 1), no_skip_at=(1,))
+    _, scene = staged(subject)
+    images, places = cases.images(16), np.arange(16)
+    bench = Bench(subject, scene.anatomies[0], Batch(0, 0, places, None, 0, places, True), images, None)
+    found = SkipRemoval().experiment(bench)
+    assert found["hsic"].shape[:3] == (2, 3, 2)  # modes, variants, small blocks
+    for number, (scored, others) in enumerate(((images[:8], images[8:]), (images[8:], images[:8]))):
+        twin.load_state_dict(net.state_dict())
+        for part in twin.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):
+                part.momentum = 1.0
+        with torch.no_grad():
+            twin.train()(others)
+            features = gram(twin.eval().forward_features(scored).flatten(1))  # type: ignore[operator]
+        torch.testing.assert_close(found["hsic"][1, 2, number, -1, -1], hsic_table(features[None])[0, 0])
+    assert not torch.allclose(found["hsic"][0], found["hsic"][1])
+    assert SkipRemoval(recalibrate="no").experiment(bench)["hsic"].shape[0] == 1
+
+
+def test_a_twin_trained_without_a_skip_is_recognised_and_judged() -> None:
+    whole, twin = module_subject(vit(), "whole"), module_subject(vit(no_skip_at=(1,)), "twin")
+    early = module_subject(vit(no_skip_at=(0,)), "early")
+    _, scene = staged(whole, twin)
+    assert not trained_without(scene.anatomies[0])
+    assert [block.name for block in trained_without(scene.anatomies[1])] == ["blocks.1"]
+    finding = finding_of(whole, twin, early)
+    found = quantities(finding)
+    places = {
+        (str(s), int(b)): float(v)
+        for s, b, v in zip(
+            finding.place_subject.values, finding.place_block.values, finding.intact_across.values, strict=True
+        )
+    }
+    assert found["trained_without_skip_across", "whole | twin"][0] == pytest.approx(
+        places["twin", 1] / places["whole", 1]
+    )
+    intact = finding.accuracy.sel(mode="as trained")
+    assert found["trained_without_skip_drop", "whole | twin"][0] == pytest.approx(
+        float(intact.sel(variant="whole, intact") - intact.sel(variant="twin, intact"))
+    )
+    assert ("trained_without_skip_across", "whole | early") in found
+    assert ("trained_without_skip_drop", "whole | early") not in found  # C26 speaks of middle blocks
+    known = {
+        name: Facts(name, "transformer", True, "sample", (0.9, 0.85, 0.95), recipe="same")
+        for name in ("whole", "twin", "early")
+    }
+    verdicts = {(v.claim, v.subjects): v for v in judge(SkipRemoval().tests(), {"skip_removal": finding}, known)}
+    across = verdicts["C25", ("whole", "twin")]
+    assert across.effect == pytest.approx(places["twin", 1] / places["whole", 1])
+    assert ("C26", ("whole", "twin")) in verdicts
+    assert ("C26", ("whole", "early")) not in verdicts
+
+
+def test_without_labels_answers_are_compared() -> None:
+    finding = finding_of(module_subject(vit(), "vit"), labels=False)
+    assert np.isnan(finding.lost.values).all()
+    assert np.isfinite(finding.changed.sel(mode="as trained").values).all()
+    assert "of its answers" in SkipRemoval().sentence(finding)
+    SkipRemoval().chart(finding).to_dict()
+
+
+def test_a_subject_without_classifier_still_has_its_maps() -> None:
+    module = vit()
+    module.head = torch.nn.Identity()  # type: ignore[assignment]
+    subject = module_subject(module, "features")
+    subject.classifier = False
+    people, scene = staged(subject)
+    finding = with_intervals(SkipRemoval(), tally_of(SkipRemoval(), people, scene), scene)
+    assert np.isnan(finding.changed.values).all()
+    assert np.isfinite(finding.across.sel(mode="as trained").values[1:]).all()
+    SkipRemoval().chart(finding).to_dict()
+    assert "of its CKA across" in SkipRemoval().sentence(finding)
+
+
+def test_shards_change_nothing() -> None:
+    people, scene = staged(module_subject(resnet(width=8, depths=(2, 1, 1, 1)), "cnn"), images=96)
+    measure = SkipRemoval(images=80)
+    one, many = (tally_of(measure, people, labelled(scene), per_shard).tensors() for per_shard in (1, 6))
+    for name in one:
+        torch.testing.assert_close(one[name], many[name], rtol=1e-4, atol=1e-6)
+    assert one["images"].sum() == 80
+    assert (one["images"] > 0).sum() == 10  # two small blocks of eight images to each of five blocks
+
+
+def test_a_network_without_residuals_does_not_apply() -> None:
+    _, scene = staged(module_subject(cases.plain(), "plain"))
+    with pytest.raises(DoesNotApply, match="unchanged"):
+        SkipRemoval().tally(scene)
+
+
+def test_features_that_differ_by_rounding_have_no_cka() -> None:
+    same = torch.randn(1, 50).repeat(8, 1)
+    assert (gram_of_blocks(4)(same * (1 + 1e-7 * torch.randn(8, 50))) == 0).all()
+    assert (gram_of_blocks(4)(same + 0.01 * torch.randn(8, 50)) != 0).any()
+    assert np.isnan(cka_of(np.array([[0.0, 0.0], [0.0, 1.0]]))[0]).all()
