@@ -13,7 +13,13 @@ import xarray
 from PIL import Image
 from torch import Tensor, nn
 
-from eyechart.attention_examples import (
+from eyechart.engines.shard import Station, examine_shard
+from eyechart.errors import DoesNotApply
+from eyechart.images import open_images, plan_batches
+from eyechart.intervals import with_intervals
+from eyechart.measures.attention_maps import AttentionMaps, sites_of
+from eyechart.measures.measure import Batch, Scene
+from eyechart.methods.attention_examples import (
     FEWEST,
     ROOM,
     bytes_of_picture,
@@ -22,13 +28,7 @@ from eyechart.attention_examples import (
     take_examples,
     thinning,
 )
-from eyechart.attention_rows import LEVELS, MEAN, PREFIX, decoded, why_no_rollout
-from eyechart.engines.shard import Station, examine_shard
-from eyechart.errors import DoesNotApply
-from eyechart.images import open_images, plan_batches
-from eyechart.intervals import with_intervals
-from eyechart.measures.attention_maps import AttentionMaps, sites_of
-from eyechart.measures.measure import Batch, Scene
+from eyechart.methods.attention_rows import LEVELS, MEAN, PREFIX, decoded, why_no_rollout
 from eyechart.report.drawings.attention_maps import Asked, columns_of, draw, heat_map, pictures
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.subjects.anatomy import anatomy_of

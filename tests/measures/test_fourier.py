@@ -14,8 +14,8 @@ from eyechart.intervals import with_intervals
 from eyechart.measures.feature_variance import sub_layers
 from eyechart.measures.fourier import PARTS, Fourier, attention_of, depth_part, mean_change, stride_to, views_of
 from eyechart.measures.measure import Views
+from eyechart.methods.spectrum import BANDS, describe
 from eyechart.sites import Anatomy, Kind
-from eyechart.spectrum import BANDS, describe
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
-from eyechart.landscape import at, batch_statistics, direction, moved, norms
 from eyechart.measures.landscape import Landscape, penalty_share, rise
 from eyechart.measures.measure import Scene
+from eyechart.methods.landscape import at, batch_statistics, direction, moved, norms
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject

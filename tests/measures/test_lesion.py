@@ -19,9 +19,9 @@ from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.lesion import Lesion, early_convolutions, stage_interaction
 from eyechart.measures.measure import Batch
+from eyechart.methods.units import spatial_convolutions, units_of
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
-from eyechart.units import spatial_convolutions, units_of
 from tests import cases
 from tests.measures.on_subjects import module_subject, quantities, staged, tally_of
 

@@ -10,7 +10,7 @@ import xarray
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measures.cka import gram, hsic_table
 from eyechart.measures.localisation import Localisation, packed
-from eyechart.places import asked, cells_of, cut, place_names, read
+from eyechart.methods.places import asked, cells_of, cut, place_names, read
 from eyechart.sites import Anatomy, Layout, Site
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site

@@ -60,7 +60,7 @@ def test_relative_tables_have_their_own_numbers_and_no_claim(finding: xarray.Dat
 
 def test_intervals_leave_out_patches(finding: xarray.Dataset) -> None:
     from eyechart.intervals import jackknife
-    from eyechart.position_tables import nearness
+    from eyechart.methods.position_tables import nearness
 
     cosine, folds = finding.cosine.values[0], deal(64, 16)
     assert np.bincount(folds).tolist() == [4] * 16

@@ -13,7 +13,7 @@ from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, leave_one_out_weights
 from eyechart.measures.measure import Scene
 from eyechart.measures.probes import PARTS, Probes, ProbeTally, at_the_end, divergence, parting_depth, token_gap
-from eyechart.ridge import PENALTIES
+from eyechart.methods.ridge import PENALTIES
 from eyechart.rows import kept
 from eyechart.sites import Site
 from eyechart.subjects.anatomy import anatomy_of

@@ -21,7 +21,7 @@ from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.measure import Measure, Scene, Views
 from eyechart.measures.receptive_field import ReceptiveField, before_after, skip_effect
-from eyechart.receptive import largest_step
+from eyechart.methods.receptive import largest_step
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

@@ -26,7 +26,7 @@ from eyechart.measures.shape_texture import (
     partners,
     tile_side,
 )
-from eyechart.spectrum import split, swapped
+from eyechart.methods.spectrum import split, swapped
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench
 from tests.measures import staging

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
 from eyechart.measures.shift import Shift, blocks, patch_of, pixels
-from eyechart.shifts import compare, positions
+from eyechart.methods.shifts import compare, positions
 from eyechart.tracing.pieces import PieceSize
 from eyechart.zoo import build
 from tests import cases

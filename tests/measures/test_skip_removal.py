@@ -17,7 +17,7 @@ from eyechart.intervals import with_intervals
 from eyechart.measures.cka import gram, hsic_table
 from eyechart.measures.measure import Batch, Scene
 from eyechart.measures.skip_removal import SkipRemoval
-from eyechart.skips import cka_of, gram_of_blocks, projected_blocks, removable, small_block, trained_without
+from eyechart.methods.skips import cka_of, gram_of_blocks, projected_blocks, removable, small_block, trained_without
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from eyechart.zoo.resnet import resnet

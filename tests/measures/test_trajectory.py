@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from eyechart.errors import UsageError
 from eyechart.exam import exam
 from eyechart.measures.trajectory import trainings
-from eyechart.sketch import sketch
+from eyechart.methods.sketch import sketch
 from eyechart.zoo import build
 
 

@@ -17,10 +17,10 @@ import pytest
 import torch
 import xarray
 
-from eyechart.attention_rows import MEAN, coded, decoded, kept_rows
 from eyechart.intervals import with_intervals
 from eyechart.measures.attention_maps import AttentionMaps, sites_of
 from eyechart.measures.measure import Scene
+from eyechart.methods.attention_rows import MEAN, coded, decoded, kept_rows
 from eyechart.report import explorer, page, theme
 from eyechart.report.palette import shades
 from eyechart.sites import Anatomy

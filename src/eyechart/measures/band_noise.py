@@ -25,8 +25,8 @@ from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import classifier
+from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.sites import Anatomy
-from eyechart.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
 from eyechart.tracing.scoring import known, right, scored, wanted

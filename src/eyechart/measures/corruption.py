@@ -20,7 +20,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eyechart.answers import (
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
+from eyechart.errors import DoesNotApply
+from eyechart.measures.calibration import BINS, bin_of, calibration_error
+from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
+from eyechart.methods.answers import (
     CONFIDENCE,
     NLL,
     RIGHT,
@@ -32,11 +37,6 @@ from eyechart.answers import (
     strangers,
     vit_minus_cnn,
 )
-from eyechart.claims.verdict import ClaimTest, Part
-from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
-from eyechart.errors import DoesNotApply
-from eyechart.measures.calibration import BINS, bin_of, calibration_error
-from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.tracing.needs import Need

@@ -1,6 +1,6 @@
 """M10, M10b, M11: at which depth do twins part? CKA by depth between subjects that belong together.
 
-Twins (`eyechart.twins`) are two trainings of one build: on less and on more data, before and after fine-tuning, with a
+Twins (`methods.twins`) are two trainings of one build: on less and on more data, before and after fine-tuning, with a
 class token and with average pooling, with another seed (the ceiling), or not at all (the floor). Their blocks are
 compared one by one. Two sizes of one architecture are compared block by block with every other; the curve is then each
 block's best match. The Gram matrices are those of `cka`, taken once; `CKA = HSIC(K, L) / √(HSIC(K, K) · HSIC(L, L))`.
@@ -21,10 +21,10 @@ from eyechart.errors import DoesNotApply
 from eyechart.estimates import thirds
 from eyechart.measures.cka import PREFIX, WHOLE, hsic_table, patch_gram
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.methods.twins import WORDS, Pair, pairs_of
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
-from eyechart.twins import WORDS, Pair, pairs_of
 
 if TYPE_CHECKING:
     import xarray

@@ -25,7 +25,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.ridge import solve
+from eyechart.methods.ridge import solve
 from eyechart.rows import RowsTally, kept, rows_at_most
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.needs import Need, View

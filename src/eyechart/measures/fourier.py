@@ -27,8 +27,8 @@ from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
 from eyechart.measures.feature_variance import skip_of, sub_layers
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
 from eyechart.sites import Anatomy, AttentionGeometry, Site
-from eyechart.spectrum import BANDS, Average, describe, diagonal, log_amplitude
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
 from eyechart.tracing.rasters import on_grid

@@ -22,11 +22,11 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.curvature import Eigenvalues, Penalty, spectra
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.methods.twins import snapshot
 from eyechart.sites import Anatomy
 from eyechart.subject_loss import no_second_derivative, weights_and_loss
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.training.as_trained import as_trained
-from eyechart.twins import snapshot
 from eyechart.zoo import SNAPSHOTS
 
 if TYPE_CHECKING:

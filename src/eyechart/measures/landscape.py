@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.landscape import at, batch_statistics, direction, moved, on_ring
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import classifier
+from eyechart.methods.landscape import at, batch_statistics, direction, moved, on_ring
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need

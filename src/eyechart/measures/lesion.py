@@ -21,12 +21,12 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.outcomes import COUNTS, TRIED, accuracy_of, changed_of, outcomes
+from eyechart.methods.outcomes import COUNTS, TRIED, accuracy_of, changed_of, outcomes
+from eyechart.methods.units import CONVOLUTION, INTACT, Unit, spatial_convolutions, unit_coordinates, units_of
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.interventions import Lesion as CutBranch
 from eyechart.tracing.interventions import ReplaceOperation
-from eyechart.units import CONVOLUTION, INTACT, Unit, spatial_convolutions, unit_coordinates, units_of
 
 if TYPE_CHECKING:
     import xarray

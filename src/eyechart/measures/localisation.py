@@ -25,7 +25,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.places import FINEST, Cells, asked, cells_of, cut, place_names, read
+from eyechart.methods.places import FINEST, Cells, asked, cells_of, cut, place_names, read
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

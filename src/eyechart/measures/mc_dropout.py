@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.answers import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
 from eyechart.errors import DoesNotApply
 from eyechart.measures.calibration import BINS, bin_of, calibration_error
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.methods.answers import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need

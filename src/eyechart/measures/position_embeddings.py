@@ -18,7 +18,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.position_tables import (
+from eyechart.methods.position_tables import (
     cosines,
     in_line_and_aside,
     likeness_of_steps,

@@ -1,6 +1,6 @@
 """M8: where can the class be read off? A linear probe at every block, for each way of reading it out.
 
-Ridge regression to ±1 targets in closed form (`eyechart.ridge`), fitted on three quarters of the images and asked about
+Ridge regression to ±1 targets in closed form (`methods.ridge`), fitted on three quarters of the images and asked about
 the last one, in turn: each image is answered by a probe that never saw it. The penalty is chosen within the three
 quarters, two against the third.
 
@@ -27,7 +27,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in, thirds
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.ridge import Moments, choose, fit
+from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.rows import RowsTally, kept, rows_at_most
 from eyechart.tally import Sum
 from eyechart.tracing.needs import Need, View

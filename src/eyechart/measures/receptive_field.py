@@ -16,7 +16,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.receptive import (
+from eyechart.methods.receptive import (
     RINGS,
     SIDE,
     evenly,

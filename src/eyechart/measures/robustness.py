@@ -1,7 +1,7 @@
 """M22, second part: does it recognise pictures with patches missing or shuffled, and under attack?
 
 Patches are the cells of an 8×8 grid (shuffling: 2×2, 4×4, 8×8), the same for every subject, whatever its tokens.
-Attacks move every value of a picture (0 … 1) by at most ε; see `eyechart.attacks`. Accuracy is told as it is and
+Attacks move every value of a picture (0 … 1) by at most ε; see `methods.attacks`. Accuracy is told as it is and
 relative to the subject's accuracy on the intact pictures.
 """
 
@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.answers import about_strangers, labelled, per_subject, scored_subjects, strangers, vit_minus_cnn
-from eyechart.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.errors import DoesNotApply
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, with_option
-from eyechart.patches import dropped, orders, shuffled
+from eyechart.methods.answers import about_strangers, labelled, per_subject, scored_subjects, strangers, vit_minus_cnn
+from eyechart.methods.attacks import Gradient, Strength, fgsm, gradient_of, withstands
+from eyechart.methods.patches import dropped, orders, shuffled
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import plain_arithmetic

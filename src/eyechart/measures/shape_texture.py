@@ -24,9 +24,9 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import classifier
-from eyechart.patches import orders, shuffled
+from eyechart.methods.patches import orders, shuffled
+from eyechart.methods.spectrum import split, swapped
 from eyechart.sites import Anatomy
-from eyechart.spectrum import split, swapped
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
 from eyechart.tracing.scoring import known, right, scored, wanted

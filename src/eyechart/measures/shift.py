@@ -15,8 +15,8 @@ import torch
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.receptive import evenly
-from eyechart.shifts import Border, cells_moved, compare, positions, room, shifts_of, similarity, variation
+from eyechart.methods.receptive import evenly
+from eyechart.methods.shifts import Border, cells_moved, compare, positions, room, shifts_of, similarity, variation
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from eyechart import skips
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
 from eyechart.measures.cka import hsic_table, read_out
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
-from eyechart.outcomes import COUNTS, accuracy_of, changed_of, outcomes
+from eyechart.methods import skips
+from eyechart.methods.outcomes import COUNTS, accuracy_of, changed_of, outcomes
+from eyechart.methods.skips import MODES, Variant, sites_of, variants_of
 from eyechart.sites import Anatomy
-from eyechart.skips import MODES, Variant, sites_of, variants_of
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
 from eyechart.tracing.recalibration import batch_norms, recalibrated

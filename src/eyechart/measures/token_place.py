@@ -20,10 +20,10 @@ from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
-from eyechart.linear_maps import Sums, explained, place_explained
 from eyechart.measures.localisation import Localisation, packed, picture_patches, tokens_in_cells
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.places import Cells, asked, cells_of, cut, read
+from eyechart.methods.linear_maps import Sums, explained, place_explained
+from eyechart.methods.places import Cells, asked, cells_of, cut, read
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.sketch import BUCKETS, sketch
+from eyechart.methods.sketch import BUCKETS, sketch
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
 

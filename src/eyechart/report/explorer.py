@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from eyechart.attention_rows import LEVELS, NOTHING
 from eyechart.estimates import places_of
+from eyechart.methods.attention_rows import LEVELS, NOTHING
 from eyechart.report import theme
 from eyechart.report.embed import data_uri
 

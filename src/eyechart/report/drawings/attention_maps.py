@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from eyechart.attention_rows import MEAN, PREFIX, decoded
 from eyechart.estimates import places_of, subjects_in
+from eyechart.methods.attention_rows import MEAN, PREFIX, decoded
 from eyechart.report import theme
 from eyechart.report.palette import shades
 

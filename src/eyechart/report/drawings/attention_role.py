@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.estimates import subjects_in
-from eyechart.kernels import REPLACEMENTS
+from eyechart.methods.kernels import REPLACEMENTS
 from eyechart.report import theme
 
 if TYPE_CHECKING:

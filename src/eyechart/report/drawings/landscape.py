@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from eyechart.landscape import on_ring
+from eyechart.methods.landscape import on_ring
 from eyechart.report import theme
 
 if TYPE_CHECKING:

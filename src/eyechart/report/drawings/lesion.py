@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.estimates import subjects_in
+from eyechart.methods.units import BRANCH, CONVOLUTION, INTACT
 from eyechart.report import theme
-from eyechart.units import BRANCH, CONVOLUTION, INTACT
 
 if TYPE_CHECKING:
     import xarray

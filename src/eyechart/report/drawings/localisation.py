@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 import numpy as np
 
-from eyechart.places import ASKED, asked
+from eyechart.methods.places import ASKED, asked
 from eyechart.report import theme
 from eyechart.report.tiles import Tile, tiles
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.estimates import places_of, subjects_in
-from eyechart.receptive import evenly, middle
+from eyechart.methods.receptive import evenly, middle
 from eyechart.report import theme
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.estimates import subjects_in
+from eyechart.methods.skips import INTACT, MODES
 from eyechart.report import theme
-from eyechart.skips import INTACT, MODES
 
 if TYPE_CHECKING:
     import xarray

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from eyechart.intervals import jackknife
 from eyechart.measures.position_embeddings import deal
-from eyechart.position_tables import (
+from eyechart.methods.position_tables import (
     cosines,
     in_line_and_aside,
     likeness_of_steps,

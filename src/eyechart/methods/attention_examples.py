@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eyechart.attention_rows import SIDES, Kept, coded, count_keys, count_queries, kept_rows, rollout, why_no_rollout
+from eyechart.methods.attention_rows import (
+    SIDES,
+    Kept,
+    coded,
+    count_keys,
+    count_queries,
+    kept_rows,
+    rollout,
+    why_no_rollout,
+)
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:

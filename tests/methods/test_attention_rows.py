@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.attention_rows import (
+from eyechart.methods.attention_rows import (
     LEVELS,
     MEAN,
     MOST_KEYS,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart import ridge
-from eyechart.ridge import PENALTIES, Moments, choose, dual, fit, primal, solve, squared_errors
+from eyechart.methods import ridge
+from eyechart.methods.ridge import PENALTIES, Moments, choose, dual, fit, primal, solve, squared_errors
 
 CLASSES = 4
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eyechart.measures.measure import Scene
+from eyechart.methods.twins import pair_of, pairs_of
 from eyechart.sites import Anatomy, Filters
-from eyechart.twins import pair_of, pairs_of
 from tests.measures.staging import anatomy, full_grid, site
 
 

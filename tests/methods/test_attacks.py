@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from eyechart.attacks import Strength, fgsm, gradient_of, pgd, withstands
-from eyechart.patches import cells, dropped, orders, shuffled
+from eyechart.methods.attacks import Strength, fgsm, gradient_of, pgd, withstands
+from eyechart.methods.patches import cells, dropped, orders, shuffled
 
 EPSILON = 0.03
 

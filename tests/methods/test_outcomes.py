@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from eyechart.outcomes import COUNTS, KNOWN, RIGHT, SAME, TRIED, accuracy_of, changed_of, gives_answers, outcomes
+from eyechart.methods.outcomes import (
+    COUNTS,
+    KNOWN,
+    RIGHT,
+    SAME,
+    TRIED,
+    accuracy_of,
+    changed_of,
+    gives_answers,
+    outcomes,
+)
 from tests.measures.staging import anatomy, site
 
 INTACT = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from eyechart.receptive import (
+from eyechart.methods.receptive import (
     RINGS,
     centres_of_mass,
     exact_map,

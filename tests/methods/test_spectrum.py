@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eyechart.spectrum import (
+from eyechart.methods.spectrum import (
     BANDS,
     Average,
     band_energies,
@@ -122,7 +122,7 @@ def test_band_energies_add_up_to_the_mean_square_and_are_those_of_the_bands(grid
 def test_spectra_do_not_depend_on_how_many_maps_are_transformed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     maps = noise(9, 4, 8, 8)
     whole = describe(maps, "power")
-    monkeypatch.setattr("eyechart.spectrum.AT_ONCE", 600)
+    monkeypatch.setattr("eyechart.methods.spectrum.AT_ONCE", 600)
     assert torch.equal(describe(maps, "power"), whole)
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from eyechart.estimates import subjects_in
 from eyechart.measures.cka import Cka, gram
+from eyechart.methods.twins import build_of
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.interventions import RemoveSkip
-from eyechart.twins import build_of
 
 if TYPE_CHECKING:
     import xarray
