@@ -13,7 +13,7 @@ from eyechart.measures.position_embeddings import PositionEmbeddings, absolute, 
 from eyechart.subjects.load import load_subject
 from tests.measures.on_subjects import finding_of, module_subject, quantities, staged, tally_of
 from tests.measures.staging import anatomy, scene, site
-from tests.test_position_tables import sinusoids
+from tests.methods.test_position_tables import sinusoids
 
 
 @pytest.fixture(scope="module")
