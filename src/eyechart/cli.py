@@ -262,7 +262,7 @@ def measures(json_: bool) -> None:
             "question": measure.title,
             "sources": [f"{source.paper}, {source.figures}" for source in measure.sources],
             "options": options_of(measure),
-            "claims": [test.claim for test in measure.claims],
+            "claims": list(dict.fromkeys(test.claim for test in measure.claims)),
         }
         for measure in known().values()
     ]

@@ -73,7 +73,7 @@ def exam(
     for subject in people:
         progress(f"anatomy of {subject.name}", 0, 1)
         subject.module.to(number)
-        dry = subject.prepare((first_two * 2)[:2]).to(number)
+        dry = subject.prepare((first_two * 2)[:2]).to(place, number)
         anatomies.append(anatomy_of(subject.name, subject.module, dry, call=subject.call))
     matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in people}
 

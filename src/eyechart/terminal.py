@@ -43,7 +43,6 @@ def table(*headings: str) -> Table:
 
 def print_verdicts(run: Run) -> None:
     """One row a verdict that could be given, then how many there are of each kind."""
-    from eyechart.claims.table import CLAIMS
     from eyechart.claims.verdict import summarise
 
     tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
@@ -52,7 +51,7 @@ def print_verdicts(run: Run) -> None:
         for verdict in tested:
             colour = VERDICT_COLOURS[verdict.verdict]
             word = verdict.verdict + (" (proxy)" if verdict.proxy else "")
-            text = CLAIMS[verdict.claim].sentence
+            text = verdict.sentence
             if verdict.verdict == "undecided":
                 text += f" Undecided: {verdict.reason}"
             subjects = ", ".join(verdict.subjects)

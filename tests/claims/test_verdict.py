@@ -286,6 +286,15 @@ def test_json_is_plain_and_comes_back_the_same() -> None:
     assert Verdict.from_json(bare).verdict == "holds"
 
 
+def test_a_second_reading_of_a_claim_says_so() -> None:
+    found = {"cka": finding(("uniformity_gap", "vit | cnn", 0.3, 0.3, 0.3))}
+    plain, other = (ClaimTest("C13", (GAP,), reading=words) for words in ("", "without the class token"))
+    first, second = (verdict for verdict in judge([plain, other], found, FACTS) if verdict.claim == "C13")
+    assert second.sentence == f"{first.sentence} Read without the class token."
+    assert Verdict.from_json(second.as_json()) == second
+    assert Verdict.from_json({key: value for key, value in first.as_json().items() if key != "reading"}) == first
+
+
 def test_the_summary_counts_verdicts_and_expected_misses() -> None:
     found = {
         "cka": finding(*(("uniformity_gap", f"vit | {name}", 0.3, 0.2, 0.4) for name in ("cnn", "random"))),

@@ -24,7 +24,7 @@ from eyechart.sites import Anatomy
 from eyechart.subject_records import record_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
-from tests.measures.benches import whole_and_in_shards
+from tests.measures.benches import bench_of, whole_and_in_shards
 from tests.measures.staging import anatomy, full_grid, scene, site
 
 
@@ -98,6 +98,32 @@ def test_shards_change_nothing(measured: tuple[ErrorVsNll, ErrorNllTally, ErrorN
         torch.testing.assert_close(values, in_shards.tensors()[name])
 
 
+def test_what_is_mixed_together_stays_together_in_a_fold(
+    measured: tuple[ErrorVsNll, ErrorNllTally, ErrorNllTally, Scene],
+) -> None:
+    """A draw of mixup that all folds share would have no interval."""
+    _, tally, _, _ = measured
+    for place in (0, 1):  # 32 images of the exam and 32 of training, mixed in groups of 16
+        assert tally.shown[:, 0, place].tolist() == [16.0, 16.0, *[0.0] * 14]
+    assert tally.images.tolist() == [3.0] * 16
+    assert tally.train_shown[:, 0].tolist() == [2.0] * 16
+
+
+def test_training_images_without_a_class_are_left_out(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    from eyechart.measures import error_vs_nll
+
+    source = open_images("sample:train")
+    labels = np.array(source.labels)
+    labels[::2] = -1
+    object.__setattr__(source, "labels", labels)
+    monkeypatch.setattr(error_vs_nll, "open_images", lambda name: source)
+    training = ErrorVsNll(images=32, train="sample:train").training(bench_of(subject))
+    assert training is not None
+    assert training.targets is not None
+    assert training.targets.tolist() == training.batch.labels.tolist()  # type: ignore[union-attr]
+    assert 0 < len(training) < 32
+
+
 def test_training_images_nobody_knows_are_not_made_up(subject: Subject) -> None:
     measure = ErrorVsNll(images=16)
     whole, _, where = whole_and_in_shards(measure, [subject], limit=16)
@@ -132,7 +158,8 @@ def test_records_lie_beside_the_weights(tmp_path: Path) -> None:
 def person(name: str, kind: str) -> Anatomy:
     head = site("head", role="head", axes="NC", grid=None)
     stages = (0,) if kind in ("vit", "mixer") else (0, 1)
-    blocks = [site(f"b{s}{i}", stage=s, block=i) for s in stages for i in range(2)]
+    deep = {"vit": 2, "mixer": 3, "cnn": 5}.get(kind, 4)
+    blocks = [site(f"b{s}{i}", stage=s, block=i) for s in stages for i in range(deep)]
     if kind == "windows":
         window = replace(full_grid(2, 1.0), kind="windowed")
         blocks.append(site("attention", role="attention", attention=window, heads=2))
@@ -182,6 +209,11 @@ def test_families_settle_c42() -> None:
     families["swin"] = ("windows", 0.232, 1.5)  # it fits better than the CNN
     (verdict,) = [v for v in judge(tests, {"error_vs_nll": stage(**families)}, facts) if v.claim == "C42"]
     assert verdict.verdict == "fails"
+    twice = {name: families[name] for name in ("vit", "swin", "resnet")}
+    facts |= {f"{name}_early": replace(facts[name], subject=f"{name}_early") for name in twice}
+    few = stage(**twice, **{f"{name}_early": told for name, told in twice.items()})  # six subjects, three builds
+    (verdict,) = [v for v in judge(tests, {"error_vs_nll": few}, facts) if v.claim == "C42"]
+    assert verdict.verdict == "not tested"
     few = stage(vit=families["vit"], resnet=families["resnet"])
     (verdict,) = [v for v in judge(tests, {"error_vs_nll": few}, facts) if v.claim == "C42"]
     assert verdict.verdict == "not tested"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,7 @@ from eyechart.methods.landscape import at, batch_statistics, direction, moved, n
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
-from tests.measures.staging import anatomy, scene
+from tests.measures.staging import anatomy, scene, site
 
 
 class Small(nn.Module):
@@ -152,6 +154,27 @@ def test_batch_statistics_are_those_of_the_images_and_go_again(subject: Subject)
     assert seen.mean((0, 2, 3)).abs().max() < 1e-4
     assert torch.equal(subject.module.norm.running_mean, stored)  # type: ignore[union-attr, arg-type]
     assert not subject.module.norm.training  # type: ignore[union-attr]
+    with torch.no_grad(), batch_statistics(subject.module):
+        subject.module.norm(torch.full((2, 8, 4, 4), torch.inf))  # type: ignore[operator]
+    assert torch.equal(subject.module.norm.running_mean, stored)  # type: ignore[union-attr, arg-type]
+
+
+def test_pictures_that_cannot_be_augmented_have_no_landscape(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither does one stop the exam, nor is its loss 0."""
+    monkeypatch.setattr(Subject, "colours", None)
+    assert np.isnan(examine(Landscape(images=16, steps=3), subject, images=16).nll.values).all()
+
+
+def test_what_is_mixed_together_stays_together_in_a_fold(subject: Subject) -> None:
+    """A draw of mixup that all folds share would have no interval."""
+    source = open_images("sample")
+    found = anatomy_of("small", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)
+    where = Scene((found,), 32, 2, 16, 16, source.classes, {"small": tuple(range(10))})
+    measure = Landscape(images=32, steps=3)
+    batches = plan_batches(source, limit=32, block=16).batches(0)
+    tally = examine_shard([Station(subject, found, [measure])], source, batches, [measure], where)["landscape"]
+    assert tally.fold_counts.tolist()[:2] == [8.0, 8.0]
+    assert sorted(set(tally.fold_counts.tolist())) == [0.0, 8.0]
 
 
 def test_weights_come_back_after_an_error(subject: Subject) -> None:
@@ -167,3 +190,7 @@ def test_bad_options_and_unmatched_classes() -> None:
         Landscape(steps=10)
     with pytest.raises(DoesNotApply, match="no loss"):
         Landscape().tally(scene(anatomy("net", [])))
+    head = site("head", role="head", axes="NC", grid=None)
+    where = replace(scene(anatomy("net", [head]), images=64, block=4), classes=("a",), label_maps={"net": (0,)})
+    with pytest.raises(DoesNotApply, match="at least 128 images"):
+        Landscape().tally(where)

@@ -137,6 +137,10 @@ def test_half_of_the_images_move_sideways_and_half_up() -> None:
     assert found["fold"].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     assert found["variation"][:4].min() > 1e-5
     assert found["variation"][4:].max() < 1e-6
+    # Both ways in every fold, or the difference between them would pass for a spread over images.
+    found = Shift(images=64, border="wrap").experiment(bench_of(Columns().eval(), cases.images(64)))
+    sideways = found["variation"].amax(1) > 1e-5
+    assert found["fold"][sideways].bincount().tolist() == [2] * 16
 
 
 def test_memory_does_not_change_the_numbers() -> None:

@@ -14,6 +14,7 @@ from eyechart.methods.outcomes import (
     accuracy_of,
     changed_of,
     gives_answers,
+    known_of,
     outcomes,
 )
 from tests.measures.staging import anatomy, site
@@ -29,6 +30,7 @@ def test_counts_by_hand() -> None:
     assert counted[:, SAME].tolist() == [1, 0, 1, 1]
     assert accuracy_of(counted.sum(0)) == 1 / 3
     assert changed_of(counted.sum(0)) == 1 / 4
+    assert known_of(counted.sum(0)) == 3  # not 4: an unknown class is no trial of an accuracy
 
 
 def test_what_is_not_a_number_is_no_answer() -> None:

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from eyechart.claims.verdict import Summary
 from eyechart.report import embed, numbers, page, theme, verdict_rows
 from eyechart.sites import Anatomy
 
@@ -172,7 +173,18 @@ def test_tables_can_be_downloaded(run: SyntheticRun, outline: Outline) -> None:
     csv = base64.b64decode(files["cka-site-other_site.csv"].split(",", 1)[1]).decode().splitlines()
     assert "replicate" not in csv[0]
     assert len(csv) == 1 + run.findings["cka"].cka.size
-    assert "attention_distance.svg" in files
+
+
+def test_pictures_can_be_downloaded_without_a_second_copy(run: SyntheticRun, outline: Outline) -> None:
+    buttons = [button for button in outline.all("button") if button.get("class") == "svg"]
+    assert [button["data-name"] for button in buttons] == list(run.findings)  # page.js takes the picture that is shown
+    assert not [link for link in outline.all("a") if "image/svg" in link.get("href", "")]
+
+
+def test_intervals_of_weights_are_not_said_to_be_about_images() -> None:
+    said = page.multiplicity(Summary(intervals=2), ["C03", "C05"])
+    assert "(those of C03, C05 do not: they read weights alone" in said
+    assert "were drawn; margins" in page.multiplicity(Summary(intervals=2))
 
 
 # --- unkind names ----------------------------------------------------------------------------------------------------

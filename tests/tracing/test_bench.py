@@ -57,6 +57,29 @@ def test_logits_are_those_of_the_plain_call_and_of_the_tap(bench: Bench) -> None
     assert not torch.allclose(bench.logits(interventions=[Lesion(last)]), plain, atol=1e-2)
 
 
+def test_dice_fall_alike_in_every_pass_of_a_draw(bench: Bench) -> None:
+    """Or answers would change without anything having been changed."""
+
+    class Dice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.head = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 5)
+
+        def forward(self, images: Tensor) -> Tensor:
+            features = nn.functional.dropout(self.stem(images).mean((2, 3)), 0.5, training=True)
+            logits: Tensor = self.head(features)
+            return logits
+
+    subject = load_subject(Dice(), name="dice", input_size=32)
+    anatomy = anatomy_of("dice", subject.module, bench.images[:2], call=subject.call)
+    assert anatomy.random
+    dicing = Bench(subject, anatomy, bench.batch, bench.images, None)
+    before = torch.random.get_rng_state()
+    assert torch.equal(dicing.logits(), dicing.logits())
+    assert not torch.equal(dicing.logits(), dicing.logits(draw=1))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 def test_pixels_are_the_pictures(bench: Bench) -> None:
     pictures = open_images("sample").pictures(range(8))
     expected = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures])).permute(0, 3, 1, 2) / 255

@@ -92,6 +92,8 @@ class ClaimTest:
     proxy: bool = False
     disagreement: Literal["fails", "undecided"] = "fails"
     """What it means that one part holds and another fails: a compound claim fails, alternative definitions do not."""
+    reading: str = ""
+    """How this test reads the claim where several tests do: "without the class token". Shown behind its sentence."""
 
     def __post_init__(self) -> None:
         if self.claim not in CLAIMS:
@@ -152,6 +154,14 @@ class Verdict:
     proxy: bool = False
     measure: str = ""
     gates: tuple[GateResult, ...] = ()
+    reading: str = ""
+    """What tells this test of the claim from another one on the same subjects."""
+
+    @property
+    def sentence(self) -> str:
+        """The claim in one sentence, and how it was read where there are several readings."""
+        claimed = CLAIMS[self.claim].sentence
+        return f"{claimed} Read {self.reading}." if self.reading else claimed
 
     @property
     def words(self) -> str:
@@ -183,6 +193,7 @@ class Verdict:
             proxy=data.get("proxy", False),
             measure=data.get("measure", ""),
             gates=tuple(GateResult(**gate) for gate in data.get("gates", ())),
+            reading=data.get("reading", ""),
             **numbers,
         )
 
@@ -318,6 +329,7 @@ def decide(
         proxy=test.proxy or any(gate.outcome == "proxy" for gate in gates),
         measure=readings[0].measure,
         gates=gates,
+        reading=test.reading,
     )
 
 

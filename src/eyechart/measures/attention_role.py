@@ -28,7 +28,7 @@ from eyechart.measures.attention_distance import attentions
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.measures.recognition import LOGITS, classifier
 from eyechart.methods.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
-from eyechart.methods.outcomes import COUNTS, accuracy_of, changed_of, gives_answers, outcomes, share
+from eyechart.methods.outcomes import COUNTS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.interventions import ReplaceAttention
@@ -94,13 +94,14 @@ class AttentionRole(Measure):
         "same, so only smoothing is left. Mean of others: each head and query keeps the pattern it has on average, "
         "whatever the picture shows. Another picture's: a pattern as sharp as its own, but of the wrong picture. What "
         "the mean pattern loses is what attention gains by looking at this picture. First panel: all attentions at "
-        "once; then one at a time, by depth. Last: how much of each head's pattern changes from picture to picture "
-        "(1: nothing is shared; 0: a fixed kernel)."
+        "once. Second: how much of each head's pattern changes from picture to picture (1: nothing is shared; 0: a "
+        "fixed kernel), with the mean over heads as a line; dashed, how much it changes from head to head. Further "
+        "panels, where they were measured: one attention at a time, by depth."
     )
     how_to_read_ko = (
         "학습된 모델에서 어텐션의 가중치만 바꾸고 값은 그대로 둔다. 균등은 평활화만 남고, 다른 그림들의 평균은 헤드와 "
         "질의마다 늘 같은 무늬이며, 다른 그림의 것은 틀린 그림의 무늬이다. 평균 무늬로 잃은 만큼이 그림을 보아서 얻은 "
-        "것이다. 마지막 그림은 헤드의 무늬가 그림마다 얼마나 바뀌는지이다(0이면 고정된 커널)."
+        "것이다. 둘째 그림은 헤드의 무늬가 그림마다 얼마나 바뀌는지이다(0이면 고정된 커널)."
     )
     method = (
         "Weights as in the intact network are replaced for all queries and keys, class token included: evenly over the "
@@ -229,12 +230,14 @@ class AttentionRole(Measure):
         owner = [subjects.index(subject) for subject, _ in sites]
         power, over_pictures, over_heads = total.spread.unbind(-1)
         counts: dict[str, Any] = {"limits": (0.0, 1.0), "trials": images}
-        pairs: dict[str, Any] = {"limits": (-1.0, 1.0), "pairs": images}
+        known = known_of(total.together)
+        right: dict[str, Any] = {"limits": (0.0, 1.0), "trials": known}
+        pairs: dict[str, Any] = {"limits": (-1.0, 1.0), "pairs": known}
         each, together = ("site", "replacement"), ("who", "replacement")
         return xarray.Dataset(
             {
-                "intact_accuracy": ("who", accuracy[:, 0], counts),
-                "accuracy": (together, accuracy[:, 1:], counts),
+                "intact_accuracy": ("who", accuracy[:, 0], right),
+                "accuracy": (together, accuracy[:, 1:], right),
                 "lost": (together, accuracy[:, :1] - accuracy[:, 1:], pairs),
                 "changed": (together, changed_of(total.together)[:, 1:], counts),
                 "lost_alone": (each, accuracy[owner, :1] - alone, pairs),

@@ -24,7 +24,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.measures.recognition import classifier
+from eyechart.methods.outcomes import gives_answers
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -49,7 +49,7 @@ def examined(scene: Scene) -> list[str]:
     return [
         anatomy.subject
         for anatomy in scene.anatomies
-        if classifier(anatomy) and float(share_of_ring(*anatomy.input_size, RINGS).min()) > 0
+        if gives_answers(anatomy) and float(share_of_ring(*anatomy.input_size, RINGS).min()) > 0
     ]
 
 
@@ -203,7 +203,7 @@ class BandNoise(Measure):
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         bench = bench.first(self.images)
-        if not len(bench) or not classifier(bench.anatomy):
+        if not len(bench) or not gives_answers(bench.anatomy):
             return {}
         intact = bench.logits()
         target, images = wanted(bench, intact), bench.images.float()

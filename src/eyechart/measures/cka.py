@@ -326,6 +326,7 @@ class Cka(Measure):
                     inclusive=True,
                 ),
             ),
+            reading="without the class token",
         ),
         ClaimTest("C60", (Part("staged_block_contrast", "above", 0, "block contrast of {0} above that of {1}"),)),
     )

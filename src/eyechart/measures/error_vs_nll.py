@@ -26,6 +26,7 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
+from eyechart.methods.twins import build_of
 from eyechart.sites import Anatomy
 from eyechart.subject_records import record_of
 from eyechart.subjects.labels import match_classes
@@ -106,9 +107,12 @@ def steps(variable: str, lower: str, higher: str) -> Callable[[xarray.Dataset], 
 
 
 def families(estimate: xarray.Dataset) -> tuple[str, ...] | None:
-    """All subjects, where a CNN, a Swin and a ViT are among at least five of different builds."""
+    """All subjects, where a CNN, a Swin and a ViT are among at least five of different builds.
+
+    Snapshots and seeds of one build are one family: three families with two snapshots would rank as five.
+    """
     kinds = set(estimate.kind.values.tolist())
-    enough = len(estimate.subject) >= LEAST_FAMILIES and {"cnn", "windows", "vit"} <= kinds
+    enough = len(set(estimate.build.values.tolist())) >= LEAST_FAMILIES and {"cnn", "windows", "vit"} <= kinds
     return tuple(estimate.subject.values.tolist()) if enough else None
 
 
@@ -209,7 +213,11 @@ class ErrorVsNll(Measure):
         return found
 
     def augmented(self, bench: Bench, name: str) -> Iterator[tuple[str, Tensor]]:
-        """Loss and floor of each image that has a class, augmented, with its fold."""
+        """Loss and floor of each image that has a class, augmented, with its group.
+
+        A group shares one draw of mixup or cutmix and is mixed with itself, so it stays together in a fold: dealt to
+        sixteen folds it would change them all alike, and no interval would see the draw.
+        """
         if bench.targets is None or bench.subject.colours is None:
             return
         known = bench.picked((bench.targets >= 0).nonzero().flatten().cpu())
@@ -219,7 +227,8 @@ class ErrorVsNll(Measure):
         classes = known.logits(known.images[:1]).shape[1]
         images, targets = as_trained(known, self.recipe, MIXED, f"error_vs_nll {name}", classes)
         nll, entropy = soft_nll(known.logits(images), targets.cpu())
-        yield from {f"{name} nll": nll, f"{name} entropy": entropy, f"{name} fold": known.folds()}.items()
+        group = known.batch.start // MIXED + torch.arange(len(known)) // MIXED
+        yield from {f"{name} nll": nll, f"{name} entropy": entropy, f"{name} group": group}.items()
 
     def training(self, bench: Bench) -> Bench | None:
         """A bench with training images in place of the exam's; None where nobody knows which they are."""
@@ -235,11 +244,14 @@ class ErrorVsNll(Measure):
             return None
         batch = plan_batches(source, limit=self.images, block=max(4, self.images)).batch(0)
         images = bench.subject.prepare([common_crop(source.picture(int(place))) for place in batch.images])
-        targets = torch.as_tensor(places)[torch.as_tensor(batch.labels)]
+        labels = torch.as_tensor(batch.labels)
+        targets = torch.as_tensor(places)[labels]
         device, dtype = bench.images.device, bench.images.dtype
-        return Bench(
+        made = Bench(
             bench.subject, bench.anatomy, batch, images.to(device, dtype), targets.to(device), bench.piece_size
         )
+        known = made.picked((labels >= 0).nonzero().flatten())
+        return known if len(known) else None
 
     def update(self, tally: ErrorNllTally, batch: Batch, views: Views, scene: Scene) -> None:
         assert batch.labels is not None  # a label map exists, so the images have classes
@@ -255,7 +267,7 @@ class ErrorVsNll(Measure):
             found = views.experiment(subject)
             for place, name in enumerate(("exam", "train")):
                 if f"{name} nll" in found:
-                    own = found[f"{name} fold"]
+                    own = found[f"{name} group"] % scene.folds
                     tally.augmented[:, column, place].index_add_(0, own, found[f"{name} nll"])
                     tally.entropy[:, column, place].index_add_(0, own, found[f"{name} entropy"])
                     tally.shown[:, column, place].index_add_(0, own, torch.ones(len(own), dtype=torch.float64))
@@ -280,6 +292,7 @@ class ErrorVsNll(Measure):
         clean = mean(total.clean, total.images.expand_as(total.clean))
         wrong = mean(total.wrong, total.images.expand_as(total.wrong))
         used = [count for count in total.shown.flatten().tolist() if count > 0]
+        builds = [build_of(scene.anatomy(who)) for who in subjects]  # the first of each build stands for it
         return xarray.Dataset(
             {
                 "error": ("subject", wrong, {"limits": (0.0, 1.0), "trials": max(images, 1.0)}),
@@ -294,7 +307,11 @@ class ErrorVsNll(Measure):
                     for place, name in enumerate(RECORDED)
                 },
             },
-            coords={"subject": subjects, "kind": ("subject", [kind_of(scene.anatomy(who)) for who in subjects])},
+            coords={
+                "subject": subjects,
+                "kind": ("subject", [kind_of(scene.anatomy(who)) for who in subjects]),
+                "build": ("subject", [builds.index(build_of(scene.anatomy(who))) for who in subjects]),
+            },
             attrs={"images": int(min([images, *used]))},
         )
 

@@ -9,6 +9,7 @@ The mathematics is in `curvature/`: the penalty's two losses share one Lanczos s
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,6 +22,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.curvature import Eigenvalues, Penalty, spectra
 from eyechart.errors import DoesNotApply, UsageError
+from eyechart.intervals import t_quantile
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.methods.twins import snapshot
 from eyechart.sites import Anatomy
@@ -103,13 +105,46 @@ def early(compute: Callable[[xarray.Dataset], PerSubjects]) -> Callable[[xarray.
     return limited
 
 
-def share_gap(one: float, two: float) -> float:
-    """Two shares of exactly 0 have no spread between folds, which would look like certainty: no number."""
-    return float("nan") if one == two == 0 else one - two
+def share_gap_bounds(
+    compute: Callable[[xarray.Dataset], PerSubjects], variant: str
+) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
+    """The interval of a difference of shares, from the differences of single minibatches.
+
+    A share of exactly 0 has no spread, which would look like certainty; as a share of n values it may still be up to
+    1 − 0.025^(1/n), and that is added on its side.
+    """
+
+    def bounds(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+        result: dict[tuple[str, ...], tuple[float, float]] = {}
+        for one, two in compute(estimate):
+            shares = [estimate.negative.sel(subject=who, variant=variant).values for who in (one, two)]
+            both = np.isfinite(shares[0] + shares[1])
+            first, second = (share[both] for share in shares)
+            if len(first) < 2:
+                result[one, two] = float("nan"), float("nan")
+                continue
+            room = at_most(len(first) * estimate.sizes["rank"])
+            middle, half = (first - second).mean(), t_quantile(len(first)) * (first - second).std(ddof=1)
+            half = half / np.sqrt(len(first))
+            low = middle - half - (0 if second.any() else room)
+            high = middle + half + (0 if first.any() else room)
+            result[one, two] = max(-1.0, float(low)), min(1.0, float(high))
+        return result
+
+    return bounds
+
+
+def at_most(trials: int) -> float:
+    """Upper 97.5 % bound of a share that was 0 in so many trials."""
+    return float(1 - 0.025 ** (1 / trials))
 
 
 def name_of(variant: str) -> str:
     return variant.replace(" + ", "_")
+
+
+def share_gap(name: str, compute: Callable[[xarray.Dataset], PerSubjects], explain: str, variant: str) -> Quantity:
+    return Quantity(name, compute, explain, limits=(-1.0, 1.0), bounds=share_gap_bounds(compute, variant))
 
 
 def words(variant: str) -> str:
@@ -124,11 +159,11 @@ def per_variant() -> tuple[Quantity, ...]:
         made += [
             Quantity(f"nep_{key}", of_each("nep", variant), f"{negative} {told}", limits=(0.0, 1.0)),
             Quantity(f"ape_{key}", of_each("ape", variant), f"mean positive Hessian eigenvalue {told}"),
-            Quantity(
+            share_gap(
                 f"nep_gap_{key}",
-                early(against("nep", variant, share_gap)),
+                early(against("nep", variant, operator.sub)),
                 f"{negative}, ViT minus CNN, at the end of the warm-up {told}",
-                limits=(-1.0, 1.0),
+                variant,
             ),
             Quantity(
                 f"ape_ratio_{key}",
@@ -153,8 +188,8 @@ class HessianSpectrum(Measure):
     how_to_read = (
         "The curves show where the largest eigenvalues (in magnitude) of the loss's Hessian lie, over minibatches: "
         "negative ones left, positive ones right, on their own scales. Mass on the left means directions in which the "
-        "loss curves downwards, so it is not convex there; mass far to the right means a sharp loss. Ticks are the "
-        "eigenvalues themselves. Below: the share of negative ones (NEP) and the mean of the positive ones (APE), with "
+        "loss curves downwards, so it is not convex there; mass far to the right means a sharp loss. Ticks are single "
+        "eigenvalues. Below: the share of negative ones (NEP) and the mean of the positive ones (APE), with "
         "and without augmentation and weight penalty, because the answer depends on them."
     )
     how_to_read_ko = (
@@ -177,11 +212,11 @@ class HessianSpectrum(Measure):
     least_images = 128
     quantities = (
         *per_variant(),
-        Quantity(
+        share_gap(
             "nep_class_token_over_gap",
-            early(against("nep", PAPER, share_gap, "class-token", "mean")),
+            early(against("nep", PAPER, operator.sub, "class-token", "mean")),
             "share of negative Hessian eigenvalues, ViT with class token minus its twin with average pooling",
-            limits=(-1.0, 1.0),
+            PAPER,
         ),
     )
     claims = (
@@ -260,7 +295,7 @@ class HessianSpectrum(Measure):
     # --- on the bench -------------------------------------------------------------------------------------------
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
-        if bench.targets is None:
+        if bench.targets is None or (self.augmentation != "none" and bench.subject.colours is None):
             return {}
         known = bench.picked((bench.targets >= 0).nonzero().flatten().cpu())
         block = bench.batch.start // bench.batch.index if bench.batch.index else len(bench)
@@ -348,7 +383,7 @@ class HessianSpectrum(Measure):
         here = ("minibatch", *each)
         ends, unsettled = total.ends.numpy(), there & (total.errors.numpy() > LOOSE * np.abs(values))
         minibatches = int(counted.sum())
-        share = {"limits": (0.0, 1.0), "trials": float(max(minibatches, 1))}
+        share = {"limits": (0.0, 1.0), "trials": float(max(minibatches * self.top, 1))}
         return xarray.Dataset(
             {
                 "nep": (each, mean(negative, there), share),
@@ -358,6 +393,7 @@ class HessianSpectrum(Measure):
                 "largest": (each, mean(np.nan_to_num(ends[..., 1:]), ~np.isnan(ends[..., 1:]))),
                 "unsettled": (each, mean(unsettled, there), share),
                 "products": (each, mean(np.nan_to_num(total.products.numpy())[..., None], there[..., :1])),
+                "negative": (here, np.where(there.any(-1), negative.mean(-1), np.nan), {"exact": True}),
                 "eigenvalue": ((*here, "rank"), values, {"exact": True}),
                 "residual": ((*here, "rank"), residuals, {"exact": True}),
             },

@@ -43,6 +43,7 @@ class LandscapeTally(Tally):
     infinite: Annotated[Tensor, Sum("fold", "subject", "data", "a", "b")]
     """How many were not."""
     penalty: Annotated[Tensor, Sum("subject", "a", "b")]
+    seen: Annotated[Tensor, Sum("fold", "subject")]
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
 
@@ -151,12 +152,17 @@ class Landscape(Measure):
     def tally(self, scene: Scene) -> LandscapeTally:
         if not self.subjects(scene):
             raise DoesNotApply("no subject's classes match the classes of the images, so there is no loss.")
+        if scene.block < MIXED:
+            raise DoesNotApply(
+                f"it mixes groups of {MIXED} images, and {scene.images} images come in blocks of {scene.block}; give "
+                f"at least {scene.folds * MIXED} images."
+            )
         side = self.places().size
         return LandscapeTally.empty(fold=scene.folds, subject=len(self.subjects(scene)), data=len(DATA), a=side, b=side)
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         few = bench.first(self.images)
-        if few.targets is None or not len(few):
+        if few.targets is None or few.subject.colours is None or not len(few):
             return {}
         few = few.picked((few.targets >= 0).nonzero().flatten().cpu())
         few = few.picked(torch.arange(len(few) - len(few) % MIXED))
@@ -183,7 +189,9 @@ class Landscape(Measure):
                         losses[number, row, column] = -(targets.cpu() * logits.log_softmax(1)).sum(1)
                     total = sum(weight.detach().double().norm() for weight in everything.values())
                     penalties[row, column] = self.weight_decay * total
-        return {"losses": losses, "penalty": penalties, "fold": few.folds()}
+        # What is mixed together stays together in a fold: a draw that all folds share would have no interval.
+        group = few.batch.start // MIXED + torch.arange(len(few)) // MIXED
+        return {"losses": losses, "penalty": penalties, "group": group}
 
     def norms(self, bench: Bench) -> contextlib.AbstractContextManager[None]:
         import contextlib
@@ -191,30 +199,34 @@ class Landscape(Measure):
         return batch_statistics(bench.subject.module) if self.batch_norm == "images" else contextlib.nullcontext()
 
     def update(self, tally: LandscapeTally, batch: Batch, views: Views, scene: Scene) -> None:
+        counted = False
         for row, subject in enumerate(self.subjects(scene)):
             found = views.experiment(subject)
             if not found:
                 continue
-            losses = found["losses"].double().movedim(-1, 0)
-            finite = losses.isfinite()
-            tally.nll[:, row].index_add_(0, found["fold"], torch.where(finite, losses, 0.0))
-            tally.infinite[:, row].index_add_(0, found["fold"], (~finite).double())
+            losses, fold = found["losses"].double().movedim(-1, 0), found["group"] % scene.folds
+            finite, ones = losses.isfinite(), torch.ones(len(fold), dtype=torch.float64)
+            tally.nll[:, row].index_add_(0, fold, torch.where(finite, losses, 0.0))
+            tally.infinite[:, row].index_add_(0, fold, (~finite).double())
+            tally.seen[:, row].index_add_(0, fold, ones)
             if batch.index == 0:
                 tally.penalty[row] += found["penalty"]
-            if row == 0:
-                tally.images.index_add_(0, found["fold"], torch.ones(len(found["fold"]), dtype=torch.float64))
+            if not counted:
+                tally.images.index_add_(0, fold, ones)
+            counted = True
 
     def estimate(self, total: LandscapeTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        nll = np.where(total.infinite.numpy() > 0, np.nan, total.nll.numpy() / float(total.images))
+        seen = np.where(total.seen > 0, total.seen, np.nan)[:, None, None, None]
+        nll = np.where(total.infinite.numpy() > 0, np.nan, total.nll.numpy() / seen)
         places = self.places()
         return xarray.Dataset(
             {
                 "nll": (("subject", "data", "a", "b"), nll),
                 "infinite": (
                     ("subject", "data", "a", "b"),
-                    total.infinite.numpy() / float(total.images),
+                    total.infinite.numpy() / seen,
                     {"exact": True},
                 ),
                 "penalty": (("subject", "a", "b"), total.penalty.numpy(), {"exact": True}),

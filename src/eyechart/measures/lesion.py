@@ -21,7 +21,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.methods.outcomes import COUNTS, TRIED, accuracy_of, changed_of, outcomes
+from eyechart.methods.outcomes import COUNTS, TRIED, accuracy_of, changed_of, known_of, outcomes
 from eyechart.methods.units import CONVOLUTION, INTACT, Unit, spatial_convolutions, unit_coordinates, units_of
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -217,11 +217,11 @@ class Lesion(Measure):
         units, images = self._units(scene), float(total.images)
         owner = np.maximum.accumulate([at if unit.site is None else 0 for at, unit in enumerate(units)])
         accuracy = accuracy_of(total.counted)
-        pairs = {"limits": (-1.0, 1.0), "pairs": images}
+        known = known_of(total.counted)
         estimate = xarray.Dataset(
             {
-                "accuracy": ("unit", accuracy, {"limits": (0.0, 1.0), "trials": images}),
-                "lost": ("unit", accuracy[owner] - accuracy, pairs),
+                "accuracy": ("unit", accuracy, {"limits": (0.0, 1.0), "trials": known}),
+                "lost": ("unit", accuracy[owner] - accuracy, {"limits": (-1.0, 1.0), "pairs": known}),
                 "changed": ("unit", changed_of(total.counted), {"limits": (0.0, 1.0), "trials": images}),
             },
             coords=unit_coordinates(units),

@@ -68,7 +68,7 @@ def passes_of(bench: Bench, count: int) -> Tensor:
         found = []
         for draw in range(count):
             choose_draw(module, draw)
-            found.append(bench.logits().double().log_softmax(1))
+            found.append(bench.logits(draw=draw).double().log_softmax(1))
     finally:
         choose_draw(module, 0)
     return torch.stack(found)

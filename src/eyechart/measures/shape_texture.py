@@ -23,7 +23,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.measures.recognition import classifier
+from eyechart.methods.outcomes import gives_answers
 from eyechart.methods.patches import orders, shuffled
 from eyechart.methods.spectrum import split, swapped
 from eyechart.sites import Anatomy
@@ -51,7 +51,7 @@ TESTS = ("filter_bias", "shuffle_loss", "phase_share")
 
 
 def examined(scene: Scene) -> list[str]:
-    return [anatomy.subject for anatomy in scene.anatomies if classifier(anatomy)]
+    return [anatomy.subject for anatomy in scene.anatomies if gives_answers(anatomy)]
 
 
 def in_range(pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -214,7 +214,7 @@ class ShapeTexture(Measure):
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         bench = bench.first(self.images)
-        if not len(bench) or not classifier(bench.anatomy) or bench.subject.colours is None:
+        if not len(bench) or not gives_answers(bench.anatomy) or bench.subject.colours is None:
             return {}
         intact = bench.logits()
         target = wanted(bench, intact)
@@ -263,7 +263,8 @@ class ShapeTexture(Measure):
             filter_bias = (low - high).mean(1) / clean
             shuffle_loss = 1 - pieces.mean(1) / clean
         decided = total.by_phase + total.by_amplitude
-        unit = {"limits": (0.0, 1.0), "trials": float(total.images)}
+        unit = {"limits": (0.0, 1.0), "trials": max(1.0, float(total.seen.max()))}
+        paired = {"limits": (0.0, 1.0), "trials": max(1.0, float(total.pairs.max()))}
         fewest = {"limits": (0.0, 1.0), "trials": max(1.0, float(decided.min()))}
         return xarray.Dataset(
             {
@@ -274,7 +275,7 @@ class ShapeTexture(Measure):
                 "filter_bias": ("subject", filter_bias),
                 "shuffle_loss": ("subject", shuffle_loss),
                 "phase_share": ("subject", (total.by_phase / decided).numpy(), fewest),
-                "decided": ("subject", (decided / total.pairs).numpy(), unit),
+                "decided": ("subject", (decided / total.pairs).numpy(), paired),
                 "clipped": ("subject", (total.conflict_clipped / total.pairs).numpy(), {"limits": (0.0, 1.0)}),
                 "filters_clipped": (
                     "subject",

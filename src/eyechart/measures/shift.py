@@ -14,6 +14,7 @@ import torch
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
+from eyechart.images.plan import FOLDS
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.methods.receptive import evenly
 from eyechart.methods.shifts import Border, cells_moved, compare, positions, room, shifts_of, similarity, variation
@@ -114,17 +115,17 @@ class Shift(Measure):
         "they are the same features at another place (equivariance), 0 that they are unrelated. Left by one cell of "
         "the coarsest grid (a ViT's patch); the dashed line leaves the map where it was, and what lies between the two "
         "lines is what moving along explains. Right by one pixel: a hollow point marks a map whose cells are larger "
-        "than that, so that it cannot follow and is compared as it stands. Below: how much of the answer changes; "
-        "rings mark each subject's own patch. Convolutions move along by construction, except for their padding and "
-        "their strides; attention does where positions are not told."
+        "than that, so that it cannot follow and is compared as it stands. Below: how much of the answer changes, and "
+        "how often the first choice stays; rings mark each subject's own patch. Convolutions move along by "
+        "construction, except for their padding and their strides; attention does where positions are not told."
     )
     how_to_read_ko = (
         "그림을 몇 화소 옮긴다. 위: 블록 뒤의 특징이 함께 움직이는가(1이면 등변, 0이면 무관). 왼쪽은 한 패치, 오른쪽은 "
         "한 화소이다. 점선은 지도를 옮기지 않고 비교한 것이다. 아래: 답이 얼마나 바뀌는가(불변성)."
     )
     method = (
-        "Both pictures are windows of one picture enlarged by a quarter, along x for even images of the exam and along "
-        "y for odd ones. New pixels enter on one side, so only places in the inner half of both maps are compared. "
+        "Both pictures are windows of one picture enlarged by a quarter, along x for half of the images and along y "
+        "for the others. New pixels enter on one side, so only places in the inner half of both maps are compared. "
         "Similarity of two maps a, b: 1 - Σ|a-b|²/(Σ|a-m|² + Σ|b-m|²), with m the mean vector over all places and "
         "images. Answers: total variation of the softmax and share of equal top-1 answers. Option `border=wrap` lets "
         "pixels that leave on one side enter on the other instead."
@@ -170,7 +171,8 @@ class Shift(Measure):
         if not len(few):
             return {}
         number = torch.arange(len(few))
-        across = (number + few.batch.start) % 2 == 0
+        place = number + few.batch.start
+        across = (place + place // FOLDS) % 2 == 0  # half of every fold: folds must not differ by how they move
 
         def work(size: int) -> dict[str, torch.Tensor]:
             ways = ((3, number[across]), (2, number[~across]))

@@ -218,7 +218,8 @@ def curves(finding: xarray.Dataset) -> Chart:
     x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
     y = theme.log_y("ratio", [*table["ratio_low"], *table["ratio_high"], 1.0], "‖z‖ / ‖f(z)‖")
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
-    dash = alt.StrokeDash("token:N", sort=["grid tokens", "class token"], title=None)
+    dashes = alt.Scale(domain=["grid tokens", "class token"], range=[[1, 0], [5, 4]])
+    dash = alt.StrokeDash("token:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400))
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
     bars = theme.error_bars(table, x, y, "ratio_low", "ratio_high", color=colour)
     tooltip = [alt.Tooltip("name:N"), alt.Tooltip("token:N"), alt.Tooltip("ratio:Q", format=".3g")]

@@ -24,7 +24,7 @@ from eyechart.measures.cka import hsic_table, read_out
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
 from eyechart.methods import skips
-from eyechart.methods.outcomes import COUNTS, accuracy_of, changed_of, outcomes
+from eyechart.methods.outcomes import COUNTS, accuracy_of, changed_of, known_of, outcomes
 from eyechart.methods.skips import MODES, Variant, sites_of, variants_of
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -57,8 +57,9 @@ class SkipRemoval(Measure):
         "accuracy lost, by the depth of the block. Second: how alike the layers before the block and from it on still "
         "are, relative to the intact model; 1 means as alike as before. Dashed: batch normalisation has been given "
         "statistics that fit the changed network. Maps: a model's layers compared with one another (CKA, input at the "
-        "lower left), intact and without the skips of its first, a middle and its last but one block. Two bright "
-        "squares with darkness between them mean that the model falls in two at that block."
+        "lower left), intact and without the skips of its first, a middle and its last but one block, each under the "
+        "accuracy that is left. An interval cut off by its panel is wider than can be drawn. Two bright squares with "
+        "darkness between them mean that the model falls in two at that block."
     )
     how_to_read_ko = (
         "학습된 모델에서 한 번에 한 블록의 스킵만 없애고 다시 학습하지 않는다. 첫 그림은 블록의 깊이에 따라 잃은 "
@@ -217,10 +218,11 @@ class SkipRemoval(Measure):
                 count, place = len(sites_of(variant.anatomy)), sites_of(variant.anatomy).index(variant.block)
                 without, intact = (skips.across(cka[row, :, :count, :count], place) for row in (at, owner[at]))
                 relative[at] = without / intact
-        pairs = {"limits": (-1.0, 1.0), "pairs": float(images)}
+        known = known_of(total.counted)
+        pairs = {"limits": (-1.0, 1.0), "pairs": known}
         normalised = (total.hsic[owner, 1] != 0).any(-1).any(-1).numpy()
         variables: dict[str, Any] = {
-            "accuracy": (("variant", "mode"), accuracy, {"limits": (0.0, 1.0), "trials": float(images)}),
+            "accuracy": (("variant", "mode"), accuracy, {"limits": (0.0, 1.0), "trials": known}),
             "lost": (("variant", "mode"), accuracy[owner] - accuracy, pairs),
             "changed": (("variant", "mode"), changed_of(total.counted), {"limits": (0.0, 1.0)}),
             "across": (("variant", "mode"), relative),

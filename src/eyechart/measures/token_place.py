@@ -198,6 +198,8 @@ class TokenPlace(Measure):
         sites = scene.sites(sites_of)
         if not sites:
             raise DoesNotApply("no subject has blocks on a grid of at least 3×3, so no token has a place.")
+        if scene.block < FEWEST:
+            raise DoesNotApply(f"it needs blocks of at least {FEWEST} images; {scene.images} images make smaller ones.")
         cells = [cells_at(site) for _, site in sites]
         return TokenPlaceTally.empty(
             fold=scene.folds,
@@ -351,9 +353,9 @@ def same_ranking(readings: Mapping[str, PerSubjects]) -> str:
         for name, values in readings.items()
         if np.isfinite(list(values.values())).all()
     }
-    first, *others = orders
-    if not others:
+    if len(orders) < 2:
         return ""
+    first, *others = orders
     told = [f"by {name} it is {' > '.join(orders[name])}" for name in others if orders[name] != orders[first]]
     return f"By {first} the order is {' > '.join(orders[first])}; {', '.join(told) or 'by every other reading, too'}."
 

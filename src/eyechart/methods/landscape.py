@@ -74,14 +74,14 @@ def at(weights: Mapping[str, Tensor], steps: Mapping[str, Tensor]) -> Iterator[N
 def batch_statistics(module: nn.Module) -> Iterator[None]:
     """Inside, batch normalisations use the statistics of the images they see, and keep their stored ones."""
     norms = [part for part in module.modules() if isinstance(part, _BatchNorm) and part.running_mean is not None]
-    settings = [(part.momentum, part.num_batches_tracked) for part in norms]
+    settings = [(part.training, part.track_running_stats) for part in norms]
     try:
-        for part in norms:
-            part.training, part.momentum, part.num_batches_tracked = True, 0.0, None
+        for part in norms:  # not a momentum of 0: that times an infinite statistic would be NaN, for good
+            part.training, part.track_running_stats = True, False
         yield
     finally:
-        for part, (momentum, seen) in zip(norms, settings, strict=True):
-            part.training, part.momentum, part.num_batches_tracked = False, momentum, seen
+        for part, (training, track) in zip(norms, settings, strict=True):
+            part.training, part.track_running_stats = training, track
 
 
 def on_ring(surface: np.ndarray, radius: float) -> float:

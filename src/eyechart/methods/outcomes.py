@@ -62,6 +62,11 @@ def changed_of(counted: Tensor) -> np.ndarray:
     return 1 - share(counted[..., SAME], counted[..., TRIED])
 
 
+def known_of(counted: Tensor) -> float:
+    """How many images have a class: the trials of an accuracy. The same for all that is compared; at least 1."""
+    return max(float(counted[..., KNOWN].max()), 1.0)
+
+
 def share(part: Tensor, whole: Tensor) -> np.ndarray:
     """
     >>> share(torch.tensor([1.0, 0.0]).double(), torch.tensor([4.0, 0.0]).double())

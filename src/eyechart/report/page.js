@@ -23,14 +23,44 @@
 
   // Ways to draw a chart, each narrower than the one before: as it is, legends below, fewer panels a row, and at last
   // plots narrower by what was still too much.
+  const columnsOf = (part) => {
+    const own = part.concat ? Math.min(part.columns || part.concat.length, part.concat.length) : 1;
+    return Math.max(own, ...(part.concat || []).map(columnsOf));
+  };
+
+  const atMost = (part, columns) => {
+    if (part.concat) part.columns = Math.min(part.columns || part.concat.length, columns);
+    (part.concat || []).forEach((one) => atMost(one, columns));
+  };
+
   const ways = (spec) => {
-    const columns = spec.concat ? spec.columns || spec.concat.length : 1;
+    const columns = columnsOf(spec);
     const fewer = Array.from({ length: columns - 1 }, (_, taken) => ({ below: true, columns: columns - 1 - taken }));
     return [{}, { below: true }, ...fewer, { below: true, columns: 1, narrow: true }];
   };
 
+  // Pictures and maps keep their shape: their height and all that is placed on them in pixels shrink with the width.
+  const isMap = (part) => (part.layer || [part]).some(({ mark }) => mark && ["rect", "image"].includes(mark.type || mark));
+
+  const shrink = (part, ratio) => {
+    if (part.mark?.type === "image") ["width", "height"].forEach((side) => { if (part.mark[side]) part.mark[side] *= ratio; });
+    ["x", "y", "x2", "y2"].forEach((channel) => {
+      const place = part.encoding?.[channel];
+      if (typeof place?.value === "number" && place.value > 0) place.value *= ratio;
+    });
+    (part.layer || []).forEach((one) => shrink(one, ratio));
+  };
+
   const narrow = (part, excess) => {
-    if (typeof part.width === "number") part.width = Math.max(120, part.width - excess);
+    Object.values(part.encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
+    if (typeof part.width === "number") {
+      const width = Math.max(120, part.width - excess);
+      if (isMap(part) && typeof part.height === "number") {
+        shrink(part, width / part.width);
+        part.height *= width / part.width;
+      }
+      part.width = width;
+    }
     const inner = [...(part.concat || []), ...(part.vconcat || []), ...(part.layer || []), ...(part.spec ? [part.spec] : [])];
     inner.forEach((one) => narrow(one, excess));
   };
@@ -44,10 +74,11 @@
     let excess = 0;
     for (const way of ways(spec)) {
       const copy = JSON.parse(JSON.stringify(spec));
-      if (copy.concat && way.columns) copy.columns = way.columns;
+      if (way.columns) atMost(copy, way.columns);
       if (way.narrow) narrow(copy, excess);
       const below = { orient: "bottom", direction: "horizontal", columns: way.narrow ? 1 : 2 };
-      const legend = way.below ? { ...look.legend, ...below } : look.legend;
+      const under = way.narrow ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};
+      const legend = way.below ? { ...look.legend, ...below, ...under } : look.legend;
       copy.datasets = datasets;
       copy.config = { ...look, background: "transparent", legend };
       drawn.get(figure)?.view?.finalize();
@@ -90,11 +121,27 @@
   });
   dark.addEventListener("change", () => drawn.forEach((_, figure) => attempt(figure)));
 
+  const stillOf = (name) => document.querySelector(`figure[data-chart="${CSS.escape(name)}"] .still`);
+  const download = (file, address) => {
+    const link = document.createElement("a");
+    link.download = file;
+    link.href = address;
+    link.click();
+  };
+
+  // SVG: the picture as it is. A link with its own copy of every picture would make the page a fifth larger.
+  document.querySelectorAll("button.svg").forEach((button) => {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      download(`${button.dataset.name}.svg`, stillOf(button.dataset.name).getAttribute("src"));
+    });
+  });
+
   // PNG: the picture, three times as fine, on white.
   document.querySelectorAll("button.png").forEach((button) => {
     button.hidden = false;
     button.addEventListener("click", async () => {
-      const still = document.querySelector(`figure[data-chart="${CSS.escape(button.dataset.name)}"] .still`);
+      const still = stillOf(button.dataset.name);
       const image = new Image();
       image.src = still.getAttribute("src");
       await image.decode();
@@ -105,10 +152,7 @@
       pen.fillStyle = "#ffffff";
       pen.fillRect(0, 0, canvas.width, canvas.height);
       pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-      const link = document.createElement("a");
-      link.download = `${button.dataset.name}.png`;
-      link.href = canvas.toDataURL("image/png");
-      link.click();
+      download(`${button.dataset.name}.png`, canvas.toDataURL("image/png"));
     });
   });
 

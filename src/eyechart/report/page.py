@@ -7,7 +7,7 @@ import datetime
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eyechart.store import Run
 
 LARGEST = 10_000_000  # bytes of the page: what mail servers still take
-LARGEST_TABLE = 1_000_000  # bytes of one table put into the page; larger ones stay in the run folder
+LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 
@@ -65,7 +65,7 @@ def render(run: Run) -> str:
         "images": images,
         "made": made_on(plan),
         "sections": sections,
-        **verdict_context(told, summarise(run.verdicts)),
+        **verdict_context(told, summarise(run.verdicts), of_weights(run)),
         "notices": plan["notices"],
         "problems": images["problems"][:MOST_PROBLEMS],
         "problem_count": len(images["problems"]),
@@ -193,7 +193,13 @@ def accuracy(run: Run, subject: str) -> dict[str, str] | None:
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
-def verdict_context(told: list[dict[str, Any]], counted: Summary) -> dict[str, Any]:
+def of_weights(run: Run) -> list[str]:
+    """Claims whose interval is not about images, because their measure reads weights only."""
+    read = {name for name, finding in run.findings.items() if finding.attrs.get("of_weights")}
+    return sorted({verdict.claim for verdict in run.verdicts if verdict.parts and verdict.measure in read})
+
+
+def verdict_context(told: list[dict[str, Any]], counted: Summary, without_images: Sequence[str] = ()) -> dict[str, Any]:
     by_word = {word: [row for row in told if row["kind"].word == word] for word in KINDS}
     numbers = {word: len(part) for word, part in by_word.items()}
     decided, undecided, not_tested = by_word["holds"] + by_word["fails"], by_word["undecided"], by_word["not tested"]
@@ -207,7 +213,7 @@ def verdict_context(told: list[dict[str, Any]], counted: Summary) -> dict[str, A
             for word, kind in KINDS.items()
         ],
         "summary": summary(tested, numbers),
-        "multiplicity": multiplicity(counted),
+        "multiplicity": multiplicity(counted, without_images),
         "verdict_groups": [{"id": name, "heading": heading, "rows": part} for name, heading, part in groups if part],
         "not_tested": not_tested,
     }
@@ -230,13 +236,16 @@ def plural(number: int, one: str, many: str) -> str:
     return one if number == 1 else many
 
 
-def multiplicity(counted: Summary) -> str:
-    """How many intervals there were, because some 95 % intervals miss by chance."""
+def multiplicity(counted: Summary, without_images: Sequence[str] = ()) -> str:
+    """How many intervals there were, because some 95 % intervals miss by chance, and what they are about."""
+    others = ", ".join(without_images)
+    except_for = f" (those of {others} do not: they read weights alone, and their measures say what varied)"
     told = f"{counted.intervals} {plural(counted.intervals, 'interval was', 'intervals were')} held against a margin"
     return (
         f"{told}. About one in twenty 95 % intervals misses the truth by chance: expect {counted.expected_misses:.1f} "
-        "here. Intervals cover which images were drawn; margins are eyechart's own and stand in one table. In the "
-        "small pictures the shaded side of the dashed margin is where the claim says the effect lies."
+        f"here. Intervals cover which images were drawn{except_for if others else ''}; margins are eyechart's own and "
+        "stand in one table. In the small pictures the shaded side of the dashed margin is where the claim says the "
+        "effect lies."
     )
 
 

@@ -89,6 +89,9 @@ def configuration(dark: bool = False) -> dict[str, Any]:
             "titleFontSize": 11,
             "titleFontWeight": 500,
             "symbolSize": 80,
+            "symbolOpacity": 1,  # a legend would take the paleness of the first mark, an interval's as a rule
+            "symbolBaseFillColor": quiet,
+            "symbolBaseStrokeColor": quiet,
             "gradientThickness": 10,
             "gradientLength": 160,
         },

@@ -40,7 +40,7 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
         made.append(
             {
                 "claim": verdict.claim,
-                "sentence": claim.sentence,
+                "sentence": verdict.sentence,
                 "korean": claim.korean,
                 "source": cited(claim),
                 "subjects": [who(subject) for subject in verdict.subjects],

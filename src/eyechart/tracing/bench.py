@@ -69,8 +69,11 @@ class Bench:
 
     # --- running ------------------------------------------------------------------------------------------------
 
-    def logits(self, images: Tensor | None = None, interventions: Sequence[Intervention] = ()) -> Tensor:
-        """(image, class) float32 on the CPU, for these images (its own unless told) and with these changes."""
+    def logits(self, images: Tensor | None = None, interventions: Sequence[Intervention] = (), draw: int = 0) -> Tensor:
+        """(image, class) float32 on the CPU, for these images (its own unless told) and with these changes.
+
+        A subject that throws dice throws the same ones in every pass of one `draw`.
+        """
         images = self.images if images is None else images
         tap = Tap(self.subject.module, self.anatomy, {}, interventions) if interventions else None
 
@@ -85,7 +88,8 @@ class Bench:
                 found.append(logits.float().cpu())
             return torch.cat(found)
 
-        return self.piece_size.fit(len(images), work)
+        with self._dice(draw):
+            return self.piece_size.fit(len(images), work)
 
     def look(
         self,
@@ -102,8 +106,19 @@ class Bench:
                 return tap.run(images, self.subject.call)[1]
             return tap.run_in_pieces(images, size, self.subject.call)[1]
 
-        seen = self.piece_size.fit(len(images), work)
+        with self._dice(0):
+            seen = self.piece_size.fit(len(images), work)
         return {site: {name: value.cpu() for name, value in at_site.items()} for site, at_site in seen.items()}
+
+    @contextmanager
+    def _dice(self, draw: int) -> Iterator[None]:
+        """Passes with and without a change differ by the change alone, not by what the dice showed in between."""
+        if not self.anatomy.random:
+            yield
+            return
+        with torch.random.fork_rng():
+            torch.manual_seed(self.batch.index + 1_000_003 * draw)
+            yield
 
     # --- pictures -----------------------------------------------------------------------------------------------
 

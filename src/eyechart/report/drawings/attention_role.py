@@ -65,7 +65,7 @@ def alone(finding: xarray.Dataset, known: bool, replacement: str) -> Chart:
     every = scaled(finding[names].to_dataframe().reset_index(), names, sign).dropna(subset=["value"])
     ends = alt.Scale(domain=[float(every["low"].min()), float(every["high"].max())])  # the same for all replacements
     table = every[every["replacement"] == replacement]
-    x = alt.X("depth:Q", title="depth of the attention", scale=alt.Scale(domain=[0, 1.02], nice=False))
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.02], nice=False))
     y = alt.Y("value:Q", title=title, scale=ends)
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour)
@@ -93,10 +93,11 @@ def specific(finding: xarray.Dataset) -> Chart:
     between = finding[["head_specific"]].to_dataframe().reset_index().rename(columns={"head_specific": "value"})
     kinds = ["from picture to picture", "from head to head"]
     lines = pd.concat([means.assign(varies=kinds[0]), between.assign(varies=kinds[1])], ignore_index=True)
-    x = alt.X("depth:Q", title="depth of the attention", scale=alt.Scale(domain=[0, 1.02], nice=False))
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.02], nice=False))
     y = alt.Y("value:Q", title="share of the kernel that varies", scale=alt.Scale(domainMin=0))
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
-    dash = alt.StrokeDash("varies:N", sort=kinds, title=None)
+    dashes = alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])
+    dash = alt.StrokeDash("varies:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400))
     line = alt.Chart(lines).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(heads).mark_point(size=26, opacity=0.55)
     chart = line + points.encode(x, y, color=colour, tooltip=tips("subject", "name", "head"))

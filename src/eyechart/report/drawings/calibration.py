@@ -78,5 +78,7 @@ def errors(finding: xarray.Dataset) -> Chart:
         ],
     )
     floor = base.mark_tick(orient="horizontal", thickness=2, size=22).encode(alt.Y("floor:Q", title=title))
-    drawn: Chart = (bars + floor + points).properties(width=260, height=330, title="calibration error")
+    drawn: Chart = (bars + floor + points).properties(
+        width=260, height=330, title="calibration error (strokes: chance)"
+    )
     return drawn

@@ -105,7 +105,7 @@ def changes(finding: xarray.Dataset) -> Chart:
     line = line.encode(depth(), y, subject_colour(finding), detail="kind:N")
     marks = theme.kind_points(table, depth(), y, tooltip=tooltip("change", AFTER, KIND, format=".3f"))
     zero = theme.reference(0, "")
-    title = "what a sub-layer does: branch + skip − skip"
+    title = "what a sub-layer changes: after − before it"
     drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
 
@@ -139,8 +139,8 @@ def energies(finding: xarray.Dataset) -> Chart:
     table = table_of(finding.sel(band=list(BANDS)), "energy")
     table = table[table["energy"] > 0]
     table["energy_low"] = table["energy_low"].clip(lower=table["energy"] / 100)  # a logarithmic axis has no 0
-    y = theme.log_y("energy", [*table["energy_low"], *table["energy_high"]], "part of the mean square")
-    legend = alt.Legend(title="band", orient="bottom", symbolSize=400)
+    y = theme.log_y("energy", [*table["energy_low"], *table["energy_high"]], "mean square in the band")
+    legend = alt.Legend(title=None, orient="bottom", symbolSize=400)
     dash = alt.StrokeDash("band:N", scale=alt.Scale(domain=list(BANDS), range=list(BANDS.values())), legend=legend)
     colour = subject_colour(finding)
     line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(depth(), y, colour, dash, detail="stage:N")

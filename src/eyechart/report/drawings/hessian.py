@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from eyechart.measures.measure import Chart
 
-PLACES = 200
+PLACES = 140
 """Points of a density curve."""
+TICKS = 40
+"""Eigenvalues drawn one by one, of a subject in a panel; of more, evenly many from small to large."""
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -41,14 +43,17 @@ def densities(finding: xarray.Dataset, variant: str, sign: int) -> pd.DataFrame:
 def half(finding: xarray.Dataset, variant: str, sign: int, curves: pd.DataFrame, highest: float) -> Chart:
     """Densities of the negative or the positive eigenvalues of one loss, and the eigenvalues as ticks."""
     subjects, ends = finding.subject.values.tolist(), reach(finding, sign)
-    ticks = [
-        {"subject": subject, "eigenvalue": value}
-        for subject in subjects
-        for value in collected(finding, subject, variant)
-        if np.sign(value) == sign
-    ]
+    ticks, beyond, count = [], 0, 0
+    for subject in subjects:
+        values = np.sort(collected(finding, subject, variant))
+        values = values[np.sign(values) == sign]
+        count, beyond = count + len(values), beyond + int((np.abs(values) > ends).sum())
+        values = values[np.abs(values) <= ends]
+        shown = values[np.unique(np.linspace(0, len(values) - 1, TICKS).round().astype(int))] if len(values) else values
+        ticks += [{"subject": subject, "eigenvalue": float(f"{value:.4g}")} for value in shown]
     scale = alt.Scale(domain=[-ends, 0] if sign < 0 else [0, ends], nice=False)
-    x = alt.X("eigenvalue:Q", title=f"{'negative' if sign < 0 else 'positive'} eigenvalues", scale=scale)
+    cut = f" ({beyond} of {count} beyond)" if beyond else ""
+    x = alt.X("eigenvalue:Q", title=f"{'negative' if sign < 0 else 'positive'} eigenvalues{cut}", scale=scale)
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None, legend=alt.Legend(symbolOpacity=1))
     height = alt.Scale(domain=[0, highest], nice=False)
     y = alt.Y("density:Q", title="density" if sign < 0 else None, scale=height, axis=alt.Axis(format="~g"))
@@ -71,10 +76,10 @@ def collected(finding: xarray.Dataset, subject: str, variant: str) -> np.ndarray
 
 
 def reach(finding: xarray.Dataset, sign: int) -> float:
-    """How far an axis must go, the same for all losses so that they compare."""
+    """How far an axis goes: to all but the outermost twentieth, the same for all losses so that they compare."""
     values = finding.eigenvalue.values
     values = np.abs(values[np.sign(values) == sign])
-    return float(1.08 * values.max()) if len(values) else 1.0
+    return float(1.05 * np.quantile(values, 0.95)) if len(values) else 1.0
 
 
 def density(subject: str, values: np.ndarray, sign: int, ends: float) -> Iterator[tuple[str, float, float]]:

@@ -55,7 +55,7 @@ def over_depth(finding: xarray.Dataset, subject: str) -> Chart:
     table = table.assign(
         value=table[variable] * sign, low=table[variable + ends[0]] * sign, high=table[variable + ends[1]] * sign
     )
-    x = alt.X("depth:Q", title="normalised depth", scale=alt.Scale(domain=[0, 1.03], nice=False))
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.03], nice=False))
     title = "Δ accuracy (points)" if known else "answers that change (%)"
     y = change("value", title, table[["low", "high"]])
     # One way through attention and MLP in turn; a CNN's convolutions and branches are two.

@@ -22,8 +22,8 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([filters(finding), shuffles(finding), conflicts(finding)], columns=3, shared=())
 
 
-def colour(finding: xarray.Dataset) -> alt.Color:
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220)
+def colour(finding: xarray.Dataset, told: bool = True) -> alt.Color:
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220) if told else None
     return alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), legend=legend)
 
 
@@ -79,7 +79,7 @@ def shuffles(finding: xarray.Dataset) -> Chart:
         table,
         x,
         accuracy(finding),
-        colour(finding),
+        colour(finding, told=False),  # the panel before tells
         "accuracy_low",
         "accuracy_high",
         tooltip=tooltip(alt.Tooltip("tiles:N", title="pieces")),

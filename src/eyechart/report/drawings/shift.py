@@ -24,14 +24,14 @@ ALONG, STAYED = "the map moves along", "the map stays"
 def draw(finding: xarray.Dataset) -> Chart:
     above = [features(finding, "one patch"), features(finding, "one pixel")]
     below = [
-        answers(finding, "variation", "share of the answer that changes"),
-        answers(finding, "agreement", "share of equal top-1 answers"),
+        answers(finding, "variation", "share of the answer that changes", "Answers: what moves"),
+        answers(finding, "agreement", "share of equal top-1 answers", "Answers: what stays"),
     ]
     return theme.panels([*above, *below], columns=2, shared=())
 
 
-def legend() -> alt.Legend:
-    return alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240)
+def legend(size: int = 80) -> alt.Legend:
+    return alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240, symbolSize=size)
 
 
 def colour_of(subjects: list[str], told: bool) -> alt.Color:
@@ -56,7 +56,7 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
     y = alt.Y("value:Q", title="similarity of features", scale=alt.Scale(domain=[low, 1]))
     colour = colour_of(subjects_in(finding), told=shift == "one patch")
     dashes = alt.Scale(domain=[ALONG, STAYED], range=[[1, 0], [6, 4]])
-    dash = alt.StrokeDash("read:N", scale=dashes, legend=None if shift == "one patch" else legend())
+    dash = alt.StrokeDash("read:N", scale=dashes, legend=None if shift == "one patch" else legend(500))
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     area = theme.band(table, x, y, "low", "high", color=colour, detail="read:N")
     told = [alt.Tooltip("name:N", title="after"), alt.Tooltip("read:N")]
@@ -72,7 +72,7 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
     return cast("Chart", alt.layer(line, area, *marks).properties(width=WIDTH, height=HEIGHT, title=title))
 
 
-def answers(finding: xarray.Dataset, variable: str, title: str) -> Chart:
+def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) -> Chart:
     """What becomes of the answer over the size of the shift; the rings mark each subject's own patch."""
     names = {variable: "value", f"{variable}_low": "low", f"{variable}_high": "high", "who": "subject"}
     shown = finding[[variable, f"{variable}_low", f"{variable}_high"]].to_dataframe().reset_index()
@@ -84,11 +84,11 @@ def answers(finding: xarray.Dataset, variable: str, title: str) -> Chart:
     scale = alt.Scale(type="log", base=2, nice=False, domain=[0.8, 1.25 * marks[-1]])
     x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=alt.Axis(values=marks))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=variable == "variation"))
-    colour = colour_of(subjects, told=variable == "variation")
+    colour = colour_of(subjects, told=False)  # the row above tells
     told = [alt.Tooltip("subject:N"), alt.Tooltip("px:Q", title="pixels")]
     told += [alt.Tooltip(f"{end}:Q", format=".3f", title=word) for end, word in {**ENDS, "value": title}.items()]
     curve = theme.curve(table, x, y, colour, tooltip=told)
     bars = theme.error_bars(table, x, y, "low", "high", color=colour)
     own = table[table["px"] == table["patch"]]
     ring = alt.Chart(own).mark_point(size=140, filled=False, strokeWidth=1.5).encode(x, y, color=colour, tooltip=told)
-    return cast("Chart", alt.layer(bars, curve, ring).properties(width=WIDTH, height=HEIGHT, title="Answers"))
+    return cast("Chart", alt.layer(bars, curve, ring).properties(width=WIDTH, height=HEIGHT, title=heading))

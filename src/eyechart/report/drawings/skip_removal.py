@@ -46,14 +46,14 @@ def curve(
     columns = [f"{variable}{end}" for end in ENDS]
     table = finding[columns].isel(variant=finding.removed.values != INTACT).to_dataframe().reset_index()
     table = table.assign(**{name: table[name] * scale for name in columns}).dropna(subset=[variable])
-    x = alt.X("depth:Q", title="depth of the block without skips", scale=alt.Scale(domain=[0, 1.02], nice=False))
-    y = alt.Y(f"{variable}:Q", title=title)
+    x = alt.X("depth:Q", title="depth of the block without its skips", scale=alt.Scale(domain=[0, 1.02], nice=False))
+    y = alt.Y(f"{variable}:Q", title=title, scale=scale_of(table, variable))
     shown: dict[str, Any] = {} if legend else {"legend": None}
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None, **shown)
     modes = [mode for mode in MODES if mode in set(table["mode"])]
-    if len(modes) < 2:
-        shown = {"legend": None}
-    dash = alt.StrokeDash("mode:N", scale=alt.Scale(domain=modes, range=[[1, 0], [5, 3]][: len(modes)]), **shown)
+    if legend:
+        shown = {"legend": alt.Legend(symbolSize=400) if len(modes) > 1 else None}
+    dash = alt.StrokeDash("mode:N", scale=alt.Scale(domain=modes, range=[[1, 0], [5, 4]][: len(modes)]), **shown)
     tooltip = [
         alt.Tooltip("subject:N"),
         alt.Tooltip("removed:N", title="without the skips of"),
@@ -61,10 +61,19 @@ def curve(
         *(alt.Tooltip(f"{variable}{end}:Q", title=words, format=".3g") for end, words in ENDS.items()),
     ]
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash.title(None))
-    bars = theme.error_bars(table, x, y, columns[1], columns[2], color=colour)
+    bars = theme.error_bars(table, x, y, columns[1], columns[2], color=colour).mark_rule(
+        strokeWidth=1.5, opacity=0.7, clip=True, tooltip=None
+    )
     points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tooltip)
     drawn: Chart = (line + bars + points + reference).properties(width=WIDTH, height=230)
     return drawn
+
+
+def scale_of(table: pd.DataFrame, variable: str) -> alt.Scale:
+    """Ratios from 0 to a little above 1: where intact layers are hardly alike the ratio's interval spans hundreds."""
+    if variable != "across":
+        return alt.Scale()
+    return alt.Scale(domain=[min(0.0, float(table[variable].min())), max(1.2, float(table[variable].max()))])
 
 
 def strips(finding: xarray.Dataset, subject: str) -> list[Chart]:
@@ -92,7 +101,7 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         y="cell_other_name",
         value="cka",
         value_title="CKA",
-        title=alt.TitleParams(subject, offset=22, subtitle="batch norms recalibrated" if fitted(mine) else ""),
+        title=alt.TitleParams(subject, offset=12, subtitle="batch norms recalibrated" if fitted(mine) else ""),
         domain=(0, 1),
         x_group="part",
         y_group="cell_other_stage",
@@ -107,9 +116,10 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
     )
     for at, removed in enumerate(shown):
         words = alt.Chart(pd.DataFrame({"text": [caption(mine, removed)]})).mark_text(
-            style="note", align="left", baseline="bottom", limit=cell * sites, tooltip=None
+            style="note", align="left", baseline="bottom", limit=cell * sites, lineBreak="\n", tooltip=None
         )
-        chart += words.encode(text="text:N", x=alt.value(at * (sites + 1) * cell), y=alt.value(-5))
+        above = -18 if "\n" in caption(mine, removed) else -5  # of two lines Vega lays the first at the place
+        chart += words.encode(text="text:N", x=alt.value(at * (sites + 1) * cell), y=alt.value(above))
     return chart
 
 
@@ -124,4 +134,4 @@ def caption(mine: xarray.Dataset, removed: str) -> str:
     said = INTACT if removed == INTACT else f"no skips in {removed}"
     if removed == INTACT and row.trained_without.item():
         said = f"trained without, block {row.trained_without.item()}"
-    return f"{accuracy:.1%}, {said}" if np.isfinite(accuracy) else said  # a long name is cut, the number is not
+    return f"{accuracy:.1%} right\n{said}" if np.isfinite(accuracy) else said

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import altair as alt
+import numpy as np
+import pandas as pd
 
 from eyechart.estimates import subjects_in
 from eyechart.report import theme
@@ -53,18 +55,23 @@ def depth() -> alt.X:
     return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
 
 
+def least(lows: pd.Series) -> float:
+    """Where the axis begins: at 0 or at the lowest interval's end, but never so low that the rest is flattened."""
+    return float(np.nanmax([np.nanmin([0.0, *lows]), -0.5]))
+
+
 def places(finding: xarray.Dataset) -> Chart:
     table = finding[["place", "place_low", "place_high"]].to_dataframe().reset_index().dropna(subset=["place"])
-    y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[min(0, table.place.min()), 1]))
+    y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[least(table.place_low), 1]))
     lines = theme.curve(table, depth(), y, colour(finding), "place_low", "place_high")
     return lines.properties(width=250, height=250, title="where does it stand?")
 
 
 def patches(finding: xarray.Dataset) -> Chart:
     table = finding[["pixels", "pixels_low", "pixels_high"]].to_dataframe().reset_index().dropna(subset=["pixels"])
-    y = alt.Y("pixels:Q", title="patch decoded (R²)", scale=alt.Scale(domain=[min(0, table.pixels.min()), 1]))
+    y = alt.Y("pixels:Q", title="patch decoded (R²)", scale=alt.Scale(domain=[least(table.pixels_low), 1]))
     scale = alt.Scale(domain=list(DASHES), range=list(DASHES.values()))
-    legend = alt.Legend(title="patch", orient="bottom", symbolSize=500)
+    legend = alt.Legend(title="which patch", orient="bottom", symbolSize=500)
     dash = alt.StrokeDash("relation:N", scale=scale, legend=legend)
     lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(depth(), y, colour(finding), dash)
     bars = theme.error_bars(table, depth(), y, "pixels_low", "pixels_high", color=colour(finding))
