@@ -104,7 +104,7 @@ def actor(subject: str, architecture: str) -> Anatomy:
             staging.site("b0", "block", "attention"),
             staging.site("a", "attention", "attention", attention=geometry),
         ]
-    return staging.anatomy(subject, sites, architecture)
+    return replace(staging.anatomy(subject, sites, architecture), pooling="gap")
 
 
 def play(chances: dict[str, np.ndarray], labels: bool = True, images: int = 1024) -> Any:
@@ -209,7 +209,7 @@ def test_noise_is_added_to_the_normalised_image_and_counted(monkeypatch: pytest.
     assert torch.equal(shown[0], bench.images[:5])
     assert len(shown) == 1 + RINGS
     for ring, noisy in enumerate(shown[1:]):
-        added = noisy - bench.images[:5]
+        added = 4 * (noisy - bench.images[:5]) / torch.tensor(bench.subject.colours[1]).view(1, 3, 1, 1)  # type: ignore[index]
         assert torch.allclose(added.square().mean((1, 2, 3)).sqrt(), torch.tensor(STRENGTHS[0]), rtol=1e-3)
         truth = plain(bench, noisy).argmax(1) == bench.targets[:5]
         assert torch.equal(found["right"][:, 0, ring].bool(), truth)

@@ -95,7 +95,8 @@ def test_the_better_calibrated_of_two() -> None:
     found["family"] = ("subject", ["cnn", "vit"])
     advantage = next(q for q in Calibration.quantities if q.name == "calibration_advantage").compute(found)
     assert list(advantage) == [("vit", "cnn")]
-    assert advantage["vit", "cnn"] == pytest.approx(float(found.ece[0] - found.ece[1]))
+    signed = abs(found.signed_ece.values)
+    assert advantage["vit", "cnn"] == pytest.approx(float(signed[0] - signed[1]))
     assert advantage["vit", "cnn"] > 0.05
 
 

@@ -292,7 +292,7 @@ def test_a_share_of_zero_is_not_certainty() -> None:
     measure, tally, where = stage(vit_warmup=curves(16, 0, 30.0), resnet_warmup=curves(16, 0, 200.0, 1))
     found = with_intervals(measure, tally, where)
     row = int(np.flatnonzero(found["quantity"].values == "nep_gap_clean")[0])
-    room = 1 - 0.025 ** (1 / 80)
+    room = 1 - 0.025 ** (1 / 16)
     assert float(found.quantity_value[row]) == 0
     assert float(found.quantity_low[row]) == pytest.approx(-room)
     assert float(found.quantity_high[row]) == pytest.approx(room)

@@ -99,6 +99,15 @@ def between(values: np.ndarray, at: float) -> np.ndarray:
     return np.asarray((step + 1 - at) * values[step] + (at - step) * values[step + 1])
 
 
+def contrast(bench: Bench) -> Tensor:
+    """A quarter of the pixel range, about the deviation of photographs, in a subject's own normalised units.
+
+    Subjects divide by different deviations; in units of each its own, one would get more noise than the other.
+    """
+    scale = bench.subject.colours[1] if bench.subject.colours else (4.0,) * 3
+    return torch.tensor(scale, device=bench.images.device).view(1, -1, 1, 1) / 4
+
+
 def slope(values: np.ndarray) -> np.ndarray:
     """Least-squares slope over frequency, per π, of values (…, ring)."""
     centres = (np.arange(RINGS) + 0.5) / RINGS
@@ -114,6 +123,7 @@ def slope_difference(estimate: xarray.Dataset) -> PerSubjects:
         (str(estimate.subject.values[vit]), str(estimate.subject.values[cnn])): float(slopes[cnn] - slopes[vit])
         for vit in np.flatnonzero((family == "vit") & named)
         for cnn in np.flatnonzero((family == "cnn") & named)
+        if estimate.pictures.values[vit] == estimate.pictures.values[cnn]  # or π means another frequency
     }
 
 
@@ -136,9 +146,10 @@ class BandNoise(Measure):
     )
     method = (
         "Random signs for every value of the normalised image, cut by FFT to one of ten half-open square rings that "
-        "partition [0, π], scaled to the same RMS (option scaling=paper leaves the ring its natural share) and added "
-        "without clipping. Each image meets all rings at one or more of four strengths in turn; drops are interpolated "
-        "in log strength to the one at which they average 10 points over all subjects and rings."
+        "partition [0, π], scaled to the same RMS (option scaling=paper leaves the ring its natural share; unit: a "
+        "quarter of the pixel range) and added without clipping. Each image meets all rings at one or more of four "
+        "strengths in turn; drops are interpolated in log strength to the one at which they average 10 points over all "
+        "subjects and rings."
     )
     quantities = (
         Quantity(
@@ -208,11 +219,12 @@ class BandNoise(Measure):
         intact = bench.logits()
         target, images = wanted(bench, intact), bench.images.float()
         signs = torch.randn(images.shape, generator=bench.generator("band noise")).sign().to(images.device)
+        unit = contrast(bench)
         rungs = rungs_of(bench.batch.start, len(bench), self.rungs)
         heights = torch.tensor(self.strengths())[rungs]
         answers = []
         for rung, ring in product(range(rungs.shape[1]), range(RINGS)):
-            noisy = images + ring_noise(signs, ring, heights[:, rung], self.scaling)
+            noisy = images + unit * ring_noise(signs, ring, heights[:, rung], self.scaling)
             answers.append(right(bench.logits(noisy.to(bench.images.dtype)), target))
         return {
             "right": torch.stack(answers, dim=1).reshape(len(bench), -1, RINGS),
@@ -256,6 +268,7 @@ class BandNoise(Measure):
                 "subject": subjects,
                 "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
                 "scored": ("subject", [scored(scene, subject) for subject in subjects]),
+                "pictures": ("subject", [str(scene.anatomy(subject).input_size) for subject in subjects]),
                 "strength": list(self.strengths()),
                 "frequency": ("ring", (np.arange(RINGS) + 0.5) / RINGS),
             },

@@ -78,9 +78,12 @@ def each(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
 
 
 def advantage(estimate: xarray.Dataset) -> PerSubjects:
-    """Calibration error of a CNN minus that of a ViT: above 0 the ViT is better calibrated."""
+    """How much farther a CNN's confidence is from its accuracy than a ViT's: above 0 the ViT is better calibrated.
+
+    By the signed error: the bootstrap of a difference of two calibration errors covered only .83 near their floor.
+    """
     family = dict(zip(estimate.subject.values.tolist(), estimate.family.values.tolist(), strict=True))
-    error = each("ece")(estimate)
+    error = {subject: abs(value) for subject, value in each("signed_ece")(estimate).items()}
     vits, cnns = ([name for name in family if family[name] == kind] for kind in ("vit", "cnn"))
     return {(vit, cnn): error[cnn,] - error[vit,] for vit, cnn in itertools.product(vits, cnns)}
 
@@ -122,8 +125,7 @@ class Calibration(Measure):
         Quantity(
             "calibration_advantage",
             advantage,
-            "calibration error of the CNN minus that of the ViT",
-            smooth=False,
+            "distance of confidence from accuracy, CNN minus ViT",
             limits=(-1, 1),
         ),
     )

@@ -24,7 +24,7 @@ from eyechart.curvature import Eigenvalues, Penalty, spectra
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.intervals import t_quantile
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.methods.twins import snapshot
+from eyechart.methods.twins import build_of, snapshot
 from eyechart.sites import Anatomy
 from eyechart.subject_loss import no_second_derivative, weights_and_loss
 from eyechart.tally import Concat, Sum, Tally
@@ -85,11 +85,16 @@ def against(
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         own = of_each(variable, variant)(estimate)
         kinds, times = estimate.kind.values, estimate.snapshot.values
+        build = dict(zip(estimate.subject.values.tolist(), estimate.build.values.tolist(), strict=True))
         return {
             (str(one), str(two)): combine(own[str(one),], own[str(two),])
             for one, kind, time in zip(estimate.subject.values, kinds, times, strict=True)
             for two, other, then in zip(estimate.subject.values, kinds, times, strict=True)
-            if own and first in str(kind).split() and second in str(other).split() and time == then
+            if own
+            and first in str(kind).split()
+            and second in str(other).split()
+            and time == then
+            and (second != "mean" or build[str(one)] == build[str(two)])  # a twin, not any other ViT
         }
 
     return compute
@@ -110,7 +115,7 @@ def share_gap_bounds(
 ) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
     """The interval of a difference of shares, from the differences of single minibatches.
 
-    A share of exactly 0 has no spread, which would look like certainty; as a share of n values it may still be up to
+    A share of exactly 0 has no spread, which would look like certainty; over n minibatches it may still be up to
     1 − 0.025^(1/n), and that is added on its side.
     """
 
@@ -123,7 +128,7 @@ def share_gap_bounds(
             if len(first) < 2:
                 result[one, two] = float("nan"), float("nan")
                 continue
-            room = at_most(len(first) * estimate.sizes["rank"])
+            room = at_most(len(first))  # the values of a minibatch come together
             middle, half = (first - second).mean(), t_quantile(len(first)) * (first - second).std(ddof=1)
             half = half / np.sqrt(len(first))
             low = middle - half - (0 if second.any() else room)
@@ -383,7 +388,7 @@ class HessianSpectrum(Measure):
         here = ("minibatch", *each)
         ends, unsettled = total.ends.numpy(), there & (total.errors.numpy() > LOOSE * np.abs(values))
         minibatches = int(counted.sum())
-        share = {"limits": (0.0, 1.0), "trials": float(max(minibatches * self.top, 1))}
+        share = {"limits": (0.0, 1.0), "trials": float(max(minibatches, 1))}
         return xarray.Dataset(
             {
                 "nep": (each, mean(negative, there), share),
@@ -403,6 +408,7 @@ class HessianSpectrum(Measure):
                 "rank": np.arange(1, self.top + 1),
                 "minibatch": total.image.numpy(),
                 "kind": ("subject", [kind_of(scene.anatomy(who)) for who in subjects]),
+                "build": ("subject", [str(build_of(scene.anatomy(who))) for who in subjects]),
                 "snapshot": ("subject", [time_of(who) for who in subjects]),
                 "refused": ("subject", (total.refused.numpy() > 0).astype(int)),
             },

@@ -126,6 +126,7 @@ def differences(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
             (str(names[vit]), str(names[cnn])): float(values[vit] - values[cnn])
             for vit in np.flatnonzero((family == "vit") & named)
             for cnn in np.flatnonzero((family == "cnn") & named)
+            if estimate.pictures.values[vit] == estimate.pictures.values[cnn]  # or a cut-off means another frequency
         }
 
     return compute
@@ -287,6 +288,7 @@ class ShapeTexture(Measure):
                 "subject": subjects,
                 "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
                 "scored": ("subject", [scored(scene, subject) for subject in subjects]),
+                "pictures": ("subject", [str(scene.anatomy(subject).input_size) for subject in subjects]),
                 "cutoff": list(CUTOFFS),
                 "pieces": list(PIECES),
             },

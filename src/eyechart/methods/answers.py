@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -59,11 +60,14 @@ def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:
 
 
 def vit_minus_cnn(estimate: xarray.Dataset, variable: str, *, alike: str) -> PerSubjects:
-    """A number of every ViT minus that of every CNN which agrees with it in the coordinate `alike`."""
+    """A number of every ViT minus that of every CNN which agrees with it in the coordinate `alike`.
+
+    Where both are exactly 0 (an attack that nothing survives) nothing can be told: NaN, not a certain tie.
+    """
     family, kind = estimate.family.values.tolist(), estimate[alike].values.tolist()
     values, names = estimate[variable].values, estimate.subject.values.tolist()
     return {
-        (names[vit], names[cnn]): float(values[vit] - values[cnn])
+        (names[vit], names[cnn]): float(values[vit] - values[cnn]) if values[vit] or values[cnn] else math.nan
         for vit, cnn in itertools.product(range(len(names)), repeat=2)
         if family[vit] == "vit" and family[cnn] == "cnn" and kind[vit] == kind[cnn]
     }

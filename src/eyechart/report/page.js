@@ -44,6 +44,7 @@
 
   const shrink = (part, ratio) => {
     if (part.mark?.type === "image") ["width", "height"].forEach((side) => { if (part.mark[side]) part.mark[side] *= ratio; });
+    if (part.mark?.type === "text" && part.mark.dy > 12) part.mark.dy *= ratio; // a name under its picture
     ["x", "y", "x2", "y2"].forEach((channel) => {
       const place = part.encoding?.[channel];
       if (typeof place?.value === "number" && place.value > 0) place.value *= ratio;
