@@ -212,7 +212,7 @@ def test_masked_module_attention() -> None:
 
     class Watch(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func is F.multi_head_attention_forward:
+            if func.__name__ == "multi_head_attention_forward":  # by name: torchlens, once used, wraps torch's own
                 seen.append(attention_in("multi_head_attention_forward", args, kwargs or {}).weights())
             return func(*args, **(kwargs or {}))
 

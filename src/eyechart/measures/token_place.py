@@ -155,11 +155,11 @@ class TokenPlace(Measure):
         "토큰에서 자기 패치의 색을 선형으로 되살리는 정도(실선)를 옆 패치, 먼 패치와 견준다."
     )
     method = (
-        "Hit-rate as in localisation, but on fewer images and in blocks of 32, so that it is less sure. Decoders are "
-        "ridge regressions from tokens (through a random projection to 128 numbers where wider), fitted on one half of "
-        "the images and scored on the other, both ways; R² of pixels after the mean of each place is taken away; a "
-        "patch is the mean colours of its four quarters. Exchange: one patch inside the picture is replaced by another "
-        "picture's; the share of the squared change of all tokens read that stays with the token at that place."
+        "Hit-rate as in localisation, but on fewer images and in blocks of at most 32, so that it is less sure. "
+        "Decoders are ridge regressions from tokens (through a random projection to 128 numbers where wider), fitted "
+        "on one half of the images and scored on the other, both ways; R² of pixels after the mean of each place is taken "
+        "away; a patch is the mean colours of its four quarters. Exchange: one patch inside the picture is replaced by "
+        "another picture's; the share of the squared change of all tokens read that stays with the token at that place."
     )
     quantities = (
         *(
@@ -261,7 +261,8 @@ class TokenPlace(Measure):
             found, sites = views.experiment(anatomy.subject), sites_of(anatomy)
             if found:
                 # Whole chunks, two folds a batch: a fold of these sums takes 3 MB for two subjects, in every shard.
-                pieces = torch.split(torch.arange(len(found["features 0"])), CHUNK)
+                seen = len(found["features 0"])
+                pieces = torch.split(torch.arange(seen), min(CHUNK, max(FEWEST, -(-seen // 2))))
                 for number, rows in enumerate(piece for piece in pieces if len(piece) >= FEWEST):
                     fold = (2 * batch.index + number % 2) % scene.folds
                     for at in range(len(sites)):
