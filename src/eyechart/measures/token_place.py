@@ -157,9 +157,9 @@ class TokenPlace(Measure):
     method = (
         "Hit-rate as in localisation, but on fewer images and in blocks of at most 32, so that it is less sure. "
         "Decoders are ridge regressions from tokens (through a random projection to 128 numbers where wider), fitted "
-        "on one half of the images and scored on the other, both ways; R² of pixels after the mean of each place is taken "
-        "away; a patch is the mean colours of its four quarters. Exchange: one patch inside the picture is replaced by "
-        "another picture's; the share of the squared change of all tokens read that stays with the token at that place."
+        "on one half of the images and scored on the other, both ways; R² of pixels after the mean of each place is "
+        "taken away; a patch is the mean colours of its four quarters. Exchange: one patch inside the picture is taken "
+        "from another picture; the share of the squared change of all tokens read that stays with the one there."
     )
     quantities = (
         *(
