@@ -158,6 +158,12 @@ def test_where_no_strength_fits_nothing_is_compared() -> None:
     assert BandNoise().chart(finding).to_dict()
 
 
+def test_pictures_of_two_sizes_are_not_compared() -> None:
+    finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)})
+    assert list(slope_difference(finding)) == [("vit", "cnn")]
+    assert slope_difference(finding.assign_coords(pictures=("subject", ["(32, 32)", "(224, 224)"]))) == {}
+
+
 def test_without_labels_no_claim_is_decided() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)}, labels=False)
     assert finding.scored.values.tolist() == ["agreement", "agreement"]

@@ -17,7 +17,7 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.hessian import VARIANTS, HessianSpectrum, HessianTally, kind_of, time_of
+from eyechart.measures.hessian import VARIANTS, HessianSpectrum, HessianTally, against, kind_of, time_of
 from eyechart.measures.measure import Scene, with_option
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
@@ -316,3 +316,20 @@ def test_the_chart_draws_few_values_and_none() -> None:
         measure, tally, where = stage(vit=values)
         chart = measure.chart(with_intervals(measure, tally, where))
         assert chart.to_dict()
+
+
+def test_a_class_token_vit_is_compared_with_its_twin_only() -> None:
+    names = ["vit@warmup", "twin@warmup", "other@warmup", "resnet@warmup"]
+    estimate = xarray.Dataset(
+        {"nep": (("subject", "variant"), [[0.5], [0.25], [0.0], [0.0]])},
+        coords={
+            "subject": names,
+            "variant": ["clean"],
+            "kind": ("subject", ["vit class-token", "vit mean", "vit mean", "cnn"]),
+            "snapshot": ("subject", ["warmup"] * 4),
+            "build": ("subject", ["nine blocks", "nine blocks", "twelve blocks", "stages"]),
+        },
+    )
+    twins = against("nep", "clean", lambda one, two: one - two, "class-token", "mean")(estimate)
+    assert twins == {("vit@warmup", "twin@warmup"): 0.25}
+    assert ("vit@warmup", "resnet@warmup") in against("nep", "clean", lambda one, two: one - two)(estimate)

@@ -72,6 +72,7 @@ def write_plan(
     scene = scene_of(plan)
     for entry, measure in zip(plan["measures"], measures, strict=True):
         try:
+            measure.tally(scene)  # what does not apply to these subjects is not blamed on the effort
             measure = measure.sized(settings["effort"], scene, asked_for=settings["asked_for"])
             entry["options"] = options_of(measure)
             size = measure.tally(scene).nbytes

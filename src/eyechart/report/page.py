@@ -303,9 +303,11 @@ def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -
         return f"{finding.attrs['sample']}."
     images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
     used, effort = plan["images"]["used"], plan["settings"]["effort"]
-    why = f" of {count(used)} (sized by --effort {effort})" if images < used and measure.budget else ""
+    sized = images < used and bool(measure.budget)
+    drawn = f"{count(images)} of {count(used)}" if sized else count(images)
+    why = f" (sized by --effort {effort})" if sized else ""
     scope = "each left out in turn, for these images and weights"
-    return f"{count(images)}{why} images; intervals from {folds} folds, {scope}."
+    return f"{drawn} images{why}; intervals from {folds} folds, {scope}."
 
 
 def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> list[dict[str, str | None]]:
