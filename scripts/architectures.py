@@ -1,14 +1,16 @@
 """Examine many architectures with random weights by every measure, and say which measures did not apply and why.
 
-    python scripts/architectures.py [--images 16] [NAME…]
+    python scripts/architectures.py [--images 16] [--device cuda] [--pages FOLDER] [NAME…]
 
 Each runs alone, on a few pictures and the smallest experiments: this shows that everything runs, not what it finds.
+A run on a GPU takes a minute or two an architecture, on one CPU core ten times as long.
 Ends with exit code 1 if any exam failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -64,6 +66,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=ARCHITECTURES, metavar="NAME")
     parser.add_argument("--images", type=int, default=16)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--pages", type=Path, help="keep every report in this folder")
     asked = parser.parse_args()
     sized = {m.name for m in measures().values() if "images" in {field.name for field in fields(m)}}
     options: dict[str, object] = {f"{name}.images": asked.images for name in sized}
@@ -78,14 +82,18 @@ def main() -> None:
                     measures=None,
                     options=options,
                     effort="normal",
-                    limit=4 * asked.images,
+                    limit=8 * asked.images,
                     classes=CLASSES,
+                    device=asked.device,
                     out=Path(folder) / "run",
                 )
             except (EyechartError, RuntimeError, ValueError, AssertionError, IndexError, KeyError) as error:
                 failed += 1
                 print(f"{name}: FAILED: {type(error).__name__}: {error}", flush=True)
                 continue
+            if asked.pages:
+                asked.pages.mkdir(parents=True, exist_ok=True)
+                shutil.copy(run.path / "report.html", asked.pages / f"{name.replace(':', '-')}.html")
             left_out, found = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}, len(run.findings)
         print(f"{name}: {found} measures in {time.perf_counter() - began:.0f} s", flush=True)
         for measure, reason in left_out.items():

@@ -1,7 +1,13 @@
-"""Reading an estimate or finding subject by subject: its sites are one flat axis over all subjects."""
+"""Reading an estimate or finding subject by subject, or ViT against CNN.
+
+Subjects are an axis of their own, or their sites are one flat axis over all of them.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,11 +15,39 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray
 
+    from eyechart.measures.measure import PerSubjects
+
 
 def subjects_in(estimate: xarray.Dataset, family: str | None = None) -> list[str]:
     """The subjects that have sites here, in the order of the exam; of one family (see `Anatomy.family`) or all."""
     chosen = slice(None) if family is None else estimate.family.values == family
     return list(dict.fromkeys(estimate.subject.values[chosen].tolist()))
+
+
+def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:
+    """A variable over subjects as a quantity."""
+    names = estimate.subject.values.tolist()
+    return {(name,): float(value) for name, value in zip(names, estimate[variable].values, strict=True)}
+
+
+def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:
+    """Places on the subject axis of every ViT with every CNN that agrees with it in the coordinate `alike`."""
+    family, kind = estimate.family.values.tolist(), estimate[alike].values.tolist()
+    for vit, cnn in itertools.product(range(len(family)), repeat=2):
+        if family[vit] == "vit" and family[cnn] == "cnn" and kind[vit] == kind[cnn]:
+            yield vit, cnn
+
+
+def vit_minus_cnn(estimate: xarray.Dataset, variable: str, *, alike: str) -> PerSubjects:
+    """A number of every ViT minus that of every CNN which agrees with it in the coordinate `alike`.
+
+    Where both are exactly 0 (an attack that nothing survives) nothing can be told: NaN, not a certain tie.
+    """
+    values, names = estimate[variable].values, estimate.subject.values.tolist()
+    return {
+        (names[vit], names[cnn]): float(values[vit] - values[cnn]) if values[vit] or values[cnn] else math.nan
+        for vit, cnn in vits_with_cnns(estimate, alike=alike)
+    }
 
 
 def places_of(estimate: xarray.Dataset, subject: str, *roles: str) -> np.ndarray:

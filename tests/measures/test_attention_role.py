@@ -17,7 +17,7 @@ from eyechart.measures.attention_distance import attentions
 from eyechart.measures.attention_role import AttentionRole, all_replaced
 from eyechart.measures.measure import Batch
 from eyechart.methods.kernels import REPLACEMENTS, even, kernel_spread, mean_of_others, of_another
-from eyechart.methods.outcomes import SAME
+from eyechart.methods.answers import SAME
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.pieces import PieceSize

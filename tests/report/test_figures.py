@@ -215,6 +215,13 @@ def test_kinds_have_one_legend() -> None:
     assert words.count("attention") == 1
 
 
+def test_no_kinds_no_endless_picture() -> None:
+    """Vega draws a legend without entries 1.8e308 pixels wide."""
+    frame = pd.DataFrame({"x": [], "y": [], "kind": []})
+    svg = vl_convert.vegalite_to_svg(specification(theme.kind_points(frame, alt.X("x:Q"), alt.Y("y:Q"))))
+    assert float(ElementTree.fromstring(svg).attrib["width"]) < 1000
+
+
 def test_log_axis_is_as_long_as_its_values() -> None:
     axis: Any = theme.log_y("y", [3.0, float("nan"), 4.0], "ratio").to_dict()
     assert axis["scale"]["domain"] == pytest.approx([3 / 1.1, 4.4])

@@ -28,7 +28,7 @@ from eyechart.measures.attention_distance import attentions
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.measures.recognition import LOGITS, classifier
 from eyechart.methods.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
-from eyechart.methods.outcomes import COUNTS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
+from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.interventions import ReplaceAttention

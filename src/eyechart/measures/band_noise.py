@@ -22,14 +22,14 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import vits_with_cnns
 from eyechart.images.plan import FOLDS
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.methods.outcomes import gives_answers
+from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
-from eyechart.tracing.scoring import known, right, scored, wanted
 
 if TYPE_CHECKING:
     import xarray
@@ -117,13 +117,12 @@ def slope(values: np.ndarray) -> np.ndarray:
 
 def slope_difference(estimate: xarray.Dataset) -> PerSubjects:
     """For every (ViT, CNN) whose classes match the images': slope of the CNN's drop minus that of the ViT's."""
-    slopes, family = estimate.slope.values, estimate.family.values
+    slopes, names = estimate.slope.values, estimate.subject.values.tolist()
     named = estimate.scored.values == "accuracy"
     return {
-        (str(estimate.subject.values[vit]), str(estimate.subject.values[cnn])): float(slopes[cnn] - slopes[vit])
-        for vit in np.flatnonzero((family == "vit") & named)
-        for cnn in np.flatnonzero((family == "cnn") & named)
-        if estimate.pictures.values[vit] == estimate.pictures.values[cnn]  # or π means another frequency
+        (names[vit], names[cnn]): float(slopes[cnn] - slopes[vit])
+        for vit, cnn in vits_with_cnns(estimate, alike="pictures")  # or π means another frequency
+        if named[vit] and named[cnn]
     }
 
 
@@ -267,7 +266,7 @@ class BandNoise(Measure):
             coords={
                 "subject": subjects,
                 "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
-                "scored": ("subject", [scored(scene, subject) for subject in subjects]),
+                "scored": ("subject", [scored_by(scene, subject) for subject in subjects]),
                 "pictures": ("subject", [str(scene.anatomy(subject).input_size) for subject in subjects]),
                 "strength": list(self.strengths()),
                 "frequency": ("ring", (np.arange(RINGS) + 0.5) / RINGS),

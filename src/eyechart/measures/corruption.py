@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import per_subject, vit_minus_cnn
 from eyechart.measures.calibration import BINS, bin_of, calibration_error
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
 from eyechart.methods.answers import (
@@ -31,11 +32,9 @@ from eyechart.methods.answers import (
     RIGHT,
     about_strangers,
     labelled,
-    per_subject,
     scored,
     scored_subjects,
     strangers,
-    vit_minus_cnn,
 )
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally

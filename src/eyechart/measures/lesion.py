@@ -21,7 +21,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.methods.outcomes import COUNTS, TRIED, accuracy_of, changed_of, known_of, outcomes
+from eyechart.methods.answers import COUNTS, TRIED, accuracy_of, changed_of, known_of, outcomes
 from eyechart.methods.units import CONVOLUTION, INTACT, Unit, spatial_convolutions, unit_coordinates, units_of
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally

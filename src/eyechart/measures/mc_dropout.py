@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import per_subject
 from eyechart.measures.calibration import BINS, bin_of, calibration_error
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.methods.answers import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
@@ -92,8 +93,7 @@ def agreement(named: Tensor, classes: int) -> Tensor:
 
 
 def at_size(estimate: xarray.Dataset, variable: str, size: int) -> PerSubjects:
-    values = estimate[variable].sel(size=size).values
-    return {(str(subject),): float(value) for subject, value in zip(estimate.subject.values, values, strict=True)}
+    return per_subject(estimate[[variable]].sel(size=size), variable)
 
 
 def gained(estimate: xarray.Dataset, variable: str) -> PerSubjects:

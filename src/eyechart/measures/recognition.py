@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
 
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import per_subject
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
+from eyechart.methods.answers import scored_subjects
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -43,10 +46,7 @@ def of_each(variable: str) -> Quantity:
     words = {"accuracy": "share of images named right (common crop)", "nll": "mean negative log-likelihood, in nats"}
     return Quantity(
         variable,
-        lambda estimate: {
-            (str(subject),): float(value)
-            for subject, value in zip(estimate.subject.values, estimate[variable].values, strict=True)
-        },
+        partial(per_subject, variable=variable),
         words[variable],
         limits=(0.0, 1.0 if variable == "accuracy" else None),
         share=variable == "accuracy",
@@ -75,18 +75,18 @@ class Recognition(Measure):
         return [Need(LOGITS, classifier)]
 
     def tally(self, scene: Scene) -> RecognitionTally:
-        if not self._subjects(scene):
+        if not scored_subjects(scene):
             raise DoesNotApply(
                 "no subject's classes match the classes of the images, so nothing can be right or wrong."
             )
-        return RecognitionTally.empty(fold=scene.folds, subject=len(self._subjects(scene)))
+        return RecognitionTally.empty(fold=scene.folds, subject=len(scored_subjects(scene)))
 
     def update(self, tally: RecognitionTally, batch: Batch, views: Views, scene: Scene) -> None:
         assert batch.labels is not None  # a label map exists, so the images have classes
         known = torch.as_tensor(batch.labels >= 0)
         folds = torch.as_tensor(batch.image_folds)[known]
         right = torch.zeros(int(known.sum()), tally.right.shape[1], dtype=torch.bool)
-        for column, subject in enumerate(self._subjects(scene)):
+        for column, subject in enumerate(scored_subjects(scene)):
             (site,) = classifier(scene.anatomy(subject))
             logits = views(subject, site, LOGITS)[known].double()
             target = torch.as_tensor(scene.label_maps[subject])[torch.as_tensor(batch.labels)[known]]
@@ -110,7 +110,7 @@ class Recognition(Measure):
                 "nll": ("subject", (total.nll / total.images).numpy(), {"limits": (0.0, np.inf)}),
                 "right": (("image", "subject"), total.right.numpy()),
             },
-            coords={"subject": list(self._subjects(scene)), "image": total.image.numpy()},
+            coords={"subject": scored_subjects(scene), "image": total.image.numpy()},
         )
 
     def chart(self, finding: xarray.Dataset) -> Chart:
@@ -134,8 +134,3 @@ class Recognition(Measure):
             value, low, high = (float(finding[f"accuracy{end}"].sel(subject=subject)) for end in ("", "_low", "_high"))
             parts.append(f"{subject} names {value:.1%} of the pictures right [{low:.1%}, {high:.1%}]")
         return "; ".join(parts) + "."
-
-    @staticmethod
-    def _subjects(scene: Scene) -> list[str]:
-        """Those whose classes match the images' and that have a classifier."""
-        return [s for s in scene.subjects if s in scene.label_maps and classifier(scene.anatomy(s))]

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import per_subject, vit_minus_cnn
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, with_option
-from eyechart.methods.answers import about_strangers, labelled, per_subject, scored_subjects, strangers, vit_minus_cnn
+from eyechart.methods.answers import about_strangers, labelled, scored_subjects, strangers
 from eyechart.methods.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.patches import dropped, orders, shuffled
 from eyechart.sites import Anatomy

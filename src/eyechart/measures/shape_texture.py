@@ -22,14 +22,14 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import vits_with_cnns
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.methods.outcomes import gives_answers
+from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.patches import orders, shuffled
 from eyechart.methods.spectrum import split, swapped
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
-from eyechart.tracing.scoring import known, right, scored, wanted
 
 if TYPE_CHECKING:
     import xarray
@@ -120,13 +120,12 @@ def differences(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
     """ViT minus CNN, above 0 if the ViT goes more by shape, for every pair whose classes match the images'."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        values, family, names = estimate[variable].values, estimate.family.values, estimate.subject.values
+        values, names = estimate[variable].values, estimate.subject.values.tolist()
         named = estimate.scored.values == "accuracy"
         return {
-            (str(names[vit]), str(names[cnn])): float(values[vit] - values[cnn])
-            for vit in np.flatnonzero((family == "vit") & named)
-            for cnn in np.flatnonzero((family == "cnn") & named)
-            if estimate.pictures.values[vit] == estimate.pictures.values[cnn]  # or a cut-off means another frequency
+            (names[vit], names[cnn]): float(values[vit] - values[cnn])
+            for vit, cnn in vits_with_cnns(estimate, alike="pictures")  # or a cut-off means another frequency
+            if named[vit] and named[cnn]
         }
 
     return compute
@@ -287,7 +286,7 @@ class ShapeTexture(Measure):
             coords={
                 "subject": subjects,
                 "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
-                "scored": ("subject", [scored(scene, subject) for subject in subjects]),
+                "scored": ("subject", [scored_by(scene, subject) for subject in subjects]),
                 "pictures": ("subject", [str(scene.anatomy(subject).input_size) for subject in subjects]),
                 "cutoff": list(CUTOFFS),
                 "pieces": list(PIECES),

@@ -215,6 +215,8 @@ def curves(finding: xarray.Dataset) -> Chart:
     from eyechart.report import theme
 
     table = curve_table(finding)
+    if table.empty:
+        return theme.nothing(None, (400, 280))
     x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
     y = theme.log_y("ratio", [*table["ratio_low"], *table["ratio_high"], 1.0], "‖z‖ / ‖f(z)‖")
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)

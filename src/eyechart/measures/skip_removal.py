@@ -24,7 +24,7 @@ from eyechart.measures.cka import hsic_table, read_out
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
 from eyechart.methods import skips
-from eyechart.methods.outcomes import COUNTS, accuracy_of, changed_of, known_of, outcomes
+from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, known_of, outcomes
 from eyechart.methods.skips import MODES, Variant, sites_of, variants_of
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from eyechart.methods.outcomes import gives_answers
+from eyechart.methods.answers import gives_answers
 from eyechart.sites import Anatomy, Site
 
 if TYPE_CHECKING:

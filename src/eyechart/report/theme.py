@@ -111,9 +111,11 @@ def kind_scale(kinds: Sequence[str]) -> alt.Scale:
 def kind_points(frame: pd.DataFrame, x: alt.X, y: alt.Y, kind: str = "kind", **encoding: Any) -> alt.Chart:
     """Marks that tell what each step does by fill and shape together, outlined so that white ones show."""
     known = [name for name in KIND_COLOURS if name in set(frame[kind])]
-    fill = alt.Fill(kind, type="nominal", scale=kind_scale(known), title=None)
+    # A legend without entries makes Vega's picture infinitely large, so where there is nothing to show there is none.
+    legend = alt.Undefined if known else None
+    fill = alt.Fill(kind, type="nominal", scale=kind_scale(known), title=None, legend=legend)
     shapes = alt.Scale(domain=known, range=[KIND_SHAPES[name] for name in known])
-    shape = alt.Shape(kind, type="nominal", scale=shapes, title=None)
+    shape = alt.Shape(kind, type="nominal", scale=shapes, title=None, legend=legend)
     points: alt.Chart = (
         alt.Chart(frame).mark_point(style="outlined", size=70).encode(x=x, y=y, fill=fill, shape=shape, **encoding)
     )
@@ -260,7 +262,7 @@ def heatmap(
     >>> chart = heatmap(table, x="a", y="b", value="cka", domain=(0, 1))
     """
     if not np.isfinite(frame[value].to_numpy(dtype=float)).any():
-        return _nothing(title, (size, size) if isinstance(size, int) else size)
+        return nothing(title, (size, size) if isinstance(size, int) else size)
     for_export = _drawing.get().for_export if for_export is None else for_export
     across, up = _places(frame, x), _places(frame, y)
     target = (size, size) if isinstance(size, int) else size
@@ -309,7 +311,7 @@ def heatmap(
     return chart if title is None else chart.properties(title=title)
 
 
-def _nothing(title: str | alt.TitleParams | None, size: tuple[int, int]) -> alt.LayerChart:
+def nothing(title: str | alt.TitleParams | None, size: tuple[int, int]) -> alt.LayerChart:
     """An empty frame that says so: a randomly initialised ResNet, whose branches add zero, has no ratio to show."""
     empty = alt.Chart(pd.DataFrame({"text": ["no finite value"]}))
     words = empty.mark_text(style="note").encode(text="text:N", x=alt.value(size[0] / 2), y=alt.value(size[1] / 2))

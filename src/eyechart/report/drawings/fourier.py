@@ -92,7 +92,9 @@ def over_depth(finding: xarray.Dataset) -> Chart:
 
 def changes(finding: xarray.Dataset) -> Chart:
     """What each sub-layer does to the highest frequency; the axis is stretched about 0, where most of them lie."""
-    table = table_of(finding, "change")
+    table, title = table_of(finding, "change"), "what a sub-layer changes: after − before it"
+    if table.empty:
+        return theme.nothing(title, (WIDTH, HEIGHT))
     ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
     y = alt.Y(
         "change:Q",
@@ -105,7 +107,6 @@ def changes(finding: xarray.Dataset) -> Chart:
     line = line.encode(depth(), y, subject_colour(finding), detail="kind:N")
     marks = theme.kind_points(table, depth(), y, tooltip=tooltip("change", AFTER, KIND, format=".3f"))
     zero = theme.reference(0, "")
-    title = "what a sub-layer changes: after − before it"
     drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
 
@@ -117,7 +118,9 @@ def taken_apart(finding: xarray.Dataset) -> Chart:
     for name, words in STEPS.items():
         renamed = {f"{name}{end}": f"change{end}" for end in ENDS}
         tables.append(table_of(finding, name)[[*columns, *renamed]].rename(columns=renamed).assign(step=words))
-    table = pd.concat(tables, ignore_index=True)
+    table, title = pd.concat(tables, ignore_index=True), "matrix and branch apart"
+    if table.empty:
+        return theme.nothing(title, (WIDTH, HEIGHT))
     y = alt.Y("change:Q", title="difference of Δ log amplitude")
     dashes = alt.Scale(domain=list(STEPS.values()), range=[[2, 2], [1, 0]])
     legend = alt.Legend(title=None, orient="bottom", columns=1, symbolSize=400, labelLimit=WIDTH)
@@ -127,7 +130,6 @@ def taken_apart(finding: xarray.Dataset) -> Chart:
     step = alt.Tooltip("step:N")
     marks = theme.kind_points(table, depth(), y, tooltip=tooltip("change", alt.Tooltip("name:N"), step, format=".3f"))
     zero = theme.reference(0, "")
-    title = "matrix and branch apart"
     drawn: Chart = (zero + line.encode(detail="kind:N") + bars + marks).properties(
         width=WIDTH, height=HEIGHT, title=title
     )
