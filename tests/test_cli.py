@@ -45,6 +45,15 @@ except SystemExit as end:
     assert result.returncode == 0, result.stderr
 
 
+def test_it_runs_as_a_module_under_its_own_name() -> None:
+    helped = subprocess.run([sys.executable, "-m", "eyechart", "exam", "--help"], capture_output=True, text=True)
+    assert helped.returncode == 0, helped.stderr
+    assert helped.stdout.startswith("Usage: eyechart exam ")
+    wrong = subprocess.run([sys.executable, "-m", "eyechart", "claims", "C99"], capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("eyechart: No claim is called 'C99'")
+
+
 def test_importing_eyechart_does_not_import_torch() -> None:
     program = "import sys, eyechart; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -80,7 +80,7 @@ def test_every_number_has_an_interval_around_it(run: Run) -> None:
 def test_the_plain_forward_pass_gives_the_same_numbers(run: Run) -> None:
     """Accuracy by hand, and CKA of two block outputs taken by ordinary hooks."""
     from eyechart.images import open_images, plan_batches
-    from eyechart.measures.cka import gram, hsic_table
+    from eyechart.methods.hsic import gram, hsic_table
 
     source = open_images("sample")
     plan = plan_batches(source, limit=IMAGES)

@@ -30,6 +30,11 @@ def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:
     return {(name,): float(value) for name, value in zip(names, estimate[variable].values, strict=True)}
 
 
+def with_ends(finding: xarray.Dataset, name: str) -> tuple[float, float, float]:
+    """A single number of a finding and the ends of its interval."""
+    return float(finding[name]), float(finding[f"{name}_low"]), float(finding[f"{name}_high"])
+
+
 def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:
     """Places on the subject axis of every ViT with every CNN that agrees with it in the coordinate `alike`."""
     family, kind = estimate.family.values.tolist(), estimate[alike].values.tolist()

@@ -64,7 +64,7 @@ def test_blocks_give_the_cka_of_the_whole() -> None:
     """Features that know little but the class, more classes than pictures in a block: no bias must appear."""
     import torch
 
-    from eyechart.measures.cka import gram, hsic_table
+    from eyechart.methods.hsic import gram, hsic_table
 
     random = np.random.default_rng(0)
     labels = np.arange(50).repeat(8)

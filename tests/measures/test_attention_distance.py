@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.attention_distance import AttentionDistance, how_far, tokens_from
+from eyechart.measures.attention_distance import AttentionDistance
+from eyechart.methods.attention_distance import how_far, tokens_from
 from eyechart.sites import Anatomy, AttentionGeometry, Filters
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site

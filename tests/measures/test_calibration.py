@@ -12,9 +12,10 @@ import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import with_intervals
-from eyechart.measures.calibration import Calibration, bin_of
+from eyechart.measures.calibration import Calibration
 from eyechart.measures.measure import Scene, Views
 from eyechart.measures.recognition import LOGITS
+from eyechart.methods.calibration import bin_of
 from tests.measures.staging import anatomy, batches, scene, site
 
 

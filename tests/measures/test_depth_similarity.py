@@ -10,6 +10,8 @@ import torch
 import xarray
 
 from eyechart import zoo
+from eyechart.claims.gates import Facts
+from eyechart.claims.verdict import judge
 from eyechart.errors import DoesNotApply
 from eyechart.measures.cka import Cka
 from eyechart.measures.depth_similarity import DepthSimilarity, decline, late_difference, slope
@@ -67,7 +69,7 @@ def test_class_token_and_gap_part_in_the_last_third(finding: xarray.Dataset) -> 
     curve = 1 - at(finding, "zoo:vit-gap", "zoo:vit").similarity.values
     assert value == pytest.approx(curve[6:].mean() - curve[:6].mean())
     assert 0 < low < value < high
-    assert ("similarity_decline", "zoo:vit-gap | zoo:vit") not in quantities(finding)
+    assert not {"size_decline", "tuning_decline"} & {name for name, _ in quantities(finding)}
 
 
 def test_two_sizes_have_a_map_and_best_matches() -> None:
@@ -87,7 +89,15 @@ def test_two_sizes_have_a_map_and_best_matches() -> None:
     np.testing.assert_allclose(part.best[:3], part.cka.values[:3, :5].max(1))
     assert np.isnan(part.cka.values[3:]).all()
     expected = float(part.best[0] - part.best[2])
-    assert quantities(found)["similarity_decline", "small | large"][0] == pytest.approx(expected)
+    assert quantities(found)["size_decline", "small | large"][0] == pytest.approx(expected)
+    facts = {
+        name: Facts(name, "transformer", True, "sample", (0.9, 0.85, 0.95), recipe=f"that of {name}")
+        for name in ("small", "large")
+    }
+    found.attrs["images"] = 64
+    claims = {(v.claim, v.reading): v for v in judge(DepthSimilarity().tests(), {"depth_similarity": found}, facts)}
+    assert "the recipes differ" in claims["C40", "across sizes"].reason  # g4: then it may not be the size
+    assert ("C40", "through fine-tuning") not in claims
     assert "two sizes" in DepthSimilarity().sentence(found)
     assert DepthSimilarity().chart(found).to_json()
 
@@ -110,7 +120,8 @@ def test_quantities_of_known_curves() -> None:
         [[0.9, 0.8, 0.5], [0.9, 0.7, 0.2], [0.9, 0.6, 0.3], [1.0, 0.9, 0.8]],
         [("a", "b"), ("g", "c"), ("few", "all"), ("all", "again")],
     )
-    assert decline(found) == {("a", "b"): pytest.approx(0.4)}
+    assert decline("fine-tuned")(found) == {("a", "b"): pytest.approx(0.4)}
+    assert decline("size")(found) == {}
     assert late_difference(found) == {("g", "c"): pytest.approx(0.8 - 0.2)}
     assert slope(found) == {("few", "all"): pytest.approx(3 * (-0.3 + 0.1))}  # the ceiling falls by 0.1 a block
 

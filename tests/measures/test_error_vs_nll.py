@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,13 +16,23 @@ from eyechart.claims.verdict import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.error_vs_nll import RECORDED, ErrorNllTally, ErrorVsNll, reading, soft_nll
+from eyechart.measures.error_vs_nll import (
+    RECORDED,
+    ErrorNllTally,
+    ErrorVsNll,
+    rank_correlation,
+    reading,
+    soft_nll,
+    steps,
+)
 from eyechart.measures.measure import Scene
+from eyechart.report.page import sample
 from eyechart.sites import Anatomy
-from eyechart.subject_records import record_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
+from eyechart.training.subject_records import record_of
 from tests.measures.benches import bench_of, whole_and_in_shards
+from tests.measures.on_subjects import staged, tally_of
 from tests.measures.staging import anatomy, full_grid, scene, site
 
 
@@ -139,19 +147,6 @@ def test_without_classes_it_does_not_apply() -> None:
         ErrorVsNll().tally(scene(anatomy("net", [site("head", role="head")])))
 
 
-def test_records_lie_beside_the_weights(tmp_path: Path) -> None:
-    recipe = {"name": "zoo", "epochs": 3, "warmup_epochs": 1}
-    card = {"source": "zoo", "architecture": "vit", "zoo": {"recipe": recipe}}
-    lines = [{"start": "mine"}, *({"epoch": epoch, "test_error": 1 / epoch} for epoch in (1, 2, 3))]
-    (tmp_path / "mine.records.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert record_of({**card, "weights": str(tmp_path / "mine.safetensors")})["epoch"] == 3
-    assert record_of({**card, "weights": str(tmp_path / "mine.warmup.safetensors")})["epoch"] == 1
-    assert record_of({**card, "weights": str(tmp_path / "mine.quarter.safetensors")}) == {}
-    assert record_of({**card, "weights": str(tmp_path / "other.safetensors")}) == {}
-    assert record_of({**card, "weights": "random, seed 0"}) == {}
-    assert record_of({"source": "timm"}) == {}
-
-
 # --- the reading rule and C42 ---------------------------------------------------------------------------------------
 
 
@@ -217,6 +212,35 @@ def test_families_settle_c42() -> None:
     few = stage(vit=families["vit"], resnet=families["resnet"])
     (verdict,) = [v for v in judge(tests, {"error_vs_nll": few}, facts) if v.claim == "C42"]
     assert verdict.verdict == "not tested"
+
+
+def test_early_snapshots_do_not_rank_among_the_families() -> None:
+    """They err most and fit worst, so with them error and loss go together whatever the families do."""
+    ends = {
+        "mixer": ("mixer", 0.30, 2.0), "vit": ("vit", 0.335, 2.5), "pit": ("staged", 0.239, 2.4),
+        "swin": ("windows", 0.232, 2.45), "resnet": ("cnn", 0.173, 2.1),
+    }  # fmt: skip
+    early = {"vit@warmup": ("vit", 0.80, 4.0), "resnet@warmup": ("cnn", 0.85, 4.2), "vit@second": ("vit", 0.1, 1.0)}
+    found = stage(**early, **ends)
+    (key,) = rank_correlation(found)
+    assert set(key) == {"vit@second", "resnet", "mixer", "pit", "swin"}  # of two ends the first
+    alone = stage(**ends)
+    assert rank_correlation(alone) == {tuple(ends): pytest.approx(0.3)}
+    assert steps("error", "cnn", "windows")(found)[key] == pytest.approx(0.232 - 0.173, abs=0.02)
+
+
+def test_too_few_images_to_augment_are_said_beside_their_number(subject: Subject) -> None:
+    measure = ErrorVsNll(images=32, train="sample:train")
+    said = []
+    for block in (15, 16):
+        people, where = staged(subject, images=2 * block, block=block)
+        where = replace(where, label_maps={subject.name: tuple(range(10))})
+        finding = with_intervals(measure, tally_of(measure, people, where), where)
+        assert np.isnan(finding.nll_augmented.values).all() == (block < 16)
+        assert np.isfinite(finding.nll_train.values).all()
+        said.append(sample(finding, measure, {"images": {"used": 2 * block}, "settings": {"effort": "quick"}}))
+    assert "not augmented: they are mixed in groups of 16 within blocks, of now 15; 256 images allow it." in said[0]
+    assert "augmented" not in said[1]
 
 
 def test_zoo_subjects_bring_their_records() -> None:

@@ -9,8 +9,8 @@ import xarray
 from scipy.stats import spearmanr
 
 from eyechart.errors import DoesNotApply
-from eyechart.measures.cka import gram, hsic_table
 from eyechart.measures.head_subsets import HeadSubsets, low_sites, rank_correlation
+from eyechart.methods.hsic import gram, hsic_table
 from eyechart.sites import Site
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site

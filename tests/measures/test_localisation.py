@@ -8,32 +8,12 @@ import torch
 import xarray
 
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.measures.cka import gram, hsic_table
-from eyechart.measures.localisation import Localisation, packed
+from eyechart.measures.localisation import Localisation
+from eyechart.methods.hsic import gram, hsic_table
 from eyechart.methods.places import asked, cells_of, cut, place_names, read
 from eyechart.sites import Anatomy, Layout, Site
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
-
-
-def test_packed_vectors_multiply_to_the_unbiased_hsic() -> None:
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randn(9, 3, 5, generator=generator) + 100
-    vectors = packed(tokens).double()
-    expected = hsic_table(torch.stack([gram(tokens[:, t]) for t in range(3)]))
-    torch.testing.assert_close(vectors @ vectors.T, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_many_tokens_are_packed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens = torch.randn(6, 5, 4)
-    whole = packed(tokens)
-    monkeypatch.setattr("eyechart.measures.localisation.AT_ONCE", 6 * 6 * 2)
-    torch.testing.assert_close(packed(tokens), whole)
-
-
-def test_a_short_last_batch_is_packed_to_nothing() -> None:
-    assert packed(torch.randn(3, 2, 4)).abs().sum() == 0
-    assert packed(torch.randn(1, 2, 4)).shape == (2, 0)
 
 
 @pytest.mark.parametrize(("size", "cells"), [((12, 8), (3, 4)), ((11, 9), (4, 4))])

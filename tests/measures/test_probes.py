@@ -210,6 +210,7 @@ def table(**accuracies: list[list[float]]) -> xarray.Dataset:
             "family": ("site", ["vit"] * len(subjects)),
             "role": ("site", ["block"] * len(subjects)),
             "pooling": ("site", [name[:3] for name in subjects]),
+            "build": ("site", [name[3:] for name in subjects]),
             "depth": ("site", depths),
         },
     )
@@ -220,7 +221,7 @@ def test_quantities_on_a_table_made_by_hand() -> None:
     cls = [  # tokens, class token, mean, mean with class token, first
         [0.20, 0.30, 0.40, 0.40, 0.2],
         [0.30, 0.50, 0.40, 0.41, 0.2],  # ahead, but not from here on
-        [0.40, 0.60, 0.58, 0.58, 0.3],
+        [0.40, 0.60, 0.54, 0.58, 0.3],  # ahead of the mean without the class token, not of the mean of all
         [0.45, 0.80, 0.70, 0.72, 0.3],
         [0.50, 0.90, 0.75, 0.80, 0.3],
         [0.50, 0.92, 0.80, 0.84, 0.3],
@@ -234,6 +235,10 @@ def test_quantities_on_a_table_made_by_hand() -> None:
     late, early = (0.8 - 0.5 + 0.9 - 0.5) / 2, (0 + 0 + 0 + 0.05) / 4
     assert divergence(made) == {("gap", "cls"): pytest.approx(late - early)}
     assert parting_depth(table(cls=[[row[0], 0.3, *row[2:]] for row in cls])) == {("cls",): 1.0}
+    ahead = next(q for q in Probes.quantities if q.name == "cls_over_mean_last").compute(made)
+    assert ahead == {("cls",): pytest.approx(0.92 - 0.84)}
+    other = table(cls=cls, gap_of_another_build=gap)
+    assert token_gap(other) == divergence(other) == {}  # a larger ViT is no twin
     middle = next(q for q in Probes.quantities if q.name == "pooled_over_first_middle").compute(made)
     assert middle == {("gap",): pytest.approx(0.5 - 0.25)}
 

@@ -18,6 +18,7 @@ from eyechart.measures.shape_texture import (
     CONDITIONS,
     CUTOFFS,
     PIECES,
+    TESTS,
     ShapeTexture,
     agreeing,
     changed,
@@ -135,9 +136,12 @@ def test_answers_are_counted_by_phase_and_by_amplitude(bench: Bench, monkeypatch
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 
-def play(chances: dict[str, dict[str, float]], labels: bool = True, images: int = 512) -> Any:
-    """A ViT and a CNN with given chances to be right on filtered and shuffled pictures and to follow the phases."""
-    vit, cnn = actor("vit", "transformer"), actor("cnn", "cnn")
+def play(chances: dict[str, dict[str, float]], labels: bool = True, images: int = 512, side: int = 32) -> Any:
+    """A ViT and a CNN with given chances to be right on filtered and shuffled pictures and to follow the phases.
+
+    The CNN is fed pictures of `side` × `side`, the ViT 32×32.
+    """
+    vit, cnn = actor("vit", "transformer"), replace(actor("cnn", "cnn"), input_size=(side, side))
     scene = staging.scene(vit, cnn, images=images)
     if labels:
         scene = replace(scene, classes=("a", "b"), label_maps={"vit": (0, 1), "cnn": (0, 1)})
@@ -212,6 +216,18 @@ def test_a_test_that_cannot_tell_leaves_the_claim_open() -> None:
     finding = play({"vit": SHAPE | {"shuffled": 0.9, "phase": 0.4}, "cnn": TEXTURE})
     _, low, high = quantity(finding, "shape_tests_agreeing")
     assert low < 2 <= high
+
+
+def test_pictures_of_two_sizes_are_not_compared() -> None:
+    """A cut-off is a frequency a pixel and a tile a share of the picture: other sizes are other tests."""
+    equal, unequal = (play({"vit": SHAPE, "cnn": TEXTURE}, side=side) for side in (32, 48))
+    asked = [f"{name}_difference" for name in TESTS]
+    assert equal.quantity.values.tolist() == [*asked, "shape_tests_agreeing"]
+    assert set(equal.quantity_subjects.values.tolist()) == {"vit | cnn"}
+    assert "quantity" not in unequal.coords
+    assert np.isfinite(unequal.filter_bias.values).all()  # each subject alone is told all the same
+    (said,) = (each for each in judge(ShapeTexture().tests(), {"shape_texture": unequal}, {}) if each.claim == "C68")
+    assert said.verdict == "not tested"
 
 
 def test_without_labels_no_claim_is_decided() -> None:

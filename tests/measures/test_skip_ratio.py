@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.skip_ratio import SkipRatio, ratio_and_cosines
+from eyechart.measures.skip_ratio import SkipRatio
+from eyechart.methods.skip_ratio import ratio_and_cosines
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 

@@ -14,9 +14,9 @@ from eyechart.claims.verdict import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.cka import gram, hsic_table
 from eyechart.measures.measure import Batch, Scene
 from eyechart.measures.skip_removal import SkipRemoval
+from eyechart.methods.hsic import gram, hsic_table
 from eyechart.methods.skips import cka_of, gram_of_blocks, projected_blocks, removable, small_block, trained_without
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench

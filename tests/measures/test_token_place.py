@@ -17,6 +17,8 @@ from eyechart.methods.linear_maps import Sums, explained, place_explained
 from eyechart.methods.places import asked, cut
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
+from tests import cases
+from tests.measures.on_subjects import finding_of, module_subject
 
 
 def sums(x: np.ndarray, y: np.ndarray) -> Sums:
@@ -147,3 +149,11 @@ def test_the_order_of_subjects_under_each_reading() -> None:
     }
     assert same_ranking(readings) == "By CKA the order is a > b; by patches it is b > a."
     assert same_ranking({"CKA": readings["CKA"], "places": readings["places"]}).endswith("by every other reading, too.")
+
+
+def test_a_last_block_without_places_is_not_spoken_of() -> None:
+    """Grids of 8, 4, 2 and 1: the last tokens that have places of their own are those of the second stage."""
+    finding = finding_of(TokenPlace(images=64), module_subject(cases.resnet(), "cnn"), images=64)
+    assert "In layer2.1, the last with places, of cnn" in TokenPlace().sentence(finding)
+    whole = finding_of(TokenPlace(images=64), module_subject(cases.vit(), "vit"), images=64)
+    assert "In the last block of vit" in TokenPlace().sentence(whole)

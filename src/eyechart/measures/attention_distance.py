@@ -12,71 +12,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-import pandas as pd
 import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.sites import Anatomy, Site
+from eyechart.methods.attention_distance import HOW_FAR, attentions, tokens_from
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need, View
-from eyechart.tracing.views import Look
+from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
-    import altair
     import xarray
 
-    from eyechart.measures.measure import Chart
 
-VANISHED = 1e-6  # a row with less than this on patches says nothing about distance: counted, not averaged
-AT_ONCE = 1 << 24  # attention weights multiplied at a time, so that the product never doubles the peak memory
 LOCAL = 0.5  # SPEC: a head is local if it looks less than half as far as uniform attention
-
-
-def how_far(look: Look) -> torch.Tensor:
-    """(image, head, 4): distance in pixels, mass on prefix tokens, coverage, share of rows that had mass on patches.
-
-    Coverage tells a head that looks everywhere (uniform: 1, each query at itself: 1) from one that always looks at the
-    same place (0), which scores 0.74 to 1.39 of uniform attention by distance alone: it is the spread of the mean
-    attention map relative to that of the whole grid.
-    """
-    geometry = look.site.attention
-    assert geometry is not None
-    weights = look.weights[:, :, :, geometry.query_prefix :, geometry.key_prefix :]
-    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
-    queries = torch.as_tensor(geometry.query_yx)[:, geometry.query_prefix :].to(weights)
-    keys = torch.as_tensor(geometry.key_yx)[:, geometry.key_prefix :].to(weights)
-    distance = torch.cdist(queries, keys)  # (window, query, key)
-    centred = keys - keys.flatten(0, 1).mean(0)
-    squares = centred.square().sum(-1, keepdim=True)
-    moments = torch.cat([centred, squares], dim=-1)  # (window, key, 3): y, x, y² + x²
-    results = []
-    for part in torch.split(weights, max(1, AT_ONCE // max(1, weights[0].numel()))):
-        mass = part.sum(-1)  # (image, window, head, query)
-        there = mass > VANISHED
-        per_row = torch.where(there, 1 / mass.clamp_min(VANISHED), 0)
-        rows = there.sum((1, 3)).clamp_min(1)
-        far = ((part * distance[None, :, None]).sum(-1) * per_row).sum((1, 3)) / rows
-        mean_map = (per_row.unsqueeze(-2) @ part).squeeze(-2)  # (image, window, head, key), summed over queries
-        place = torch.einsum("nwhk,wkm->nhm", mean_map, moments) / rows[..., None]
-        spread = (place[..., 2] - place[..., :2].square().sum(-1)).clamp_min(0)
-        coverage = (spread / squares.mean()).sqrt()
-        results.append(torch.stack([far, 1 - mass.mean((1, 3)), coverage, there.to(far).mean((1, 3))], dim=-1))
-    return torch.cat(results)
-
-
-HOW_FAR = View("attention distance", how_far)
-
-
-def attentions(anatomy: Anatomy) -> Sequence[Site]:
-    """Attention between places of the picture. Class attention and attention pooling have no queries there."""
-    return [
-        site
-        for site in anatomy.pick("attention")
-        if site.attention is not None and site.attention.kind != "other" and site.attention.grid_queries > 1
-    ]
 
 
 @dataclass
@@ -154,19 +104,6 @@ def early_local_gap(estimate: xarray.Dataset) -> PerSubjects:
         for hybrid in stems
         if stems[vit] == "patches" and stems[hybrid] == "a CNN" and len(places_of(estimate, hybrid)) >= 4
     }
-
-
-def tokens_from(anatomy: Anatomy) -> str:
-    """What a ViT's tokens are: patches, or the cells of a CNN's map (a hybrid); nothing of the kind for others."""
-    attention = [site.attention for site in attentions(anatomy) if site.attention is not None]
-    first = min((site.block for site in attentions(anatomy)), default=0)
-    one_grid = all(each.kind == "global" and each.cell == attention[0].cell for each in attention)
-    later = [site.kind for site in anatomy.pick("block") if site.block >= first]
-    if not attention or not one_grid or "conv" in later:
-        return ""
-    if anatomy.cnn_stem or first > 0:
-        return "a CNN"
-    return "patches" if anatomy.family == "vit" else ""
 
 
 def distance_grows(estimate: xarray.Dataset) -> PerSubjects:
@@ -330,16 +267,6 @@ class AttentionDistance(Measure):
             },
         )
 
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report import theme
-
-        panels = []
-        for subject in subjects_in(finding):
-            table = head_table(finding, subject)
-            uniform = float(finding.uniform.values[finding.subject.values == subject].max())
-            panels += [sorted_heads(table, subject, uniform), heads_by_depth(table, subject, uniform)]
-        return theme.panels(panels, columns=2, shared=())
-
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
@@ -351,63 +278,3 @@ class AttentionDistance(Measure):
                 f"{last.min():.2f} to {last.max():.2f}"
             )
         return "; ".join(parts) + "."
-
-
-def head_table(finding: xarray.Dataset, subject: str) -> pd.DataFrame:
-    """One row a head, with its rank within its block by distance."""
-    columns = ["distance", "distance_low", "distance_high", "relative", "coverage", "prefix_mass"]
-    part = finding[columns].isel(site=finding.subject.values == subject)
-    table = part.to_dataframe().reset_index().dropna(subset=["distance"])
-    table["rank"] = table.groupby("site")["distance"].rank(method="first").astype(int)
-    table["block"] = table["block"] + 1
-    return table
-
-
-def tooltips() -> list[altair.Tooltip]:
-    import altair as alt
-
-    numbers = [("distance", ".1f"), ("relative", ".2f"), ("coverage", ".2f"), ("prefix_mass", ".2f")]
-    return [
-        alt.Tooltip("name:N"),
-        alt.Tooltip("head:Q"),
-        *(alt.Tooltip(f"{name}:Q", format=form) for name, form in numbers),
-    ]
-
-
-def sorted_heads(table: pd.DataFrame, subject: str, uniform: float) -> Chart:
-    """R's figure: heads sorted by distance, for the two lowest and the two highest attentions."""
-    import altair as alt
-
-    from eyechart.report import theme
-
-    names = list(dict.fromkeys(table["name"]))
-    shown = table[table["name"].isin(names[:2] + names[-2:])]
-    labels = list(dict.fromkeys(shown["name"]))
-    lines = theme.curve(
-        shown,
-        x=alt.X("rank:Q", title="head, sorted by distance", axis=alt.Axis(tickMinStep=1)),
-        y=alt.Y("distance:Q", title="mean attention distance (px)"),
-        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None),
-        low="distance_low",
-        high="distance_high",
-    )
-    references = theme.reference(uniform, "uniform attention", at="start") + theme.reference(0, "attends itself")
-    return (lines + references).properties(width=400, height=260, title=f"{subject}: lowest and highest blocks")
-
-
-def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float) -> Chart:
-    """V's figure: every head as a dot over depth."""
-    import altair as alt
-
-    from eyechart.report import theme
-
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
-    y = alt.Y("distance:Q", title="mean attention distance (px)")
-    colour = alt.value(theme.subject_colour(subject))
-    dots = (
-        alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, color=colour, tooltip=tooltips())
-    )
-    bars = theme.error_bars(table, x, y, "distance_low", "distance_high", color=colour)
-    references = theme.reference(uniform, "uniform attention") + theme.reference(0, "attends itself")
-    chart: Chart = (bars + dots + references).properties(width=400, height=260, title=f"{subject}: all heads")
-    return chart

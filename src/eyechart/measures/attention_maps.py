@@ -19,8 +19,8 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
-from eyechart.measures.attention_distance import attentions
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.methods.attention_distance import attentions
 from eyechart.methods.attention_examples import picture_size, take_examples, thinning
 from eyechart.methods.attention_rows import NOTHING, count_keys, count_queries, entropy, mean_entropy, why_no_rollout
 from eyechart.sites import Anatomy, Site
@@ -30,7 +30,6 @@ from eyechart.tracing.needs import Need, View
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
     from eyechart.tracing.views import Look
 
@@ -263,11 +262,6 @@ class AttentionMaps(Measure):
             | shown(total, scene),
             attrs={"images": int(images), "left_out": words if without else ""},
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.attention_maps import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

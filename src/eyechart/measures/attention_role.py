@@ -24,11 +24,11 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
-from eyechart.measures.attention_distance import attentions
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.measures.recognition import LOGITS, classifier
-from eyechart.methods.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
 from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
+from eyechart.methods.attention_distance import attentions
+from eyechart.methods.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.interventions import ReplaceAttention
@@ -38,7 +38,6 @@ from eyechart.tracing.taps import Tap
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 GROUP = 32  # pictures whose attention is averaged: the mean of 31 others has 1/31 of one picture's variance
@@ -253,11 +252,6 @@ class AttentionRole(Measure):
         )
 
     # --- the report ---------------------------------------------------------------------------------------------
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings import attention_role
-
-        return attention_role.draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

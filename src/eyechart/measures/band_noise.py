@@ -22,7 +22,7 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import vits_with_cnns
+from eyechart.estimates import vits_with_cnns, with_ends
 from eyechart.images.plan import FOLDS
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
@@ -34,7 +34,6 @@ from eyechart.tracing.needs import Need
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 RINGS = 10
@@ -274,13 +273,8 @@ class BandNoise(Measure):
             attrs={"images": int(total.images), "scaling": self.scaling},
         )
 
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.band_noise import draw
-
-        return draw(finding)
-
     def sentence(self, finding: xarray.Dataset) -> str:
-        strength, low, high = (float(finding[f"read_at{end}"][0]) for end in ("", "_low", "_high"))
+        strength, low, high = with_ends(finding.isel(subject=0), "read_at")
         images = finding.attrs["images"]
         if math.isnan(strength):
             drops = finding.mean_cost.mean("subject").values
@@ -292,7 +286,7 @@ class BandNoise(Measure):
         parts = []
         for subject in finding.subject.values.tolist():
             own = finding.sel(subject=subject)
-            value, least, most = (float(own[f"slope{end}"]) for end in ("", "_low", "_high"))
+            value, least, most = with_ends(own, "slope")
             worst = float(own.frequency.values[int(own.cost.values.argmax())])
             what = "accuracy" if str(own.scored.item()) == "accuracy" else "agreement with its own intact answers"
             parts.append(

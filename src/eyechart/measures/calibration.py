@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -23,17 +24,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
+from eyechart.estimates import per_subject, with_ends
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
+from eyechart.methods.answers import scored_subjects
+from eyechart.methods.calibration import BINS, bin_of, calibration_error
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
 
-BINS = 10
 SURE = 0.9
 TEMPERATURES = 2.0 ** torch.arange(-2, 2.01, 0.125, dtype=torch.float64)
 """Tried on one half of the images; the best is used on the other half."""
@@ -55,26 +57,8 @@ class CalibrationTally(Tally):
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
 
-def bin_of(confidence: Tensor) -> Tensor:
-    """Equal bins (a, b]: a confidence of exactly 0.3 lies in the third.
-
-    >>> bin_of(torch.tensor([0.3, 0.31, 1.0], dtype=torch.float64))
-    tensor([2, 3, 9])
-    """
-    return (confidence.double() * BINS).ceil().long().clamp(1, BINS) - 1
-
-
-def calibration_error(images: np.ndarray, confidence: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """ECE from the sums of the bins, on the last axis."""
-    errors: np.ndarray = np.abs(right - confidence).sum(-1) / images.sum(-1)
-    return errors
-
-
 def each(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    return lambda estimate: {
-        (str(subject),): float(value)
-        for subject, value in zip(estimate.subject.values, estimate[variable].values, strict=True)
-    }
+    return partial(per_subject, variable=variable)
 
 
 def advantage(estimate: xarray.Dataset) -> PerSubjects:
@@ -83,7 +67,7 @@ def advantage(estimate: xarray.Dataset) -> PerSubjects:
     By the signed error: the bootstrap of a difference of two calibration errors covered only .83 near their floor.
     """
     family = dict(zip(estimate.subject.values.tolist(), estimate.family.values.tolist(), strict=True))
-    error = {subject: abs(value) for subject, value in each("signed_ece")(estimate).items()}
+    error = {subject: abs(value) for subject, value in per_subject(estimate, "signed_ece").items()}
     vits, cnns = ([name for name in family if family[name] == kind] for kind in ("vit", "cnn"))
     return {(vit, cnn): error[cnn,] - error[vit,] for vit, cnn in itertools.product(vits, cnns)}
 
@@ -134,17 +118,14 @@ class Calibration(Measure):
     def needs(self) -> Sequence[Need]:
         return [Need(LOGITS, classifier)]
 
-    def subjects(self, scene: Scene) -> list[str]:
-        return [s for s in scene.subjects if s in scene.label_maps and classifier(scene.anatomy(s))]
-
     def tally(self, scene: Scene) -> CalibrationTally:
-        if not self.subjects(scene):
+        if not scored_subjects(scene):
             raise DoesNotApply("no subject's classes match the classes of the images, so nothing is right or wrong.")
         return CalibrationTally.empty(
             fold=scene.folds,
             half=2,
             temperature=len(TEMPERATURES),
-            subject=len(self.subjects(scene)),
+            subject=len(scored_subjects(scene)),
             bin=BINS,
             was_right=2,
         )
@@ -156,7 +137,7 @@ class Calibration(Measure):
         # Halves within a fold, so that every fold has both; the order of images is random, so any rule will do.
         halves = ((batch.start + torch.arange(len(known))) // scene.folds % 2)[known]
         cells = folds * 2 + halves
-        for column, subject in enumerate(self.subjects(scene)):
+        for column, subject in enumerate(scored_subjects(scene)):
             (site,) = classifier(scene.anatomy(subject))
             logits = views(subject, site, LOGITS)[known].double()
             targets = torch.as_tensor(scene.targets(subject, batch))[known]
@@ -195,7 +176,7 @@ class Calibration(Measure):
     def estimate(self, total: CalibrationTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        subjects, images = self.subjects(scene), float(total.images)
+        subjects, images = scored_subjects(scene), float(total.images)
         bins = {name: getattr(total, name).numpy() for name in ("images_in", "confidence", "right", "chance")}
         plain = {name: values[:, PLAIN].sum(0) for name, values in bins.items()}
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -242,16 +223,11 @@ class Calibration(Measure):
             attrs={"images": int(images)},
         )
 
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.calibration import draw
-
-        return draw(finding)
-
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values:
             here = finding.sel(subject=subject)
-            signed, low, high = (float(here[f"signed_ece{end}"]) for end in ("", "_low", "_high"))
+            signed, low, high = with_ends(here, "signed_ece")
             sure = "too sure of itself" if low > 0 else "not sure enough" if high < 0 else "neither too sure nor unsure"
             parts.append(
                 f"{subject} is {sure}: its confidence is {abs(signed):.1%} {'above' if signed > 0 else 'below'} its "

@@ -23,8 +23,7 @@ from torch.nn import functional as F
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import per_subject, vit_minus_cnn
-from eyechart.measures.calibration import BINS, bin_of, calibration_error
+from eyechart.estimates import per_subject, vit_minus_cnn, with_ends
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
 from eyechart.methods.answers import (
     CONFIDENCE,
@@ -36,6 +35,7 @@ from eyechart.methods.answers import (
     scored_subjects,
     strangers,
 )
+from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.tracing.needs import Need
@@ -43,7 +43,6 @@ from eyechart.tracing.needs import Need
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 EXAMPLE_SIDE = 64
@@ -200,13 +199,8 @@ class Corruption(Measure):
         """Scores (image, type, score) of one severity."""
         tally.nll[:, column, level].index_add_(0, folds, scores[..., NLL].sum(1))
         confidence = scores[..., CONFIDENCE]
-        place = (folds[:, None].expand_as(confidence), bin_of(confidence))
-        for field, values in (
-            (tally.images_in, torch.ones_like(confidence)),
-            (tally.confidence, confidence),
-            (tally.right_in, scores[..., RIGHT]),
-        ):
-            field[:, column, level].index_put_(place, values, accumulate=True)
+        sums = [field[:, column, level] for field in (tally.images_in, tally.confidence, tally.right_in)]
+        add_to_bins(sums, (folds[:, None].expand_as(confidence),), confidence, scores[..., RIGHT])
 
     def estimate(self, total: CorruptionTally, scene: Scene) -> xarray.Dataset:
         import xarray
@@ -256,11 +250,6 @@ class Corruption(Measure):
             attrs={"images": int(total.images)},
         )
 
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.corruption import draw
-
-        return draw(finding)
-
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values.tolist():
@@ -268,7 +257,7 @@ class Corruption(Measure):
             if np.isnan(own["mean"]):
                 parts.append(f"{subject} is left out: its own transform does more with colours than shift and scale")
                 continue
-            value, low, high = (float(own[f"mean{end}"]) for end in ("", "_low", "_high"))
+            value, low, high = with_ends(own, "mean")
             hardest = str(own.type.values[int(own.by_type.values.argmin())]).replace("_", " ")
             parts.append(
                 f"{subject} names {value:.1%} of the corrupted pictures right [{low:.1%}, {high:.1%}], and "

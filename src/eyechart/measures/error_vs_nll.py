@@ -26,18 +26,18 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
-from eyechart.methods.twins import build_of
+from eyechart.methods.answers import labelled, scored_subjects
+from eyechart.methods.twins import build_of, snapshot
 from eyechart.sites import Anatomy
-from eyechart.subject_records import record_of
 from eyechart.subjects.labels import match_classes
 from eyechart.tally import Max, Sum, Tally
 from eyechart.tracing.needs import Need
 from eyechart.training.as_trained import as_trained
+from eyechart.training.subject_records import record_of
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 MIXED = 16
@@ -79,7 +79,7 @@ def gap(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
 
 
 def rank_correlation(estimate: xarray.Dataset) -> PerSubjects:
-    """Of error and training loss, over all subjects of the exam, if they are enough families."""
+    """Of error and training loss over families, if they are enough."""
     from scipy.stats import rankdata
 
     key = families(estimate)
@@ -94,26 +94,32 @@ def rank_correlation(estimate: xarray.Dataset) -> PerSubjects:
 
 
 def steps(variable: str, lower: str, higher: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """How much higher the first subject of one kind is than the first of another, told of all families together."""
+    """How much higher the first family of one kind is than the first of another, told of all families together."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         key = families(estimate)
         if key is None:
             return {}
-        first = {kind: estimate[variable].values[estimate.kind.values == kind][0] for kind in (lower, higher)}
+        here = estimate.sel(subject=list(key))
+        first = {kind: here[variable].values[here.kind.values == kind][0] for kind in (lower, higher)}
         return {key: float(first[higher] - first[lower])}
 
     return compute
 
 
 def families(estimate: xarray.Dataset) -> tuple[str, ...] | None:
-    """All subjects, where a CNN, a Swin and a ViT are among at least five of different builds.
+    """One subject of each build, where a CNN, a Swin and a ViT are among at least five of different builds.
 
-    Snapshots and seeds of one build are one family: three families with two snapshots would rank as five.
+    Of several, the one trained longest, and of those the first: snapshots and seeds of one build are one family. Early
+    snapshots err more and fit worse, so that ranked with the ends they would make any correlation high.
     """
-    kinds = set(estimate.kind.values.tolist())
-    enough = len(set(estimate.build.values.tolist())) >= LEAST_FAMILIES and {"cnn", "windows", "vit"} <= kinds
-    return tuple(estimate.subject.values.tolist()) if enough else None
+    chosen: dict[int, str] = {}
+    for subject, build in zip(estimate.subject.values.tolist(), estimate.build.values.tolist(), strict=True):
+        if build not in chosen or snapshot(subject)[1] > snapshot(chosen[build])[1]:
+            chosen[build] = subject
+    kinds = set(estimate.kind.sel(subject=list(chosen.values())).values.tolist())
+    enough = len(chosen) >= LEAST_FAMILIES and {"cnn", "windows", "vit"} <= kinds
+    return tuple(chosen.values()) if enough else None
 
 
 @dataclass(frozen=True)
@@ -189,13 +195,10 @@ class ErrorVsNll(Measure):
     def passes(self, anatomy: Anatomy) -> float:
         return 3.0  # exam images augmented; training images clean and augmented
 
-    def subjects(self, scene: Scene) -> list[str]:
-        return [who for who in scene.subjects if who in scene.label_maps and classifier(scene.anatomy(who))]
-
     def tally(self, scene: Scene) -> ErrorNllTally:
-        if not self.subjects(scene):
+        if not scored_subjects(scene):
             raise DoesNotApply("no subject's classes match the classes of the images, so there is no error or loss.")
-        count = len(self.subjects(scene))
+        count = len(scored_subjects(scene))
         return ErrorNllTally.empty(fold=scene.folds, subject=count, set=2, recorded=len(RECORDED))
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -220,7 +223,7 @@ class ErrorVsNll(Measure):
         """
         if bench.targets is None or bench.subject.colours is None:
             return
-        known = bench.picked((bench.targets >= 0).nonzero().flatten().cpu())
+        known = labelled(bench)
         known = known.picked(torch.arange(len(known) - len(known) % MIXED))
         if not len(known):
             return
@@ -258,7 +261,7 @@ class ErrorVsNll(Measure):
         known = torch.as_tensor(batch.labels >= 0)
         folds = torch.as_tensor(batch.image_folds)[known]
         tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
-        for column, subject in enumerate(self.subjects(scene)):
+        for column, subject in enumerate(scored_subjects(scene)):
             (site,) = classifier(scene.anatomy(subject))
             logits = views(subject, site, LOGITS)[known].double()
             target = torch.as_tensor(scene.targets(subject, batch))[known]
@@ -281,7 +284,7 @@ class ErrorVsNll(Measure):
     def estimate(self, total: ErrorNllTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        subjects = self.subjects(scene)
+        subjects = scored_subjects(scene)
 
         def mean(sums: Tensor, counts: Tensor) -> np.ndarray:
             return np.asarray(sums.numpy() / np.where(counts > 0, counts, np.nan))
@@ -292,7 +295,7 @@ class ErrorVsNll(Measure):
         clean = mean(total.clean, total.images.expand_as(total.clean))
         wrong = mean(total.wrong, total.images.expand_as(total.wrong))
         used = [count for count in total.shown.flatten().tolist() if count > 0]
-        builds = [build_of(scene.anatomy(who)) for who in subjects]  # the first of each build stands for it
+        builds = [build_of(scene.anatomy(who)) for who in subjects]  # numbered by the first subject of each
         return xarray.Dataset(
             {
                 "error": ("subject", wrong, {"limits": (0.0, 1.0), "trials": max(images, 1.0)}),
@@ -312,13 +315,8 @@ class ErrorVsNll(Measure):
                 "kind": ("subject", [kind_of(scene.anatomy(who)) for who in subjects]),
                 "build": ("subject", [builds.index(build_of(scene.anatomy(who))) for who in subjects]),
             },
-            attrs={"images": int(min([images, *used]))},
+            attrs={"images": int(min([images, *used]))} | not_mixed(scene),
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.error_vs_nll import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         said = []
@@ -349,6 +347,16 @@ def reading(finding: xarray.Dataset, one: str, two: str) -> str:
     if error == nll:
         return f"{better} has the stronger representation"
     return f"{better} is regularised, or {worse} over-fits"
+
+
+def not_mixed(scene: Scene) -> dict[str, str]:
+    """What the page says beside the number of images where the exam's own ones are too few to be augmented."""
+    if scene.block >= MIXED:
+        return {}
+    return {
+        "note": f"The exam's own pictures are not augmented: they are mixed in groups of {MIXED} within blocks, of now "
+        f"{scene.block}; {scene.folds * MIXED} images allow it"
+    }
 
 
 def kind_of(anatomy: Anatomy) -> str:

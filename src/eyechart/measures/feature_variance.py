@@ -24,8 +24,6 @@ from eyechart.tracing.needs import Need, View
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
-
 
 def variance_and_square(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     """(image, 2): variance over positions and mean square, both averaged over channels.
@@ -244,27 +242,6 @@ class FeatureVariance(Measure):
             },
             coords=site_coordinates(scene, sites) | {"has_skip": ("site", has_skip)},
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        import altair as alt
-
-        from eyechart.report import theme
-
-        names = ["variance", "variance_low", "variance_high", "relative", "relative_low", "relative_high"]
-        table = finding[names].to_dataframe().reset_index()
-        first = ~(table["subject"].eq(table["subject"].shift(1)) & table["stage"].eq(table["stage"].shift(1)))
-        table.loc[first & (table["role"] != "stem"), "kind"] = "subsampling"
-        x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
-        colour = alt.Color("subject:N", scale=theme.subject_scale(list(dict.fromkeys(table["subject"]))), title=None)
-        panels = []
-        for column, title in (("variance", "variance over positions"), ("relative", "variance / mean square")):
-            y = theme.log_y(column, [*table[f"{column}_low"], *table[f"{column}_high"]], title)
-            line = alt.Chart(table).mark_line(strokeWidth=1.5).encode(x, y, color=colour)
-            bars = theme.error_bars(table, x, y, f"{column}_low", f"{column}_high", color=colour)
-            tooltip = [alt.Tooltip("name:N"), alt.Tooltip("kind:N"), alt.Tooltip(f"{column}:Q", format=".3g")]
-            marks = theme.kind_points(table[table["role"] != "stem"], x, y, kind="kind", tooltip=tooltip)
-            panels.append((line + bars + marks).properties(width=400, height=280))
-        return theme.panels(panels, columns=2, shared=("color", "shape"))
 
     def sentence(self, finding: xarray.Dataset) -> str:
         change, parts = steps(finding), []

@@ -37,7 +37,6 @@ from eyechart.tracing.views import Look
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 PARTS = ("result", "skip", "branch", "values", "mixed", "strided")
@@ -302,11 +301,6 @@ class Fourier(Measure):
             | {"radians": (("site", "frequency"), radians), "has_skip": ("site", has_skip), "band": list(BANDS)},
             attrs={"images": int(total.images), "average": self.average},
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.fourier import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         said = []

@@ -24,9 +24,10 @@ from eyechart.claims.gates import ACCURACY, RECIPE, TOKENS, Heads
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import places_of, subjects_in
-from eyechart.measures.attention_distance import HOW_FAR, attentions
-from eyechart.measures.cka import Cka, gram, hsic_table
+from eyechart.measures.cka import Cka
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.methods.attention_distance import HOW_FAR, attentions
+from eyechart.methods.hsic import gram, hsic_table
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -35,7 +36,6 @@ from eyechart.tracing.views import Look
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
 
 LOW_UNITS = (3, 2)  # units of a CNN's first and second stage: Raghu et al. show block1unit1 to block2unit2
 
@@ -264,11 +264,6 @@ class HeadSubsets(Measure):
             },
         )
 
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report import theme
-
-        return theme.panels([panel(finding, *pair) for pair, _ in curves_of(finding)], columns=2, shared=())
-
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for (subject, cnn), cka in curves_of(finding):
@@ -283,39 +278,3 @@ class HeadSubsets(Measure):
 
 def _heads(site: Site) -> int:
     return site.heads or 0
-
-
-def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
-    """R's figure 5: CKA over the distance of the head group, one curve a CNN site."""
-    import altair as alt
-
-    from eyechart.report import theme
-
-    part = finding[["cka", "cka_low", "cka_high", "distance"]].isel(
-        group=finding.group_subject.values == subject, site=places_of(finding, cnn)
-    )
-    table = part.to_dataframe().reset_index()
-    labels = list(dict.fromkeys(table["name"]))
-    # At least from half of uniform attention up to it: untrained heads, all within 0.1 px of it, would fill the axis.
-    uniform = float(part.group_uniform.values[0])
-    ends = [np.nanmin([uniform / 2, *part.distance.values]) * 0.97, np.nanmax([uniform, *part.distance.values]) * 1.03]
-    lines = theme.curve(
-        table,
-        x=alt.X("distance:Q", title="mean distance of the head group (px)", scale=alt.Scale(domain=ends, nice=False)),
-        y=alt.Y("cka:Q", title="CKA"),
-        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None),
-        low="cka_low",
-        high="cka_high",
-        tooltip=[
-            alt.Tooltip("name:N", title=cnn),
-            alt.Tooltip("group_heads:N", title="heads"),
-            alt.Tooltip("distance:Q", title="distance (px)", format=".1f"),
-            alt.Tooltip("cka:Q", title="CKA", format=".3f"),
-            alt.Tooltip("cka_low:Q", title="from", format=".3f"),
-            alt.Tooltip("cka_high:Q", title="to", format=".3f"),
-        ],
-    )
-    title = alt.TitleParams([f"first heads of {subject}", f"× low layers of {cnn}"])
-    here = theme.reference(uniform, "uniform attention ", axis="x", at="start")
-    chart: Chart = (lines + here).properties(width=400, height=280, title=title)
-    return chart

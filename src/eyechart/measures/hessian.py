@@ -24,9 +24,9 @@ from eyechart.curvature import Eigenvalues, Penalty, spectra
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.intervals import t_quantile
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.methods.subject_loss import no_second_derivative, weights_and_loss
 from eyechart.methods.twins import build_of, snapshot
 from eyechart.sites import Anatomy
-from eyechart.subject_loss import no_second_derivative, weights_and_loss
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.training.as_trained import as_trained
 from eyechart.zoo import SNAPSHOTS
@@ -100,12 +100,12 @@ def against(
     return compute
 
 
-def early(compute: Callable[[xarray.Dataset], PerSubjects]) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The same number of those tuples only that were taken at the end of the warm-up."""
+def taken(time: str, compute: Callable[[xarray.Dataset], PerSubjects]) -> Callable[[xarray.Dataset], PerSubjects]:
+    """The same number of those tuples only that were taken at this time of their training ("" is its end)."""
 
     def limited(estimate: xarray.Dataset) -> PerSubjects:
         times = dict(zip(estimate.subject.values.tolist(), estimate.snapshot.values.tolist(), strict=True))
-        return {key: value for key, value in compute(estimate).items() if all(times[who] == "warmup" for who in key)}
+        return {key: value for key, value in compute(estimate).items() if all(times[who] == time for who in key)}
 
     return limited
 
@@ -164,11 +164,14 @@ def per_variant() -> tuple[Quantity, ...]:
         made += [
             Quantity(f"nep_{key}", of_each("nep", variant), f"{negative} {told}", limits=(0.0, 1.0)),
             Quantity(f"ape_{key}", of_each("ape", variant), f"mean positive Hessian eigenvalue {told}"),
-            share_gap(
-                f"nep_gap_{key}",
-                early(against("nep", variant, operator.sub)),
-                f"{negative}, ViT minus CNN, at the end of the warm-up {told}",
-                variant,
+            *(
+                share_gap(
+                    f"{name}_{key}",
+                    taken(time, against("nep", variant, operator.sub)),
+                    f"{negative}, ViT minus CNN, at the end of {when} {told}",
+                    variant,
+                )
+                for name, time, when in (("nep_gap", "warmup", "the warm-up"), ("nep_gap_trained", "", "training"))
             ),
             Quantity(
                 f"ape_ratio_{key}",
@@ -219,21 +222,40 @@ class HessianSpectrum(Measure):
         *per_variant(),
         share_gap(
             "nep_class_token_over_gap",
-            early(against("nep", PAPER, operator.sub, "class-token", "mean")),
+            taken("warmup", against("nep", PAPER, operator.sub, "class-token", "mean")),
             "share of negative Hessian eigenvalues, ViT with class token minus its twin with average pooling",
             PAPER,
+        ),
+        share_gap(
+            "nep_over_staged",
+            against("nep", PAPER, operator.sub, "vit", "staged"),
+            "share of negative Hessian eigenvalues, ViT minus a transformer with stages and global attention",
+            PAPER,
+        ),
+        Quantity(
+            "negative_size_over_windowed",
+            against("negative_size", PAPER, operator.sub, "vit", "windowed"),
+            "mean size of negative Hessian eigenvalues, ViT minus a transformer with windows; none where one has none",
         ),
     )
     claims = (
         ClaimTest("C36", (Part("nep_class_token_over_gap", "above", 0.0, "negative share, {0} minus {1}"),)),
-        ClaimTest(
-            "C44",
-            tuple(
-                Part(
-                    f"nep_gap_{name_of(variant)}", "above", 0.05, f"negative share, {{0}} minus {{1}} ({variant})", True
-                )
-                for variant in (PAPER, PLAIN)
-            ),
+        *(
+            ClaimTest(
+                "C44",
+                tuple(
+                    Part(
+                        f"{name}_{name_of(variant)}",
+                        "above",
+                        0.05,
+                        f"negative share, {{0}} minus {{1}} ({variant})",
+                        True,
+                    )
+                    for variant in (PAPER, PLAIN)
+                ),
+                reading=reading,
+            )
+            for name, reading in (("nep_gap", ""), ("nep_gap_trained", "at the end of training"))
         ),
         ClaimTest(
             "C46",
@@ -246,6 +268,16 @@ class HessianSpectrum(Measure):
                 )
                 for variant in VARIANTS
             ),
+        ),
+        ClaimTest(
+            "C51",
+            (Part("nep_over_staged", "above", 0.0, "negative share, {0} minus {1}"),),
+            reading="by the share, for stages",
+        ),
+        ClaimTest(
+            "C51",
+            (Part("negative_size_over_windowed", "above", 0.0, "size of negative eigenvalues, {0} minus {1}"),),
+            reading="by the size, for windows",
         ),
     )
 
@@ -459,8 +491,13 @@ def as_tensors(rows: Sequence[Sequence[Eigenvalues]]) -> dict[str, Tensor]:
 
 def kind_of(anatomy: Anatomy) -> str:
     """The parts a subject can play in a claim, as words."""
-    read_by = {"cls": " class-token", "gap": " mean"}.get(anatomy.pooling or "", "") if anatomy.family == "vit" else ""
-    return anatomy.family + read_by
+    if anatomy.family == "vit":
+        return "vit" + {"cls": " class-token", "gap": " mean"}.get(anatomy.pooling or "", "")
+    if anatomy.family == "staged transformer":
+        kinds = {site.attention.kind for site in anatomy.sites if site.attention is not None}
+        # Swin's last stage may be one window, so a single windowed site makes it Swin.
+        return "windowed" if "windowed" in kinds else "staged" if kinds == {"global"} else "other"
+    return anatomy.family
 
 
 def time_of(subject: str) -> str:

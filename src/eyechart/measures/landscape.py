@@ -16,7 +16,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
-from eyechart.measures.recognition import classifier
+from eyechart.methods.answers import labelled, scored_subjects
 from eyechart.methods.landscape import at, batch_statistics, direction, moved, on_ring
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 DATA = ("clean", "augmented")
@@ -146,25 +145,22 @@ class Landscape(Measure):
     def places(self) -> np.ndarray:
         return np.linspace(-1, 1, self.steps or 11)
 
-    def subjects(self, scene: Scene) -> list[str]:
-        return [s for s in scene.subjects if s in scene.label_maps and classifier(scene.anatomy(s))]
-
     def tally(self, scene: Scene) -> LandscapeTally:
-        if not self.subjects(scene):
+        if not scored_subjects(scene):
             raise DoesNotApply("no subject's classes match the classes of the images, so there is no loss.")
         if scene.block < MIXED:
             raise DoesNotApply(
                 f"it mixes groups of {MIXED} images, and {scene.images} images come in blocks of {scene.block}; give "
                 f"at least {scene.folds * MIXED} images."
             )
-        side = self.places().size
-        return LandscapeTally.empty(fold=scene.folds, subject=len(self.subjects(scene)), data=len(DATA), a=side, b=side)
+        side, subjects = self.places().size, len(scored_subjects(scene))
+        return LandscapeTally.empty(fold=scene.folds, subject=subjects, data=len(DATA), a=side, b=side)
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         few = bench.first(self.images)
         if few.targets is None or few.subject.colours is None or not len(few):
             return {}
-        few = few.picked((few.targets >= 0).nonzero().flatten().cpu())
+        few = labelled(few)
         few = few.picked(torch.arange(len(few) - len(few) % MIXED))
         if not len(few):
             return {}
@@ -200,7 +196,7 @@ class Landscape(Measure):
 
     def update(self, tally: LandscapeTally, batch: Batch, views: Views, scene: Scene) -> None:
         counted = False
-        for row, subject in enumerate(self.subjects(scene)):
+        for row, subject in enumerate(scored_subjects(scene)):
             found = views.experiment(subject)
             if not found:
                 continue
@@ -231,14 +227,9 @@ class Landscape(Measure):
                 ),
                 "penalty": (("subject", "a", "b"), total.penalty.numpy(), {"exact": True}),
             },
-            coords={"subject": self.subjects(scene), "data": list(DATA), "a": places, "b": places},
+            coords={"subject": scored_subjects(scene), "data": list(DATA), "a": places, "b": places},
             attrs={"images": int(total.images)},
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.landscape import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

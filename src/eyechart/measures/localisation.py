@@ -12,20 +12,41 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import subjects_in
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.methods.places import FINEST, Cells, asked, cells_of, cut, place_names, read
+from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.methods.hsic import packed
+from eyechart.methods.localisation import (
+    at_end,
+    earlier_gain,
+    edge_likeness,
+    of_each,
+    over_best,
+    over_gap_twin,
+    over_untrained,
+    ratio,
+    with_cnn,
+)
+from eyechart.methods.places import (
+    FINEST,
+    Cells,
+    asked,
+    cells_of,
+    picture_patches,
+    place_names,
+    read,
+    tokens_in_cells,
+)
+from eyechart.methods.twins import untrained_twin
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -34,56 +55,8 @@ from eyechart.tracing.views import Look
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
-
-AT_ONCE = 1 << 24  # numbers of features or Gram matrices held at a time
-
-
-def packed(features: torch.Tensor) -> torch.Tensor:
-    """(image, token, feature) → (token, pair): vectors whose inner products are the unbiased HSIC of two tokens.
-
-    With K the Gram matrix without its diagonal and r its row sums, HSIC(K, L) = Σ U(K)∘U(L) / (n(n-3)) for
-
-        U(K)_ij = K_ij - (r_i + r_j)/(n-2) + Σr/((n-1)(n-2))        i ≠ j
-
-    which is symmetric: the pairs i < j hold all of it.
-    """
-    n, tokens, _ = features.shape
-    i, j = torch.triu_indices(n, n, offset=1, device=features.device)
-    if n < 4:  # a short last batch, which no statistic of blocks uses
-        return features.new_zeros(tokens, len(i), dtype=torch.float32)
-    results = []
-    for part in torch.split(features, max(1, AT_ONCE // (n * max(n, features.shape[2]))), dim=1):
-        rows = part.float().transpose(0, 1)
-        rows = rows - rows.mean(1, keepdim=True)
-        gram = rows @ rows.mT
-        gram.diagonal(dim1=1, dim2=2).zero_()
-        sums = gram.sum(2)
-        centred = gram[:, i, j] - (sums[:, i] + sums[:, j]) / (n - 2) + sums.sum(1, keepdim=True) / ((n - 1) * (n - 2))
-        results.append(centred * math.sqrt(2 / (n * (n - 3))))
-    return torch.cat(results)
-
-
-def tokens_in_cells(look: Look) -> torch.Tensor:
-    """(image, token, channel): prefix tokens, then the cells asked about, each the mean over its locations."""
-    site, tokens = look.site, look.tokens(look.output)
-    assert site.grid is not None
-    cells, prefix = cells_of(site.grid), tokens[:, : site.layout.prefix]
-    spatial = tokens[:, site.layout.prefix :]
-    if cells != site.grid:
-        spatial = F.adaptive_avg_pool2d(look.map(look.output), cells).flatten(2).transpose(1, 2)
-    return torch.cat([prefix, spatial[:, torch.as_tensor(asked(cells))]], dim=1)
-
 
 TOKENS = View("packed gram of each token", tokens_in_cells, reduce=packed)
-
-
-def picture_patches(pictures: torch.Tensor, cells: Cells, colour: Literal["kept", "removed"]) -> torch.Tensor:
-    """(image, patch, pixel): every patch and, last, the mean of all: what a token would hold that knows no place."""
-    patches = cut(pictures.float(), cells)
-    if colour == "removed":
-        patches = patches - patches.mean((3, 4), keepdim=True)
-    return torch.cat([patches, patches.mean(1, keepdim=True)], dim=1).flatten(2)
 
 
 def patch_view(cells: Cells, colour: Literal["kept", "removed"]) -> View:
@@ -108,80 +81,6 @@ class LocalisationTally(Tally):
     """Of the mean of all patches, and of the class token."""
     reference: Annotated[torch.Tensor, Sum("fold", "site", "reference")]
     blocks: Annotated[torch.Tensor, Sum("fold", counts=True)]
-
-
-def at_end(estimate: xarray.Dataset, subject: str, variable: str = "hit_rate") -> float:
-    """A number of the last block of a subject; NaN where that has too small a grid."""
-    values = estimate[variable].values[(estimate.subject.values == subject) & estimate.final.values]
-    return float(values[0]) if len(values) else math.nan
-
-
-def of_each(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    return lambda estimate: {(s,): at_end(estimate, s, variable) for s in subjects_in(estimate)}
-
-
-def class_token_vits(estimate: xarray.Dataset) -> list[str]:
-    """ViTs whose classifier reads the class token: of these the claims speak."""
-    reads = dict(zip(estimate.subject.values.tolist(), estimate.classifier_reads.values.tolist(), strict=True))
-    return [subject for subject in subjects_in(estimate, "vit") if reads[subject] == "cls"]
-
-
-def edge_likeness(estimate: xarray.Dataset) -> PerSubjects:
-    return {(vit,): at_end(estimate, vit, "edge_likeness") for vit in class_token_vits(estimate)}
-
-
-def with_cnn(compare: Callable[[xarray.Dataset, str, str], float]) -> Callable[[xarray.Dataset], PerSubjects]:
-    """A comparison of every class-token ViT with every CNN."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        pairs = itertools.product(class_token_vits(estimate), subjects_in(estimate, "cnn"))
-        return {(vit, cnn): compare(estimate, vit, cnn) for vit, cnn in pairs}
-
-    return compute
-
-
-def ratio(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
-    """The CNN's hit-rate counts at least as chance: of a few interior cells none may hit, and the ratio be infinite."""
-    return at_end(estimate, vit) / float(np.maximum(at_end(estimate, cnn), at_end(estimate, cnn, "chance")))
-
-
-def best_earlier(estimate: xarray.Dataset, cnn: str) -> float:
-    values = estimate.hit_rate.values[(estimate.subject.values == cnn) & ~estimate.final.values]
-    return float(values.max()) if len(values) else math.nan
-
-
-def earlier_gain(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
-    return best_earlier(estimate, cnn) - at_end(estimate, cnn)
-
-
-def over_best(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
-    return at_end(estimate, vit) - float(np.maximum(best_earlier(estimate, cnn), at_end(estimate, cnn)))
-
-
-def over_gap_twin(estimate: xarray.Dataset) -> PerSubjects:
-    """A class-token ViT minus every ViT of the same build whose classifier reads the mean of the tokens."""
-    about = zip(*(estimate[name].values.tolist() for name in ("subject", "build", "classifier_reads")), strict=True)
-    build, reads = {}, {}
-    for subject, built, read_by in about:
-        build[subject], reads[subject] = built, read_by
-    return {
-        (vit, twin): at_end(estimate, vit) - at_end(estimate, twin)
-        for vit in class_token_vits(estimate)
-        for twin in subjects_in(estimate, "vit")
-        if reads[twin] == "gap" and build[twin] == build[vit]
-    }
-
-
-def untrained_twin(subject: str, subjects: Sequence[str]) -> str | None:
-    """NAME@random, if it was examined beside NAME or NAME@snapshot: the floor of what training does."""
-    twin = f"{subject.partition('@')[0]}@random"
-    return twin if twin != subject and twin in subjects else None
-
-
-def over_untrained(estimate: xarray.Dataset) -> PerSubjects:
-    subjects = subjects_in(estimate)
-    pairs = ((subject, untrained_twin(subject, subjects)) for subject in subjects)
-    return {(s, twin): at_end(estimate, s) - at_end(estimate, twin) for s, twin in pairs if twin is not None}
 
 
 @dataclass(frozen=True)
@@ -394,13 +293,6 @@ class Localisation(Measure):
                 "build": ("site", [build_of(scene.anatomy(subject)) for subject, _ in sites]),
             },
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.localisation import draw
-
-        subjects = subjects_in(finding)
-        twins = {subject: untrained_twin(subject, subjects) for subject in reversed(subjects)}
-        return draw(finding, {twin: subject for subject, twin in twins.items() if twin is not None})
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject
-from eyechart.measures.calibration import BINS, bin_of, calibration_error
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.methods.answers import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
+from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
@@ -32,7 +32,6 @@ from eyechart.zoo.dropout import choose_draw
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 SIZES = (1, 2, 5, 10, 20, 50)
@@ -174,13 +173,9 @@ class McDropout(Measure):
             scores = found["scores"]
             tally.nll[:, column].index_add_(0, folds, scores[..., NLL])
             confidence = scores[..., CONFIDENCE]
-            place = (folds[:, None].expand_as(confidence), torch.arange(len(ENSEMBLES)), bin_of(confidence))
-            for field, values in (
-                (tally.images_in, torch.ones_like(confidence)),
-                (tally.confidence, confidence),
-                (tally.right, scores[..., RIGHT]),
-            ):
-                field[:, column].index_put_(place, values, accumulate=True)
+            sums = [field[:, column] for field in (tally.images_in, tally.confidence, tally.right)]
+            place = (folds[:, None].expand_as(confidence), torch.arange(len(ENSEMBLES)))
+            add_to_bins(sums, place, confidence, scores[..., RIGHT])
         if folds is not None:
             tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
 
@@ -216,11 +211,6 @@ class McDropout(Measure):
             },
             attrs={"images": int(images)},
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.mc_dropout import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

@@ -224,9 +224,10 @@ class Measure(ABC):
         """The claims this measure decides with the options it was run with."""
         return self.claims
 
-    @abstractmethod
     def chart(self, finding: xarray.Dataset) -> Chart:
-        """The figure, in the paper's layout."""
+        """The figure, in the paper's layout: `draw` of report/drawings/NAME.py, unless a measure draws its own."""
+        drawn: Chart = importlib.import_module(f"eyechart.report.drawings.{self.name}").draw(finding)
+        return drawn
 
     @abstractmethod
     def sentence(self, finding: xarray.Dataset) -> str:

@@ -26,7 +26,6 @@ from eyechart.tracing.needs import Need
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 MOST = 28  # the paper's number of components
@@ -271,11 +270,6 @@ class PatchFilters(Measure):
                 "initialisations lie",
             },
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.patch_filters import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         own, variance = weighted(finding, "centroid"), held(finding)

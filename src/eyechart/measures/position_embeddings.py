@@ -35,7 +35,6 @@ from eyechart.tracing.needs import Need
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 MOST = 3  # absolute tables of one subject: the first, a middle and the last, where every layer has one
@@ -259,11 +258,6 @@ class PositionEmbeddings(Measure):
                 "in turn",
             },
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.position_embeddings import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

@@ -28,6 +28,7 @@ from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in, thirds
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.methods.ridge import Moments, choose, fit
+from eyechart.methods.twins import build_of
 from eyechart.rows import RowsTally, kept, rows_at_most
 from eyechart.tally import Sum
 from eyechart.tracing.needs import Need, View
@@ -36,7 +37,6 @@ from eyechart.tracing.readouts import READOUTS, Group, Widths, groups_of, probed
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
 
 PARTS = 4
 LARGEST_ROWS = 1 << 30  # bytes; the rows of all images together
@@ -67,11 +67,20 @@ def thirds_of(places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return low, np.setdiff1d(places, np.concatenate([low, high])), high
 
 
+def twins(estimate: xarray.Dataset) -> list[tuple[str, np.ndarray, str, np.ndarray]]:
+    """Every GAP ViT with every class-token ViT of the same build, and the places of their blocks."""
+    return [
+        (gap, there, cls, here)
+        for gap, there in vits(estimate, "gap").items()
+        for cls, here in vits(estimate, "cls").items()
+        if estimate.build.values[there[0]] == estimate.build.values[here[0]]
+    ]
+
+
 def token_gap(estimate: xarray.Dataset) -> PerSubjects:
     return {
         (gap, cls): mean_of(estimate, there[-1:], "tokens") - mean_of(estimate, here[-1:], "tokens")
-        for gap, there in vits(estimate, "gap").items()
-        for cls, here in vits(estimate, "cls").items()
+        for gap, there, cls, here in twins(estimate)
     }
 
 
@@ -85,11 +94,14 @@ def pooled_over_first_at_mid_depth(estimate: xarray.Dataset) -> PerSubjects:
 
 
 def parting_depth(estimate: xarray.Dataset) -> PerSubjects:
-    """Depth of the first block from which on the class token is better read than the mean; 1 if they never part."""
+    """Depth of the first block from which on the class token is better read than the mean; 1 if they never part.
+
+    The mean of all tokens, the class token among them: the paper's "CLS; GAP". "CLS; GAP except CLS" is another curve.
+    """
     result: PerSubjects = {}
     for who, places in vits(estimate, "cls").items():
         accuracy = estimate.accuracy.isel(site=places)
-        ahead = (accuracy.sel(readout="cls") - accuracy.sel(readout="gap")).values > PARTED
+        ahead = (accuracy.sel(readout="cls") - accuracy.sel(readout="gap with cls")).values > PARTED
         apart = len(ahead) if ahead.all() else int(np.argmin(ahead[::-1]))  # how many of the last blocks
         result[who,] = float(estimate.depth.values[places[-apart]]) if apart else 1.0
     return result
@@ -110,14 +122,13 @@ def at_the_end(one: str, other: str, pooling: str) -> Callable[[xarray.Dataset],
 def divergence(estimate: xarray.Dataset) -> PerSubjects:
     """Size of the difference of two ViTs' token probes in the last third of the blocks minus that in the others."""
     result: PerSubjects = {}
-    for gap, there in vits(estimate, "gap").items():
-        for cls, here in vits(estimate, "cls").items():
-            if len(there) == len(here) >= 3:
-                tokens = estimate.accuracy.sel(readout="tokens").values
-                difference = tokens[there] - tokens[here]
-                low, middle, high = thirds_of(np.arange(len(here)))
-                rest = np.concatenate([low, middle])
-                result[gap, cls] = float(abs(difference[high].mean()) - abs(difference[rest].mean()))
+    for gap, there, cls, here in twins(estimate):
+        if len(here) >= 3:
+            tokens = estimate.accuracy.sel(readout="tokens").values
+            difference = tokens[there] - tokens[here]
+            low, middle, high = thirds_of(np.arange(len(here)))
+            rest = np.concatenate([low, middle])
+            result[gap, cls] = float(abs(difference[high].mean()) - abs(difference[rest].mean()))
     return result
 
 
@@ -174,12 +185,15 @@ class Probes(Measure):
         Quantity(
             "parting_depth",
             parting_depth,
-            "depth from which on the class token's probe is more than 5 points above the mean token's, 1 if never",
+            "depth from which on the class token's probe is more than 5 points above that of all tokens' mean, 1 if "
+            "never",
             smooth=False,
             limits=(0.0, 1.0),
         ),
         Quantity(
-            "cls_over_mean_last", at_the_end("cls", "gap", "cls"), "probe of the class token minus the mean, last block"
+            "cls_over_mean_last",
+            at_the_end("cls", "gap with cls", "cls"),
+            "probe of the class token minus the mean of all tokens, last block",
         ),
         Quantity(
             "mean_without_cls",
@@ -219,8 +233,8 @@ class Probes(Measure):
         ClaimTest(
             "C34",
             (
-                Part("parting_depth", "above", 0.6, "depth where class token and mean token of {0} part"),
-                Part("cls_over_mean_last", "above", 0.0, "class token minus mean token at the last block of {0}"),
+                Part("parting_depth", "above", 0.6, "depth where class token and mean of all tokens of {0} part"),
+                Part("cls_over_mean_last", "above", 0.0, "class token minus mean of all tokens, last block of {0}"),
                 Part("mean_without_cls", "above", 0.0, "mean token of {0} without minus with the class token"),
             ),
         ),
@@ -323,6 +337,7 @@ class Probes(Measure):
         limits = {"limits": (0.0, 1.0)}
         coordinates = site_coordinates(scene, sites) | {"readout": list(READOUTS)}
         coordinates["pooling"] = ("site", [scene.anatomy(subject).pooling or "" for subject, _ in sites])
+        coordinates["build"] = ("site", [str(build_of(scene.anatomy(subject))) for subject, _ in sites])
         commonest = float(torch.bincount(total.label).max()) / max(1, len(total.label))
         return xarray.Dataset(
             {
@@ -354,11 +369,6 @@ class Probes(Measure):
             by_fold = torch.zeros(tally.sizes["dealt_fold"], group.probes, dtype=torch.float64)
             columns.append(by_fold.index_add_(0, tally.fold, right))
         return torch.cat(columns, dim=1)
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.probes import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

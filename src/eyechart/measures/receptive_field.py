@@ -39,7 +39,6 @@ from eyechart.tracing.views import Look
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 PIECE = 16  # images whose graph is in memory at once: a ViT-B keeps about 0.2 GB an image
@@ -330,11 +329,6 @@ class ReceptiveField(Measure):
             },
             attrs={"images": int(total.images), "mode": self.mode, "left_out": ", ".join(unseen)},
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.receptive_field import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import per_subject
+from eyechart.estimates import per_subject, with_ends
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
 from eyechart.methods.answers import scored_subjects
 from eyechart.sites import Anatomy, Site
@@ -24,7 +24,6 @@ from eyechart.tracing.needs import Need, View
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
 
 LOGITS = View("logits", lambda look: look.output.float())
 
@@ -113,24 +112,9 @@ class Recognition(Measure):
             coords={"subject": scored_subjects(scene), "image": total.image.numpy()},
         )
 
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        import pandas as pd
-
-        from eyechart.report import theme
-
-        table = pd.DataFrame(
-            {
-                "subject": finding.subject.values,
-                "accuracy": finding.accuracy.values,
-                "low": finding.accuracy_low.values,
-                "high": finding.accuracy_high.values,
-            }
-        )
-        return theme.dots_with_intervals(table, x="accuracy", y="subject", x_title="top-1 accuracy (common crop)")
-
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values:
-            value, low, high = (float(finding[f"accuracy{end}"].sel(subject=subject)) for end in ("", "_low", "_high"))
+            value, low, high = with_ends(finding.sel(subject=subject), "accuracy")
             parts.append(f"{subject} names {value:.1%} of the pictures right [{low:.1%}, {high:.1%}]")
         return "; ".join(parts) + "."

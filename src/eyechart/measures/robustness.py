@@ -30,7 +30,6 @@ from eyechart.tracing.needs import Need
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 GRID = 8
@@ -266,11 +265,6 @@ class Robustness(Measure):
                 "classes": len(scene.classes or ()),
             },
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.robustness import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

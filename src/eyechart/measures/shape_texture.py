@@ -22,7 +22,7 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import vits_with_cnns
+from eyechart.estimates import vits_with_cnns, with_ends
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.patches import orders, shuffled
@@ -34,7 +34,6 @@ from eyechart.tracing.needs import Need
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 CUTOFFS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
@@ -294,11 +293,6 @@ class ShapeTexture(Measure):
             attrs={"images": int(total.images), "classes": len(scene.classes or ())},
         )
 
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.shape_texture import draw
-
-        return draw(finding)
-
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values.tolist():
@@ -308,7 +302,7 @@ class ShapeTexture(Measure):
                     f"{subject} is left out, because its own transform does more with colours than shift and scale"
                 )
                 continue
-            value, low, high = (float(own[f"phase_share{end}"]) for end in ("", "_low", "_high"))
+            value, low, high = with_ends(own, "phase_share")
             named = str(own.scored.item()) == "accuracy"
             what = "accuracy" if named else "agreement with its own answers to the intact pictures"
             parts.append(

@@ -26,7 +26,6 @@ from eyechart.tracing.taps import Tap
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 DEPTHS = 12  # blocks that are looked at, at most
@@ -289,11 +288,6 @@ class Shift(Measure):
     def _steps(anatomy: Anatomy, site: Site) -> list[tuple[int, bool]]:
         grid = site.grid or (1, 1)
         return [cells_moved(shift, anatomy.input_size[1], grid[1]) for shift in (1, patch_of(anatomy))]
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.shift import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         moved, stayed = (of_features(name, PATCH)(finding) for name in ("similarity", "unmoved"))

@@ -12,77 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, places_of, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.sites import Anatomy, Site
+from eyechart.methods.skip_ratio import SKIP_AND_BRANCH, junctions, tokens_of
+from eyechart.sites import Site
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need, View
-from eyechart.tracing.views import Look
+from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
-
-    from eyechart.measures.measure import Chart
-
-FINEST = 16  # cells a side: a ResNet's 112×112 locations are averaged into cells, or the tally would grow to gigabytes
-
-
-def ratio_and_cosines(look: Look) -> torch.Tensor:
-    """(image, token, 4): ratio, cos(z, z + f), cos(z, f), and 1 where the branch is not zero.
-
-    A zero branch has an infinite ratio: it is counted, and left out of the mean.
-    """
-    axis = look.site.layout.axes.index("C")
-    skip, branch = look.skip.float(), look.branch.float()
-    z2, f2 = skip.square().sum(axis), branch.square().sum(axis)
-    zf = (skip * branch).sum(axis)
-    there = f2 > 0
-    ratio = torch.where(there, (z2 / f2).sqrt(), 0)
-    total = (z2 + 2 * zf + f2).clamp_min(0)
-    # cos(z, z + f) from norms and the product; a zero skip passes nothing, so its cosine is 0.
-    passed = torch.where((z2 > 0) & (total > 0), (z2 + zf) / (z2 * total).sqrt(), 0)
-    between = torch.where((z2 > 0) & there, zf / (z2 * f2).sqrt(), 0)
-    values = torch.stack([ratio, passed, between, there.float()], dim=1)
-    return in_cells(values, look.site).transpose(1, 2)
-
-
-def in_cells(values: torch.Tensor, site: Site) -> torch.Tensor:
-    """(image, value, token): prefix tokens, then grid cells, at most 16×16 of them, each a mean over its locations."""
-    layout = site.layout
-    if layout.grid is None:
-        return values.flatten(2)
-    prefix = values[:, :, : layout.prefix] if "T" in layout.axes else values[:, :, :0].flatten(2)
-    spatial = values[:, :, layout.prefix :] if "T" in layout.axes else values
-    spatial = spatial.reshape(*values.shape[:2], *layout.grid)
-    cells = cell_grid(layout.grid)
-    if cells != layout.grid:
-        spatial = torch.nn.functional.adaptive_avg_pool2d(spatial, cells)
-    return torch.cat([prefix, spatial.flatten(2)], dim=2)
-
-
-def cell_grid(grid: tuple[int, int]) -> tuple[int, int]:
-    return min(grid[0], FINEST), min(grid[1], FINEST)
-
-
-def tokens_of(site: Site) -> int:
-    if site.layout.grid is None:
-        return 1
-    height, width = cell_grid(site.layout.grid)
-    return site.layout.prefix + height * width
-
-
-def junctions(anatomy: Anatomy) -> Sequence[Site]:
-    """Residual additions to the picture's stream, not those of a class token alone (CaiT, attention pooling)."""
-    readable = [s for s in anatomy.pick("junction") if s.layout.axes.startswith("N") and "C" in s.layout.axes]
-    return [site for site in readable if site.grid is not None] or readable
-
-
-SKIP_AND_BRANCH = View("skip and branch", ratio_and_cosines, before=True)
 
 
 @dataclass
@@ -195,74 +137,6 @@ def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """Mean of each row over the chosen columns; NaN where one of them is, or where there are none."""
     count = chosen.sum(1)
     return np.where(count > 0, np.where(chosen, values, 0).sum(1) / np.maximum(count, 1), np.nan)
-
-
-def curve_table(finding: xarray.Dataset) -> pd.DataFrame:
-    """One row a point of the line plot: ratio over depth, by subject, kind of junction and token."""
-    columns = ["subject", "kind", "name", "depth"]
-    tables = []
-    for token, words in (("grid", "grid tokens"), ("cls", "class token")):
-        names = {f"ratio_{token}{end}": f"ratio{end}" for end in ("", "_low", "_high")}
-        table = finding[list(names)].to_dataframe().reset_index()[[*columns, *names]].rename(columns=names)
-        tables.append(table.assign(token=words))
-    return pd.concat(tables, ignore_index=True).dropna(subset=["ratio"])
-
-
-def curves(finding: xarray.Dataset) -> Chart:
-    """R's line plot: ratio over depth; the class token of a ViT is dashed."""
-    import altair as alt
-
-    from eyechart.report import theme
-
-    table = curve_table(finding)
-    if table.empty:
-        return theme.nothing(None, (400, 280))
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
-    y = theme.log_y("ratio", [*table["ratio_low"], *table["ratio_high"], 1.0], "‖z‖ / ‖f(z)‖")
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
-    dashes = alt.Scale(domain=["grid tokens", "class token"], range=[[1, 0], [5, 4]])
-    dash = alt.StrokeDash("token:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400))
-    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
-    bars = theme.error_bars(table, x, y, "ratio_low", "ratio_high", color=colour)
-    tooltip = [alt.Tooltip("name:N"), alt.Tooltip("token:N"), alt.Tooltip("ratio:Q", format=".3g")]
-    marks = theme.kind_points(table, x, y, kind="kind", tooltip=tooltip)
-    at_one = theme.reference(1, "branch writes as much as was there")
-    chart: Chart = (line + bars + marks + at_one).properties(width=400, height=280)
-    return chart
-
-
-def token_panel(finding: xarray.Dataset, subject: str) -> Chart:
-    """R's heat-map: token by junction, input at the bottom; colour by the logarithm of the ratio."""
-    import altair as alt
-
-    from eyechart.report import theme
-
-    part = finding[["ratio"]].isel(site=places_of(finding, subject))
-    table = part.to_dataframe().reset_index().dropna(subset=["ratio"])
-    prefix = int(part.prefix.values.max())
-    table["token"] = [
-        ("class" if t == 0 else f"prefix {t}") if t < prefix else f"{t - prefix + 1}" for t in table["token"]
-    ]
-    table["name"] = table["name"].str.removesuffix(" junction")
-    table["log ratio"] = np.log10(table["ratio"])
-    return theme.heatmap(
-        table,
-        x="token",
-        y="name",
-        value="log ratio",
-        x_title="token (class token first, then the grid row by row)" if prefix else "token, row by row",
-        y_title="junction (input → output)",
-        value_title="log10 of ratio",
-        title=subject,
-        colours=theme.VIRIDIS,
-        tooltip=[alt.Tooltip("token:N"), alt.Tooltip("name:N"), alt.Tooltip("ratio:Q", format=".3g")],
-        size=(330, 260),
-    )
-
-
-def has_one_grid(finding: xarray.Dataset, subject: str) -> bool:
-    """Whether a token is the same place at every junction, so that a column of the heat-map means something."""
-    return len(set(finding.stage.values[places_of(finding, subject)])) == 1
 
 
 @dataclass(frozen=True)
@@ -391,13 +265,6 @@ class SkipRatio(Measure):
             coords={**site_coordinates(scene, sites), "class_token": ("site", token >= 0), "prefix": ("site", prefix)},
             attrs={"zero_branches": float(zero)},
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report import theme
-
-        one_grid = [subject for subject in subjects_in(finding) if has_one_grid(finding, subject)]
-        panels = [curves(finding), *(token_panel(finding, subject) for subject in one_grid)]
-        return theme.panels(panels, columns=2, shared=())
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

@@ -20,11 +20,11 @@ import torch
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
-from eyechart.measures.cka import hsic_table, read_out
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
 from eyechart.methods import skips
 from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, known_of, outcomes
+from eyechart.methods.hsic import hsic_table, read_out
 from eyechart.methods.skips import MODES, Variant, sites_of, variants_of
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -34,7 +34,6 @@ from eyechart.tracing.recalibration import batch_norms, recalibrated
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 
@@ -235,11 +234,6 @@ class SkipRemoval(Measure):
         return estimate.merge(skips.shown_maps(variants, cka, normalised))
 
     # --- the report ---------------------------------------------------------------------------------------------
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings import skip_removal
-
-        return skip_removal.draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []

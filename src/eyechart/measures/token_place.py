@@ -20,10 +20,11 @@ from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
-from eyechart.measures.localisation import Localisation, packed, picture_patches, tokens_in_cells
+from eyechart.measures.localisation import Localisation
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.methods.hsic import packed
 from eyechart.methods.linear_maps import Sums, explained, place_explained
-from eyechart.methods.places import Cells, asked, cells_of, cut, read
+from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -32,7 +33,6 @@ from eyechart.tracing.readouts import narrow
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 WIDTH = 128
@@ -321,19 +321,15 @@ class TokenPlace(Measure):
             attrs={"images": int(total.images.sum())},
         )
 
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.token_place import draw
-
-        return draw(finding)
-
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
             last = finding.isel(site=places_of(finding, subject)[-1])
             plain, colourless, mixed = (float(last.hit_rate.sel(control=control)) for control in CONTROLS)
             shuffle = f", {mixed:.0%} when patches are shuffled" if np.isfinite(mixed) else ""
+            where = "the last block" if float(last.depth) == 1 else f"{last['name'].item()}, the last with places,"
             parts.append(
-                f"In the last block of {subject} {plain:.0%} of the interior tokens hit their own patch, "
+                f"In {where} of {subject} {plain:.0%} of the interior tokens hit their own patch, "
                 f"{colourless:.0%} without mean colours{shuffle}; a linear decoder finds the place of a token with R² "
                 f"{float(last.place):.2f} and its patch with R² {float(last.pixels.sel(relation='own')):.2f} (an "
                 f"adjacent one {float(last.pixels.sel(relation='adjacent')):.2f})."
@@ -343,6 +339,7 @@ class TokenPlace(Measure):
             "CKA on shuffled patches": at_end("hit_rate", control="patches shuffled")(finding),
             "the place decoder": at_end("place")(finding),
             "the patch decoder": at_end("pixels", relation="own")(finding),
+            "the exchange of patches": at_end("stays")(finding),
         }
         return " ".join([*parts, same_ranking(readings)] if len(parts) > 1 else parts)
 

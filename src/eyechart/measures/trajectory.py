@@ -24,7 +24,6 @@ from eyechart.tracing.needs import Need
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
 
 MOMENTS = ("init", "warmup", "quarter", "end")
@@ -148,11 +147,6 @@ class Trajectory(Measure):
             coords={"subject": subjects, "training": ("subject", names), "moment": ("subject", moments)},
             attrs={"sample": "No image was drawn: these are the weights themselves"},
         )
-
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.trajectory import draw
-
-        return draw(finding)
 
     def sentence(self, finding: xarray.Dataset) -> str:
         far, wide = travelled(finding), widest(finding)

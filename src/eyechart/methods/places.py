@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from eyechart.tracing.views import Look
 
 Cells = tuple[int, int]
 FINEST = 14  # cells a side; finer maps are averaged into cells, or a 56×56 map would need 10 million pairs
@@ -54,6 +58,25 @@ def cut(pictures: torch.Tensor, cells: Cells) -> torch.Tensor:
         pictures = F.interpolate(pictures, (rows * y, columns * x), mode="bilinear", align_corners=False)
     cut_up = pictures.reshape(*pictures.shape[:2], rows, y, columns, x)
     return cut_up.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+
+
+def picture_patches(pictures: torch.Tensor, cells: Cells, colour: Literal["kept", "removed"]) -> torch.Tensor:
+    """(image, patch, pixel): every patch and, last, the mean of all: what a token would hold that knows no place."""
+    patches = cut(pictures.float(), cells)
+    if colour == "removed":
+        patches = patches - patches.mean((3, 4), keepdim=True)
+    return torch.cat([patches, patches.mean(1, keepdim=True)], dim=1).flatten(2)
+
+
+def tokens_in_cells(look: Look) -> torch.Tensor:
+    """(image, token, channel): prefix tokens, then the cells asked about, each the mean over its locations."""
+    site, tokens = look.site, look.tokens(look.output)
+    assert site.grid is not None
+    cells, prefix = cells_of(site.grid), tokens[:, : site.layout.prefix]
+    spatial = tokens[:, site.layout.prefix :]
+    if cells != site.grid:
+        spatial = F.adaptive_avg_pool2d(look.map(look.output), cells).flatten(2).transpose(1, 2)
+    return torch.cat([prefix, spatial[:, torch.as_tensor(asked(cells))]], dim=1)
 
 
 def place_names(cells: Cells) -> list[str]:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from eyechart.estimates import subjects_in
-from eyechart.measures.cka import Cka, gram
+from eyechart.measures.cka import Cka
+from eyechart.methods.hsic import gram
 from eyechart.methods.twins import build_of
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.interventions import RemoveSkip

@@ -5,6 +5,7 @@ Told from their anatomies (same blocks, grids and heads make one build) and from
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import PurePath
@@ -113,6 +114,12 @@ def snapshot(name: str) -> tuple[str, int]:
             return f"{model}@{PurePath(weights).with_suffix('').with_suffix('')}", place
     run = f"@{PurePath(weights).with_suffix('')}" if weights else ""
     return model + run, len(SNAPSHOTS)
+
+
+def untrained_twin(subject: str, subjects: Sequence[str]) -> str | None:
+    """NAME@random, if it was examined beside NAME or NAME@snapshot: the floor of what training does."""
+    twin = f"{subject.partition('@')[0]}@random"
+    return twin if twin != subject and twin in subjects else None
 
 
 def build_of(anatomy: Anatomy) -> tuple[object, ...]:

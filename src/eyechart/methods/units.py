@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from eyechart.methods.answers import gives_answers
+from eyechart.methods.answers import COUNTS, gives_answers, outcomes
 from eyechart.sites import Anatomy, Site
+from eyechart.tracing.recalibration import recalibrated
 
 if TYPE_CHECKING:
     from eyechart.tracing.bench import Bench
+    from eyechart.tracing.interventions import Intervention
 
 INTACT, CONVOLUTION, BRANCH = "intact", "spatial convolution", "whole branch"
 SLOTS = 2  # spatial convolutions of a block that are tried: a bottleneck has one, a basic block two
@@ -83,6 +86,24 @@ def spatial_convolutions(bench: Bench) -> list[str]:
         for handle in handles:
             handle.remove()
     return kept
+
+
+def outcomes_without(
+    bench: Bench, units: int, changes: Mapping[int, Intervention | None], others: Tensor | None = None
+) -> Tensor:
+    """Outcomes (unit, image, outcome) under the change of each unit that is tried, the intact one first.
+
+    With `others` batch normalisations use the statistics of these images under the same change.
+    """
+    counted = torch.zeros(units, len(bench), COUNTS, dtype=torch.float64)
+    intact: Tensor | None = None
+    for row, change in changes.items() if len(bench) else ():
+        made = [] if change is None else [change]
+        with nullcontext() if others is None else recalibrated(bench, others, made):
+            logits = bench.logits(interventions=made)
+        intact = logits if intact is None else intact
+        counted[row] = outcomes(logits, intact, bench.targets)
+    return counted
 
 
 def unit_coordinates(units: Sequence[Unit]) -> dict[str, Any]:

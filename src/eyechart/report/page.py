@@ -297,7 +297,8 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[d
 def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -> str:
     """How many images it used, why not more, and where its intervals come from; a measure may say it in its own words.
 
-    What no image was drawn for has no intervals, and says so itself (`attrs["sample"]`).
+    What no image was drawn for has no intervals, and says so itself (`attrs["sample"]`). What so many images are too few
+    for follows as `attrs["note"]`.
     """
     if "sample" in finding.attrs:
         return f"{finding.attrs['sample']}."
@@ -307,7 +308,8 @@ def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -
     drawn = f"{count(images)} of {count(used)}" if sized else count(images)
     why = f" (sized by --effort {effort})" if sized else ""
     scope = "each left out in turn, for these images and weights"
-    return f"{drawn} images{why}; intervals from {folds} folds, {scope}."
+    note = f" {finding.attrs['note']}." if "note" in finding.attrs else ""
+    return f"{drawn} images{why}; intervals from {folds} folds, {scope}.{note}"
 
 
 def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> list[dict[str, str | None]]:

@@ -12,13 +12,14 @@ from eyechart import zoo
 from eyechart.subjects.catalogue import parse_spec
 from eyechart.training.evaluation import BINS, Scores
 from eyechart.training.records import sha256
+from eyechart.training.run import LAST_GOOD
 
 if TYPE_CHECKING:
     from eyechart.training.loop import Training
 
 
-def make_card(training: Training, scores: Scores, epochs: int, seconds: float) -> dict[str, Any]:
-    """Facts that fit into JSON; `scores` are those of the saved weights on all test images."""
+def make_card(training: Training, seconds: float, scores: Scores | None = None) -> dict[str, Any]:
+    """Facts that fit into JSON; `scores` are those of the saved end on all test images, None while there is no end."""
     run, data, beginning = training.run, training.data, training.beginning
     card: dict[str, Any] = {
         "name": run.label,
@@ -29,16 +30,12 @@ def make_card(training: Training, scores: Scores, epochs: int, seconds: float) -
         "input_size": [data.image_size, data.image_size],
         **training.normalisation.as_json(),
         "parameters": sum(parameter.numel() for parameter in training.module.parameters()),
-        "accuracy": 1 - scores.error,
-        "nll": scores.nll,
-        "ece": scores.ece,
-        "measured": "on all test images after the float16 round trip, in float32 with TF32 off; "
-        f"ECE with {BINS} equal-width bins",
+        **(_measured(scores) if scores else {}),
         "command": run.command(data.name),
         "recipe": training.recipe.as_json(),
         "seed": run.seed,
         "fraction": run.fraction,
-        "epochs": epochs,
+        "epochs": training.done,
         "steps": training.steps,
         "seconds": round(seconds, 1),
         "device": device_name(training.device),
@@ -47,7 +44,7 @@ def make_card(training: Training, scores: Scores, epochs: int, seconds: float) -
         "torch": torch.__version__,
         "sha256": {
             saved.name: sha256(saved)
-            for saved in map(training.records.weights_path, ("end", *run.snapshots))
+            for saved in map(training.records.weights_path, ("end", *run.snapshots, LAST_GOOD))
             if saved.is_file()
         },
     }
@@ -66,6 +63,16 @@ def make_card(training: Training, scores: Scores, epochs: int, seconds: float) -
     if training.resumed:
         card["resumed_after_epochs"] = training.resumed
     return card
+
+
+def _measured(scores: Scores) -> dict[str, Any]:
+    return {
+        "accuracy": 1 - scores.error,
+        "nll": scores.nll,
+        "ece": scores.ece,
+        "measured": "on all test images after the float16 round trip, in float32 with TF32 off; "
+        f"ECE with {BINS} equal-width bins",
+    }
 
 
 def device_name(device: torch.device) -> str:

@@ -55,6 +55,10 @@ class TrainingData:
                     f"{part} image {int(wrong[0])} has label {int(y[wrong[0]])}."
                 )
 
+        if self.x_train.shape[2:] != self.x_test.shape[2:]:
+            sides = [f"{x.shape[3]}×{x.shape[2]}" for x in (self.x_train, self.x_test)]
+            raise ImagesError(f"The training images of {self.name} are {sides[0]} and its test images {sides[1]}.")
+
     @property
     def image_size(self) -> int:
         return int(self.x_train.shape[-1])
@@ -90,7 +94,7 @@ class TrainingData:
 
     def cut(self, run: Run) -> TrainingData:
         """What a run asks for. The held-out part is the same for every fraction, tail and number of shots."""
-        data = self.of_classes(run.classes).held_out(run.validation).long_tailed(run.imbalance, run.seed)
+        data = self.of_classes(run.classes).trainable().held_out(run.validation).long_tailed(run.imbalance, run.seed)
         data = data.few(run.shots, run.seed).part(run.fraction, run.seed).mislabelled(run.label_noise, run.seed)
         return data if run.image_size in (None, data.image_size) else data.resized(int(run.image_size or 0))
 
@@ -114,6 +118,18 @@ class TrainingData:
             kept[f"x_{part}"] = getattr(self, f"x_{part}")[labels >= 0]
             kept[f"y_{part}"] = labels[labels >= 0]
         return replace(self, classes=tuple(names), **kept)
+
+    def trainable(self) -> TrainingData:
+        """The data itself, or one sentence: a classifier needs two classes, each with a training image."""
+        if len(self.classes) < 2:
+            raise ImagesError(f"{self.name} has the one class {self.classes[0]!r}; two or more are needed.")
+        empty = (torch.bincount(self.y_train, minlength=len(self.classes)) == 0).nonzero()
+        if len(empty):
+            raise ImagesError(
+                f"The class {self.classes[int(empty[0])]!r} of {self.name} has no training image; number labels from 0 "
+                "without gaps, or leave the class out with --classes."
+            )
+        return self
 
     def held_out(self, count: int) -> TrainingData:
         """The last images of every class, `count` in all, are for validation; shares follow the classes' sizes."""
@@ -174,8 +190,6 @@ class TrainingData:
         """This share of each class's training images under another class, drawn evenly; all other labels are true."""
         if not share:
             return self
-        if len(self.classes) < 2:
-            raise UsageError(f"Labels can be wrong only where there are two classes; {self.name} has one.")
         generator = torch.Generator().manual_seed(seed)
         labels = self.y_train.clone()
         for label in range(len(self.classes)):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -19,8 +18,8 @@ from eyechart.training.card import device_name, make_card
 from eyechart.training.evaluation import Scores, evaluate
 from eyechart.training.optimisers import Average, Schedule, make_optimiser, set_learning_rate
 from eyechart.training.progress import Report, plainly
-from eyechart.training.records import Records, load_weights
-from eyechart.training.run import Run, difference
+from eyechart.training.records import Records, beyond_half, load_weights
+from eyechart.training.run import LAST_GOOD, SNAPSHOTS, Run, difference
 from eyechart.training.sources import load_data
 from eyechart.training.state import gather, read_state, remove_state, restore, write_state
 from eyechart.training.step import Step
@@ -89,6 +88,8 @@ class Training:
         self.seconds_before = 0.0
         self.saved_at = self.started
         self.resumed: list[int] = []
+        self.good: dict[str, Tensor] = {}
+        """Weights from before the epoch that is being done."""
         self.notices = [*whole.notices, *self.beginning.notices]
         self.noticed = 0
 
@@ -109,7 +110,7 @@ class Training:
             for epoch in range(self.done + 1, self.recipe.epochs + 1):
                 if self._one_epoch(epoch):
                     break
-            return self._close(self.done)
+            return self._close()
         finally:
             self.records.close()
 
@@ -122,9 +123,8 @@ class Training:
                 f"{self.records.lines} belongs to another training ({other}); give another --out or --name, or "
                 "--overwrite to begin anew."
             )
-        if theirs is not None and self.records.finished():
+        if theirs is not None and (card := self.records.finished()):
             self._say(notice=f"{self.run.label} is already trained in {self.run.out}; --overwrite begins anew.")
-            card: dict[str, Any] = json.loads(self.records.card_path.read_text(encoding="utf-8"))
             return card
         found = None if theirs is None else read_state(self.records.state)
         if found is None:
@@ -140,7 +140,8 @@ class Training:
 
     def _begin(self, arguments: dict[str, Any]) -> None:
         remove_state(self.records.state)
-        self.records.card_path.unlink(missing_ok=True)
+        # What another training left under this name would not fit the card of this one.
+        self.records.remove_weights(*(("end", *SNAPSHOTS) if self.run.overwrite else ()), LAST_GOOD)
         self.records.cut(0)
         self.records.line(
             {
@@ -156,6 +157,7 @@ class Training:
         )
         for sentence in self.notices:
             self._notice(sentence)
+        self.records.card(make_card(self, self.seconds))
         self._snapshot("init")
 
     def _one_epoch(self, epoch: int) -> bool:
@@ -190,8 +192,8 @@ class Training:
         self.saved_at = time.monotonic()
 
     def _epoch(self, epoch: int) -> float:
-        """The steps of an epoch; the mean soft-target loss, which must be finite."""
-        good = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+        """The steps of an epoch; the mean soft-target loss. Loss and weights must be finite."""
+        self.good = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
         first, count = self.steps, self.end_of(epoch) - self.end_of(epoch - 1)
         losses = torch.empty(count, device=self.device)
         self.module.train()
@@ -208,15 +210,21 @@ class Training:
         loss = float(losses.mean())
         if not math.isfinite(loss):
             at = int((~losses.isfinite()).nonzero()[0])
-            path = self.records.snapshot(good, "last-good")
-            sentence = (
-                f"The loss of {self.run.label} was not finite at step {first + at + 1} (epoch {epoch}) at a learning "
-                f"rate of {self.schedule.rate(first + at):.2e}; the weights from before this epoch are in {path.name}; "
-                "lower the rate or clip."
-            )
-            self.records.line({"notice": sentence})
-            raise NotFinite(sentence)
+            self._diverged("loss was not finite", first + at + 1, epoch)
+        if (name := beyond_half(self.module.state_dict())) is not None:  # the last step may have done it
+            self._diverged(f"weights went beyond float16 ({name} first)", self.steps, epoch)
         return loss
+
+    def _diverged(self, what: str, step: int, epoch: int) -> NoReturn:
+        """Keep the weights from before the epoch, and say when it happened and at which learning rate."""
+        path = self._keep(self.good, LAST_GOOD)
+        sentence = (
+            f"The {what} at step {step} of {self.run.label} (epoch {epoch}) at a learning rate of "
+            f"{self.schedule.rate(step - 1):.2e}; the weights from before this epoch are in {path.name}; lower the "
+            "rate or clip."
+        )
+        self.records.line({"notice": sentence})
+        raise NotFinite(sentence)
 
     def _batches(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         """So many batches from shuffled passes over the training images."""
@@ -250,7 +258,13 @@ class Training:
 
     def _snapshot(self, name: str) -> None:
         if name in self.run.snapshots:
-            self.records.snapshot(self.module.state_dict(), name)
+            self._keep(self.module.state_dict(), name)
+
+    def _keep(self, state: dict[str, Tensor], name: str) -> Path:
+        """Save weights, and their hash in the card: what a killed training leaves can be loaded like the end."""
+        path = self.records.snapshot(state, name)
+        self.records.card(make_card(self, self.seconds))
+        return path
 
     def _record(self, epoch: int, loss: float, seconds: float, scored: bool) -> None:
         rate = self.schedule.rate(self.steps - 1)
@@ -268,6 +282,8 @@ class Training:
                 part, x, y = "validation", self.data.x_validation, self.data.y_validation
             scores = self._scores(x, y)
             clean = self._scores(self.data.x_train[self.clean], self.data.y_train[self.clean])
+            if not math.isfinite(scores.nll + clean.nll):
+                self._diverged("NLL of clean images was not finite", self.steps, epoch)
             values |= {"clean_train_nll": clean.nll, "clean_train_error": clean.error}
             values |= {f"{part}_{key}": value for key, value in scores.as_json().items()}
             words += f" clean {clean.nll:.4f} {part} error {100 * scores.error:.2f} % nll {scores.nll:.4f}"
@@ -291,19 +307,19 @@ class Training:
     def _say(self, **words: str) -> None:
         self.report({"run": self.run.label, "steps": self.steps, "total": self.total, **words})
 
-    def _close(self, epochs: int) -> dict[str, Any]:
-        """Save the end, read it back, measure what was read, and write the card."""
+    def _close(self) -> dict[str, Any]:
+        """Save the end, read it back, measure what was read, and complete the card."""
         seconds = self.seconds
         path = self.records.snapshot(self._state())
         shipped = copy.deepcopy(self.module).to(memory_format=torch.contiguous_format)
         scores = evaluate(load_weights(shipped, path), self.data.x_test, self.data.y_test, self.normalisation)
-        card = make_card(self, scores, epochs, seconds)
+        card = make_card(self, seconds, scores)
         self.records.card(card)
-        if epochs == self.recipe.epochs:
+        if self.done == self.recipe.epochs:
             remove_state(self.records.state)
         self._say(
             line=f"{100 * card['accuracy']:.2f} % of {card['test_images']:,} test images, NLL {scores.nll:.4f}, ECE "
-            f"{scores.ece:.4f}, {card['parameters']:,} parameters, {epochs} epochs in {seconds:.0f} s "
+            f"{scores.ece:.4f}, {card['parameters']:,} parameters, {self.done} epochs in {seconds:.0f} s "
             f"({self.step.mode})"
         )
         return card
@@ -315,6 +331,13 @@ def _device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("There is no CUDA device here; leave --device out or say --device cpu.")
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError:
-        raise UsageError(f"--device is auto, cpu or cuda; {name!r} came.") from None
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"--device is auto, cpu or cuda; {name!r} came.")
+    if device.type == "cuda" and device.index is not None:
+        if device.index >= torch.cuda.device_count():
+            raise UsageError(f"There are {torch.cuda.device_count()} CUDA devices here, from 0; {name!r} came.")
+        torch.cuda.set_device(device)  # streams, graphs and the rate's tensor are made on the current one
+    return device

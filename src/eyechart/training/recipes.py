@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
 from eyechart.errors import UsageError
+
+
+MOST_AUGMENTED = 10  # layers, and the strongest magnitude there is
 
 
 @dataclass(frozen=True)
@@ -83,10 +87,22 @@ class Recipe:
             raise UsageError(
                 f"The warm-up must be shorter than the training; it has {self.warmup_epochs} of {self.epochs} epochs."
             )
-        for name in ("drop_path", "label_smoothing", "augment_probability", "mix_probability", "erasing", "ema"):
+        for name in ("label_smoothing", "augment_probability", "mix_probability", "erasing"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 raise UsageError(f"{name} is a probability between 0 and 1; {value} came.")
+        for name in ("drop_path", "ema", "momentum"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise UsageError(f"{name} lies between 0 and below 1; {value} came.")
+        for name in ("learning_rate", "weight_decay", "sam_radius", "clip", "mixup", "cutmix", "crop_padding"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise UsageError(f"{name} is 0 or more; {value} came.")
+        for name in ("augment_layers", "augment_magnitude", "augment_spread"):
+            value = getattr(self, name)
+            if not 0 <= value <= MOST_AUGMENTED:
+                raise UsageError(f"{name} lies between 0 and {MOST_AUGMENTED}; {value} came.")
         return self
 
 

@@ -1,5 +1,6 @@
 """What a training leaves behind, all called after it: NAME.records.jsonl (one line an epoch), the weights in float16
-as NAME.SNAPSHOT.safetensors and NAME.safetensors (the end), NAME.json, the card; NAME.state/ until it is finished.
+as NAME.SNAPSHOT.safetensors and NAME.safetensors (the end), NAME.json, the card, which says from the beginning how the
+weights beside it are built and fed, and at the end how good they are; NAME.state/ until it is finished.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from torch import Tensor, nn
 
 from eyechart.errors import NotFinite, RunFolderError
 from eyechart.training.files import cannot_write, write_whole
+
+
+HALF_MAX = torch.finfo(torch.float16).max
 
 
 class Records:
@@ -59,8 +63,16 @@ class Records:
             return None
         return dict(lines[0].get("arguments", {})) if lines else {}
 
-    def finished(self) -> bool:
-        return self.card_path.is_file() and self.weights_path().is_file() and not self.state.exists()
+    def finished(self) -> dict[str, Any] | None:
+        """The card of a training that has come to its end."""
+        if not self.card_path.is_file() or not self.weights_path().is_file() or self.state.exists():
+            return None
+        card: dict[str, Any] = json.loads(self.card_path.read_text(encoding="utf-8"))
+        return card if "accuracy" in card else None
+
+    def remove_weights(self, *snapshots: str) -> None:
+        for snapshot in snapshots:
+            self.weights_path(snapshot).unlink(missing_ok=True)
 
     @property
     def position(self) -> int:
@@ -115,6 +127,17 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except ValueError:
             return
+
+
+def beyond_half(state: Mapping[str, Tensor]) -> str | None:
+    """The first tensor with a value that float16 cannot hold, NaN among them; None if all can be saved.
+
+    >>> beyond_half({"a": torch.tensor([65504.0]), "b": torch.tensor([-1e6]), "c": torch.tensor([torch.nan])})
+    'b'
+    """
+    floats = {name: tensor for name, tensor in state.items() if tensor.is_floating_point() and tensor.numel()}
+    fits = torch.stack([tensor.detach().abs().amax() <= HALF_MAX for tensor in floats.values()])  # NaN is not ≤
+    return next((name for name, good in zip(floats, fits.tolist(), strict=True) if not good), None)
 
 
 def half(name: str, tensor: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -12,6 +13,7 @@ from eyechart.errors import UsageError
 from eyechart.training.recipes import Recipe, find_recipe
 
 SNAPSHOTS = ("init", "warmup", "quarter")
+LAST_GOOD = "last-good"  # kept when a training diverges
 FREEZE = ("none", "low-third", "all-but-head")
 HEADS = ("new", "keep")
 
@@ -85,17 +87,23 @@ class Run:
             raise UsageError(f"A fraction of the training images lies above 0 and up to 1; {self.fraction} came.")
         if not 0 <= self.label_noise < 1:
             raise UsageError(f"--label-noise is a share from 0 to below 1; {self.label_noise:g} came.")
-        if self.imbalance < 1:
+        if not 1 <= self.imbalance < math.inf:
             raise UsageError(f"--imbalance is largest over smallest class, so at least 1; {self.imbalance:g} came.")
         if self.steps is not None and self.steps < self.recipe.epochs:
             raise UsageError(
                 f"{self.steps} steps cannot be parted into {self.recipe.epochs} epochs; ask for fewer with --epochs."
             )
-        least = {"evaluate_every": 1, "validation": 0, "backbone_lr_scale": 0, "save_seconds": 0}
-        least |= {name: 1 for name in ("shots", "image_size") if getattr(self, name) is not None}
+        least = {"evaluate_every": 1, "validation": 0, "backbone_lr_scale": 0, "save_seconds": 0, "seed": 0}
+        least |= {name: 1 for name in ("shots", "image_size", "time_limit") if getattr(self, name) is not None}
         for name, bound in least.items():
-            if getattr(self, name) < bound:
+            if not getattr(self, name) >= bound:  # a NaN is not
                 raise UsageError(f"--{name.replace('_', '-')} is at least {bound}; {getattr(self, name)} came.")
+        if self.seed >= 2**63 - 1:
+            raise UsageError(f"--seed is below 2^63; {self.seed} came.")
+        if self.backbone_lr_scale == math.inf:
+            raise UsageError("--backbone-lr-scale is a number, not infinity.")
+        if "/" in self.label or self.label.startswith("."):
+            raise UsageError(f"--name is what files are called, not a path, which is --out's; {self.label!r} came.")
         if self.begin_from is None and (self.freeze != "none" or self.head != "new" or self.backbone_lr_scale != 1):
             raise UsageError("--freeze, --head and --backbone-lr-scale need --from: there are no weights to keep.")
         return self

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,7 +50,8 @@ def load_data(source: str, image_size: int | None = None) -> TrainingData:
 
 
 def _labelled(name: str, arrays: Arrays, classes: Sequence[str] | None) -> TrainingData:
-    x_train, y_train, x_test, y_test = arrays
+    x_train, x_test = arrays[0], arrays[2]
+    y_train, y_test = _numbers(name, "training", arrays[1]), _numbers(name, "test", arrays[3])
     count = int(max(y_train.max(initial=0), y_test.max(initial=0))) + 1
     if classes is None and name == "cifar10":
         classes = CIFAR10_CLASSES
@@ -63,10 +65,22 @@ def _labelled(name: str, arrays: Arrays, classes: Sequence[str] | None) -> Train
         name,
         tuple(classes),
         _tensor(x_train),
-        torch.from_numpy(y_train.astype(np.int64)),
+        torch.from_numpy(y_train),
         _tensor(x_test),
-        torch.from_numpy(y_test.astype(np.int64)),
+        torch.from_numpy(y_test),
     )
+
+
+def _numbers(name: str, part: str, labels: NDArray[Any]) -> Labels:
+    """Labels (image,), or in one column as Keras stores them, as int64."""
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise ImagesError(
+            f"Labels are one whole number an image; the {part} labels of {name} are an array {labels.shape} of "
+            f"{labels.dtype}."
+        )
+    return labels.astype(np.int64)
 
 
 def _tensor(images: Pixels) -> Tensor:
@@ -104,15 +118,18 @@ def _read_archives(files: Sequence[Path]) -> tuple[Pixels, Labels]:
     for file in files:
         if not file.is_file():
             raise ImagesError(f"{file} is missing; a folder of sheets has train-0.zip, train-1.zip … and test.zip.")
-        with zipfile.ZipFile(file) as archive:
-            for member in archive.namelist():
-                if member == "labels.npy":
-                    labels = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
-                else:
-                    pixels = np.asarray(Image.open(io.BytesIO(archive.read(member))).convert("RGB"))
-                    side = pixels.shape[0] // SHEET_ROWS
-                    cells = pixels.reshape(SHEET_ROWS, side, SHEET_COLUMNS, side, 3).transpose(0, 2, 1, 3, 4)
-                    sheets[member] = cells.reshape(-1, side, side, 3)
+        try:
+            with zipfile.ZipFile(file) as archive:
+                for member in archive.namelist():
+                    if member == "labels.npy":
+                        labels = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
+                    else:
+                        pixels = np.asarray(Image.open(io.BytesIO(archive.read(member))).convert("RGB"))
+                        side = pixels.shape[0] // SHEET_ROWS
+                        cells = pixels.reshape(SHEET_ROWS, side, SHEET_COLUMNS, side, 3).transpose(0, 2, 1, 3, 4)
+                        sheets[member] = cells.reshape(-1, side, side, 3)
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise ImagesError(f"{file} cannot be read as an archive of sheets ({error}).") from error
     if labels is None:
         raise ImagesError(f"None of {', '.join(file.name for file in files)} holds labels.npy.")
     return np.concatenate([sheets[member] for member in sorted(sheets)]), labels

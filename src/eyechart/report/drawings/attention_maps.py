@@ -195,7 +195,7 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
         tables.append(table.assign(asking=asking, nats=table["value"] * np.log(table["keys"].astype(float))))
     frame = pd.concat(tables)
     frame["head"] = frame["head"] + 1
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    x = theme.depth_axis()
     y = alt.Y("value:Q", title="entropy of attention (uniform = 1)", scale=alt.Scale(domain=[0, 1.05], nice=False))
     colour = alt.value(theme.subject_colour(subject))
     kinds = [kind for kind in ("query patches", "class token") if kind in set(frame["asking"])]

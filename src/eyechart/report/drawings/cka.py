@@ -51,9 +51,7 @@ def table(finding: xarray.Dataset, one: str, other: str) -> Chart:
         tooltip=[
             alt.Tooltip("name:N", title=one),
             alt.Tooltip("other_name:N", title=other),
-            alt.Tooltip("cka:Q", title="CKA", format=".3f"),
-            alt.Tooltip("cka_low:Q", title="from", format=".3f"),
-            alt.Tooltip("cka_high:Q", title="to", format=".3f"),
+            *theme.told_with_interval("cka", "CKA"),
         ],
         size=250,
     )

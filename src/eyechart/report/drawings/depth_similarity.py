@@ -101,9 +101,7 @@ def size_map(finding: xarray.Dataset, at: int) -> Chart:
         tooltip=[
             alt.Tooltip("block:N", title=one),
             alt.Tooltip("other_block:N", title=other),
-            alt.Tooltip("cka:Q", title="CKA", format=".3f"),
-            alt.Tooltip("cka_low:Q", title="from", format=".3f"),
-            alt.Tooltip("cka_high:Q", title="to", format=".3f"),
+            *theme.told_with_interval("cka", "CKA"),
         ],
         size=270,
     )

@@ -29,10 +29,6 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([*above, *below], columns=4 if len(subjects) > 2 else 2, shared=())
 
 
-def depth() -> alt.X:
-    return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
-
-
 def subject_colour(finding: xarray.Dataset) -> alt.Color:
     legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220)
     return alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), legend=legend)
@@ -77,14 +73,15 @@ def over_depth(finding: xarray.Dataset) -> Chart:
     table.loc[np.isfinite(table["strided"]), "kind"] = "subsampling"
     y = alt.Y("highest:Q", title="Δ log amplitude, highest frequency", scale=alt.Scale(zero=False))
     colour = subject_colour(finding)
+    x = theme.depth_axis()
     # The highest frequency means another size after a change of grid, so lines end there.
-    line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(depth(), y, colour, detail="stage:N")
-    bars = theme.error_bars(table, depth(), y, "highest_low", "highest_high", color=colour)
-    marks = theme.kind_points(table[table["role"] != "stem"], depth(), y, tooltip=tooltip("highest", AFTER, KIND))
+    line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, colour, detail="stage:N")
+    bars = theme.error_bars(table, x, y, "highest_low", "highest_high", color=colour)
+    marks = theme.kind_points(table[table["role"] != "stem"], x, y, tooltip=tooltip("highest", AFTER, KIND))
     control = table.dropna(subset=["strided"])
     crosses = alt.Chart(control).mark_point(shape="cross", size=60, angle=45, filled=True)
     shown = [AFTER, alt.Tooltip("strided:Q", title="mere striding", format=".2f")]
-    crosses = crosses.encode(depth(), alt.Y("strided:Q"), colour, tooltip=shown)
+    crosses = crosses.encode(x, alt.Y("strided:Q"), colour, tooltip=shown)
     title = "highest frequency" + (" (×: mere striding)" if len(control) else "")
     drawn: Chart = (line + bars + crosses + marks).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
@@ -102,10 +99,11 @@ def changes(finding: xarray.Dataset) -> Chart:
         scale=alt.Scale(type="symlog", constant=0.02),
         axis=alt.Axis(values=[0, *ticks], format="~g", labelOverlap=False),
     )
-    bars = theme.error_bars(table, depth(), y, "change_low", "change_high", color=subject_colour(finding))
+    x = theme.depth_axis()
+    bars = theme.error_bars(table, x, y, "change_low", "change_high", color=subject_colour(finding))
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None)
-    line = line.encode(depth(), y, subject_colour(finding), detail="kind:N")
-    marks = theme.kind_points(table, depth(), y, tooltip=tooltip("change", AFTER, KIND, format=".3f"))
+    line = line.encode(x, y, subject_colour(finding), detail="kind:N")
+    marks = theme.kind_points(table, x, y, tooltip=tooltip("change", AFTER, KIND, format=".3f"))
     zero = theme.reference(0, "")
     drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
@@ -125,10 +123,11 @@ def taken_apart(finding: xarray.Dataset) -> Chart:
     dashes = alt.Scale(domain=list(STEPS.values()), range=[[2, 2], [1, 0]])
     legend = alt.Legend(title=None, orient="bottom", columns=1, symbolSize=400, labelLimit=WIDTH)
     line = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None)
-    line = line.encode(depth(), y, subject_colour(finding), alt.StrokeDash("step:N", scale=dashes, legend=legend))
-    bars = theme.error_bars(table, depth(), y, "change_low", "change_high", color=subject_colour(finding))
+    x = theme.depth_axis()
+    line = line.encode(x, y, subject_colour(finding), alt.StrokeDash("step:N", scale=dashes, legend=legend))
+    bars = theme.error_bars(table, x, y, "change_low", "change_high", color=subject_colour(finding))
     step = alt.Tooltip("step:N")
-    marks = theme.kind_points(table, depth(), y, tooltip=tooltip("change", alt.Tooltip("name:N"), step, format=".3f"))
+    marks = theme.kind_points(table, x, y, tooltip=tooltip("change", alt.Tooltip("name:N"), step, format=".3f"))
     zero = theme.reference(0, "")
     drawn: Chart = (zero + line.encode(detail="kind:N") + bars + marks).properties(
         width=WIDTH, height=HEIGHT, title=title
@@ -145,10 +144,11 @@ def energies(finding: xarray.Dataset) -> Chart:
     legend = alt.Legend(title=None, orient="bottom", symbolSize=400)
     dash = alt.StrokeDash("band:N", scale=alt.Scale(domain=list(BANDS), range=list(BANDS.values())), legend=legend)
     colour = subject_colour(finding)
-    line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(depth(), y, colour, dash, detail="stage:N")
-    bands = theme.band(table, depth(), y, "energy_low", "energy_high", color=colour)
+    x = theme.depth_axis()
+    line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, colour, dash, detail="stage:N")
+    bands = theme.band(table, x, y, "energy_low", "energy_high", color=colour)
     bands = bands.encode(detail=["stage:N", "band:N"])
-    points = alt.Chart(table).mark_point(size=16, filled=True, aria=False).encode(depth(), y, colour)
+    points = alt.Chart(table).mark_point(size=16, filled=True, aria=False).encode(x, y, colour)
     points = points.encode(tooltip=tooltip("energy", AFTER, alt.Tooltip("band:N"), format=".3g"))
     title = "absolute energy by frequency"
     drawn: Chart = (line + bands + points).properties(width=WIDTH, height=HEIGHT, title=title)

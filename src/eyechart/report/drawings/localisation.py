@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import altair as alt
 import numpy as np
 
+from eyechart.estimates import subjects_in
 from eyechart.methods.places import ASKED, asked
+from eyechart.methods.twins import untrained_twin
 from eyechart.report import theme
 from eyechart.report.tiles import Tile, tiles
 
@@ -19,12 +21,19 @@ if TYPE_CHECKING:
 TILES = 5  # tokens a side that the figure shows
 
 
-def draw(finding: xarray.Dataset, owner: dict[str, str]) -> Chart:
-    """`owner` names, for every untrained twin, the subject it belongs to."""
+def draw(finding: xarray.Dataset) -> Chart:
+    owner = owners(finding)
     last = [finding.isel(site=place) for place in np.flatnonzero(finding.final.values)]
     maps = [token_tiles(at, floor=at.subject.item() in owner) for at in last]
     references = [reference_tiles(at) for at in last if at.subject.item() not in owner]
     return theme.panels([*maps, hit_rates(finding, owner), *references], columns=2, shared=())
+
+
+def owners(finding: xarray.Dataset) -> dict[str, str]:
+    """For every untrained twin the subject it belongs to."""
+    subjects = subjects_in(finding)
+    twins = {subject: untrained_twin(subject, subjects) for subject in reversed(subjects)}
+    return {twin: subject for subject, twin in twins.items() if twin is not None}
 
 
 def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
@@ -61,7 +70,7 @@ def hit_rates(finding: xarray.Dataset, owner: dict[str, str]) -> Chart:
     table = finding[["hit_rate", "hit_rate_low", "hit_rate_high", "chance"]].to_dataframe().reset_index()
     table["weights"] = ["untrained twin" if subject in owner else "as given" for subject in table["subject"]]
     table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    x = theme.depth_axis()
     title, axis = "tokens most like their own patch", alt.Axis(format=".0%")
     y = alt.Y("hit_rate:Q", title=title, axis=axis, scale=alt.Scale(domain=[0, 1]))
     colour = alt.Color("line:N", scale=theme.subject_scale(table["line"].tolist()), title=None)

@@ -39,7 +39,7 @@ def token_curves(finding: xarray.Dataset) -> Chart:
     """R Fig. 11 left: single tokens, averaged."""
     table = table_of(finding)
     table = table[table["readout"] == "tokens"]
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    x = theme.depth_axis()
     y = alt.Y("accuracy:Q", title="probe accuracy, single tokens", scale=alt.Scale(domain=[0, 1]))
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
     lines = theme.curve(table, x, y, colour, "accuracy_low", "accuracy_high", tooltip=tooltips())
@@ -51,7 +51,7 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     """R Fig. 11 right and Fig. 13: the ways of reading out one vector, by dashes."""
     table = table_of(finding)
     table = table[table["readout"] != "tokens"].assign(readout=lambda rows: rows["readout"].map(WORDS))
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    x = theme.depth_axis()
     y = alt.Y("accuracy:Q", title="probe accuracy, one vector", scale=alt.Scale(domain=[0, 1]))
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
     known = [words for words in WORDS.values() if words in set(table["readout"])]

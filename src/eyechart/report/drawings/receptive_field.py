@@ -101,7 +101,7 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, told: Liter
     sizes = {"subject": 80, "read": 500}
     below = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260, symbolSize=sizes[told])
     legends = {name: below if name == told else None for name in sizes}
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    x = theme.depth_axis()
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), legend=legends["subject"])
     read = [words for words in (AFTER, BEFORE, DISC) if words in set(table["read"])]

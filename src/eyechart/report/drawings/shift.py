@@ -52,7 +52,7 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
     stayed = stayed[stayed["follows"]]  # where the map cannot move both are the same
     table = pd.concat([along, stayed], ignore_index=True)
     low = min(0.0, float(table["low"].min()) if len(table) else 0.0)
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+    x = theme.depth_axis()
     y = alt.Y("value:Q", title="similarity of features", scale=alt.Scale(domain=[low, 1]))
     colour = colour_of(subjects_in(finding), told=shift == "one patch")
     dashes = alt.Scale(domain=[ALONG, STAYED], range=[[1, 0], [6, 4]])

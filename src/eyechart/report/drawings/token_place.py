@@ -37,9 +37,7 @@ def controls(finding: xarray.Dataset) -> Chart:
     tooltip = [
         alt.Tooltip("subject:N"),
         alt.Tooltip("control:N"),
-        alt.Tooltip("hit_rate:Q", title="hit-rate", format=".1%"),
-        alt.Tooltip("hit_rate_low:Q", title="from", format=".1%"),
-        alt.Tooltip("hit_rate_high:Q", title="to", format=".1%"),
+        *theme.told_with_interval("hit_rate", "hit-rate", ".1%"),
     ]
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour(finding), tooltip=tooltip)
     bars = (
@@ -51,10 +49,6 @@ def controls(finding: xarray.Dataset) -> Chart:
     return drawn
 
 
-def depth() -> alt.X:
-    return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
-
-
 def least(lows: pd.Series) -> float:
     """Where the axis begins: at 0 or at the lowest interval's end, but never so low that the rest is flattened."""
     return float(np.nanmax([np.nanmin([0.0, *lows]), -0.5]))
@@ -63,7 +57,7 @@ def least(lows: pd.Series) -> float:
 def places(finding: xarray.Dataset) -> Chart:
     table = finding[["place", "place_low", "place_high"]].to_dataframe().reset_index().dropna(subset=["place"])
     y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[least(table.place_low), 1]))
-    lines = theme.curve(table, depth(), y, colour(finding), "place_low", "place_high")
+    lines = theme.curve(table, theme.depth_axis(), y, colour(finding), "place_low", "place_high")
     return lines.properties(width=250, height=250, title="where does it stand?")
 
 
@@ -73,14 +67,15 @@ def patches(finding: xarray.Dataset) -> Chart:
     scale = alt.Scale(domain=list(DASHES), range=list(DASHES.values()))
     legend = alt.Legend(title="which patch", orient="bottom", symbolSize=500)
     dash = alt.StrokeDash("relation:N", scale=scale, legend=legend)
-    lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(depth(), y, colour(finding), dash)
-    bars = theme.error_bars(table, depth(), y, "pixels_low", "pixels_high", color=colour(finding))
+    x = theme.depth_axis()
+    lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, colour(finding), dash)
+    bars = theme.error_bars(table, x, y, "pixels_low", "pixels_high", color=colour(finding))
     tooltip = [
         alt.Tooltip("subject:N"),
         alt.Tooltip("name:N", title="block"),
         alt.Tooltip("relation:N", title="patch"),
         alt.Tooltip("pixels:Q", title="R²", format=".3f"),
     ]
-    points = alt.Chart(table).mark_point(size=30, filled=True).encode(depth(), y, colour(finding), tooltip=tooltip)
+    points = alt.Chart(table).mark_point(size=30, filled=True).encode(x, y, colour(finding), tooltip=tooltip)
     drawn: Chart = (lines + bars + points).properties(width=250, height=250, title="which pixels does it hold?")
     return drawn

@@ -1,0 +1,74 @@
+"""How far attention looks, and which attention looks over places of the picture at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from eyechart.tracing.needs import View
+
+if TYPE_CHECKING:
+    from eyechart.sites import Anatomy, Site
+    from eyechart.tracing.views import Look
+
+VANISHED = 1e-6  # a row with less than this on patches says nothing about distance: counted, not averaged
+AT_ONCE = 1 << 24  # attention weights multiplied at a time, so that the product never doubles the peak memory
+
+
+def how_far(look: Look) -> torch.Tensor:
+    """(image, head, 4): distance in pixels, mass on prefix tokens, coverage, share of rows that had mass on patches.
+
+    Coverage tells a head that looks everywhere (uniform: 1, each query at itself: 1) from one that always looks at the
+    same place (0), which scores 0.74 to 1.39 of uniform attention by distance alone: it is the spread of the mean
+    attention map relative to that of the whole grid.
+    """
+    geometry = look.site.attention
+    assert geometry is not None
+    weights = look.weights[:, :, :, geometry.query_prefix :, geometry.key_prefix :]
+    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    queries = torch.as_tensor(geometry.query_yx)[:, geometry.query_prefix :].to(weights)
+    keys = torch.as_tensor(geometry.key_yx)[:, geometry.key_prefix :].to(weights)
+    distance = torch.cdist(queries, keys)  # (window, query, key)
+    centred = keys - keys.flatten(0, 1).mean(0)
+    squares = centred.square().sum(-1, keepdim=True)
+    moments = torch.cat([centred, squares], dim=-1)  # (window, key, 3): y, x, y² + x²
+    results = []
+    for part in torch.split(weights, max(1, AT_ONCE // max(1, weights[0].numel()))):
+        mass = part.sum(-1)  # (image, window, head, query)
+        there = mass > VANISHED
+        per_row = torch.where(there, 1 / mass.clamp_min(VANISHED), 0)
+        rows = there.sum((1, 3)).clamp_min(1)
+        far = ((part * distance[None, :, None]).sum(-1) * per_row).sum((1, 3)) / rows
+        mean_map = (per_row.unsqueeze(-2) @ part).squeeze(-2)  # (image, window, head, key), summed over queries
+        place = torch.einsum("nwhk,wkm->nhm", mean_map, moments) / rows[..., None]
+        spread = (place[..., 2] - place[..., :2].square().sum(-1)).clamp_min(0)
+        coverage = (spread / squares.mean()).sqrt()
+        results.append(torch.stack([far, 1 - mass.mean((1, 3)), coverage, there.to(far).mean((1, 3))], dim=-1))
+    return torch.cat(results)
+
+
+HOW_FAR = View("attention distance", how_far)
+
+
+def attentions(anatomy: Anatomy) -> Sequence[Site]:
+    """Attention between places of the picture. Class attention and attention pooling have no queries there."""
+    return [
+        site
+        for site in anatomy.pick("attention")
+        if site.attention is not None and site.attention.kind != "other" and site.attention.grid_queries > 1
+    ]
+
+
+def tokens_from(anatomy: Anatomy) -> str:
+    """What a ViT's tokens are: patches, or the cells of a CNN's map (a hybrid); nothing of the kind for others."""
+    attention = [site.attention for site in attentions(anatomy) if site.attention is not None]
+    first = min((site.block for site in attentions(anatomy)), default=0)
+    one_grid = all(each.kind == "global" and each.cell == attention[0].cell for each in attention)
+    later = [site.kind for site in anatomy.pick("block") if site.block >= first]
+    if not attention or not one_grid or "conv" in later:
+        return ""
+    if anatomy.cnn_stem or first > 0:
+        return "a CNN"
+    return "patches" if anatomy.family == "vit" else ""

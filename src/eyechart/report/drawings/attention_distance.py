@@ -1,0 +1,75 @@
+"""The figure of M2: heads sorted by distance, as Raghu et al. draw them, and all heads over depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import pandas as pd
+
+from eyechart.estimates import subjects_in
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    panels = []
+    for subject in subjects_in(finding):
+        table = head_table(finding, subject)
+        uniform = float(finding.uniform.values[finding.subject.values == subject].max())
+        panels += [sorted_heads(table, subject, uniform), heads_by_depth(table, subject, uniform)]
+    return theme.panels(panels, columns=2, shared=())
+
+
+def head_table(finding: xarray.Dataset, subject: str) -> pd.DataFrame:
+    """One row a head, with its rank within its block by distance."""
+    columns = ["distance", "distance_low", "distance_high", "relative", "coverage", "prefix_mass"]
+    part = finding[columns].isel(site=finding.subject.values == subject)
+    table = part.to_dataframe().reset_index().dropna(subset=["distance"])
+    table["rank"] = table.groupby("site")["distance"].rank(method="first").astype(int)
+    table["block"] = table["block"] + 1
+    return table
+
+
+def sorted_heads(table: pd.DataFrame, subject: str, uniform: float) -> Chart:
+    """R's figure: heads sorted by distance, for the two lowest and the two highest attentions."""
+    names = list(dict.fromkeys(table["name"]))
+    shown = table[table["name"].isin(names[:2] + names[-2:])]
+    labels = list(dict.fromkeys(shown["name"]))
+    lines = theme.curve(
+        shown,
+        x=alt.X("rank:Q", title="head, sorted by distance", axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("distance:Q", title="mean attention distance (px)"),
+        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None),
+        low="distance_low",
+        high="distance_high",
+    )
+    references = theme.reference(uniform, "uniform attention", at="start") + theme.reference(0, "attends itself")
+    return (lines + references).properties(width=400, height=260, title=f"{subject}: lowest and highest blocks")
+
+
+def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float) -> Chart:
+    """V's figure: every head as a dot over depth."""
+    x = theme.depth_axis()
+    y = alt.Y("distance:Q", title="mean attention distance (px)")
+    colour = alt.value(theme.subject_colour(subject))
+    dots = (
+        alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, color=colour, tooltip=tooltips())
+    )
+    bars = theme.error_bars(table, x, y, "distance_low", "distance_high", color=colour)
+    references = theme.reference(uniform, "uniform attention") + theme.reference(0, "attends itself")
+    chart: Chart = (bars + dots + references).properties(width=400, height=260, title=f"{subject}: all heads")
+    return chart
+
+
+def tooltips() -> list[alt.Tooltip]:
+    numbers = [("distance", ".1f"), ("relative", ".2f"), ("coverage", ".2f"), ("prefix_mass", ".2f")]
+    return [
+        alt.Tooltip("name:N"),
+        alt.Tooltip("head:Q"),
+        *(alt.Tooltip(f"{name}:Q", format=form) for name, form in numbers),
+    ]

@@ -1,0 +1,67 @@
+"""The figure of `few_shot`: linear evaluation and episodes, over the pictures of each class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import pandas as pd
+
+from eyechart.measures.few_shot import SHOTS
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    subjects = finding.subject.values.tolist()
+    charts = [linear_curves(finding), *(episode_curves(finding, subject) for subject in subjects)]
+    return theme.panels(charts, columns=3, shared=())
+
+
+def linear_curves(finding: xarray.Dataset) -> Chart:
+    """V Fig. 4, with shots on the axis (its own is the size of the pre-training set)."""
+    table = frame(finding, "linear")
+    colour = alt.Color(
+        "subject:N",
+        scale=theme.subject_scale(finding.subject.values.tolist()),
+        legend=alt.Legend(title=None, orient="bottom", columns=1, labelLimit=280),
+    )
+    y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]))
+    lines = theme.curve(table, shot_axis(), y, colour, "linear_low", "linear_high", tooltip=tooltips("linear"))
+    chance = theme.reference(1 / int(finding.way.max()), "guessing")
+    return (lines + chance).properties(width=270, height=270, title="linear evaluation")
+
+
+def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
+    table = frame(finding.sel(subject=[subject]), "episodes")
+    table["ways"] = table["way"].map("{} ways".format)
+    names = [f"{way} ways" for way in finding.way.values]
+    legend = alt.Legend(title=None, orient="bottom", direction="horizontal")
+    colour = alt.Color("ways:N", scale=theme.ordered_scale(names), sort=None, legend=legend)
+    y = alt.Y("episodes:Q", title="episode accuracy", scale=alt.Scale(domain=[0, 1]))
+    lines = theme.curve(table, shot_axis(), y, colour, "episodes_low", "episodes_high", tooltip=tooltips("episodes"))
+    guesses = table[["way", "ways"]].drop_duplicates().assign(guess=lambda rows: 1 / rows["way"])
+    chance: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[4, 4], tooltip=None).encode(y="guess:Q", color=colour)
+    title = alt.TitleParams("K-way N-shot episodes", subtitle=subject, limit=280)
+    drawn: alt.LayerChart = (lines + chance).properties(width=270, height=270, title=title)
+    return drawn
+
+
+def shot_axis() -> alt.X:
+    axis = alt.Axis(values=list(SHOTS), grid=False)
+    return alt.X("shot:Q", title="pictures of each class", scale=alt.Scale(type="log", base=2, nice=False), axis=axis)
+
+
+def frame(finding: xarray.Dataset, name: str) -> pd.DataFrame:
+    table = finding[[name, f"{name}_low", f"{name}_high"]].to_dataframe().reset_index()
+    return table.dropna(subset=[name])
+
+
+def tooltips(name: str) -> list[alt.Tooltip]:
+    way = [alt.Tooltip("way:Q", title="ways")] if name == "episodes" else []
+    shots = alt.Tooltip("shot:Q", title="shots")
+    return [alt.Tooltip("subject:N"), shots, *way, *theme.told_with_interval(name, "accuracy")]

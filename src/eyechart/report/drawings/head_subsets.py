@@ -1,0 +1,51 @@
+"""The figure of `head_subsets`: likeness of head groups to the low layers of a CNN, as in Raghu et al.'s figure 5."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+
+from eyechart.estimates import places_of
+from eyechart.measures.head_subsets import curves_of
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    return theme.panels([panel(finding, *pair) for pair, _ in curves_of(finding)], columns=2, shared=())
+
+
+def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
+    """R's figure 5: CKA over the distance of the head group, one curve a CNN site."""
+    part = finding[["cka", "cka_low", "cka_high", "distance"]].isel(
+        group=finding.group_subject.values == subject, site=places_of(finding, cnn)
+    )
+    table = part.to_dataframe().reset_index()
+    labels = list(dict.fromkeys(table["name"]))
+    # At least from half of uniform attention up to it: untrained heads, all within 0.1 px of it, would fill the axis.
+    uniform = float(part.group_uniform.values[0])
+    ends = [np.nanmin([uniform / 2, *part.distance.values]) * 0.97, np.nanmax([uniform, *part.distance.values]) * 1.03]
+    lines = theme.curve(
+        table,
+        x=alt.X("distance:Q", title="mean distance of the head group (px)", scale=alt.Scale(domain=ends, nice=False)),
+        y=alt.Y("cka:Q", title="CKA"),
+        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None),
+        low="cka_low",
+        high="cka_high",
+        tooltip=[
+            alt.Tooltip("name:N", title=cnn),
+            alt.Tooltip("group_heads:N", title="heads"),
+            alt.Tooltip("distance:Q", title="distance (px)", format=".1f"),
+            *theme.told_with_interval("cka", "CKA"),
+        ],
+    )
+    title = alt.TitleParams([f"first heads of {subject}", f"× low layers of {cnn}"])
+    here = theme.reference(uniform, "uniform attention ", axis="x", at="start")
+    chart: Chart = (lines + here).properties(width=400, height=280, title=title)
+    return chart

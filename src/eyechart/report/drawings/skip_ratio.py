@@ -1,0 +1,83 @@
+"""The figure of M5: the ratio over depth, and of every token at every junction, in Raghu et al.'s layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.estimates import places_of, subjects_in
+from eyechart.report import theme
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    one_grid = [subject for subject in subjects_in(finding) if has_one_grid(finding, subject)]
+    panels = [curves(finding), *(token_panel(finding, subject) for subject in one_grid)]
+    return theme.panels(panels, columns=2, shared=())
+
+
+def curves(finding: xarray.Dataset) -> Chart:
+    """R's line plot: ratio over depth; the class token of a ViT is dashed."""
+    table = curve_table(finding)
+    if table.empty:
+        return theme.nothing(None, (400, 280))
+    x = theme.depth_axis()
+    y = theme.log_y("ratio", [*table["ratio_low"], *table["ratio_high"], 1.0], "‖z‖ / ‖f(z)‖")
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
+    dashes = alt.Scale(domain=["grid tokens", "class token"], range=[[1, 0], [5, 4]])
+    dash = alt.StrokeDash("token:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400))
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
+    bars = theme.error_bars(table, x, y, "ratio_low", "ratio_high", color=colour)
+    tooltip = [alt.Tooltip("name:N"), alt.Tooltip("token:N"), alt.Tooltip("ratio:Q", format=".3g")]
+    marks = theme.kind_points(table, x, y, kind="kind", tooltip=tooltip)
+    at_one = theme.reference(1, "branch writes as much as was there")
+    chart: Chart = (line + bars + marks + at_one).properties(width=400, height=280)
+    return chart
+
+
+def curve_table(finding: xarray.Dataset) -> pd.DataFrame:
+    """One row a point of the line plot: ratio over depth, by subject, kind of junction and token."""
+    columns = ["subject", "kind", "name", "depth"]
+    tables = []
+    for token, words in (("grid", "grid tokens"), ("cls", "class token")):
+        names = {f"ratio_{token}{end}": f"ratio{end}" for end in ("", "_low", "_high")}
+        table = finding[list(names)].to_dataframe().reset_index()[[*columns, *names]].rename(columns=names)
+        tables.append(table.assign(token=words))
+    return pd.concat(tables, ignore_index=True).dropna(subset=["ratio"])
+
+
+def token_panel(finding: xarray.Dataset, subject: str) -> Chart:
+    """R's heat-map: token by junction, input at the bottom; colour by the logarithm of the ratio."""
+    part = finding[["ratio"]].isel(site=places_of(finding, subject))
+    table = part.to_dataframe().reset_index().dropna(subset=["ratio"])
+    prefix = int(part.prefix.values.max())
+    table["token"] = [
+        ("class" if t == 0 else f"prefix {t}") if t < prefix else f"{t - prefix + 1}" for t in table["token"]
+    ]
+    table["name"] = table["name"].str.removesuffix(" junction")
+    table["log ratio"] = np.log10(table["ratio"])
+    return theme.heatmap(
+        table,
+        x="token",
+        y="name",
+        value="log ratio",
+        x_title="token (class token first, then the grid row by row)" if prefix else "token, row by row",
+        y_title="junction (input → output)",
+        value_title="log10 of ratio",
+        title=subject,
+        colours=theme.VIRIDIS,
+        tooltip=[alt.Tooltip("token:N"), alt.Tooltip("name:N"), alt.Tooltip("ratio:Q", format=".3g")],
+        size=(330, 260),
+    )
+
+
+def has_one_grid(finding: xarray.Dataset, subject: str) -> bool:
+    """Whether a token is the same place at every junction, so that a column of the heat-map means something."""
+    return len(set(finding.stage.values[places_of(finding, subject)])) == 1

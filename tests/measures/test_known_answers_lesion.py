@@ -1,0 +1,106 @@
+"""M20 and trap T17: what is lost to a cut, and what only to statistics of batch normalisation that no longer fit."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import xarray
+from torch import Tensor, nn
+
+from eyechart.images import open_images, plan_batches
+from eyechart.intervals import with_intervals
+from eyechart.measures.lesion import Lesion
+from eyechart.subjects.subject import Subject
+from tests import cases
+from tests.measures.on_subjects import module_subject, quantities, staged, tally_of
+
+BLOCK = 32
+
+
+def finding_of(subject: Subject, images: int = 64, **options: object) -> xarray.Dataset:
+    people, scene = staged(subject, images=images, block=BLOCK)
+    scene = replace(scene, label_maps={subject.name: (*range(5), *range(5))})
+    measure = Lesion(**options)  # type: ignore[arg-type]
+    return with_intervals(measure, tally_of(measure, people, scene), scene)
+
+
+def at(finding: xarray.Dataset, name: str) -> xarray.Dataset:
+    return finding.isel(unit=int(np.flatnonzero(finding.unit_name.values == name)[0]))
+
+
+def test_a_convolution_that_only_scales_is_missed_by_stale_statistics_alone() -> None:
+    """conv1 = 30 · identity before a batch norm: without it the norm, re-estimated, gives the same numbers again."""
+    module = cases.resnet()
+    first = module.layer1[0]  # type: ignore[index]
+    with torch.no_grad():
+        nn.init.dirac_(first.conv1.weight)  # type: ignore[union-attr, arg-type]
+        first.conv1.weight.mul_(30)  # type: ignore[union-attr, operator]
+    unit = at(finding_of(module_subject(module, "cnn")), "layer1.0 convolution 1")
+    assert float(unit.changed) > 0
+    assert float(unit.lost) != 0
+    assert float(unit.lost_recalibrated) == 0
+
+
+def statistics_of(module: nn.Module, images: Tensor) -> None:
+    """Set every batch norm to the statistics of these images, as a training with momentum 1 would."""
+    norms = [part for part in module.modules() if isinstance(part, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.momentum, norm.training = 1.0, True
+    with torch.no_grad():
+        module(images)
+    for norm in norms:
+        norm.training = False
+
+
+def test_recalibrated_by_brute_force() -> None:
+    """Each half of a block is scored with the statistics of the other half, intact and cut alike."""
+    subject = module_subject(cases.resnet(), "cnn")
+    before = {name: value.clone() for name, value in subject.module.state_dict().items()}
+    unit = at(finding_of(subject, images=BLOCK), "layer2.1 convolution 1")
+    assert all(torch.equal(before[name], value) for name, value in subject.module.state_dict().items())
+    source = open_images("sample")
+    (batch,) = plan_batches(source, limit=BLOCK, block=BLOCK).batches(0)
+    images, targets = subject.prepare(source.pictures(batch.images.tolist())), torch.as_tensor(batch.labels) % 5
+    right = {}
+    for name in ("intact", "cut"):
+        counted = 0
+        for place, (half, others) in enumerate(zip(images.chunk(2), images.chunk(2)[::-1], strict=True)):
+            net = copy.deepcopy(subject.module)
+            if name == "cut":
+                net.layer2[1].conv1 = nn.Identity()  # type: ignore[index, union-attr, assignment]
+            statistics_of(net, others)
+            with torch.no_grad():
+                counted += int((net(half).argmax(1) == targets.chunk(2)[place]).sum())
+        right[name] = counted / BLOCK
+    assert float(unit.lost_recalibrated) == pytest.approx(right["intact"] - right["cut"])
+    assert float(unit.lost_recalibrated) != float(unit.lost)
+
+
+def test_where_nothing_is_normalised_or_it_was_not_asked_for_there_is_no_second_number() -> None:
+    plain = finding_of(module_subject(cases.cnn(), "cnn"))
+    unasked = finding_of(module_subject(cases.resnet(), "cnn"), recalibrate="no")
+    for finding in (plain, unasked):
+        assert np.isnan(finding.lost_recalibrated.values).all()
+        assert np.isfinite(finding.lost.values).all()
+        assert ("early_convolutions_recalibrated", "cnn") not in quantities(finding)
+        assert "recalibrated" not in Lesion().sentence(finding)
+    asked = finding_of(module_subject(cases.resnet(), "cnn"))
+    assert ("early_convolutions", "cnn") in quantities(unasked)
+    assert ("early_convolutions_recalibrated", "cnn") in quantities(asked)
+    assert "with its batch norms recalibrated" in Lesion().sentence(asked)
+
+
+def test_shards_and_a_few_images_change_nothing() -> None:
+    subject = module_subject(cases.resnet(), "cnn")
+    people, scene = staged(subject, images=64, block=BLOCK)
+    scene = replace(scene, label_maps={"cnn": (*range(5), *range(5))})
+    measure = Lesion(images=33)  # one image of the second block
+    one, many = (tally_of(measure, people, scene, per_shard).tensors() for per_shard in (1, 2))
+    assert all(torch.equal(one[name], many[name]) for name in one)
+    tried = one["recalibrated"][..., 3].sum(0)
+    assert set(tried.tolist()) == {0.0, 33.0}
+    assert torch.equal(tried, one["counted"][..., 3].sum(0))
