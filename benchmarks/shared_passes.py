@@ -32,9 +32,10 @@ def main() -> None:
     parser.add_argument("--growth", action="store_true", help="peak memory on 1,000 and on 8,000 images instead")
     parser.add_argument("--small", action="store_true", help="the bundled pair at 32 px instead")
     parser.add_argument("--mode", choices=["bare", *LIMITS], help=argparse.SUPPRESS)
+    parser.add_argument("--block", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.mode:
-        print(json.dumps(run(asked.mode, asked.images, SMALL if asked.small else SUBJECTS)))
+        print(json.dumps(run(asked.mode, asked.images, SMALL if asked.small else SUBJECTS, asked.block)))
     elif asked.growth:
         growth()
     else:
@@ -59,13 +60,19 @@ def times(images: int, repeats: int, small: bool) -> None:
 
 
 def growth() -> None:
-    for images in (1_000, 8_000):
-        found = in_own_process("shared", images, small=True)
-        print(f"{images:5} images of 32 px: {found['megabytes']:.0f} MB at most, {found['seconds']:.0f} s", flush=True)
+    """By default a block grows with the images until it has 256 of them; in blocks of one size nothing may grow."""
+    for block in (None, 62, 256):
+        for images in (1_000, 8_000):
+            found = in_own_process("shared", images, small=True, block=block)
+            told = f"blocks of {block}" if block else "blocks by default"
+            print(
+                f"{images:5} images of 32 px, {told}: {found['megabytes']:.0f} MB, {found['seconds']:.0f} s", flush=True
+            )
 
 
-def in_own_process(mode: str, images: int, small: bool) -> dict[str, float]:
+def in_own_process(mode: str, images: int, small: bool, block: int | None = None) -> dict[str, float]:
     command = [sys.executable, __file__, "--mode", mode, "--images", str(images), *(["--small"] if small else [])]
+    command += ["--block", str(block)] if block else []
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -78,7 +85,7 @@ def measures_of(mode: str) -> list[str]:
     return {"bare": list(FIRST), "first": list(FIRST), "shared": shared, "probes": ["probes"]}[mode]
 
 
-def run(mode: str, count: int, names: tuple[str, ...]) -> dict[str, float]:
+def run(mode: str, count: int, names: tuple[str, ...], block: int | None) -> dict[str, float]:
     import numpy as np
     import torch
 
@@ -92,7 +99,7 @@ def run(mode: str, count: int, names: tuple[str, ...]) -> dict[str, float]:
 
     torch.set_num_threads(1)
     images = open_images("sample")
-    plan = plan_order(np.arange(count) % 10, count, "benchmark")
+    plan = plan_order(np.arange(count) % 10, count, "benchmark", block=block)
     subjects = load_subjects(names)
     sizes = [subject.input_size for subject in subjects]
     anatomies = [

@@ -156,6 +156,10 @@ def test_where_no_strength_fits_nothing_is_compared() -> None:
     assert np.isnan(finding.quantity_value.values).all()
     assert "frequencies are not compared" in BandNoise().sentence(finding)
     assert BandNoise().chart(finding).to_dict()
+    finding["mean_cost"][:, 1:] = np.nan  # as few images leave it
+    assert BandNoise().sentence(finding).startswith("No noise between 0.08 and 0.08 costs")
+    finding["mean_cost"][:] = np.nan
+    assert "nothing to compare" in BandNoise().sentence(finding)
 
 
 def test_pictures_of_two_sizes_are_not_compared() -> None:

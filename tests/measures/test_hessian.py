@@ -17,8 +17,9 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.hessian import VARIANTS, HessianSpectrum, HessianTally, against, kind_of, time_of
+from eyechart.measures.hessian import VARIANTS, HessianSpectrum, HessianTally
 from eyechart.measures.measure import Scene, with_option
+from eyechart.methods.hessian import against, kind_of, time_of
 from eyechart.sites import AttentionGeometry
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

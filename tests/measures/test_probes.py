@@ -12,7 +12,8 @@ import xarray
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, leave_one_out_weights
 from eyechart.measures.measure import Scene
-from eyechart.measures.probes import PARTS, Probes, ProbeTally, at_the_end, divergence, parting_depth, token_gap
+from eyechart.measures.probes import PARTS, Probes, ProbeTally
+from eyechart.methods.probes import at_the_end, divergence, parting_depth, token_gap
 from eyechart.methods.ridge import PENALTIES
 from eyechart.rows import kept
 from eyechart.sites import Site

@@ -1,6 +1,7 @@
 """What `eyechart train` wrote is loaded as a subject: the card beside the file says how it must be built and fed."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,33 @@ def test_a_variant_is_loaded_as_it_was_trained(model: str, switches: dict[str, A
     snapshot = load_subject(f"zoo:{model}@{tmp_path / 'mine-0.5.init.safetensors'}")
     assert snapshot.classes == three
     assert snapshot.weights_hash != subject.weights_hash
+
+
+@pytest.mark.parametrize("left", ["init", "warmup"])
+def test_a_snapshot_of_a_training_that_was_stopped_is_loaded_as_it_was_trained(
+    left: str, data: str, tmp_path: Path
+) -> None:
+    switches = {**TINY, "position": "2d", "pool": "gap"}
+    run = toy_run(data, tmp_path, model="vit", name="mine", switches=switches, classes=("3", "1", "7"))
+
+    def stop(event: Mapping[str, Any]) -> None:
+        if "line" in event:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(run, stop)
+    spec = f"zoo:vit@{tmp_path / f'mine.{left}.safetensors'}"
+    subject = load_subject(spec)
+    assert subject.classes == ("3", "1", "7")
+    assert subject.input_size == (16, 16)
+    assert subject.module.get_submodule("positions.0.columns") is not None
+    assert subject.card["notes"] == []
+    assert f"mine.{left}.safetensors" in subject.card["zoo"]["sha256"]
+    assert "accuracy" not in subject.card["zoo"]
+    train(run)
+    again = load_subject(spec)
+    assert again.weights_hash == subject.weights_hash
+    assert "accuracy" in again.card["zoo"]
 
 
 def test_a_plain_model_has_its_switches_in_the_card_too(data: str, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A training that was stopped ends with the weights of one that was not, and nothing that was written is ever lost."""
 
 import errno
+import json
 import os
 import resource
 import signal
@@ -24,7 +25,7 @@ from eyechart.training.records import Records
 from eyechart.training.run import Run
 from eyechart.training.state import read_state, write_state
 
-from .toys import SHORT, record, toy_run, write_toys
+from .toys import SHORT, TINY, record, toy_run, write_toys
 
 # Stochastic depth, mixing and RandAugment draw from both generators; the average and momenta have state of their own.
 RESTLESS = find_recipe("zoo").changed(epochs=5, warmup_epochs=1, batch_size=32, drop_path=0.3)
@@ -121,6 +122,33 @@ def test_other_arguments_are_refused_until_overwritten(data: str, tmp_path: Path
     card = train(replace(other, overwrite=True))
     assert "resumed_after_epochs" not in card
     assert [line["epoch"] for line in record(tmp_path, "vit") if "epoch" in line] == [1, 2]
+
+
+def test_what_an_overwriting_training_leaves_is_all_its_own(data: str, tmp_path: Path) -> None:
+    train(toy_run(data, tmp_path))
+    other = toy_run(data, tmp_path, switches={**TINY, "pool": "gap"}, snapshots=())
+
+    def stop(event: Mapping[str, Any]) -> None:
+        if "line" in event:  # an epoch is done, and no state is written yet
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(replace(other, overwrite=True), stop)
+    assert {path.name for path in tmp_path.iterdir()} == {"vit.json", "vit.records.jsonl"}
+    assert json.loads((tmp_path / "vit.json").read_text())["switches"]["pool"] == "gap"
+    assert train(other)["switches"]["pool"] == "gap"
+
+
+def test_a_card_alone_does_not_make_a_training_finished(data: str, tmp_path: Path) -> None:
+    train(toy_run(data, tmp_path))
+    kept = (tmp_path / "vit.safetensors").read_bytes()
+    stopped = toy_run(data, tmp_path / "stopped")
+    interrupted_after(0, stopped)
+    (tmp_path / "stopped" / "vit.safetensors").write_bytes(kept)
+    said: list[Mapping[str, Any]] = []
+    assert "accuracy" not in json.loads((tmp_path / "stopped" / "vit.json").read_text())
+    assert train(stopped, said.append)["epochs"] == 2
+    assert not any("already trained" in event.get("notice", "") for event in said)
 
 
 def test_other_data_under_the_same_arguments_are_refused(data: str, tmp_path: Path) -> None:

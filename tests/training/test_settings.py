@@ -1,5 +1,6 @@
 """From words and lists to runs: what is written is what is trained, and what is wrong is one sentence."""
 
+import math
 import shlex
 from pathlib import Path
 
@@ -75,6 +76,24 @@ def test_what_is_wrong_in_a_list_is_one_sentence(text: str, sentence: str, tmp_p
         ({"freeze": "top", "from": "zoo:vit"}, "--freeze is one of"),
         ({"shots": 0}, "--shots is at least 1"),
         ({"snapshots": "middle"}, "'middle' came"),
+        ({"imbalance": math.nan}, "at least 1; nan came"),
+        ({"time_limit": -1}, "--time-limit is at least 1; -1.0 came"),
+        ({"save_seconds": math.nan}, "--save-seconds is at least 0; nan came"),
+        ({"backbone_lr_scale": math.nan, "from": "zoo:vit"}, "--backbone-lr-scale is at least 0; nan came"),
+        ({"backbone_lr_scale": math.inf, "from": "zoo:vit"}, "--backbone-lr-scale is a finite number; inf came"),
+        ({"seed": 10**30}, r"from 0 to below 2\^62; 10{30} came"),
+        ({"seed": -1}, r"from 0 to below 2\^62; -1 came"),
+        ({"name": "a/b"}, "not a path, which is --out's; 'a/b' came"),
+        ({"learning_rate": math.nan}, "learning_rate is a finite number from 0; nan came"),
+        ({"learning_rate": math.inf}, "learning_rate is a finite number from 0; inf came"),
+        ({"weight_decay": -1}, "weight_decay is a finite number from 0; -1.0 came"),
+        ({"sam": -0.1}, "sam_radius is a finite number from 0; -0.1 came"),
+        ({"mixup": -1}, "mixup is a finite number from 0; -1.0 came"),
+        ({"crop_padding": -3}, "crop_padding is a finite number from 0; -3 came"),
+        ({"augment_layers": -1}, "augment_layers is a finite number from 0; -1 came"),
+        ({"drop_path": 1}, "drop_path lies from 0 to below 1; 1.0 came"),
+        ({"ema": 1}, "ema lies from 0 to below 1; 1.0 came"),
+        ({"momentum": -2}, "momentum lies from 0 to below 1; -2.0 came"),
     ],
 )
 def test_settings_that_make_no_sense(settings: dict[str, object], sentence: str) -> None:
@@ -97,7 +116,14 @@ def test_trainings_of_one_command_need_names_of_their_own() -> None:
 
 def test_the_command_of_a_card_makes_the_same_run_again() -> None:
     switches = {"depth": 3, "no_skip_at": (1, 2), "qkv_bias": False, "mlp_ratio": 2.0, "position": "2d"}
-    asked = {"model": "vit", "switches": switches, "classes": "cat,dog", "label_noise": 0.4, "fraction": 0.5}
+    asked = {
+        "model": "vit",
+        "switches": switches,
+        "classes": "cat,dog",
+        "label_noise": 0.4,
+        "fraction": 0.5,
+        "bfloat16": True,
+    }
     run = make_run({**asked, "recipe": "zoo", "epochs": 20, "augment_increasing": False, "seed": 3, "name": "mine"})
     words = shlex.split(run.command("cifar10"))
     assert words[:3] == ["eyechart", "train", "vit"]

@@ -13,6 +13,8 @@ from eyechart.errors import ImagesError, UsageError
 from eyechart.training.cifar import CIFAR10_CLASSES
 from eyechart.training.sources import load_data
 
+from .toys import toy_run
+
 
 def arrays(count: int = 40, classes: int = 4) -> dict[str, np.ndarray]:
     draw = np.random.default_rng(0)
@@ -63,6 +65,11 @@ def test_sheets_are_read_in_order_over_archives(tmp_path: Path) -> None:
     (folder / "test.zip").unlink()
     with pytest.raises(ImagesError, match="is missing"):
         load_data(str(folder))
+    (folder / "test.zip").write_bytes(b"no archive")
+    with pytest.raises(
+        ImagesError, match=r"test.zip cannot be read as an archive of sheets \(File is not a zip file\)"
+    ):
+        load_data(str(folder))
 
 
 def test_a_label_outside_the_range_is_named(tmp_path: Path) -> None:
@@ -71,6 +78,40 @@ def test_a_label_outside_the_range_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "cifar10.npz", **data)
     with pytest.raises(ImagesError, match="must be 0 to 9; training image 7 has label 10"):
         load_data(str(tmp_path / "cifar10.npz"))
+
+
+def test_labels_in_one_column_are_those_of_a_row(tmp_path: Path) -> None:
+    data = arrays()
+    np.savez(tmp_path / "toys.npz", **{**data, "y_train": data["y_train"][:, None]})
+    assert load_data(str(tmp_path / "toys.npz")).y_train.tolist() == data["y_train"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"y_train": np.arange(40) / 10}, r"training labels of toys are an array \(40,\) of float64"),
+        ({"y_test": np.array(["cat"] * 8)}, r"test labels of toys are an array \(8,\) of <U3"),
+        ({"y_train": np.eye(40, dtype=int)}, r"training labels of toys are an array \(40, 40\) of int64"),
+        ({"y_train": np.array(3)}, r"training labels of toys are an array \(\) of int64"),
+        ({"x_test": np.zeros((8, 6, 6, 3), np.uint8)}, "training images of toys are 8×8 and its test images 6×6"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(changes: dict[str, np.ndarray], sentence: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "toys.npz", **{**arrays(), **changes})
+    with pytest.raises(ImagesError, match=sentence):
+        load_data(str(tmp_path / "toys.npz"))
+
+
+def test_every_class_needs_a_training_image_and_a_classifier_two_classes(tmp_path: Path) -> None:
+    data = arrays()
+    np.savez(tmp_path / "toys.npz", **{**data, "y_train": data["y_train"] + 1, "y_test": data["y_test"] + 1})
+    gap = load_data(str(tmp_path / "toys.npz"))
+    with pytest.raises(ImagesError, match="The class '0' of toys has no training image; number labels from 0"):
+        gap.cut(toy_run("", tmp_path))
+    assert len(gap.cut(toy_run("", tmp_path, classes=("1", "2", "3", "4"))).x_train) == 40
+    np.savez(tmp_path / "toys.npz", **arrays(classes=1))
+    with pytest.raises(ImagesError, match="toys has the one class '0'; two or more are needed"):
+        load_data(str(tmp_path / "toys.npz")).cut(toy_run("", tmp_path))
 
 
 def test_what_is_no_data_is_refused(tmp_path: Path) -> None:

@@ -7,10 +7,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from eyechart.errors import NotFinite
+from eyechart.errors import NotFinite, UsageError
+from eyechart.subjects.load import load_subject
+from eyechart.training.evaluation import Scores
 from eyechart.training.loop import Training, train
 from eyechart.training.recipes import find_recipe
 from eyechart.training.run import Run
+from eyechart.training.state import read_state
 
 from .toys import SHORT, record, toy_run, write_toys
 
@@ -49,24 +52,67 @@ def test_the_average_is_what_is_saved_and_scored(data: str, tmp_path: Path) -> N
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_weights(data: str, tmp_path: Path) -> None:
     training = Training(toy_run(data, tmp_path, snapshots=()))
-    step, calls = training.step, 0
+    update, calls = training.step._update, 0
 
     def breaks(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         nonlocal calls
         calls += 1
         if calls == 9:  # the third step of the second epoch
-            with torch.no_grad():
-                training.module.head.weight.fill_(float("nan"))  # type: ignore[union-attr,operator]
-        return step(inputs, targets)
+            training.module.head.weight.data.fill_(float("nan"))  # type: ignore[union-attr,operator]
+        return update(inputs, targets)
 
-    breaks.notices = []  # type: ignore[attr-defined]
-    training.step = breaks  # type: ignore[assignment]
-    with pytest.raises(NotFinite, match=r"at step 9 \(epoch 2\) at a learning rate of 1.50e-03"):
+    training.step._update = breaks  # type: ignore[method-assign]
+    with pytest.raises(
+        NotFinite, match=r"loss was not finite at step 9 of vit \(epoch 2\) at a learning rate of 1.50e"
+    ):
         training.finish()
-    good = load_file(tmp_path / "vit.last-good.safetensors")
-    assert all(bool(tensor.isfinite().all()) for tensor in good.values())
     assert "not finite" in record(tmp_path, "vit")[-1]["notice"]
     assert not (tmp_path / "vit.safetensors").exists()
+    good = load_subject(f"zoo:vit@{tmp_path / 'vit.last-good.safetensors'}")  # refuses what is not finite
+    assert good.classes == training.data.classes
+    assert good.card["notes"] == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), 1e6])
+def test_weights_that_the_last_step_of_an_epoch_breaks_are_neither_scored_nor_saved(
+    value: float, data: str, tmp_path: Path
+) -> None:
+    training = Training(toy_run(data, tmp_path, snapshots=(), save_seconds=0.0, recipe=SHORT.changed(epochs=4)))
+    update, calls = training.step._update, 0
+
+    def breaks(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        loss = update(inputs, targets)
+        if calls == 12:  # the last step of the second epoch, whose loss is still finite
+            training.module.head.bias.data[3] = value  # type: ignore[union-attr,operator,index]
+        return loss
+
+    training.step._update = breaks  # type: ignore[method-assign]
+    with pytest.raises(
+        NotFinite, match=r"beyond float16 \(head.bias first\) at step 12 of vit \(epoch 2\) at a learning"
+    ):
+        training.finish()
+    state = read_state(tmp_path / "vit.state")
+    assert state is not None
+    assert state[0] == 1
+    good, first = load_file(tmp_path / "vit.last-good.safetensors"), state[1]
+    assert torch.equal(good["head.bias"], first["weights/head.bias"].half())
+
+
+def test_scores_that_are_not_finite_stop_as_a_loss_does(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eyechart.training.loop.evaluate", lambda *_, **__: Scores(0.9, float("inf"), 0.0))
+    with pytest.raises(NotFinite, match=r"NLL of clean images was not finite at step 6 of vit \(epoch 1\)"):
+        train(toy_run(data, tmp_path))
+    assert (tmp_path / "vit.last-good.safetensors").is_file()
+
+
+@pytest.mark.parametrize("device", ["tpu", "mps", "meta", "cuda:one", "cuda:9999"])
+def test_a_device_that_is_not_here_is_refused(device: str, data: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"CUDA device|--device is auto, cpu, cuda"):
+        Training(toy_run(data, tmp_path, device=device))
 
 
 def test_the_time_limit_ends_early_with_everything_written(data: str, tmp_path: Path) -> None:

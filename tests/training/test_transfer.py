@@ -156,6 +156,7 @@ def test_a_hugging_face_model_is_trained_through_its_logits(data: str, tmp_path:
     ("changes", "sentence"),
     [
         ({"begin_from": "zoo:vitt"}, "did you mean"),
+        ({"begin_from": "zoo:resnet"}, "cannot be called vit; say eyechart train resnet --from zoo:resnet, or a NAME"),
         ({"begin_from": "nowhere.safetensors"}, "There is no checkpoint at nowhere.safetensors"),
         ({"begin_from": "nowhere.safetensors", "model": "mine"}, "names weights but no architecture"),
         (
@@ -173,5 +174,7 @@ def test_refusals(changes: dict[str, Any], sentence: str, data: str, tmp_path: P
 def test_a_checkpoint_of_other_switches_is_refused(data: str, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(WeightsMismatch):
         Training(transfer(data, tmp_path, trained, switches={"width": 64}))
+    with pytest.raises(WeightsMismatch, match=r"is a trained zoo:vit, as its card says; write zoo:vit@"):
+        Training(transfer(data, tmp_path, trained, model="resnet"))
     with pytest.raises(UsageError, match="need --from"):
         Training(toy_run(data, tmp_path, freeze="all-but-head"))

@@ -26,6 +26,10 @@ SHIPPED = {
     ("vit", "warmup"): [0.8418, 1.8804, -0.0306, -0.7012, -0.8894, -0.8347, 0.1148, -1.2192, 0.7438, -0.8238],
     ("resnet", None): [-1.6601, 1.3016, -2.0744, -0.9633, -1.9271, -2.2871, -0.6882, -1.5147, -2.2019, 2.0377],
     ("resnet", "warmup"): [2.6761, 0.2359, 0.6717, -0.1507, -1.4755, -0.6342, -1.3936, -1.6118, 1.079, -0.1359],
+    ("vit-gap", None): [4.6925, -0.302, -1.013, 0.9987, -0.9668, -1.376, -0.0497, -1.1794, -1.0325, -1.2362],
+    ("swin", None): [4.4255, -0.7229, -0.2379, -1.939, 1.023, -1.7743, -1.2629, -0.8542, 0.4548, -0.0534],
+    ("pit", None): [2.6733, -0.1733, -0.4425, -0.0982, -1.1488, -1.4079, 0.1367, -1.0041, 0.1888, -1.0886],
+    ("alternet", None): [0.5674, -1.0213, -2.3664, -1.6392, -2.4653, -2.6299, -1.1681, -2.7103, 0.2724, -1.0547],
 }
 
 
@@ -212,4 +216,16 @@ def test_bundled_weights_are_those_of_their_card(name: str) -> None:
     assert card["accuracy"] >= LEAST[name]
     assert card["test_images"] == 10_000
     assert len(card["classes"]) == 10
+    assert card["parameters"] <= 3_000_000
+    assert card["recipe"] == zoo.card("vit")["recipe"]  # the same for all
     json.dumps(card)
+
+
+def test_what_is_shipped_is_small_and_whole() -> None:
+    assert set(BUNDLED) == set(LEAST)
+    assert zoo.weights("vit", "warmup") is not None
+    assert zoo.weights("resnet", "warmup") is not None
+    assert sum(path.stat().st_size for path in zoo.WEIGHTS.iterdir()) <= 48_000_000
+    for name in ("vit", "vit-gap"):
+        assert zoo.find(name).switches["heads"] >= 6
+        assert 32 // zoo.find(name).switches["patch"] >= 8

@@ -25,7 +25,6 @@ from eyechart.tracing.needs import Need
 if TYPE_CHECKING:
     import xarray
 
-
 LOCAL = 0.5  # SPEC: a head is local if it looks less than half as far as uniform attention
 
 

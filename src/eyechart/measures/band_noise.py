@@ -278,7 +278,10 @@ class BandNoise(Measure):
         images = finding.attrs["images"]
         if math.isnan(strength):
             drops = finding.mean_cost.mean("subject").values
-            first, last = finding.strength.values[[0, -1]]
+            met = np.isfinite(drops)  # few images do not meet all strengths
+            if not met.any():
+                return f"No image was named in noise of every frequency: nothing to compare; {images} images."
+            drops, (first, last) = drops[met], finding.strength.values[met][[0, -1]]
             return (
                 f"No noise between {first:.2f} and {last:.2f} costs all subjects together 10 points on average "
                 f"(but {100 * drops[0]:.1f} to {100 * drops[-1]:.1f}): frequencies are not compared; {images} images."

@@ -35,7 +35,6 @@ from eyechart.tracing.needs import Need
 if TYPE_CHECKING:
     import xarray
 
-
 SURE = 0.9
 TEMPERATURES = 2.0 ** torch.arange(-2, 2.01, 0.125, dtype=torch.float64)
 """Tried on one half of the images; the best is used on the other half."""

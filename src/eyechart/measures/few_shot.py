@@ -35,7 +35,6 @@ from eyechart.tracing.views import Look
 if TYPE_CHECKING:
     import xarray
 
-
 WIDEST = 2048
 ROWS = 8192
 """Images that leave a row: 25 MB of a ViT-B."""

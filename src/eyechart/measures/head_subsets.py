@@ -36,7 +36,6 @@ from eyechart.tracing.views import Look
 if TYPE_CHECKING:
     import xarray
 
-
 LOW_UNITS = (3, 2)  # units of a CNN's first and second stage: Raghu et al. show block1unit1 to block2unit2
 
 

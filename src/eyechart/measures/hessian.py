@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import torch
@@ -20,21 +20,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
-from eyechart.curvature import Eigenvalues, Penalty, spectra
+from eyechart.curvature import Penalty, spectra
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.intervals import t_quantile
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.methods.answers import labelled
+from eyechart.methods.hessian import against, as_tensors, kind_of, of_each, share_gap_bounds, taken, time_of
 from eyechart.methods.subject_loss import no_second_derivative, weights_and_loss
-from eyechart.methods.twins import build_of, snapshot
+from eyechart.methods.twins import build_of
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.training.as_trained import as_trained
-from eyechart.zoo import SNAPSHOTS
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
     from eyechart.tracing.bench import Bench
     from eyechart.tracing.needs import Need
 
@@ -65,83 +64,6 @@ class HessianTally(Tally):
     """Minibatches without result: some operation of the subject has no second derivative."""
     dealt: Annotated[Tensor, Sum("fold", "dealt_fold")]
     minibatches: Annotated[Tensor, Sum("fold", counts=True)]
-
-
-def of_each(variable: str, variant: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        if variant not in estimate.variant.values:
-            return {}
-        values = estimate[variable].sel(variant=variant)
-        return {(str(who),): float(values.sel(subject=who)) for who in estimate.subject.values}
-
-    return compute
-
-
-def against(
-    variable: str, variant: str, combine: Callable[[float, float], float], first: str = "vit", second: str = "cnn"
-) -> Callable[[xarray.Dataset], PerSubjects]:
-    """A number for every two subjects of these kinds that were taken at the same time of their training."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        own = of_each(variable, variant)(estimate)
-        kinds, times = estimate.kind.values, estimate.snapshot.values
-        build = dict(zip(estimate.subject.values.tolist(), estimate.build.values.tolist(), strict=True))
-        return {
-            (str(one), str(two)): combine(own[str(one),], own[str(two),])
-            for one, kind, time in zip(estimate.subject.values, kinds, times, strict=True)
-            for two, other, then in zip(estimate.subject.values, kinds, times, strict=True)
-            if own
-            and first in str(kind).split()
-            and second in str(other).split()
-            and time == then
-            and (second != "mean" or build[str(one)] == build[str(two)])  # a twin, not any other ViT
-        }
-
-    return compute
-
-
-def taken(time: str, compute: Callable[[xarray.Dataset], PerSubjects]) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The same number of those tuples only that were taken at this time of their training ("" is its end)."""
-
-    def limited(estimate: xarray.Dataset) -> PerSubjects:
-        times = dict(zip(estimate.subject.values.tolist(), estimate.snapshot.values.tolist(), strict=True))
-        return {key: value for key, value in compute(estimate).items() if all(times[who] == time for who in key)}
-
-    return limited
-
-
-def share_gap_bounds(
-    compute: Callable[[xarray.Dataset], PerSubjects], variant: str
-) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
-    """The interval of a difference of shares, from the differences of single minibatches.
-
-    A share of exactly 0 has no spread, which would look like certainty; over n minibatches it may still be up to
-    1 − 0.025^(1/n), and that is added on its side.
-    """
-
-    def bounds(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
-        result: dict[tuple[str, ...], tuple[float, float]] = {}
-        for one, two in compute(estimate):
-            shares = [estimate.negative.sel(subject=who, variant=variant).values for who in (one, two)]
-            both = np.isfinite(shares[0] + shares[1])
-            first, second = (share[both] for share in shares)
-            if len(first) < 2:
-                result[one, two] = float("nan"), float("nan")
-                continue
-            room = at_most(len(first))  # the values of a minibatch come together
-            middle, half = (first - second).mean(), t_quantile(len(first)) * (first - second).std(ddof=1)
-            half = half / np.sqrt(len(first))
-            low = middle - half - (0 if second.any() else room)
-            high = middle + half + (0 if first.any() else room)
-            result[one, two] = max(-1.0, float(low)), min(1.0, float(high))
-        return result
-
-    return bounds
-
-
-def at_most(trials: int) -> float:
-    """Upper 97.5 % bound of a share that was 0 in so many trials."""
-    return float(1 - 0.025 ** (1 / trials))
 
 
 def name_of(variant: str) -> str:
@@ -334,7 +256,7 @@ class HessianSpectrum(Measure):
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         if bench.targets is None or (self.augmentation != "none" and bench.subject.colours is None):
             return {}
-        known = bench.picked((bench.targets >= 0).nonzero().flatten().cpu())
+        known = labelled(bench)
         block = bench.batch.start // bench.batch.index if bench.batch.index else len(bench)
         first = bench.batch.index * (block // self.batch)  # minibatches never reach over two blocks
         count = max(0, min(len(known) // self.batch, self.images // self.batch - first))
@@ -447,11 +369,6 @@ class HessianSpectrum(Measure):
             attrs={"images": minibatches * self.batch, "minibatches": minibatches, "batch": self.batch},
         )
 
-    def chart(self, finding: xarray.Dataset) -> Chart:
-        from eyechart.report.drawings.hessian import draw
-
-        return draw(finding)
-
     def sentence(self, finding: xarray.Dataset) -> str:
         said = []
         for subject in finding.subject.values.tolist():
@@ -472,39 +389,3 @@ class HessianSpectrum(Measure):
         )
         text = f"Over {finding.attrs['minibatches']} minibatches of {finding.attrs['batch']}: " + "; ".join(said)
         return f"{text}; {known}."
-
-
-def as_tensors(rows: Sequence[Sequence[Eigenvalues]]) -> dict[str, Tensor]:
-    """Variants × minibatches as tensors (minibatch, variant, …)."""
-
-    def table(number: Callable[[Eigenvalues], Any]) -> Tensor:
-        return torch.from_numpy(np.array([[number(each) for each in row] for row in rows], np.float64)).transpose(0, 1)
-
-    return {
-        "values": table(lambda each: each.values),
-        "residuals": table(lambda each: each.residuals),
-        "errors": table(lambda each: each.errors),
-        "ends": table(lambda each: (each.lowest, each.highest)),
-        "products": table(lambda each: each.products),
-    }
-
-
-def kind_of(anatomy: Anatomy) -> str:
-    """The parts a subject can play in a claim, as words."""
-    if anatomy.family == "vit":
-        return "vit" + {"cls": " class-token", "gap": " mean"}.get(anatomy.pooling or "", "")
-    if anatomy.family == "staged transformer":
-        kinds = {site.attention.kind for site in anatomy.sites if site.attention is not None}
-        # Swin's last stage may be one window, so a single windowed site makes it Swin.
-        return "windowed" if "windowed" in kinds else "staged" if kinds == {"global"} else "other"
-    return anatomy.family
-
-
-def time_of(subject: str) -> str:
-    """When in its training a subject was taken; empty at the end.
-
-    >>> time_of("zoo:vit@warmup"), time_of("zoo:vit")
-    ('warmup', '')
-    """
-    place = snapshot(subject)[1]
-    return SNAPSHOTS[place].removeprefix(".") if place < len(SNAPSHOTS) else ""

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from eyechart.tracing.interventions import Intervention
     from eyechart.tracing.needs import Need
 
-
 LEAST_OTHERS = 16
 """Images that statistics of batch normalisations are re-estimated on, at least."""
 
@@ -128,12 +127,13 @@ class Lesion(Measure):
         "(white diamonds) or the whole branch of a block (triangles). Zero means that nobody misses it. Shaded bands "
         "are the stages of the model. Papers report that early convolutions are missed most, and that in a transformer "
         "with stages MLPs matter where a stage begins and attention where it ends: the small panels compare the first "
-        "and the last block of the stages."
+        "and the last block of the stages. A cut also leaves batch norms with statistics that no longer fit; the "
+        "sentence below tells whether early convolutions are still missed most when they are made to fit."
     )
     how_to_read_ko = (
         "표 하나는 학습된 모델에서 한 부분만 없앴을 때의 정확도 변화이다. 회색 원은 어텐션, 흰 사각형은 MLP, 흰 "
         "마름모는 CNN의 공간 합성곱, 삼각형은 블록의 가지 전체이다. 0이면 없어도 된다는 뜻이다. 음영은 단계이고, 작은 "
-        "그림은 단계의 첫 블록과 마지막 블록을 비교한다."
+        "그림은 단계의 첫 블록과 마지막 블록을 비교한다. 배치 정규화의 통계를 다시 맞춘 값은 문장에 적는다."
     )
     method = (
         "One unit at a time: a residual addition returns its skip alone; or a convolution with a kernel larger than "
@@ -204,7 +204,7 @@ class Lesion(Measure):
             places, again = torch.arange(len(bench)), []
             for half in torch.tensor_split(places[: len(few)], 2):
                 others = places[~torch.isin(places, half)][: max(len(half), LEAST_OTHERS)]
-                again.append(outcomes_without(bench.picked(half), len(units), tried, bench.picked(half).images))
+                again.append(outcomes_without(bench.picked(half), len(units), tried, bench.picked(others).images))
             found["recalibrated"] = torch.cat(again, dim=1)
         return found
 

@@ -55,7 +55,6 @@ from eyechart.tracing.views import Look
 if TYPE_CHECKING:
     import xarray
 
-
 TOKENS = View("packed gram of each token", tokens_in_cells, reduce=packed)
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Chart = altair.Chart | altair.LayerChart | altair.ConcatChart
 
-
 EFFORTS = ("quick", "normal", "full")
 SPEED = 4e10
 """Operations a second of the plain machine that budgets are counted on: about one core's."""

@@ -24,7 +24,6 @@ from eyechart.tracing.needs import Need, View
 if TYPE_CHECKING:
     import xarray
 
-
 LOGITS = View("logits", lambda look: look.output.float())
 
 

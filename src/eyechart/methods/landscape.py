@@ -85,17 +85,25 @@ def batch_statistics(module: nn.Module) -> Iterator[None]:
 
 
 def on_ring(surface: np.ndarray, radius: float) -> float:
-    """Mean of a surface over [−1, 1]² on the circle at a radius, linearly between its points; NaN next to a NaN.
+    """Mean of a surface over [−1, 1]² on the circle at a radius; NaN next to a NaN.
 
-    >>> side = np.linspace(-1, 1, 41)
-    >>> round(on_ring(side[:, None] ** 2 + side**2, 0.5), 2)
+    Between points by parabolas through three of them along each axis: lines would lie above a bowl, which 11 points a
+    side would then show 5.7 % too high at radius 0.5.
+
+    >>> side = np.linspace(-1, 1, 11)
+    >>> round(on_ring(side[:, None] ** 2 + side**2, 0.5), 12)
     0.25
     """
     angles = np.arange(ANGLES) * 2 * np.pi / ANGLES
     last = len(surface) - 1
     row, column = ((1 + radius * turn(angles)) * last / 2 for turn in (np.sin, np.cos))
-    top, left = (np.clip(np.floor(place).astype(int), 0, last - 1) for place in (row, column))
-    down, right = row - top, column - left
-    upper = surface[top, left] * (1 - right) + surface[top, left + 1] * right
-    lower = surface[top + 1, left] * (1 - right) + surface[top + 1, left + 1] * right
-    return float((upper * (1 - down) + lower * down).mean())
+    middles = [np.clip(np.round(place).astype(int), 1, last - 1) for place in (row, column)]
+    down, right = (parabola(place - middle) for place, middle in zip((row, column), middles, strict=True))
+    around = np.arange(-1, 2)
+    near = surface[(middles[0] + around[:, None])[:, None], (middles[1] + around[:, None])[None]]
+    return float((down[:, None] * right[None] * near).sum((0, 1)).mean())
+
+
+def parabola(beyond: np.ndarray) -> np.ndarray:
+    """(3, …): what three neighbouring points weigh at a place `beyond` the middle one, in steps."""
+    return np.stack([beyond * (beyond - 1) / 2, 1 - beyond**2, beyond * (beyond + 1) / 2])

@@ -297,8 +297,8 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[d
 def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -> str:
     """How many images it used, why not more, and where its intervals come from; a measure may say it in its own words.
 
-    What no image was drawn for has no intervals, and says so itself (`attrs["sample"]`). What so many images are too few
-    for follows as `attrs["note"]`.
+    What no image was drawn for has no intervals, and says so itself (`attrs["sample"]`). What they are too few for
+    follows (`attrs["note"]`).
     """
     if "sample" in finding.attrs:
         return f"{finding.attrs['sample']}."
@@ -306,7 +306,7 @@ def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -
     used, effort = plan["images"]["used"], plan["settings"]["effort"]
     sized = images < used and bool(measure.budget)
     drawn = f"{count(images)} of {count(used)}" if sized else count(images)
-    why = f" (sized by --effort {effort})" if sized else ""
+    why = f" (sized by \u2011\u2011effort\u00a0{effort})" if sized else ""
     scope = "each left out in turn, for these images and weights"
     note = f" {finding.attrs['note']}." if "note" in finding.attrs else ""
     return f"{drawn} images{why}; intervals from {folds} folds, {scope}.{note}"

@@ -124,13 +124,13 @@ def kind_points(frame: pd.DataFrame, x: alt.X, y: alt.Y, kind: str = "kind", **e
 
 def band(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
     """The 95 % interval of a curve as a pale band. `x`, `y` as the curve has them; `encoding` takes its `color`."""
-    area: alt.Chart = alt.Chart(frame).mark_area(opacity=0.18, line=False, tooltip=None)
+    area: alt.Chart = alt.Chart(frame).mark_area(opacity=0.18, line=False, clip=True, tooltip=None)
     return area.encode(x=x, y=_of(y, low), y2=alt.Y2(high), **encoding)
 
 
 def error_bars(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
     """The 95 % interval of single points as thin upright rules, to lie under the points."""
-    bars: alt.Chart = alt.Chart(frame).mark_rule(strokeWidth=1.5, opacity=0.7, tooltip=None)
+    bars: alt.Chart = alt.Chart(frame).mark_rule(strokeWidth=1.5, opacity=0.7, clip=True, tooltip=None)
     return bars.encode(x=x, y=_of(y, low), y2=alt.Y2(high), **encoding)
 
 
@@ -207,6 +207,11 @@ def reference(
     return cast(alt.LayerChart, alt.layer(rule, label))
 
 
+def axis_at(values: Sequence[float], **more: Any) -> alt.Axis:
+    """Marks at these values, all of them: of more than `tickCount` Vega drops every second one, even if told."""
+    return alt.Axis(values=list(values), tickCount=len(values), **more)
+
+
 def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
     """A logarithmic axis as long as its `values`, with few lines: Vega's own draws nine a decade and whole decades.
 
@@ -223,7 +228,7 @@ def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
         if len(marks) >= 3:
             break
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    axis = alt.Axis(values=marks, labelOverlap=False, format="~g")
+    axis = axis_at(marks, labelOverlap=False, format="~g")
     return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
 
 

@@ -38,9 +38,7 @@ def trained_here(spec: Spec, path: str | Path) -> TrainedHere | None:
     card = zoo.card_beside(path)
     if not card:
         return None
-    made = architecture_of(card)
-    if made != spec.model and not made.startswith("hf:"):  # a folder may have been moved
-        raise WeightsMismatch(f"{path} is a trained {made}, as its card says; write {made}@{path}.")
+    refuse_other_architecture(spec, path, card)
     try:
         found = TrainedHere(
             card,
@@ -58,6 +56,13 @@ def trained_here(spec: Spec, path: str | Path) -> TrainedHere | None:
         note = "the card beside the weights is that of another version of this file: its hash differs"
         return replace(found, notes=(note,))
     return found
+
+
+def refuse_other_architecture(spec: Spec, path: str | Path, card: Mapping[str, Any]) -> None:
+    """Weights are loaded only as what their card says they are."""
+    made = architecture_of(card)
+    if made != spec.model and not made.startswith("hf:"):  # a folder may have been moved
+        raise WeightsMismatch(f"{path} is a trained {made}, as its card says; write {made}@{path}.")
 
 
 def architecture_of(card: Mapping[str, Any]) -> str:

@@ -61,6 +61,7 @@ PARTLY, INTERRUPTED = 3, 130
 @click.option("--time-limit", type=float, metavar="SECONDS", help="End early, with everything written.")
 @click.option("--parallel", default=1, show_default=True, metavar="N", help="So many trainings side by side.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.option("--bfloat16/--no-bfloat16", default=None, help="Steps and the scores on the way; default: on a GPU.")
 @click.option("--compile/--no-compile", "compiled", default=None, help="torch.compile; default: on a GPU.")
 @click.option("--capture/--no-capture", "captured", default=None, help="One CUDA graph a step; default: on a GPU.")
 @click.pass_context

@@ -57,7 +57,9 @@ class TrainingData:
 
         if self.x_train.shape[2:] != self.x_test.shape[2:]:
             sides = [f"{x.shape[3]}×{x.shape[2]}" for x in (self.x_train, self.x_test)]
-            raise ImagesError(f"The training images of {self.name} are {sides[0]} and its test images {sides[1]}.")
+            raise ImagesError(
+                f"The training images of {self.name} are {sides[0]} and its test images {sides[1]}; one size is needed."
+            )
 
     @property
     def image_size(self) -> int:

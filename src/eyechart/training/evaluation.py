@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from eyechart.training.augment import Normalisation
 
-BINS = 10  # of the calibration error, as in Park & Kim (SPEC M23); cards before 2026-11 say 15
+BINS = 10  # of the calibration error, as in Park & Kim (SPEC M23)
 
 
 @dataclass(frozen=True)

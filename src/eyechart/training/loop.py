@@ -330,14 +330,11 @@ def _device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("There is no CUDA device here; leave --device out or say --device cpu.")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise UsageError(f"--device is auto, cpu or cuda; {name!r} came.")
-    if device.type == "cuda" and device.index is not None:
-        if device.index >= torch.cuda.device_count():
-            raise UsageError(f"There are {torch.cuda.device_count()} CUDA devices here, from 0; {name!r} came.")
-        torch.cuda.set_device(device)  # streams, graphs and the rate's tensor are made on the current one
-    return device
+    kind, colon, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
+        raise UsageError(f"--device is auto, cpu, cuda or one of several, as cuda:1; {name!r} came.")
+    if kind == "cuda" and colon:
+        if int(number) >= torch.cuda.device_count():
+            raise UsageError(f"There are {torch.cuda.device_count()} CUDA devices here, the first is 0; {name!r} came.")
+        torch.cuda.set_device(int(number))  # streams, graphs and the tensor of the rate are made on the current one
+    return torch.device(name)

@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from eyechart import zoo
 from eyechart.errors import NotFinite, RunFolderError
 from eyechart.training.files import cannot_write, write_whole
-
 
 HALF_MAX = torch.finfo(torch.float16).max
 
@@ -67,7 +67,7 @@ class Records:
         """The card of a training that has come to its end."""
         if not self.card_path.is_file() or not self.weights_path().is_file() or self.state.exists():
             return None
-        card: dict[str, Any] = json.loads(self.card_path.read_text(encoding="utf-8"))
+        card = zoo.card_beside(self.weights_path())
         return card if "accuracy" in card else None
 
     def remove_weights(self, *snapshots: str) -> None:

@@ -93,15 +93,15 @@ class Run:
             raise UsageError(
                 f"{self.steps} steps cannot be parted into {self.recipe.epochs} epochs; ask for fewer with --epochs."
             )
-        least = {"evaluate_every": 1, "validation": 0, "backbone_lr_scale": 0, "save_seconds": 0, "seed": 0}
+        least = {"evaluate_every": 1, "validation": 0, "backbone_lr_scale": 0, "save_seconds": 0}
         least |= {name: 1 for name in ("shots", "image_size", "time_limit") if getattr(self, name) is not None}
         for name, bound in least.items():
             if not getattr(self, name) >= bound:  # a NaN is not
                 raise UsageError(f"--{name.replace('_', '-')} is at least {bound}; {getattr(self, name)} came.")
-        if self.seed >= 2**63 - 1:
-            raise UsageError(f"--seed is below 2^63; {self.seed} came.")
+        if not 0 <= self.seed < 2**62:  # others are made of it by adding
+            raise UsageError(f"--seed is a whole number from 0 to below 2^62; {self.seed} came.")
         if self.backbone_lr_scale == math.inf:
-            raise UsageError("--backbone-lr-scale is a number, not infinity.")
+            raise UsageError("--backbone-lr-scale is a finite number; inf came.")
         if "/" in self.label or self.label.startswith("."):
             raise UsageError(f"--name is what files are called, not a path, which is --out's; {self.label!r} came.")
         if self.begin_from is None and (self.freeze != "none" or self.head != "new" or self.backbone_lr_scale != 1):
@@ -123,6 +123,8 @@ class Run:
         for name, word in OPTIONS.items():
             if (value := getattr(self, name)) != plain[name]:
                 words += [word, ",".join(value) if isinstance(value, tuple) else str(value)]
+        if self.bfloat16 is not None:
+            words.append("--bfloat16" if self.bfloat16 else "--no-bfloat16")
         for name, value in self.switches.items():
             words += ["--switch", f"{name}={','.join(map(str, value)) if isinstance(value, (tuple, list)) else value}"]
         return shlex.join([*words, "--seed", str(self.seed)])

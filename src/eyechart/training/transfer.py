@@ -22,6 +22,7 @@ from eyechart.subjects.load import load_subject
 from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.resizing import resize_positions
 from eyechart.subjects.subject import Subject, find_logits
+from eyechart.subjects.trained_here import refuse_other_architecture
 from eyechart.subjects.weights import INCIDENTAL, State, fit_to, read_checkpoint
 from eyechart.training.augment import Normalisation
 from eyechart.training.run import Run
@@ -80,6 +81,11 @@ def _source(run: Run) -> Spec:
             )
         return Spec("zoo", run.model, text)
     spec = parse_spec(text)
+    if spec.source == "zoo" and run.model in zoo.names() and spec.name in zoo.names() and run.model != spec.name:
+        raise UsageError(
+            f"--from {spec} is trained on as {spec.name}, so it cannot be called {run.model}; say eyechart train "
+            f"{spec.name} --from {spec}, or a NAME of your own."
+        )
     if spec.size is not None:
         raise UsageError(f"--from takes no input size; say --from {replace(spec, size=None)} --image-size {spec.size}.")
     return spec
@@ -93,7 +99,10 @@ def _zoo_card(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
     path = given if given.suffix in CHECKPOINT_SUFFIXES else zoo.weights(spec.name, spec.weights)
     if path is None:
         raise SubjectError(f"{spec} has no trained weights; zoo:{spec.name}@PATH takes those of a file.")
-    return path, zoo.card_beside(path)
+    card = zoo.card_beside(path)
+    if card:
+        refuse_other_architecture(spec, path, card)
+    return path, card
 
 
 def _from_zoo(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:

@@ -59,7 +59,7 @@ def by_strength(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "mean_cost")
     ticks = finding.strength.values.tolist()
     scale = alt.Scale(type="log", domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
-    x = alt.X("strength:Q", title="strength of the noise", scale=scale, axis=alt.Axis(values=ticks, format=".2~g"))
+    x = alt.X("strength:Q", title="strength of the noise", scale=scale, axis=theme.axis_at(ticks, format=".2~g"))
     y = alt.Y("mean_cost:Q", title="mean change (points)")
     shown = tooltip("mean_cost", alt.Tooltip("strength:Q", format=".2f"))
     lines = theme.curve(table, x, y, colour(finding), "mean_cost_low", "mean_cost_high", tooltip=shown)

@@ -90,7 +90,7 @@ def numbers(name: str, form: str) -> list[alt.Tooltip]:
 
 def by_severity(finding: xarray.Dataset, name: str, title: str, form: str) -> Chart:
     table = table_of(finding, name).merge(table_of(finding, "ece")[["subject", "level", "ece"]])
-    x = alt.X("level:Q", title="severity", axis=alt.Axis(values=list(range(6)), format="d"))
+    x = alt.X("level:Q", title="severity", axis=theme.axis_at(range(6), format="d"))
     scale = alt.Scale(domain=[0, 1]) if form == "%" else alt.Scale(zero=True)
     y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format="%") if form == "%" else alt.Axis())
     shown = [alt.Tooltip("subject:N"), alt.Tooltip("level:Q", title="severity")]

@@ -52,7 +52,7 @@ def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
 
 
 def shot_axis() -> alt.X:
-    axis = alt.Axis(values=list(SHOTS), grid=False)
+    axis = theme.axis_at(SHOTS, grid=False)
     return alt.X("shot:Q", title="pictures of each class", scale=alt.Scale(type="log", base=2, nice=False), axis=axis)
 
 

@@ -97,7 +97,7 @@ def changes(finding: xarray.Dataset) -> Chart:
         "change:Q",
         title="change of Δ log amplitude (log scale about 0)",
         scale=alt.Scale(type="symlog", constant=0.02),
-        axis=alt.Axis(values=[0, *ticks], format="~g", labelOverlap=False),
+        axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
     )
     x = theme.depth_axis()
     bars = theme.error_bars(table, x, y, "change_low", "change_high", color=subject_colour(finding))

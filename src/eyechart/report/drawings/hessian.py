@@ -103,7 +103,7 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
     subjects = finding.subject.values.tolist()
     variants = finding.variant.values.tolist()
     titles = {"nep": "share of negative eigenvalues (NEP)", "ape": "mean of positive eigenvalues (APE)"}
-    highest = max([0.05, *table[f"{name}_high"].dropna()])
+    highest = max([0.05, *table[[name, f"{name}_high"]].max()], key=np.nan_to_num)  # one minibatch has no interval
     scale = alt.Scale(domain=[0, highest], nice=True)
     if name == "ape":
         scale = alt.Scale(type="log", nice=True)
@@ -120,8 +120,7 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
         ),
     ]
     base = alt.Chart(table).encode(y=y, yOffset=offset, color=colour, tooltip=tip)
-    rules = base.mark_rule(strokeWidth=2.5, opacity=0.5).encode(
-        alt.X(f"{name}_low:Q", title=titles[name], scale=scale), x2=alt.X2(f"{name}_high")
-    )
+    rules = base.properties(data=table.dropna()).mark_rule(strokeWidth=2.5, opacity=0.5)
+    rules = rules.encode(alt.X(f"{name}_low:Q", title=titles[name], scale=scale), x2=alt.X2(f"{name}_high"))
     layered = cast(alt.LayerChart, alt.layer(rules, base.mark_point(size=60).encode(x)))
     return layered.properties(width=210 if name == "nep" else 330, height=alt.Step(max(9, 36 // max(1, len(subjects)))))

@@ -23,7 +23,7 @@ MARKS |= {
     CONVOLUTION: (theme.KIND_COLOURS["conv"], theme.KIND_SHAPES["conv"]),
     BRANCH: (theme.KIND_COLOURS["other"], "triangle-right"),
 }
-HEIGHT = 250
+WIDTH, HEIGHT = 350, 250
 TICKS = [-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100]
 
 
@@ -35,14 +35,14 @@ def draw(finding: xarray.Dataset) -> Chart:
         nothing = pd.DataFrame({"x": [""], "y": [""], "value": [np.nan]})
         return theme.heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
     panels: list[Any] = [over_depth(finding, subject) for subject in subjects]
-    return theme.panels([*panels, *(within_stages(finding, subject) for subject in staged)], columns=2, shared=())
+    return theme.panels([*panels, *(within_stages(finding, subject) for subject in staged)], columns=3, shared=())
 
 
 def change(field: str, title: str, values: pd.DataFrame) -> alt.Y:
     """An axis that is even near zero and logarithmic far from it: one vital unit must not flatten all others."""
     ends = [float(np.nanmin([*values.to_numpy().ravel(), -2.0])), float(np.nanmax([*values.to_numpy().ravel(), 2.0]))]
     scale = alt.Scale(type="symlog", constant=2, domain=ends, nice=False)
-    return alt.Y(field, type="quantitative", title=title, scale=scale, axis=alt.Axis(values=TICKS, labelOverlap=False))
+    return alt.Y(field, type="quantitative", title=title, scale=scale, axis=theme.axis_at(TICKS, labelOverlap=False))
 
 
 def over_depth(finding: xarray.Dataset, subject: str) -> Chart:
@@ -74,7 +74,7 @@ def over_depth(finding: xarray.Dataset, subject: str) -> Chart:
     bars = theme.error_bars(table, x, y, "low", "high", color=alt.value(colour))
     marks = points(table, x, y, tooltip)
     chart = alt.layer(*shades(table), line, bars, marks, theme.reference(0, "")).properties(
-        width=420, height=HEIGHT, title=alt.TitleParams(subject, limit=400)
+        width=WIDTH, height=HEIGHT, title=alt.TitleParams(subject, limit=WIDTH)
     )
     return cast(alt.LayerChart, chart)
 

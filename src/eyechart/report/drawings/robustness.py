@@ -50,7 +50,7 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     scale = alt.Scale(type="log", base=2) if kind == "shuffle" else alt.Scale(nice=False)
     form = "%" if kind == "occlusion" else ".3~g"
     shown = places[::2] if kind == "occlusion" else places
-    x = alt.X("at:Q", title=axis, scale=scale, axis=alt.Axis(values=shown, format=form, grid=False))
+    x = alt.X("at:Q", title=axis, scale=scale, axis=theme.axis_at(shown, format=form, grid=False))
     words = {"accuracy": "accuracy", "relative": "of its accuracy when intact"}[name]
     most = max(1.0, float(np.nanmax(finding[f"{name}_high"])) if name == "relative" else 1.0)
     span = alt.Scale(domain=[0, min(most, 1.25)], clamp=True)

@@ -54,7 +54,7 @@ def filters(finding: xarray.Dataset) -> Chart:
     table = pd.concat([table_of(finding, name).assign(kept=words) for name, words in FILTERS.items()])
     ticks = finding.cutoff.values.tolist()
     scale = alt.Scale(type="log", base=2, domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
-    x = alt.X("cutoff:Q", title="limit (frequency / π)", scale=scale, axis=alt.Axis(values=ticks, format=".3~f"))
+    x = alt.X("cutoff:Q", title="limit (frequency / π)", scale=scale, axis=theme.axis_at(ticks, format=".3~f"))
     legend = alt.Legend(title=None, orient="bottom", columns=1, symbolSize=400, labelLimit=260)
     dashes = alt.Scale(domain=list(FILTERS.values()), range=[[1, 0], [5, 3]])
     shown = tooltip(alt.Tooltip("kept:N"), alt.Tooltip("cutoff:Q", title="limit / π", format=".3f"))

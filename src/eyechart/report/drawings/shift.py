@@ -82,7 +82,7 @@ def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) ->
     table = table.assign(at=table["px"] * 1.05**aside)  # side by side, or intervals would hide each other
     marks = [2**power for power in range(int(table["px"].max()).bit_length())] if len(table) else [1]
     scale = alt.Scale(type="log", base=2, nice=False, domain=[0.8, 1.25 * marks[-1]])
-    x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=alt.Axis(values=marks))
+    x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=theme.axis_at(marks))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=variable == "variation"))
     colour = colour_of(subjects, told=False)  # the row above tells
     told = [alt.Tooltip("subject:N"), alt.Tooltip("px:Q", title="pixels")]
