@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Role = Literal["input", "stem", "junction", "attention", "block", "head"]
+Role = Literal["input", "stem", "junction", "attention", "block", "features", "head"]
 Kind = Literal["attention", "mlp", "conv", "pool", "mixer", "other"]
 Architecture = Literal["transformer", "cnn", "hybrid", "mixer", "other"]
 

@@ -85,7 +85,7 @@ def print_anatomy(anatomy: Anatomy) -> None:
     stage, branch, blocks = None, tree, {site.block: site for site in anatomy.pick("block")}
     opened: dict[int, Tree] = {}
     for site in anatomy.sites:
-        if site.role in ("stem", "head"):
+        if site.role in ("stem", "features", "head"):
             tree.add(describe(site))
             continue
         owner = blocks.get(site.block, site)

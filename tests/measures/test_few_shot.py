@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import xarray
+from torch import nn
 
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, leave_one_out_weights
 from eyechart.measures.few_shot import (
     BIAS,
+    FEATURES,
     PENALTY,
     FewShot,
     FewShotTally,
@@ -23,10 +26,14 @@ from eyechart.measures.few_shot import (
     share_right,
     tightness,
     trend,
+    what_is_read,
 )
 from eyechart.measures.measure import Scene
 from eyechart.sites import Site
+from eyechart.subjects.anatomy import anatomy_of
+from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
+from tests import cases
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
 CLASSES = 5
@@ -195,6 +202,27 @@ def test_what_the_classifier_reads() -> None:
         look = Look(place, output=tokens)
         look.anatomy = where.anatomies[0]
         torch.testing.assert_close(before_logits(look), expected)
+
+
+@pytest.mark.parametrize(
+    ("build", "classifier", "size"),
+    [(cases.vit, "head", 32), (cases.resnet, "fc", 32), (cases.swin, "head.fc", 32), (cases.bit, "head.fc", 64)],
+)
+def test_the_classifier_applied_to_what_it_reads_gives_the_logits(
+    build: Callable[[], nn.Module], classifier: str, size: int
+) -> None:
+    """After the last norm (and, of a pre-activation CNN, its ReLU): the output of the last block would not do."""
+    module, images = build(), cases.images(size=size)
+    found = anatomy_of("it", module, images)
+    (place,) = what_is_read(found)
+    logits, seen = Tap(module, found, {place.name: [FEATURES]}).run(images)
+    features = seen[place.name][FEATURES.name]
+    assert features.shape == (2, place.channels)
+    read_by = module.get_submodule(classifier)
+    given = features if isinstance(read_by, nn.Linear) else features[:, :, None, None]
+    torch.testing.assert_close(read_by(given).flatten(1), logits)
+    without = anatomy_of("it", cases.vit(num_classes=0), cases.images())
+    assert [site.name for site in what_is_read(without)] == ["blocks.1"]
 
 
 def test_too_few_images_have_no_number() -> None:

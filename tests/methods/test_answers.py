@@ -100,6 +100,8 @@ def test_the_class_is_wanted_or_else_the_intact_answer() -> None:
     assert wanted(bench(None), INTACT).tolist() == [0, 1, 0, 1]
     assert right(after, targets).tolist() == [0, 1, 0, 1]
     assert known(targets).tolist() == [1, 1, 0, 1]
+    after[1, 0], after[2, 0] = torch.nan, torch.inf
+    assert right(after, targets).tolist() == [0, 0, 0, 1]
 
 
 def test_scores_by_hand() -> None:

@@ -38,6 +38,7 @@ def test_vit_site_by_site() -> None:
         ("blocks.1 attention junction", "junction", "attention", 0.8333, 1),
         ("blocks.1 mlp junction", "junction", "mlp", 1.0, 1),
         ("blocks.1", "block", "attention", 1.0, 1),
+        ("features", "features", "other", 1.0, 2),
         ("head", "head", "other", 1.0, 2),
     ]
     assert (anatomy.architecture, anatomy.pooling, anatomy.cls, anatomy.notes) == ("transformer", "cls", 0, ())

@@ -1,6 +1,6 @@
 """M14: how few labelled pictures does it take to read the classes off frozen features?
 
-Two protocols on what the classifier of a subject reads (class token or mean of the last block's output):
+Two protocols on what the classifier of a subject reads (the vector its last matrix is applied to):
 
 - **linear evaluation** (Dosovitskiy et al., Fig. 4): N pictures of every class, ridge regression to ±1 targets with
   λ = 2¹⁰ on features standardised over those pictures and a constant feature of 100 as bias, as Google's code has it;
@@ -49,12 +49,15 @@ LINEAR_QUERIES, LINEAR_DRAWS = 64, 32
 AT_ONCE = 1 << 23  # numbers made at a time
 
 
-def last_block(anatomy: Anatomy) -> Sequence[Site]:
-    return probed(anatomy)[-1:]
+def what_is_read(anatomy: Anatomy) -> Sequence[Site]:
+    """The vector before the logits; of a subject without a classifier of its own kind the last block."""
+    return anatomy.pick("features") or probed(anatomy)[-1:]
 
 
 def before_logits(look: Look) -> Tensor:
-    """What the classifier reads: its class token, else the mean over positions; (image, channel)."""
+    """What the classifier reads; of a last block its class token, else the mean over positions; (image, channel)."""
+    if look.site.role == "features":
+        return narrow(look.output.flatten(1).float(), WIDEST)
     tokens = look.tokens(look.output)
     if look.anatomy.pooling == "cls" and has_cls(look.anatomy, look.site):
         return narrow(tokens[:, look.anatomy.cls].float(), WIDEST)
@@ -213,7 +216,8 @@ class FewShot(Measure):
         "전이를 보려면 다른 클래스의 그림을 주어야 한다."
     )
     method = (
-        "Features are what the classifier reads after the last block (class token, or mean over positions). Linear "
+        "Features are what the classifier reads, after the last normalisation and pooling; of a subject without a "
+        "classifier, class token or mean over positions of the last block. Linear "
         "evaluation: ridge to ±1 targets, features standardised over the support, bias feature 100, penalty 2^10. "
         "Episodes: nearest mean of the support, features standardised over all images without labels; 32 queries a "
         "class, never among the support. 60 seeded draws, the same for all subjects. Intervals leave out images both "
@@ -237,12 +241,12 @@ class FewShot(Measure):
     )
 
     def needs(self) -> Sequence[Need]:
-        return [Need(FEATURES, last_block)]
+        return [Need(FEATURES, what_is_read)]
 
     def tally(self, scene: Scene) -> FewShotTally:
         if not scene.classes or len(scene.classes) < 2:
             raise DoesNotApply("the images have no classes to tell apart; give labelled images.")
-        if not scene.sites(last_block):
+        if not scene.sites(what_is_read):
             raise DoesNotApply("no subject has blocks whose output is a grid of positions.")
         width = sum(width for _, _, width in columns(scene))
         size = 4 * width * rows_at_most(scene, ROWS)
@@ -255,13 +259,13 @@ class FewShot(Measure):
 
     def update(self, tally: FewShotTally, batch: Batch, views: Views, scene: Scene) -> None:
         assert batch.labels is not None  # the images have classes
-        features = torch.cat([views(subject, site, FEATURES) for subject, site in scene.sites(last_block)], dim=1)
+        features = torch.cat([views(subject, site, FEATURES) for subject, site in scene.sites(what_is_read)], dim=1)
         tally.keep(batch, features, (batch.labels >= 0) & kept(batch, scene, ROWS))
 
     def estimate(self, total: FewShotTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        subjects = [subject for subject, _ in scene.sites(last_block)]
+        subjects = [subject for subject, _ in scene.sites(what_is_read)]
         pool = Pool.of(total, EPISODES)
         classes = len(pool.members)
         ways = [way for way in WAYS if way < classes] + [classes]
@@ -319,7 +323,7 @@ class FewShot(Measure):
 def columns(scene: Scene) -> Iterator[tuple[str, int, int]]:
     """For each subject where its features begin in a row, and how many they are."""
     start = 0
-    for subject, site in scene.sites(last_block):
+    for subject, site in scene.sites(what_is_read):
         width = min(site.channels, WIDEST)
         yield subject, start, width
         start += width

@@ -73,8 +73,12 @@ def wanted(bench: Bench, intact: Tensor) -> Tensor:
 
 
 def right(logits: Tensor, target: Tensor) -> Tensor:
-    """1.0 where an answer is the wanted one, (image,); 0 where none is known: `known` counts those out."""
-    return (logits.argmax(1) == target).double()
+    """1.0 where an answer is the wanted one, (image,); 0 where none is known: `known` counts those out.
+
+    As in `outcomes`, what is not a number is no answer: `argmax` would name the class of the first NaN.
+    """
+    answers = answers_of(logits)
+    return ((answers == target) & (answers >= 0)).double()
 
 
 def known(target: Tensor) -> Tensor:

@@ -143,7 +143,7 @@ class _Reader:
             for call in chosen:
                 drafts += [replace(draft, name=name) for draft in self._block(call, self._kind(call))]
         drafts.sort(key=lambda draft: (draft.order, draft.role == "block"))
-        return drafts + self._head()
+        return drafts + self._features() + self._head()
 
     def _stem(self, first: Call) -> list[_Draft]:
         at = _main(first.inputs)
@@ -159,6 +159,23 @@ class _Reader:
 
     def _kind(self, call: Call) -> Kind:
         return kind_of(self.run.nodes[call.first : call.last])
+
+    def _features(self) -> list[_Draft]:
+        """What the classifier reads: the vector given to the last module with weights before the logits.
+
+        The last block's output is not it: a ViT normalises it first, a pre-activation CNN also cuts negatives off.
+        """
+        head = self._head()
+        node = head[0].record.node if head else None
+        while node is not None and "weighted" not in node.traits:
+            active = [parent for parent in node.parents if "constant" not in parent.traits]
+            node = active[0] if len(active) == 1 else None
+        if node is None or not node.call.path:
+            return []
+        for at, record in enumerate(node.call.inputs):
+            if record.node in node.parents and math.prod(record.shape[1:]) == record.shape[1]:
+                return [_Draft("features", "other", node.call, record, node.index, at, "features")]
+        return []
 
     def _head(self) -> list[_Draft]:
         for at, record in enumerate(self.run.output):
@@ -186,13 +203,13 @@ class _Reader:
                 draft.depth = done / total
             elif draft.role == "stem":
                 draft.block, draft.depth = -1, 0.0
-            elif draft.role == "head":
+            elif draft.role in ("features", "head"):
                 draft.block, draft.depth = len(ends), 1.0
             else:
                 draft.block = self._owner(draft, done)
         inner: dict[int, list[_Draft]] = {}
         for draft in drafts:
-            if draft.role not in ("stem", "head") and not (draft.role == "block" and not draft.name):
+            if draft.role not in ("stem", "features", "head") and not (draft.role == "block" and not draft.name):
                 inner.setdefault(draft.block, []).append(draft)
         for block, members in inner.items():
             for at, draft in enumerate(members, 1):
@@ -241,11 +258,11 @@ class _Reader:
             call, number = ordinals[draft.operation]
             address = Address(call.path, max(call.ordinal, 0), number, draft.operation.name)
         else:
-            kind = "input" if draft.role == "stem" else "output"
+            kind = "input" if draft.role in ("stem", "features") else "output"
             address = Address(draft.call.path, max(draft.call.ordinal, 0), draft.operation, kind)
         seen = draft.operation.seen if isinstance(draft.operation, Watched) else None
         axes = draft.layout.axes
-        if not axes and draft.role != "attention":
+        if not axes and draft.role not in ("attention", "features"):
             self.notes[f"{name}: what its axes {list(draft.record.shape)} mean could not be told."] = None
         shape = draft.record.shape
         return Site(
@@ -258,7 +275,7 @@ class _Reader:
             stage=draft.stage,
             block=draft.block,
             layout=draft.layout,
-            channels=shape[axes.index("C")] if "C" in axes else shape[-1],
+            channels=shape[axes.index("C")] if "C" in axes else shape[1 if draft.role == "features" else -1],
             heads=seen.heads if seen else None,
             attention=seen.geometry if seen else None,
             skip_operand=draft.junction.skip_operand if draft.junction else None,
