@@ -154,7 +154,8 @@ def finish(run: Run) -> None:
         findings[name] = with_intervals(measure, tallies[name], run.scene)
         run.write_finding(name, findings[name])
     tests = [test for measure in run.measures.values() for test in measure.tests()]
-    verdicts = judge(tests, findings, facts_of(run.plan, findings))
+    left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
+    verdicts = judge(tests, findings, facts_of(run.plan, findings), left_out=left_out)
     write_json(run.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
     run = Run(run.path)
     write_text(run.path / "summary.csv", run.summary_csv())

@@ -236,12 +236,13 @@ def judge(
     findings: Mapping[str, xarray.Dataset],
     facts: Mapping[str, Facts],
     *,
+    left_out: Mapping[str, str] | None = None,
     seeds: int | None = None,
 ) -> list[Verdict]:
     """One verdict for each claim and each tuple of subjects that qualifies, and one "not tested" for every other claim.
 
-    Tuples qualify by having a number in every part. `facts` are told by subject; `seeds` makes it a study, whose
-    intervals are over seeds and which speaks of architectures.
+    Tuples qualify by having a number in every part. `facts` are told by subject; `left_out` says why a measure that was
+    asked for did not run; `seeds` makes it a study, whose intervals are over seeds and which speaks of architectures.
     """
     if seeds is not None and seeds < LEAST_SEEDS:
         raise UsageError(f"A study needs at least {LEAST_SEEDS} seeds to speak of an architecture, not {seeds}.")
@@ -255,7 +256,7 @@ def judge(
     judged = {verdict.claim for verdict in verdicts}
     tested = {test.claim for test in tests}
     verdicts += [
-        not_tested(claim, tried=claim.id in tested, measures=findings.keys(), seeds=seeds)
+        not_tested(claim, tried=claim.id in tested, measures=findings.keys(), left_out=left_out or {}, seeds=seeds)
         for claim in CLAIMS.values()
         if claim.id not in judged
     ]
@@ -370,13 +371,18 @@ def decisive(parts: Sequence[PartVerdict], verdict: Decision) -> PartVerdict:
     return max(alike, key=lambda part: math.inf if part.needed is None else part.needed)
 
 
-def not_tested(claim: Claim, *, tried: bool, measures: Collection[str], seeds: int | None = None) -> Verdict:
+def not_tested(
+    claim: Claim, *, tried: bool, measures: Collection[str], left_out: Mapping[str, str], seeds: int | None = None
+) -> Verdict:
     """A claim that nothing in this run could settle, with what it would need."""
     missing = [measure for measure in claim.measures if measure not in measures]
+    away = [measure for measure in missing if measure in left_out]
     if claim.settled_by != "exam":
         reason = f"Needs the study {claim.settled_by}: {STUDIES[claim.settled_by]}."
     elif tried and len(missing) in (0, len(claim.measures)):  # of a claim of two measures one may have been left out
         reason = f"Needs {claim.wants}."
+    elif away:
+        reason = f"Needs {claim.wants}. {away[0]} was left out: {left_out[away[0]]}"
     elif missing:
         reason = f"Needs the measure {' and '.join(missing)}, and {claim.wants}."
     else:

@@ -83,21 +83,21 @@ class Landscape(Measure):
         "Each square is a plane through the weights of a model: the middle is the model as it is, a step of 1 to the "
         "side moves every filter by its own length in a random direction. Colour is the loss above its value in the "
         "middle, in bands on one logarithmic scale for all. From left to right: the loss alone on clean pictures, the "
-        "loss alone on augmented ones, and the loss plus the weight penalty that the paper's figure adds. Crosses mark "
+        "loss alone on augmented ones, and both with the weight penalty that the paper's figure adds. Crosses mark "
         "infinite or undefined losses. The nets show the second surface from the side; the curves are means over all "
         "directions at a distance."
     )
     how_to_read_ko = (
         "네모 하나는 가중치를 지나는 평면이다. 가운데가 모형 그대로이고, 1만큼 가면 모든 필터가 자기 길이만큼 무작위 "
         "방향으로 움직인다. 색은 가운데보다 높아진 손실(로그 눈금)이다. 왼쪽부터 원본 그림의 손실, 증강한 그림의 손실, "
-        "논문처럼 가중치 벌점을 더한 것. ×는 무한하거나 정의되지 않은 손실이다."
+        "두 손실에 논문처럼 가중치 벌점을 더한 것. ×는 무한하거나 정의되지 않은 손실이다."
     )
     method = (
         "θ + a·d₁ + b·d₂ with seeded Gaussian directions for linear and convolution weights, normalised per output "
         "filter (option normalisation=paper: over the output axis, as in the paper's code); biases, norms and tables "
-        "stay. Batch normalisation uses stored statistics, which do not fit moved weights: over half of the rise of "
-        "zoo:resnet is theirs (3.3 at distance 1, on 64 pictures; 1.5 with statistics of the pictures, option "
-        "batch_norm=images; zoo:vit, which has none, 1.6). So compare subjects that have them by that option. "
+        "stay. Batch normalisation uses stored statistics, which do not fit moved weights, so part of a CNN's rise can "
+        "be theirs: where one subject has them and another not, look at option batch_norm=images (statistics of "
+        "the pictures) too. "
         "Cross-entropy with soft targets on the augmented pictures, by the recipe of the bundled models; penalty "
         "c·Σ‖p‖ over all parameters with c = 0.05. The pictures are the exam's, usually test pictures, where the paper "
         "took training pictures (--images sample:train gives some)."

@@ -145,7 +145,7 @@ class Shift(Measure):
         Quantity(
             "patch_equivariance_above_cnn",
             above_cnn(of_features("similarity", PATCH)),
-            "features move along with one patch, ViT minus CNN",
+            "features move along with one cell of their own grid (a ViT's patch, a CNN's last stride), ViT minus CNN",
         ),
         Quantity(
             "pixel_variation_above_cnn",
@@ -196,9 +196,9 @@ class Shift(Measure):
         both = torch.zeros(len(piece), len(sites), 2, widest, dtype=torch.float64)
         answers, still = list[torch.Tensor](), dict[str, dict[str, torch.Tensor]]()
         for shift, picture in zip((0, *shifts), pictures, strict=True):
-            torch.manual_seed(bench.batch.index)  # a subject that throws dice throws the same for every position
             kinds = [kind for pixel, kind in asked if pixel == shift]
-            output, seen = (tap if shift == 0 or kinds else plain).run(picture, bench.subject.call)
+            with bench.dice():  # a subject that throws dice throws the same for every position
+                output, seen = (tap if shift == 0 or kinds else plain).run(picture, bench.subject.call)
             logits = bench.subject.logits(output)
             answers += [] if logits is None else [logits]
             still = seen if shift == 0 else still

@@ -88,7 +88,7 @@ class Bench:
                 found.append(logits.float().cpu())
             return torch.cat(found)
 
-        with self._dice(draw):
+        with self.dice(draw):
             return self.piece_size.fit(len(images), work)
 
     def look(
@@ -106,12 +106,12 @@ class Bench:
                 return tap.run(images, self.subject.call)[1]
             return tap.run_in_pieces(images, size, self.subject.call)[1]
 
-        with self._dice(0):
+        with self.dice(0):
             seen = self.piece_size.fit(len(images), work)
         return {site: {name: value.cpu() for name, value in at_site.items()} for site, at_site in seen.items()}
 
     @contextmanager
-    def _dice(self, draw: int) -> Iterator[None]:
+    def dice(self, draw: int = 0) -> Iterator[None]:
         """Passes with and without a change differ by the change alone, not by what the dice showed in between."""
         if not self.anatomy.random:
             yield

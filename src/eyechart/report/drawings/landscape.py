@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FINE = 4  # cells drawn for one step, so that bands have smooth edges
 BANDS = 12
-SURFACES = ("NLL, clean", "NLL, augmented", "NLL + penalty, augmented")
+SURFACES = ("NLL, clean", "NLL, augmented", "NLL + penalty, clean", "NLL + penalty, augmented")
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -129,7 +129,7 @@ def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]
         for radius in np.linspace(0, 1, 11)
     ]
     table = pd.DataFrame(rows).dropna()
-    dashes = alt.Scale(domain=list(SURFACES), range=[[2, 3], [1, 0], [7, 3]])
+    dashes = alt.Scale(domain=list(SURFACES), range=[[2, 3], [1, 0], [6, 3, 1, 3], [7, 3]])
     base = alt.Chart(table).encode(
         alt.X("distance:Q", title="distance (lengths of the weights)"),
         alt.Y("rise:Q", title="mean rise of the loss", scale=alt.Scale(type="symlog")),
