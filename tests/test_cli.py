@@ -101,7 +101,7 @@ def test_report_and_figures(folder: Path, tmp_path: Path) -> None:
 def test_anatomy_json() -> None:
     found = json.loads(call("anatomy", "zoo:vit", "--json").stdout)
     assert found["subject"] == "zoo:vit"
-    assert {site["role"] for site in found["sites"]} == {"stem", "junction", "attention", "block", "head"}
+    assert {site["role"] for site in found["sites"]} == {"stem", "junction", "attention", "block", "features", "head"}
     attention = next(site for site in found["sites"] if site["role"] == "attention")
     assert (attention["heads"], attention["grid"]) == (8, [8, 8])
     assert {"path", "role", "kind", "depth", "stage", "grid", "heads"} <= attention.keys()
