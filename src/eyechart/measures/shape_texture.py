@@ -196,7 +196,7 @@ class ShapeTexture(Measure):
             ),
         ),
     )
-    budget: ClassVar[Mapping[str, float]] = {"normal": 60.0, "full": 600.0}
+    budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 128
     images: int = 0
 

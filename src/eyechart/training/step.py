@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,17 @@ STEPS_BEFORE_CAPTURE = 4  # compilation, autotuning and the optimiser's first al
 def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean over images of −Σ target · log softmax(logits)."""
     return -(targets * logits.float().log_softmax(dim=1)).sum(dim=1).mean()
+
+
+def same_kernels() -> dict[str, str | int | bool | Callable[..., Any]]:
+    """Options of the compiler by which it chooses kernels without timing them.
+
+    Timings vary, and another kernel sums in another order: two trainings of one seed would part in their first epoch.
+    Older versions of torch have no such option.
+    """
+    import torch._inductor.config as inductor
+
+    return {"deterministic": True} if hasattr(inductor, "deterministic") else {}
 
 
 class Step:
@@ -55,7 +67,7 @@ class Step:
             self.notices.append("The step was not captured as a CUDA graph: only plain AdamW's can be.")
         self.loss_of: Callable[[Tensor, Tensor], Tensor] = self._loss
         if compiled:
-            self.loss_of = torch.compile(self._loss)
+            self.loss_of = torch.compile(self._loss, options=same_kernels())
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
