@@ -219,7 +219,7 @@ def anatomy(subject: str, json_: bool) -> None:
 
     who = load_subject(subject)
     images = who.prepare(open_images("sample").pictures([0, 1]))
-    found = anatomy_of(who.name, who.module, images, call=who.call)
+    found = anatomy_of(who.name, who.module, images, call=who.call, classifier=who.classifier)
     if json_:
         as_json(found.as_json())
     else:

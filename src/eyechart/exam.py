@@ -74,7 +74,9 @@ def exam(
         progress(f"anatomy of {subject.name}", 0, 1)
         subject.module.to(number)
         dry = subject.prepare((first_two * 2)[:2]).to(place, number)
-        anatomies.append(anatomy_of(subject.name, subject.module, dry, call=subject.call))
+        anatomies.append(
+            anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
+        )
     matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in people}
 
     plan = write_plan(

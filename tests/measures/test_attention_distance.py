@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from eyechart.errors import UsageError
 from eyechart.measures.attention_distance import AttentionDistance
-from eyechart.methods.attention_distance import how_far, tokens_from
+from eyechart.measures.measure import with_option
+from eyechart.methods.attention_distance import Cls, how_far, tokens_from
 from eyechart.sites import Anatomy, AttentionGeometry, Filters
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
@@ -17,10 +19,10 @@ from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, s
 DISTANCE, PREFIX, COVERAGE, SHARE = range(4)
 
 
-def look_at(weights: torch.Tensor, geometry: AttentionGeometry) -> torch.Tensor:
+def look_at(weights: torch.Tensor, geometry: AttentionGeometry, cls: Cls = "drop") -> torch.Tensor:
     """`weights` (query, key) as one image, one window, one head."""
     place = site("attention", role="attention", heads=1, attention=geometry, prefix=geometry.query_prefix)
-    return how_far(Look(place, weights=lambda: weights[None, None, None].double()))[0, 0]
+    return how_far(Look(place, weights=lambda: weights[None, None, None].double()), cls)[0, 0]
 
 
 def brute_force(weights: np.ndarray, geometry: AttentionGeometry) -> float:
@@ -82,6 +84,55 @@ def test_mass_on_the_class_token_is_dropped_and_said() -> None:
     seen = look_at(weights, full_grid(8, 4, prefix=1))
     assert seen[DISTANCE] / full_grid(8, 4).uniform_distance == pytest.approx(1, abs=1e-3)
     assert seen[PREFIX] == pytest.approx(0.99, abs=1e-6)
+
+
+@pytest.mark.parametrize(("cls", "expected"), [("drop", 1.00), ("keep", 0.01)])
+def test_a_head_with_99_percent_on_the_class_token(cls: Cls, expected: float) -> None:
+    """SPEC M2: it reads .01 of uniform with the class token kept and 1.00 with it dropped, and its mass is reported."""
+    weights = torch.full((65, 65), 0.01 / 64)
+    weights[:, 0] = 0.99
+    place = site("attention", "attention", "attention", heads=1, prefix=1, attention=full_grid(8, 4, prefix=1))
+    look = Look(place, weights=lambda: weights.expand(64, 1, 1, -1, -1))
+    who = scene(anatomy("v", [place], cls=0))
+    finding = measure_tensors(AttentionDistance(cls=cls), who, {("v", "attention"): look}, 4)
+    assert float(finding.relative[0, 0]) == pytest.approx(expected, rel=1e-5)
+    assert float(finding.prefix_mass[0, 0]) == pytest.approx(0.99, abs=1e-6)
+    assert float(finding.coverage[0, 0]) == pytest.approx(1, abs=1e-5)
+
+
+def test_kept_rows_count_the_class_token_as_no_distance() -> None:
+    weights = torch.rand(17, 17, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    geometry = full_grid(4, 8, prefix=1)
+    assert geometry.query_yx is not None
+    places = geometry.query_yx[0]
+    rows = [
+        sum(float(weights[i, j]) * np.hypot(*(places[i] - places[j])) for j in range(1, 17))  # j = 0: no distance
+        for i in range(1, 17)
+    ]
+    assert look_at(weights, geometry, "keep")[DISTANCE] == pytest.approx(float(np.mean(rows)), rel=1e-9)
+    patches = full_grid(4, 8)
+    only = weights[1:, 1:]  # rows that do not add up to 1, and no prefix: nothing to keep or drop
+    assert look_at(only, patches, "keep")[DISTANCE] == pytest.approx(float(look_at(only, patches)[DISTANCE]), rel=1e-9)
+
+
+def test_an_image_whose_head_sees_the_class_token_only_counts_where_it_is_kept() -> None:
+    """Half the images attend one cell to the right, half the class token alone."""
+    weights = torch.zeros(64, 1, 1, 5, 5)
+    weights[:32, ..., 0] = 1
+    weights[32:, 0, 0, [0, 1, 2, 3, 4], [0, 2, 1, 4, 3]] = 1
+    place = site("attention", "attention", "attention", heads=1, prefix=1, attention=full_grid(2, 16, prefix=1))
+    who, looks = scene(anatomy("v", [place], cls=0)), {("v", "attention"): Look(place, weights=lambda: weights)}
+    found = {cls: measure_tensors(AttentionDistance(cls=cls), who, looks, 4) for cls in ("drop", "keep")}  # type: ignore[arg-type]
+    assert {cls: float(finding.distance[0, 0]) for cls, finding in found.items()} == {"drop": 16, "keep": 8}
+
+
+def test_verdicts_with_the_class_token_kept_say_so() -> None:
+    kept = with_option(AttentionDistance(), "cls", "keep")
+    assert [test.claim for test in kept.tests()] == [test.claim for test in AttentionDistance().tests()]
+    assert {test.reading for test in kept.tests()} == {"with attention to the class token as distance 0"}
+    assert {test.reading for test in AttentionDistance().tests()} == {""}
+    with pytest.raises(UsageError, match="takes drop, keep"):
+        with_option(AttentionDistance(), "cls", "both")
 
 
 def test_rows_without_mass_on_patches_are_counted_not_averaged() -> None:

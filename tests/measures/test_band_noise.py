@@ -254,8 +254,11 @@ def test_the_budget_buys_images_first_and_strengths_then() -> None:
     assert isinstance(all_of, BandNoise)
     assert (normal.rungs, full.rungs, all_of.rungs) == (1, 4, 1)
     assert normal.images < 1008 == full.images < all_of.images
-    with pytest.raises(DoesNotApply, match="normal adds it"):
-        BandNoise().sized("quick", few)
+    quick = BandNoise().sized("quick", few)
+    assert isinstance(quick, BandNoise)
+    assert (quick.rungs, quick.images) == (1, 160)  # 18 s · 4e10 FLOP/s over 11 passes of 4e8, in whole folds
+    with pytest.raises(DoesNotApply, match="18 s for each subject"):
+        BandNoise().sized("quick", replace(few, anatomies=(replace(vit, flops=4e9),)))
 
 
 def test_tiny_pictures_have_no_ten_rings() -> None:

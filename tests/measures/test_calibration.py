@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import vl_convert
 import xarray
 
 from eyechart.errors import DoesNotApply
@@ -16,6 +17,8 @@ from eyechart.measures.calibration import Calibration
 from eyechart.measures.measure import Scene, Views
 from eyechart.measures.recognition import LOGITS
 from eyechart.methods.calibration import bin_of
+from eyechart.report import theme
+from eyechart.report.embed import specification
 from tests.measures.staging import anatomy, batches, scene, site
 
 
@@ -99,6 +102,19 @@ def test_the_better_calibrated_of_two() -> None:
     signed = abs(found.signed_ece.values)
     assert advantage["vit", "cnn"] == pytest.approx(float(signed[0] - signed[1]))
     assert advantage["vit", "cnn"] > 0.05
+
+
+def test_three_subjects_have_a_diagram_each_in_their_colours() -> None:
+    logits, labels = true_to_itself(300)
+    two = examine({"one": logits, "two": 2 * logits}, labels, intervals=True)
+    third = two.isel(subject=[0]).assign_coords(subject=["three"])
+    three = xarray.concat([two, third], "subject", data_vars="minimal", coords="minimal")
+    picture = vl_convert.vegalite_to_svg(specification(Calibration().chart(three)))
+    for name, colour in zip(("one", "two", "three"), theme.SUBJECT_COLOURS, strict=False):
+        assert picture.count(f">{name}</text>") == 2  # over its diagram and in the one legend
+        assert colour in picture
+    together = vl_convert.vegalite_to_svg(specification(Calibration().chart(two)))
+    assert together.count(">one</text>") == 1
 
 
 def test_edges_of_bins() -> None:

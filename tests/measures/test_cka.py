@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from eyechart.errors import UsageError
 from eyechart.measures.cka import Cka
+from eyechart.measures.measure import with_option
 from eyechart.methods.hsic import gram, hsic_table
 from eyechart.methods.layer_likeness import contrast, lag_at_half, lag_map, uniformity
+from eyechart.methods.token_lengths import Tokens
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
 
@@ -165,3 +168,93 @@ def test_the_top_third_without_its_class_token() -> None:
     }
     assert known["top_is_unlike"] > 0.5
     assert known["top_is_unlike_without_cls"] == pytest.approx(0, abs=1e-6)
+
+
+# --- tokens of equal length (SPEC T15) --------------------------------------------------------------------------------
+
+
+def likeness(x: torch.Tensor, y: torch.Tensor, tokens: Tokens, axes: str = "NTC") -> float:
+    places = [site("one", axes=axes), site("two", axes=axes, block=1)]
+    looks = {("a", place.name): Look(place, output=each) for place, each in zip(places, (x, y), strict=True)}
+    who = scene(anatomy("a", places), images=len(x), block=32)
+    return float(measure_tensors(Cka(tokens=tokens), who, looks, 32).cka[0, 1])
+
+
+@pytest.mark.parametrize("shared", ["registers", "patches"])
+def test_two_long_tokens_make_up_plain_cka_but_not_that_of_tokens_of_equal_length(shared: str) -> None:
+    """Of 16 independent tokens two are ten times as long; layers share either those two or the other fourteen.
+
+    Tokens add to HSIC with the fourth power of their length: plain CKA is 2·10⁴ / (2·10⁴ + 14) or 14 / (2·10⁴ + 14),
+    whatever the other tokens do. Counted alike, they are alike in two of 16, or in fourteen of 16.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.nn.functional.normalize(torch.randn(2, 1024, 16, 24, generator=generator), dim=-1)
+    common = slice(0, 2) if shared == "registers" else slice(2, None)
+    y[:, common] = x[:, common]
+    x[:, :2] *= 10
+    y[:, :2] *= 10
+    plain, equal = (2e4 / 20014, 2 / 16) if shared == "registers" else (14 / 20014, 14 / 16)
+    assert likeness(x, y, "plain") == pytest.approx(plain, abs=0.01)
+    assert likeness(x, y, "normalised") == pytest.approx(equal, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "lengths"),
+    [
+        ("NTC", (64, 5, 6), (64, 5, 1)),
+        ("NCYX", (64, 6, 4, 5), (64, 1, 4, 5)),
+        ("NYXC", (64, 4, 5, 6), (64, 4, 5, 1)),
+        ("NHTC", (64, 3, 5, 6), (64, 1, 5, 1)),
+    ],
+)
+def test_the_length_of_any_token_of_any_image_does_not_matter_once_normalised(
+    axes: str, shape: tuple[int, ...], lengths: tuple[int, ...]
+) -> None:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(shape, generator=generator)
+    y = x + torch.randn(shape, generator=generator)
+    longer = (3 * torch.randn(lengths, generator=generator)).exp() * x
+    assert likeness(longer, y, "normalised", axes) == pytest.approx(likeness(x, y, "normalised", axes), abs=1e-6)
+    assert abs(likeness(longer, y, "plain", axes) - likeness(x, y, "plain", axes)) > 0.1
+
+
+def test_a_token_of_zeros_stays_zero() -> None:
+    x = torch.randn(8, 4, 6)
+    x[:, 1] = 0
+    taken = Cka(tokens="normalised").view.take(Look(site("one"), output=x))
+    assert taken.isfinite().all()
+    assert taken.square().sum(-1)[0].tolist() == pytest.approx([1, 0, 1, 1])
+
+
+def test_a_token_runs_over_the_channels_of_all_heads() -> None:
+    x = torch.randn(8, 3, 5, 6)
+    taken = Cka(tokens="normalised").view.take(Look(site("one", axes="NHTC"), output=x))
+    torch.testing.assert_close(taken.square().sum((1, 3)), torch.ones(8, 5))
+
+
+def test_patch_tokens_of_equal_length_are_compared_without_the_class_token() -> None:
+    generator = torch.Generator().manual_seed(5)
+    x = 10 * torch.randn(64, 5, 6, generator=generator)
+    y = torch.randn(64, 5, 6, generator=generator) + x / 10
+    places = [site("one", prefix=1), site("two", prefix=1, block=1)]
+    looks = {("v", place.name): Look(place, output=each) for place, each in zip(places, (x, y), strict=True)}
+    where = scene(anatomy("v", places, cls=0), images=64, block=32)
+    found = measure_tensors(Cka(tokens="normalised"), where, looks, 32)
+    assert float(found.patch_cka[0, 1]) == pytest.approx(likeness(x[:, 1:], y[:, 1:], "normalised"), abs=1e-6)
+    assert float(found.cka[0, 1]) == pytest.approx(likeness(x, y, "normalised"), abs=1e-6)
+
+
+def test_the_mean_of_tokens_of_equal_length() -> None:
+    x = torch.randn(8, 5, 6) * torch.rand(8, 5, 1).mul(9).exp()
+    taken = Cka(readout="gap", tokens="normalised").view.take(Look(site("one", prefix=1), output=x))
+    torch.testing.assert_close(taken, (x[:, 1:] / x[:, 1:].square().sum(-1, keepdim=True).sqrt()).mean(1))
+
+
+def test_verdicts_on_tokens_of_equal_length_say_so() -> None:
+    measure = with_option(Cka(), "tokens", "normalised")
+    readings = [(test.claim, test.reading) for test in measure.tests()]
+    assert ("C13", "with all tokens of length one") in readings
+    assert ("C15", "without the class token, with all tokens of length one") in readings
+    assert not with_option(measure, "readout", "gap").tests()
+    with pytest.raises(UsageError, match="takes plain, normalised"):
+        with_option(Cka(), "tokens", "long")

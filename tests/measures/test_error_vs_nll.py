@@ -111,8 +111,8 @@ def test_what_is_mixed_together_stays_together_in_a_fold(
 ) -> None:
     """A draw of mixup that all folds share would have no interval."""
     _, tally, _, _ = measured
-    for place in (0, 1):  # 32 images of the exam and 32 of training, mixed in groups of 16
-        assert tally.shown[:, 0, place].tolist() == [16.0, 16.0, *[0.0] * 14]
+    for place in (0, 1):  # 32 images of the exam and 32 of training, mixed in groups of 4
+        assert tally.shown[:, 0, place].tolist() == [4.0] * 8 + [0.0] * 8
     assert tally.images.tolist() == [3.0] * 16
     assert tally.train_shown[:, 0].tolist() == [2.0] * 16
 
@@ -139,7 +139,9 @@ def test_training_images_nobody_knows_are_not_made_up(subject: Subject) -> None:
     assert np.isnan(found.nll_train.values).all()
     assert np.isfinite(found.nll_augmented.values).all()
     assert "an augmented training NLL of unknown" in measure.sentence(found)
-    assert measure.chart(found).to_dict()
+    assert "not known" not in str(measure.chart(found).to_dict())  # the loss on the exam's pictures stands in
+    without = found.assign(nll_augmented=found.nll_augmented * np.nan)
+    assert "augmented training NLL (nats): not known" in str(measure.chart(without).to_dict())
 
 
 def test_without_classes_it_does_not_apply() -> None:
@@ -227,20 +229,30 @@ def test_early_snapshots_do_not_rank_among_the_families() -> None:
     alone = stage(**ends)
     assert rank_correlation(alone) == {tuple(ends): pytest.approx(0.3)}
     assert steps("error", "cnn", "windows")(found)[key] == pytest.approx(0.232 - 0.173, abs=0.02)
+    untrained = stage(**{"vit@random": ("vit", 0.9, 2.3)}, **ends)  # the first of its build
+    assert set(rank_correlation(untrained)) == {("vit", "mixer", "pit", "swin", "resnet")}
 
 
-def test_too_few_images_to_augment_are_said_beside_their_number(subject: Subject) -> None:
-    measure = ErrorVsNll(images=32, train="sample:train")
-    said = []
-    for block in (15, 16):
-        people, where = staged(subject, images=2 * block, block=block)
-        where = replace(where, label_maps={subject.name: tuple(range(10))})
-        finding = with_intervals(measure, tally_of(measure, people, where), where)
-        assert np.isnan(finding.nll_augmented.values).all() == (block < 16)
-        assert np.isfinite(finding.nll_train.values).all()
-        said.append(sample(finding, measure, {"images": {"used": 2 * block}, "settings": {"effort": "quick"}}))
-    assert "not augmented: they are mixed in groups of 16 within blocks, of now 15; 256 images allow it." in said[0]
-    assert "augmented" not in said[1]
+@pytest.mark.parametrize("images", [3, 4])
+def test_too_few_images_to_augment_are_said_beside_their_number(subject: Subject, images: int) -> None:
+    measure = ErrorVsNll(images=images, train="sample:train")
+    people, where = staged(subject, images=images, block=4)
+    where = replace(where, label_maps={subject.name: tuple(range(10))})
+    finding = with_intervals(measure, tally_of(measure, people, where), where)
+    for name in ("nll_augmented", "nll_train"):
+        assert np.isfinite(finding[name].values).all() == (images == 4)
+    said = sample(finding, measure, {"images": {"used": images}, "settings": {"effort": "quick"}})
+    assert ("No picture is augmented: they are mixed in groups of 4, and there are 3." in said) == (images == 3)
+
+
+def test_blocks_that_are_no_multiple_of_a_group_are_dealt_to_all_folds(subject: Subject) -> None:
+    """Sixteen blocks of 7 images hold one group of 4 each: one for every fold."""
+    measure = ErrorVsNll(images=112, train="sample:train")
+    people, where = staged(subject, images=112, block=7)
+    where = replace(where, label_maps={subject.name: tuple(range(10))})
+    tally = tally_of(measure, people, where)
+    assert tally.tensors()["shown"][:, 0, 0].tolist() == [4.0] * 16
+    assert tally.tensors()["shown"][:, 0, 1].tolist() == [8.0] * 12 + [4.0] * 4  # 28 groups of training images
 
 
 def test_zoo_subjects_bring_their_records() -> None:

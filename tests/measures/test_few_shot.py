@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+import timm
 import torch
 import xarray
 from torch import nn
@@ -37,6 +40,7 @@ from tests import cases
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
 CLASSES = 5
+HEADED = "mobilenetv3_small_050"  # it has a convolution between pooling and classifier
 
 
 def tally_of(features: torch.Tensor, labels: torch.Tensor) -> FewShotTally:
@@ -223,6 +227,32 @@ def test_the_classifier_applied_to_what_it_reads_gives_the_logits(
     torch.testing.assert_close(read_by(given).flatten(1), logits)
     without = anatomy_of("it", cases.vit(num_classes=0), cases.images())
     assert [site.name for site in what_is_read(without)] == ["blocks.1"]
+
+
+@pytest.mark.parametrize(
+    ("build", "size"), [(cases.vit, 32), (cases.swin, 32), (cases.bit, 64), (partial(timm.create_model, HEADED), 64)]
+)
+def test_a_classifier_taken_away_leaves_what_it_read(build: Callable[..., nn.Module], size: int) -> None:
+    """Not the last block, which is not normalised, nor what the last matrix before the output reads."""
+    torch.manual_seed(0)
+    whole, images = build().eval(), cases.images(size=size)
+    without = copy.deepcopy(whole)
+    without.reset_classifier(0)  # type: ignore[operator]
+    read = []
+    for module, classifier in ((whole, True), (without, False)):
+        found = anatomy_of("it", module, images, classifier=classifier)
+        (place,) = what_is_read(found)
+        output, seen = Tap(module, found, {place.name: [FEATURES]}).run(images)
+        read.append(seen[place.name][FEATURES.name])
+    assert read[0].shape == (2, place.channels)
+    torch.testing.assert_close(*read)
+    assert torch.equal(read[1], output)
+
+
+def test_a_subject_that_ends_in_tokens_is_read_at_its_last_block() -> None:
+    module = cases.vit(num_classes=0, global_pool="")
+    found = anatomy_of("it", module, cases.images(), classifier=False)
+    assert [site.name for site in what_is_read(found)] == ["blocks.1"]
 
 
 def test_too_few_images_have_no_number() -> None:

@@ -344,6 +344,7 @@ def test_a_share_of_zero_is_not_certainty() -> None:
 def test_kinds_and_times() -> None:
     assert time_of("zoo:vit@runs/vit.warmup.safetensors") == "warmup"
     assert time_of("timm:resnet18") == ""
+    assert time_of("timm:resnet18@random") == "init"  # not the end of any training
     assert kind_of(anatomy("r", [site("b", stage=s, block=b) for s in (0, 1) for b in (0, 1)], "cnn")) == "cnn"
 
 

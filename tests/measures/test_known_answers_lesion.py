@@ -104,3 +104,10 @@ def test_shards_and_a_few_images_change_nothing() -> None:
     tried = one["recalibrated"][..., 3].sum(0)
     assert set(tried.tolist()) == {0.0, 33.0}
     assert torch.equal(tried, one["counted"][..., 3].sum(0))
+
+
+def test_a_last_batch_too_small_to_recalibrate_on_is_no_trial() -> None:
+    """None of the 32 images of the whole block moved; the four behind it were scored with stored statistics alone."""
+    intact = at(finding_of(module_subject(cases.resnet(), "cnn"), images=BLOCK + 4), "intact")
+    assert float(intact.lost_high) == pytest.approx(1 - 0.025 ** (1 / (BLOCK + 4)))
+    assert float(intact.lost_recalibrated_high) == pytest.approx(1 - 0.025 ** (1 / BLOCK))

@@ -173,8 +173,7 @@ def test_what_is_mixed_together_stays_together_in_a_fold(subject: Subject) -> No
     measure = Landscape(images=32, steps=3)
     batches = plan_batches(source, limit=32, block=16).batches(0)
     tally = examine_shard([Station(subject, found, [measure])], source, batches, [measure], where)["landscape"]
-    assert tally.fold_counts.tolist()[:2] == [8.0, 8.0]
-    assert sorted(set(tally.fold_counts.tolist())) == [0.0, 8.0]
+    assert tally.fold_counts.tolist() == [4.0] * 4 + [0.0] * 12  # the first block: four groups of 4
 
 
 def test_weights_come_back_after_an_error(subject: Subject) -> None:
@@ -192,5 +191,8 @@ def test_bad_options_and_unmatched_classes() -> None:
         Landscape().tally(scene(anatomy("net", [])))
     head = site("head", role="head", axes="NC", grid=None)
     where = replace(scene(anatomy("net", [head]), images=64, block=4), classes=("a",), label_maps={"net": (0,)})
-    with pytest.raises(DoesNotApply, match="at least 128 images"):
-        Landscape().tally(where)
+    assert Landscape().tally(where).nll.shape == (16, 1, 2, 11, 11)
+    with pytest.raises(DoesNotApply, match="groups of 4 images, and there are 3"):
+        Landscape().tally(replace(where, images=3))
+    with pytest.raises(DoesNotApply, match="blocks of 4; give at least 1024"):
+        Landscape(batch_norm="images").tally(where)

@@ -10,7 +10,7 @@ import xarray
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measures.localisation import Localisation
 from eyechart.methods.hsic import gram, hsic_table
-from eyechart.methods.places import asked, cells_of, cut, place_names, read
+from eyechart.methods.places import asked, cells_of, cut, place_names, read, tokens_in_cells
 from eyechart.sites import Anatomy, Layout, Site
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
@@ -157,6 +157,34 @@ def test_without_mean_colour_a_token_of_mean_colours_knows_nothing() -> None:
     assert not Localisation(colour="removed").tests()
     textures = cut(pictures, (4, 4)).flatten(2)
     assert quantities(run(pictures, textures, (4, 4), Localisation(colour="removed")))["hit_rate", "v"] == 1
+
+
+def test_the_length_of_tokens_does_not_matter_once_normalised() -> None:
+    """A few long tokens in a few images outweigh all others; of equal length they count as one."""
+    generator = torch.Generator().manual_seed(9)
+    pictures = torch.randn(128, 3, 16, 16, generator=generator)
+    patches = raw_patches(pictures, (4, 4))
+    lengths = torch.where(torch.rand(128, 16, 1, generator=generator) < 0.1, 100.0, 1.0)
+    equal = Localisation(tokens="normalised")
+    found = run(pictures, patches, (4, 4), equal)
+    np.testing.assert_allclose(run(pictures, lengths * patches, (4, 4), equal).cka.values, found.cka.values, atol=1e-5)
+    own, moved = (np.diagonal(run(pictures, x, (4, 4)).cka.values[0]) for x in (patches, lengths * patches))
+    assert own.min() > 0.99
+    assert moved.max() < 0.8  # the pictures whose token is long make up the Gram matrix
+    assert np.diagonal(found.cka.values[0]).min() > 0.95
+    assert {test.reading for test in equal.tests()} == {"with all tokens of length one"}
+    assert not Localisation(tokens="normalised", colour="removed").tests()
+
+
+def test_locations_of_a_cnn_get_their_length_before_they_are_averaged_into_cells() -> None:
+    generator = torch.Generator().manual_seed(10)
+    features = (
+        torch.randn(64, 5, 32, 32, generator=generator) * torch.rand(64, 1, 32, 32, generator=generator).mul(9).exp()
+    )
+    place = Site(**{**site("last").__dict__, "layout": Layout("NCYX", 0, (32, 32))})
+    taken = tokens_in_cells(Look(place, output=features), "normalised")
+    unit = features / features.square().sum(1, keepdim=True).sqrt()
+    torch.testing.assert_close(taken[:, 10], unit[:, :, 4:8, 8:12].mean((2, 3)))  # row 2, column 3 of 8×8 cells
 
 
 def test_of_a_fine_grid_some_tokens_are_asked_about_all_patches() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import vl_convert
 import xarray
 
 from eyechart.claims.gates import Facts
@@ -18,6 +19,7 @@ from eyechart.measures.measure import Batch, Scene
 from eyechart.measures.skip_removal import SkipRemoval
 from eyechart.methods.hsic import gram, hsic_table
 from eyechart.methods.skips import cka_of, gram_of_blocks, projected_blocks, removable, small_block, trained_without
+from eyechart.report.embed import specification
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from eyechart.zoo.resnet import resnet
@@ -201,7 +203,9 @@ def test_without_labels_answers_are_compared() -> None:
     assert np.isnan(finding.lost.values).all()
     assert np.isfinite(finding.changed.sel(mode="as trained").values).all()
     assert "of its answers" in SkipRemoval().sentence(finding)
-    SkipRemoval().chart(finding).to_dict()
+    picture = vl_convert.vegalite_to_svg(specification(SkipRemoval().chart(finding)))
+    assert picture.count(">vit</text>") == 3  # over two panels of maps, and in the one legend of the curves
+    assert picture.count(">CKA</text>") == 1
 
 
 def test_a_subject_without_classifier_still_has_its_maps() -> None:

@@ -102,6 +102,7 @@ def test_the_class_is_wanted_or_else_the_intact_answer() -> None:
     assert known(targets).tolist() == [1, 1, 0, 1]
     after[1, 0], after[2, 0] = torch.nan, torch.inf
     assert right(after, targets).tolist() == [0, 0, 0, 1]
+    assert wanted(bench(None), after).tolist() == [0, -1, -1, 1]  # no answer to agree with
 
 
 def test_scores_by_hand() -> None:
@@ -109,3 +110,9 @@ def test_scores_by_hand() -> None:
     assert found[:, RIGHT].tolist() == [0, 1]
     assert found[:, NLL].tolist() == pytest.approx([math.log(4), -math.log(0.9)], abs=1e-7)
     assert found[:, CONFIDENCE].tolist() == pytest.approx([0.75, 0.9], abs=1e-7)
+
+
+def test_nothing_is_right_that_is_not_a_number() -> None:
+    found = scored(torch.tensor([[torch.nan, torch.nan], [0.0, -torch.inf]]), torch.tensor([0, 0]))
+    assert found[:, RIGHT].tolist() == [0, 1]  # a probability of 1 is one
+    assert found[:, NLL].isnan().tolist() == [True, False]

@@ -151,6 +151,29 @@ def test_nothing_to_show_is_said(frame: pd.DataFrame) -> None:
     assert "no finite value" in vl_convert.vegalite_to_svg(specification(heatmap(True, frame)))
 
 
+def words_of(chart: Any) -> list[str]:
+    svg = vl_convert.vegalite_to_svg(specification(chart))
+    texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return [text.text for text in texts if text.text]
+
+
+@pytest.mark.parametrize("for_export", [True, False])
+def test_a_map_of_logarithms_names_the_numbers_themselves(for_export: bool) -> None:
+    frame = pd.DataFrame({"a": list("0101"), "b": list("0011"), "log": np.log10([0.2, 1.0, 4.0, 8.0])})
+    marks = {float(np.log10(ratio)): f"{ratio:g}" for ratio in (0.05, 0.5, 1.0, 5.0)}
+    wanted = {"value": "log", "value_title": "ratio", "marks": marks, "x_labels": False, "y_labels": False}
+    words = words_of(theme.heatmap(frame, x="a", y="b", for_export=for_export, **wanted))  # type: ignore[arg-type]
+    assert sorted(words) == ["0.5", "1", "5", "ratio"]  # 0.05 lies below the map
+
+
+def test_a_map_beside_another_needs_no_colour_bar() -> None:
+    with_bar, without = (
+        words_of(theme.heatmap(table(), x="a", y="b", value="cka", value_title="CKA", legend=legend, for_export=True))
+        for legend in (True, False)
+    )
+    assert set(with_bar) - set(without) == {"CKA", "0.00", "0.25", "0.50", "0.75", "1.00"}
+
+
 def test_stage_boundaries() -> None:
     spec = specification(heatmap(for_export=False))
     edges = [row["edge"] for rows in spec["datasets"].values() for row in rows if "edge" in row]
@@ -192,6 +215,38 @@ def test_text_can_be_read(dark: bool) -> None:
         assert (high + 0.05) / (low + 0.05) > 4.5
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_names_of_lines_have_a_rim_of_paper(dark: bool) -> None:
+    config = theme.configuration(dark)
+    rim, label = config["style"]["reference-rim"], config["style"]["reference-label"]
+    assert rim["color"] == rim["stroke"] == config["style"]["paper"]["color"] == config["background"]
+    assert [rim[key] for key in ("fontSize", "fontStyle")] == [label[key] for key in ("fontSize", "fontStyle")]
+    styles = [part["mark"]["style"] for part in parts_of(specification(theme.reference(1.0, "even"))) if "mark" in part]
+    assert styles == ["reference", "reference-rim", "reference-label"]  # the rim below the name
+    assert marks(specification(theme.reference(1.0, ""))) == ["rule"]
+
+
+def test_a_name_beyond_the_plot_hides_no_point() -> None:
+    frame = pd.DataFrame({"x": [0, 1], "y": [0.0, 2.0]})
+    points = alt.Chart(frame).mark_point().encode(x="x", y="y").properties(width=200, height=100)
+    bare, inside, beyond = (
+        drawn(chart).shape[1]
+        for chart in (
+            points + theme.reference(1.0, ""),
+            points + theme.reference(1.0, "even attention"),
+            points + theme.reference(1.0, "even attention", at="beyond"),
+        )
+    )
+    assert bare == inside < beyond - 50
+
+
+@pytest.mark.parametrize(("paper", "least"), [("#ffffff", 1.8), ("#16191e", 2.5)])
+def test_colours_in_order_show_on_both_papers(paper: str, least: float) -> None:
+    for colour in theme.ordered_colours(5):
+        high, low = max(luminance(colour), luminance(paper)), min(luminance(colour), luminance(paper))
+        assert (high + 0.05) / (low + 0.05) > least
+
+
 @pytest.mark.parametrize("ramp", [theme.MAGMA, theme.VIRIDIS])
 def test_sequential_ramps_grow_lighter(ramp: tuple[str, ...]) -> None:
     assert np.all(np.diff([luminance(colour) for colour in ramp]) > 0)
@@ -213,6 +268,17 @@ def test_kinds_have_one_legend() -> None:
     svg = vl_convert.vegalite_to_svg(specification(theme.panels([one, one], shared=("shape",))))
     words = [element.text for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
     assert words.count("attention") == 1
+
+
+def test_panels_of_different_kinds_share_a_legend() -> None:
+    """Of two panels' lists Vega would take the first, and draw the second's marks in the wrong shapes."""
+    both = ["conv", "attention"]
+    shown = [
+        theme.kind_points(pd.DataFrame({"x": [0], "y": [1.0], "kind": [kind]}), alt.X("x:Q"), alt.Y("y:Q"), known=both)
+        for kind in both
+    ]
+    words = words_of(theme.panels(shown, shared=("shape",)))
+    assert [word for word in words if word in both] == ["attention", "conv"]
 
 
 def test_no_kinds_no_endless_picture() -> None:

@@ -2,13 +2,14 @@
 
     distance = mean over images and queries of Σ_j A_ij ‖p_i − p_j‖
 
-with the class token's row and column dropped and the rows renormalised; the dropped mass is reported beside it.
+with the class token's row and column dropped and the rows renormalised; the dropped mass is reported beside it. With
+`cls=keep` rows stay as they are, and what goes to the class token counts as no distance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -18,9 +19,9 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.methods.attention_distance import HOW_FAR, attentions, tokens_from
+from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, attentions, tokens_from
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need
+from eyechart.tracing.needs import Need, View
 
 if TYPE_CHECKING:
     import xarray
@@ -140,9 +141,9 @@ class AttentionDistance(Measure):
     )
     method = (
         "Attention weights are recomputed beside the model's own attention and checked to reproduce its output. Prefix "
-        "tokens are dropped and rows renormalised; the dropped mass is reported. Distances are Euclidean between cell "
-        "centres in input pixels, averaged over queries and images. Windowed attention is measured with the true "
-        "positions of its windows, against the same whole-picture reference."
+        "tokens are dropped and rows renormalised (option cls=keep: they stay, at distance 0); their mass is reported. "
+        "Distances are Euclidean between cell centres in input pixels, averaged over queries and images. Windowed "
+        "attention is measured with the true positions of its windows, against the same whole-picture reference."
     )
     quantities = (
         Quantity(
@@ -212,8 +213,19 @@ class AttentionDistance(Measure):
         ),
     )
 
+    cls: Cls = "drop"
+
+    @property
+    def view(self) -> View:
+        return HOW_FAR if self.cls == "drop" else HOW_FAR_WITH_PREFIX
+
+    def tests(self) -> Sequence[ClaimTest]:
+        """The papers do not say what they did with the class token, so verdicts with it kept say so."""
+        kept = "with attention to the class token as distance 0"
+        return self.claims if self.cls == "drop" else [replace(test, reading=kept) for test in self.claims]
+
     def needs(self) -> Sequence[Need]:
-        return [Need(HOW_FAR, attentions)]
+        return [Need(self.view, attentions)]
 
     def tally(self, scene: Scene) -> DistanceTally:
         sites = scene.sites(attentions)
@@ -227,7 +239,7 @@ class AttentionDistance(Measure):
     def update(self, tally: DistanceTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = torch.as_tensor(batch.image_folds)
         for row, (subject, site) in enumerate(scene.sites(attentions)):
-            distance, prefix_mass, coverage, share = views(subject, site, HOW_FAR).double().unbind(-1)
+            distance, prefix_mass, coverage, share = views(subject, site, self.view).double().unbind(-1)
             counted = (share > 0).double()
             for total, values in (
                 (tally.distance, distance * counted),
@@ -246,7 +258,9 @@ class AttentionDistance(Measure):
         heads = np.array([site.heads for _, site in sites])
         there = np.arange(total.distance.shape[1])[None] < heads[:, None]
         uniform = np.array([site.attention.uniform_distance for _, site in sites if site.attention])
-        distance = total.distance.numpy() / counted
+        # Kept, an image whose rows are all on the class token has a distance, 0; dropped, it has none.
+        measured = counted if self.cls == "drop" else np.where(there, float(total.images), np.nan)
+        distance = total.distance.numpy() / measured
         return xarray.Dataset(
             {
                 "distance": (("site", "head"), distance, {"unit": "px", "limits": (0.0, np.inf)}),

@@ -18,7 +18,7 @@ import torch
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.methods.hsic import PREFIX, WHOLE, Readout, gram, hsic_table, patch_gram, read_out
+from eyechart.methods.hsic import Readout, gram_view, hsic_table, patch_gram
 from eyechart.methods.layer_likeness import (
     best_matches,
     block_contrast,
@@ -30,6 +30,7 @@ from eyechart.methods.layer_likeness import (
     uniformity,
     uniformity_gap,
 )
+from eyechart.methods.token_lengths import Tokens, has_tokens, read_with
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -74,7 +75,8 @@ class Cka(Measure):
     method = (
         "Linear minibatch CKA with the unbiased HSIC estimator: the three HSIC terms are averaged over blocks of "
         "images before the ratio. Each feature is centred over its block before the Gram matrix, so offsets do no "
-        "harm. Blocks are equal by plan, in seeded random order."
+        "harm. Blocks are equal by plan, in seeded random order. A few long tokens can make up a layer's likeness: "
+        "tokens=normalised first divides every token (a CNN's location) of every image by its length."
     )
     quantities = (
         Quantity(
@@ -140,10 +142,15 @@ class Cka(Measure):
 
     readout: Readout = "all"
     granularity: Literal["blocks", "fine"] = "blocks"
+    tokens: Tokens = "plain"
 
     @property
     def view(self) -> View:
-        return WHOLE if self.readout == "all" else View(f"gram[{self.readout}]", read_out(self.readout), reduce=gram)
+        return gram_view(self.readout, self.tokens)
+
+    @property
+    def prefix_view(self) -> View:
+        return gram_view("prefix", self.tokens)
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
         """The stem and block outputs; `fine` adds every residual sum and attention output."""
@@ -155,10 +162,12 @@ class Cka(Measure):
             return False
         if self.readout == "cls":
             return anatomy.cls == 0 and site.layout.prefix > 0
-        return self.readout == "all" or site.grid is not None
+        if self.readout == "all":
+            return self.tokens == "plain" or has_tokens(site)
+        return site.grid is not None
 
     def tests(self) -> Sequence[ClaimTest]:
-        return self.claims if self.readout == "all" else ()  # the papers compare whole layers
+        return read_with(self.claims, self.tokens) if self.readout == "all" else ()  # the papers compare whole layers
 
     def patch_sites(self, anatomy: Anatomy) -> Sequence[Site]:
         """Stem and blocks that hold other tokens than patches, to be compared without those too."""
@@ -166,7 +175,7 @@ class Cka(Measure):
         return [site for site in chosen if site.role in ("stem", "block") and site.layout.prefix and site.grid]
 
     def needs(self) -> Sequence[Need]:
-        return [Need(self.view, self.sites), Need(PREFIX, self.patch_sites)]
+        return [Need(self.view, self.sites), Need(self.prefix_view, self.patch_sites)]
 
     def tally(self, scene: Scene) -> CkaTally:
         if scene.whole_blocks == 0:
@@ -185,7 +194,8 @@ class Cka(Measure):
         tally.hsic[batch.fold] += hsic_table(grams)
         if patch_sites:
             places = [sites.index(place) for place in patch_sites]
-            grams[places] = torch.stack([patch_gram(views, subject, site) for subject, site in patch_sites]).double()
+            patches = [patch_gram(views, *place, self.view, self.prefix_view) for place in patch_sites]
+            grams[places] = torch.stack(patches).double()
             tally.patch_hsic[batch.fold] += hsic_table(grams[places], grams)
         tally.blocks[batch.fold] += 1
 

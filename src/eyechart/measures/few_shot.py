@@ -1,6 +1,7 @@
 """M14: how few labelled pictures does it take to read the classes off frozen features?
 
-Two protocols on what the classifier of a subject reads (the vector its last matrix is applied to):
+Two protocols on what the classifier of a subject reads (the vector its last matrix is applied to), or on what comes out
+of a subject that has none:
 
 - **linear evaluation** (Dosovitskiy et al., Fig. 4): N pictures of every class, ridge regression to ±1 targets with
   λ = 2¹⁰ on features standardised over those pictures and a constant feature of 100 as bias, as Google's code has it;
@@ -50,7 +51,7 @@ AT_ONCE = 1 << 23  # numbers made at a time
 
 
 def what_is_read(anatomy: Anatomy) -> Sequence[Site]:
-    """The vector before the logits; of a subject without a classifier of its own kind the last block."""
+    """The vector before the logits, or that comes out without a classifier; the last block where there is no such."""
     return anatomy.pick("features") or probed(anatomy)[-1:]
 
 
@@ -205,23 +206,25 @@ class FewShot(Measure):
     how_to_read = (
         "Left, a linear readout of the frozen features is fitted on N pictures of every class and asked about others. "
         "Right, episodes: only K classes are drawn, N pictures of each are shown, and a new picture is named after the "
-        "class whose mean is nearest. More examples should help, more classes should hurt. Dashed: guessing. Tight "
-        "classes (a small distance within a class against that between two) make it easy, and so does having been "
-        "trained on these very classes: for a test of transfer, give pictures of others."
+        "class whose mean is nearest. More examples should help, more classes should hurt. Dashed: guessing, "
+        "among as many classes as the curve of that colour. Tight classes (a small distance within a class against "
+        "that between two) make it easy, and so does having been trained on these very classes: for a test of "
+        "transfer, give pictures of others."
     )
     how_to_read_ko = (
         "왼쪽은 고정된 특징에 클래스마다 N장으로 선형 분류기를 맞춘 뒤 다른 그림을 물은 정확도이다. 오른쪽은 "
         "에피소드로, K개 클래스만 뽑아 N장씩 보여 주고 새 그림을 평균이 가장 가까운 클래스로 부른다. 예시가 많으면 "
-        "오르고 클래스가 많으면 내려가야 한다. 점선은 찍기이다. 이 클래스들로 학습한 모델에게는 쉬운 시험이므로, "
+        "오르고 클래스가 많으면 내려가야 한다. 점선은 같은 색 곡선의 클래스 수에서 찍을 때이다. "
+        "이 클래스들로 학습한 모델에게는 쉬운 시험이므로, "
         "전이를 보려면 다른 클래스의 그림을 주어야 한다."
     )
     method = (
         "Features are what the classifier reads, after the last normalisation and pooling; of a subject without a "
-        "classifier, class token or mean over positions of the last block. Linear "
-        "evaluation: ridge to ±1 targets, features standardised over the support, bias feature 100, penalty 2^10. "
-        "Episodes: nearest mean of the support, features standardised over all images without labels; 32 queries a "
-        "class, never among the support. 60 seeded draws, the same for all subjects. Intervals leave out images both "
-        "as support and as query."
+        "classifier, the vector that comes out; where that is not one vector (two classifiers, tokens), class token or "
+        "mean over positions of the last block. Linear evaluation: ridge to ±1 targets, features standardised over the "
+        "support, bias feature 100, penalty 2^10. Episodes: nearest mean of the support, features standardised over "
+        "all images without labels; 32 queries a class, never among the support. 60 seeded draws, the same for all "
+        "subjects. Intervals leave out images both as support and as query."
     )
     quantities = (
         Quantity("shots_trend", trend("shot"), "episode accuracy for each doubling of the shots"),

@@ -123,12 +123,14 @@ class HeadSubsets(Measure):
         "Each point is a group of heads of the first attention, from those that look nearest (left) to those that look "
         "farthest (right); its height says how alike the group and a low layer of the CNN are (CKA). One curve a CNN "
         "layer, from lowest to higher. Curves that fall from left to right mean that heads which look near do what low "
-        "convolutions do, and heads which look far do something else. Neighbouring groups share heads."
+        "convolutions do, and heads which look far do something else. The dashed line is attention "
+        "spread evenly over the picture. Neighbouring groups share heads."
     )
     how_to_read_ko = (
         "점 하나는 첫 어텐션의 헤드 묶음이다. 왼쪽은 가장 가까이 보는 헤드들, 오른쪽은 가장 멀리 보는 헤드들이고, "
         "높이는 그 묶음이 CNN의 낮은 층과 얼마나 닮았는지(CKA)이다. 곡선 하나가 CNN의 층 하나이다. 오른쪽으로 갈수록 "
-        "내려가면, 가까이 보는 헤드는 낮은 합성곱처럼 일하고 멀리 보는 헤드는 다른 일을 한다는 뜻이다."
+        "내려가면, 가까이 보는 헤드는 낮은 합성곱처럼 일하고 멀리 보는 헤드는 다른 일을 한다는 뜻이다. "
+        "점선은 그림 전체를 고르게 볼 때이다."
     )
     method = (
         "Heads of the first attention (option blocks: of the first few, pooled) are sorted by attention distance; a "

@@ -128,12 +128,12 @@ class Lesion(Measure):
         "are the stages of the model. Papers report that early convolutions are missed most, and that in a transformer "
         "with stages MLPs matter where a stage begins and attention where it ends: the small panels compare the first "
         "and the last block of the stages. A cut also leaves batch norms with statistics that no longer fit; the "
-        "sentence below tells whether early convolutions are still missed most when they are made to fit."
+        "panel beside a CNN's shows what is lost when they are made to fit."
     )
     how_to_read_ko = (
         "표 하나는 학습된 모델에서 한 부분만 없앴을 때의 정확도 변화이다. 회색 원은 어텐션, 흰 사각형은 MLP, 흰 "
         "마름모는 CNN의 공간 합성곱, 삼각형은 블록의 가지 전체이다. 0이면 없어도 된다는 뜻이다. 음영은 단계이고, 작은 "
-        "그림은 단계의 첫 블록과 마지막 블록을 비교한다. 배치 정규화의 통계를 다시 맞춘 값은 문장에 적는다."
+        "그림은 단계의 첫 블록과 마지막 블록을 비교한다. CNN은 배치 정규화의 통계를 다시 맞춘 그림도 함께 보인다."
     )
     method = (
         "One unit at a time: a residual addition returns its skip alone; or a convolution with a kernel larger than "
@@ -141,7 +141,8 @@ class Lesion(Measure):
         "output; at most the first two such of a block. Accuracy with and without on the same images, so intervals are "
         "those of the answers that moved. Batch normalisation keeps its trained statistics, as in the paper, which the "
         "cut makes wrong; so it is done again with statistics of other images under the same cut, intact included "
-        "(lost_recalibrated in the findings, option recalibrate)."
+        "(lost_recalibrated in the findings, option recalibrate; needs blocks of 32 images, its intervals are over the "
+        "images scored, for the statistics that were estimated)."
     )
     quantities = (
         Quantity("lesion_attention", mean_cost("attention"), "accuracy lost with an attention, mean over units"),
@@ -250,12 +251,12 @@ class Lesion(Measure):
         units, images = self._units(scene), float(total.images)
         owner = np.maximum.accumulate([at if unit.site is None else 0 for at, unit in enumerate(units)])
         accuracy, again = accuracy_of(total.counted), accuracy_of(total.recalibrated)
-        known = known_of(total.counted)
+        known, again_known = known_of(total.counted), known_of(total.recalibrated)
         estimate = xarray.Dataset(
             {
                 "accuracy": ("unit", accuracy, {"limits": (0.0, 1.0), "trials": known}),
                 "lost": ("unit", accuracy[owner] - accuracy, {"limits": (-1.0, 1.0), "pairs": known}),
-                "lost_recalibrated": ("unit", again[owner] - again, {"limits": (-1.0, 1.0), "pairs": known}),
+                "lost_recalibrated": ("unit", again[owner] - again, {"limits": (-1.0, 1.0), "pairs": again_known}),
                 "changed": ("unit", changed_of(total.counted), {"limits": (0.0, 1.0), "trials": images}),
             },
             coords=unit_coordinates(units),

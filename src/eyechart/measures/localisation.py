@@ -46,6 +46,7 @@ from eyechart.methods.places import (
     read,
     tokens_in_cells,
 )
+from eyechart.methods.token_lengths import Tokens, read_with
 from eyechart.methods.twins import untrained_twin
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -55,7 +56,10 @@ from eyechart.tracing.views import Look
 if TYPE_CHECKING:
     import xarray
 
-TOKENS = View("packed gram of each token", tokens_in_cells, reduce=packed)
+
+def token_view(lengths: Tokens) -> View:
+    name = "packed gram of each token" + ("" if lengths == "plain" else f", {lengths}")
+    return View(name, partial(tokens_in_cells, lengths=lengths), reduce=packed)
 
 
 def patch_view(cells: Cells, colour: Literal["kept", "removed"]) -> View:
@@ -109,7 +113,8 @@ class Localisation(Measure):
         "the subject is given it. Maps finer than 14×14 are averaged into cells (the largest divisor from 7 to 14); of "
         "grids finer than 8×8, 8 rows and columns of tokens are asked about, against all patches. Hit-rate, sharpness "
         "and displacement are over interior tokens; likeness of edges leaves out adjoining patches. The option "
-        "colour=removed takes each patch's mean colour away; give NAME@random for the floor."
+        "colour=removed takes each patch's mean colour away, tokens=normalised divides every token of every image by "
+        "its length first; give NAME@random for the floor."
     )
     quantities = (
         Quantity(
@@ -185,13 +190,16 @@ class Localisation(Measure):
     depths: int = 3
     """Blocks looked at: the last, and others evenly before it."""
     colour: Literal["kept", "removed"] = "kept"
+    tokens: Tokens = "plain"
 
     def __post_init__(self) -> None:
         if self.depths < 1:
             raise UsageError(f"localisation.depths takes at least 1 block; {self.depths} came.")
 
     def tests(self) -> Sequence[ClaimTest]:
-        return self.claims if self.colour == "kept" else ()  # a control; the paper compares raw pixels
+        if self.colour == "removed":
+            return ()  # a control; the paper compares raw pixels
+        return read_with(self.claims, self.tokens)
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
         blocks = [site for site in anatomy.pick("block") if has_cells(site)]
@@ -207,7 +215,7 @@ class Localisation(Measure):
 
         sides = range(3, FINEST + 1)
         return [
-            Need(TOKENS, self.sites),
+            Need(token_view(self.tokens), self.sites),
             *(
                 Need(patch_view(cells, self.colour), partial(pictures, cells))
                 for cells in itertools.product(sides, sides)
@@ -231,7 +239,7 @@ class Localisation(Measure):
         for row, (subject, site) in enumerate(scene.sites(self.sites)):
             anatomy = scene.anatomy(subject)
             assert site.grid is not None
-            tokens = views(subject, site, TOKENS).double()
+            tokens = views(subject, site, token_view(self.tokens)).double()
             patches = views(subject, anatomy.input, patch_view(cells_of(site.grid), self.colour)).double()
             prefix, grid = tokens[: site.layout.prefix], tokens[site.layout.prefix :]
             patches, mean = patches[:-1], patches[-1:]

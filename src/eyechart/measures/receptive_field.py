@@ -151,15 +151,16 @@ class ReceptiveField(Measure):
     sources = (Source("Raghu et al. 2021", "Figures 6, C.1-C.4"),)
     how_to_read = (
         "Each tile is the picture: bright where a change would move the features in the middle of the map, at some "
-        "depth; the outline is the middle cell itself. Left: the output of a block. Right: the branch alone, before "
-        "it is added to the skip. A bright outline on the left that is gone on the right is the skip's doing. Below: "
-        "the radius that holds half of a map, and the share inside the outline. In the original, low ViT layers "
-        "already see far, and a ResNet's view grows step by step. A CNN's first cells are smaller than a ViT's patch, "
-        "which by itself makes their share small: dotted is the share in a disc of 1/64 of the picture, the same for "
-        "all."
+        "depth, from 0 (black) to the tile's own largest value; the outline is the middle cell itself. Left: the "
+        "output of a block. Right: the branch alone, before it is added to the skip. A bright outline on the left that "
+        "is gone on the right is the skip's doing. Below: the radius that holds half of a map, and the share inside "
+        "the outline. In the original, low ViT layers already see far, and a ResNet's view grows step by step. A CNN's "
+        "first cells are smaller than a ViT's patch, which by itself makes their share small: dotted is the share in a "
+        "disc of 1/64 of the picture, the same for all."
     )
     how_to_read_ko = (
-        "칸마다 입력 그림이며, 지도 가운데의 특징을 움직이는 화소가 밝다. 테두리는 그 위치의 칸이다. 왼쪽은 블록의 "
+        "칸마다 입력 그림이며, 지도 가운데의 특징을 움직이는 화소가 밝다(칸마다 가장 큰 값이 기준). "
+        "테두리는 그 위치의 칸이다. 왼쪽은 블록의 "
         "출력, 오른쪽은 스킵과 더하기 전의 가지이다. 아래는 질량의 절반을 담는 반지름과 자기 칸 안의 비율이다."
     )
     method = (

@@ -148,14 +148,14 @@ class SkipRatio(Measure):
     sources = (Source("Raghu et al. 2021", "Figures 7, E.1, E.2"),)
     how_to_read = (
         "At every residual addition the incoming vector z meets what the branch adds, f(z). A ratio ‖z‖/‖f(z)‖ of 10 "
-        "means that the token passes almost unchanged; 1 means that the branch writes as much as was there. Left: the "
-        "ratio over depth, for grid tokens and for the class token. Right: every token of every junction; the class "
-        "token is the first column. In the original, the class token rides the skip in the first half and changes in "
-        "the second, and grid tokens do the opposite."
+        "means that the token passes almost unchanged; 1 means that the branch writes as much as was there. Curves: "
+        "the ratio over depth, for grid tokens and for the class token. Maps, on one colour scale: every token of "
+        "every junction; the class token is the first column. In the original, the class token rides the skip in "
+        "the first half and changes in the second, and grid tokens do the opposite."
     )
     how_to_read_ko = (
         "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. 비율 ‖z‖/‖f(z)‖이 10이면 토큰이 거의 그대로 "
-        "지나가고, 1이면 가지가 있던 만큼을 새로 쓴다. 왼쪽은 깊이에 따른 비율, 오른쪽은 모든 토큰과 접점이다(첫 열이 "
+        "지나가고, 1이면 가지가 있던 만큼을 새로 쓴다. 곡선은 깊이에 따른 비율, 지도는 모든 토큰과 접점이다(첫 열이 "
         "CLS)."
     )
     method = (

@@ -69,7 +69,7 @@ def wanted(bench: Bench, intact: Tensor) -> Tensor:
 
     It is the class, or else what the subject itself said of the intact picture.
     """
-    return intact.argmax(1) if bench.targets is None else bench.targets.cpu()
+    return answers_of(intact) if bench.targets is None else bench.targets.cpu()
 
 
 def right(logits: Tensor, target: Tensor) -> Tensor:
@@ -88,13 +88,15 @@ def known(target: Tensor) -> Tensor:
 def scored(log_probabilities: Tensor, targets: Tensor) -> Tensor:
     """(image, score) from (image, class): named right (0 or 1), negative log-likelihood, highest probability.
 
+    Of what is not a number the last two are not either, and nothing is right.
+
     >>> scored(torch.tensor([[0.25, 0.75]]).log(), torch.tensor([0])).round(decimals=2)
     tensor([[0.0000, 1.3900, 0.7500]], dtype=torch.float64)
     """
     exact = log_probabilities.double()
     highest, named = exact.max(1)
     nll = -exact.gather(1, targets[:, None])[:, 0]
-    return torch.stack([(named == targets).double(), nll, highest.exp()], dim=1)
+    return torch.stack([((named == targets) & ~highest.isnan()).double(), nll, highest.exp()], dim=1)
 
 
 def outcomes(logits: Tensor, intact: Tensor, targets: Tensor | None) -> Tensor:

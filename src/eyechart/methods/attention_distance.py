@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -13,12 +14,16 @@ if TYPE_CHECKING:
     from eyechart.sites import Anatomy, Site
     from eyechart.tracing.views import Look
 
+Cls = Literal["drop", "keep"]
 VANISHED = 1e-6  # a row with less than this on patches says nothing about distance: counted, not averaged
 AT_ONCE = 1 << 24  # attention weights multiplied at a time, so that the product never doubles the peak memory
 
 
-def how_far(look: Look) -> torch.Tensor:
+def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
     """(image, head, 4): distance in pixels, mass on prefix tokens, coverage, share of rows that had mass on patches.
+
+    Prefix tokens have no place. Dropped, what a row has left on patches counts as all of it; kept, what it gives to
+    them counts as no distance. Coverage is that of the patches in both cases.
 
     Coverage tells a head that looks everywhere (uniform: 1, each query at itself: 1) from one that always looks at the
     same place (0), which scores 0.74 to 1.39 of uniform attention by distance alone: it is the spread of the mean
@@ -34,13 +39,16 @@ def how_far(look: Look) -> torch.Tensor:
     centred = keys - keys.flatten(0, 1).mean(0)
     squares = centred.square().sum(-1, keepdim=True)
     moments = torch.cat([centred, squares], dim=-1)  # (window, key, 3): y, x, y² + x²
-    results = []
-    for part in torch.split(weights, max(1, AT_ONCE // max(1, weights[0].numel()))):
+    on_prefix = look.weights[:, :, :, geometry.query_prefix :, : geometry.key_prefix].to(weights).sum(-1)
+    results, size = [], max(1, AT_ONCE // max(1, weights[0].numel()))
+    for part, beside in zip(torch.split(weights, size), torch.split(on_prefix, size), strict=True):
         mass = part.sum(-1)  # (image, window, head, query)
         there = mass > VANISHED
         per_row = torch.where(there, 1 / mass.clamp_min(VANISHED), 0)
         rows = there.sum((1, 3)).clamp_min(1)
-        far = ((part * distance[None, :, None]).sum(-1) * per_row).sum((1, 3)) / rows
+        far = (part * distance[None, :, None]).sum(-1)
+        all_of_it = (mass + beside).clamp_min(VANISHED)  # 1 after softmax; talking heads add up to something else
+        far = (far * per_row).sum((1, 3)) / rows if cls == "drop" else (far / all_of_it).mean((1, 3))
         mean_map = (per_row.unsqueeze(-2) @ part).squeeze(-2)  # (image, window, head, key), summed over queries
         place = torch.einsum("nwhk,wkm->nhm", mean_map, moments) / rows[..., None]
         spread = (place[..., 2] - place[..., :2].square().sum(-1)).clamp_min(0)
@@ -50,6 +58,7 @@ def how_far(look: Look) -> torch.Tensor:
 
 
 HOW_FAR = View("attention distance", how_far)
+HOW_FAR_WITH_PREFIX = View("attention distance, prefix tokens kept", partial(how_far, cls="keep"))
 
 
 def attentions(anatomy: Anatomy) -> Sequence[Site]:

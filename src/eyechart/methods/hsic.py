@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from eyechart.methods.token_lengths import Tokens, output_of
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
@@ -91,29 +92,33 @@ def packed(features: torch.Tensor) -> torch.Tensor:
     return torch.cat(results)
 
 
-def read_out(readout: Readout) -> Callable[[Look], torch.Tensor]:
+def read_out(readout: Readout | Literal["prefix"], lengths: Tokens = "plain") -> Callable[[Look], torch.Tensor]:
+    """What of a layer goes into its Gram matrix; `gap` is the mean of tokens that have their lengths already."""
+
     def take(look: Look) -> torch.Tensor:
         if readout == "all":
-            return look.output
-        tokens, prefix = look.tokens(look.output), look.site.layout.prefix
+            return output_of(look, lengths)
+        tokens, prefix = look.tokens(output_of(look, lengths)), look.site.layout.prefix
         if readout == "cls":
             return tokens[:, 0]
+        if readout == "prefix":
+            return tokens[:, :prefix]
         return tokens[:, prefix:] if readout == "spatial" else tokens[:, prefix:].mean(1)
 
     return take
 
 
-def prefix_tokens(look: Look) -> torch.Tensor:
-    return look.tokens(look.output)[:, : look.site.layout.prefix]
+def gram_view(readout: Readout | Literal["prefix"], lengths: Tokens = "plain") -> View:
+    name = f"gram[{readout}]" if lengths == "plain" else f"gram[{readout}, {lengths} tokens]"
+    return View(name, read_out(readout, lengths), reduce=gram)
 
 
 #: Gram matrices of whole layers, and of their class and register tokens alone. A Gram matrix is a sum over features, so
 #: the difference is that of the patch tokens, for a hundredth of the work of taking it from them.
-WHOLE = View("gram[all]", read_out("all"), reduce=gram)
-PREFIX = View("gram[prefix]", prefix_tokens, reduce=gram)
+WHOLE, PREFIX = gram_view("all"), gram_view("prefix")
 
 
-def patch_gram(views: Views, subject: str, site: Site) -> torch.Tensor:
+def patch_gram(views: Views, subject: str, site: Site, whole: View = WHOLE, prefix: View = PREFIX) -> torch.Tensor:
     """Gram matrix of the patch tokens; where there is no prefix, that of the layer."""
-    whole = views(subject, site, WHOLE)
-    return whole if not site.layout.prefix else whole.double() - views(subject, site, PREFIX).double()
+    layer = views(subject, site, whole)
+    return layer if not site.layout.prefix else layer.double() - views(subject, site, prefix).double()

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from eyechart.methods.token_lengths import Tokens, output_of
+
 if TYPE_CHECKING:
     from eyechart.tracing.views import Look
 
@@ -68,14 +70,15 @@ def picture_patches(pictures: torch.Tensor, cells: Cells, colour: Literal["kept"
     return torch.cat([patches, patches.mean(1, keepdim=True)], dim=1).flatten(2)
 
 
-def tokens_in_cells(look: Look) -> torch.Tensor:
+def tokens_in_cells(look: Look, lengths: Tokens = "plain") -> torch.Tensor:
     """(image, token, channel): prefix tokens, then the cells asked about, each the mean over its locations."""
-    site, tokens = look.site, look.tokens(look.output)
+    site, output = look.site, output_of(look, lengths)
     assert site.grid is not None
+    tokens = look.tokens(output)
     cells, prefix = cells_of(site.grid), tokens[:, : site.layout.prefix]
     spatial = tokens[:, site.layout.prefix :]
     if cells != site.grid:
-        spatial = F.adaptive_avg_pool2d(look.map(look.output), cells).flatten(2).transpose(1, 2)
+        spatial = F.adaptive_avg_pool2d(look.map(output), cells).flatten(2).transpose(1, 2)
     return torch.cat([prefix, spatial[:, torch.as_tensor(asked(cells))]], dim=1)
 
 

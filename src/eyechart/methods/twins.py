@@ -101,12 +101,16 @@ def _earlier(one: str, other: str) -> tuple[str, str] | None:
 
 
 def snapshot(name: str) -> tuple[str, int]:
-    """The run that weights come from, and how late in it they were taken.
+    """The run that weights come from, and how late in it they were taken; random ones are as early as can be.
 
     >>> snapshot("zoo:vit@warmup"), snapshot("zoo:vit"), snapshot("zoo:vit@runs/vit.quarter.safetensors")
     (('zoo:vit', 1), ('zoo:vit', 4), ('zoo:vit@runs/vit', 2))
+    >>> snapshot("timm:resnet18@random")
+    ('timm:resnet18', 0)
     """
     model, _, weights = name.partition("@")
+    if weights == "random":
+        return model, 0
     for place, suffix in enumerate(SNAPSHOTS):
         if weights == suffix.removeprefix("."):
             return model, place

@@ -53,12 +53,14 @@ KIND_SHAPES = {
 
 def configuration(dark: bool = False) -> dict[str, Any]:
     """The Vega-Lite configuration of all charts. Dark paper changes inks only, never a data colour."""
-    ink, quiet, line, faint = (
-        ("#e8eaed", "#a3aab5", "#4b525d", "#2b3038") if dark else ("#1f2328", "#5b6470", "#b9bfc8", "#e9ebee")
+    ink, quiet, line, faint, paper = (
+        ("#e8eaed", "#a3aab5", "#4b525d", "#2b3038", "#16191e")
+        if dark
+        else ("#1f2328", "#5b6470", "#b9bfc8", "#e9ebee", "#ffffff")
     )
     return {
         # Not transparent: vl-convert's PNGs then have premultiplied colours, and every pale line turns grey.
-        "background": "#16191e" if dark else "#ffffff",
+        "background": paper,
         "font": FONT,
         "padding": 6,
         "view": {"stroke": None},
@@ -115,6 +117,8 @@ def configuration(dark: bool = False) -> dict[str, Any]:
         "style": {
             "reference": {"color": quiet, "strokeWidth": 1.25, "strokeDash": [5, 4]},
             "reference-label": {"color": quiet, "fontSize": 11, "fontStyle": "italic"},
+            "reference-rim": {"color": paper, "stroke": paper, "strokeWidth": 4, "fontSize": 11, "fontStyle": "italic"},
+            "paper": {"color": paper},
             "boundary": {"color": "#ffffff", "strokeWidth": 1.25, "opacity": 0.85},
             "frame": {"stroke": line, "color": faint},
             "outlined": {"stroke": quiet, "strokeWidth": 1.25},

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -93,7 +93,7 @@ def ordered_colours(count: int) -> list[str]:
 
     Only the middle of viridis: its violet vanishes on dark paper, its yellow on white.
     """
-    return shade_names(np.linspace(0.24, 0.82, max(count, 1)), VIRIDIS)[:count]
+    return shade_names(np.linspace(0.3, 0.8, max(count, 1)), VIRIDIS)[:count]
 
 
 def ordered_scale(labels: Sequence[str]) -> alt.Scale:
@@ -108,9 +108,15 @@ def kind_scale(kinds: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=known, range=[KIND_COLOURS[kind] for kind in known])
 
 
-def kind_points(frame: pd.DataFrame, x: alt.X, y: alt.Y, kind: str = "kind", **encoding: Any) -> alt.Chart:
-    """Marks that tell what each step does by fill and shape together, outlined so that white ones show."""
-    known = [name for name in KIND_COLOURS if name in set(frame[kind])]
+def kind_points(
+    frame: pd.DataFrame, x: alt.X, y: alt.Y, kind: str = "kind", known: Iterable[str] | None = None, **encoding: Any
+) -> alt.Chart:
+    """Marks that tell what each step does by fill and shape together, outlined so that white ones show.
+
+    Panels that share one legend name all kinds that they have together as `known`: of two lists Vega takes the first.
+    """
+    met = set(frame[kind] if known is None else known)
+    known = [name for name in KIND_COLOURS if name in met]
     # A legend without entries makes Vega's picture infinitely large, so where there is nothing to show there is none.
     legend = alt.Undefined if known else None
     fill = alt.Fill(kind, type="nominal", scale=kind_scale(known), title=None, legend=legend)
@@ -187,24 +193,35 @@ def _of(axis: Axis, field: str) -> Axis:
 
 
 def reference(
-    value: float, text: str, axis: Literal["x", "y"] = "y", at: Literal["start", "end"] = "end"
+    value: float,
+    text: str,
+    axis: Literal["x", "y"] = "y",
+    at: Literal["start", "end", "beyond"] = "end",
+    side: Literal["left", "right"] = "right",
 ) -> alt.LayerChart:
     """A dashed line at a known value, with its name on it: what chance, a uniform or an idle model would score.
 
-    `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line.
+    `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line, and
+    `side` of an upright one. It stands on a rim of paper, so that a curve or an interval behind it does not cross it;
+    among points, which it would hide, the name of a level line stands "beyond" the plot.
     """
     frame = pd.DataFrame({"reference": [float(value)], "text": [text]})
-    at_end = at == "end"
+    at_end = at != "start"
     if axis == "y":
-        side = "right" if at_end else "left"
-        words: dict[str, Any] = {"align": side, "baseline": "bottom", "dx": -2 if at_end else 2, "dy": -4}
+        end = "right" if at_end else "left"
+        words: dict[str, Any] = {"align": end, "baseline": "bottom", "dx": -2 if at_end else 2, "dy": -4}
+        words = {"align": "left", "baseline": "middle", "dx": 5} if at == "beyond" else words
         place: dict[str, Any] = {"x": alt.value("width") if at_end else alt.value(0), "y": alt.Y("reference:Q")}
     else:
-        words = {"align": "left", "baseline": "top" if at_end else "bottom", "dx": 5, "dy": 2 if at_end else -2}
+        words = {"baseline": "top" if at_end else "bottom", "dy": 2 if at_end else -2}
+        words |= {"align": "left", "dx": 5} if side == "right" else {"align": "right", "dx": -5}
         place = {"x": alt.X("reference:Q"), "y": alt.value(0) if at_end else alt.value("height")}
     rule = alt.Chart(frame).mark_rule(style="reference", tooltip=None).encode(**{axis: place[axis]})
-    label = alt.Chart(frame).mark_text(style="reference-label", tooltip=None, **words).encode(text="text:N", **place)
-    return cast(alt.LayerChart, alt.layer(rule, label))
+    labels = [
+        alt.Chart(frame).mark_text(style=style, tooltip=None, **words).encode(text="text:N", **place)
+        for style in ("reference-rim", "reference-label")
+    ]
+    return cast(alt.LayerChart, alt.layer(rule, *(labels if text else [])))
 
 
 def axis_at(values: Sequence[float], **more: Any) -> alt.Axis:
@@ -220,16 +237,25 @@ def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
     """
     known = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
     low, high = float(known.min()) / 1.1, float(known.max()) * 1.1
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    axis = axis_at(log_marks(low, high), labelOverlap=False, format="~g")
+    return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
+
+
+def log_marks(low: float, high: float) -> list[float]:
+    """Round numbers between two, few of them: powers of ten, or as many steps between these as give three.
+
+    >>> log_marks(0.2, 8.0)
+    [0.2, 0.5, 1.0, 2.0, 5.0]
+    """
     powers = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     marks: list[float] = []
-    for steps in ((1,), (1, 2, 5), range(1, 10), np.arange(1, 10, 0.2)):  # the first that gives three lines
+    for steps in ((1,), (1, 2, 5), range(1, 10), np.arange(1, 10, 0.2)):
         marks = [float(f"{step:g}e{int(power)}") for power in powers for step in steps]
         marks = [mark for mark in marks if low <= mark <= high]
         if len(marks) >= 3:
             break
-    scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    axis = axis_at(marks, labelOverlap=False, format="~g")
-    return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
+    return marks
 
 
 def panels(charts: Sequence[Any], columns: int = 3, shared: Collection[str] = ("color",)) -> alt.ConcatChart:
@@ -263,6 +289,8 @@ def heatmap(
     y_labels: bool = True,
     tooltip: Sequence[alt.Tooltip | str] = (),
     format: str = ".2f",
+    marks: Mapping[float, str] | None = None,
+    legend: bool = True,
     size: int | tuple[int, int] = 260,
     for_export: bool | None = None,
 ) -> alt.LayerChart:
@@ -272,6 +300,8 @@ def heatmap(
     along the axis is drawn as a boundary (the stage of a site). `size` is about the longest side in pixels, or
     (width, height); cells get a whole number of pixels each, or pale seams would show. On the page cells are rectangles
     that answer to the pointer; for export the table is one picture under vector axes (PDF 41 kB against 321 kB).
+    `marks` are the values that the colour bar names and how: a map of logarithms can say 1, 3, 10. Without `legend`
+    there is no bar: for maps beside one that has the same.
 
     >>> table = pd.DataFrame({"a": ["0", "1", "0", "1"], "b": ["0", "0", "1", "1"], "cka": [1.0, 0.5, 0.5, 1.0]})
     >>> chart = heatmap(table, x="a", y="b", value="cka", domain=(0, 1))
@@ -291,8 +321,8 @@ def heatmap(
     high = high if high > low else low + 1.0
 
     scale = alt.Scale(domain=list(np.linspace(low, high, len(colours))), range=list(colours), clamp=True)
-    legend = alt.Legend(title=value_title or None, format=format, values=list(np.linspace(low, high, 5)), tickCount=5)
-    colour: dict[str, Any] = {"type": "quantitative", "scale": scale, "legend": legend}
+    bar = _colour_bar(value_title, low, high, format, marks, min(160, max(80, height))) if legend else None
+    colour: dict[str, Any] = {"type": "quantitative", "scale": scale, "legend": bar}
     place_x = alt.X("x", type="quantitative", scale=_span(len(across)), axis=_axis(across, x_title, width, x_labels))
     place_y = alt.Y("y", type="quantitative", scale=_span(len(up)), axis=_axis(up, y_title, height, y_labels, up=True))
 
@@ -326,14 +356,28 @@ def heatmap(
     return chart if title is None else chart.properties(title=title)
 
 
-def nothing(title: str | alt.TitleParams | None, size: tuple[int, int]) -> alt.LayerChart:
+def _colour_bar(
+    title: str, low: float, high: float, form: str, marks: Mapping[float, str] | None, length: int
+) -> alt.Legend:
+    """A legend no longer than its map, with five even values or with those of `marks` that lie on it."""
+    looks: dict[str, Any] = {"title": title or None, "gradientLength": length}
+    if marks is None:
+        return alt.Legend(format=form, values=list(np.linspace(low, high, 5)), tickCount=5, **looks)
+    named = {value: words for value, words in marks.items() if low <= value <= high}
+    names = f"{json.dumps(list(named.values()))}[indexof({json.dumps(list(named))}, datum.value)]"
+    return alt.Legend(labelExpr=names, values=list(named), tickCount=len(named), **looks)
+
+
+def nothing(
+    title: str | alt.TitleParams | None, size: tuple[int, int], words: str = "no finite value"
+) -> alt.LayerChart:
     """An empty frame that says so: a randomly initialised ResNet, whose branches add zero, has no ratio to show."""
-    empty = alt.Chart(pd.DataFrame({"text": ["no finite value"]}))
-    words = empty.mark_text(style="note").encode(text="text:N", x=alt.value(size[0] / 2), y=alt.value(size[1] / 2))
+    empty = alt.Chart(pd.DataFrame({"text": [words]}))
+    said = empty.mark_text(style="note").encode(text="text:N", x=alt.value(size[0] / 2), y=alt.value(size[1] / 2))
     frame = empty.mark_rect(style="frame").encode(
         x=alt.value(0), x2=alt.value(size[0]), y=alt.value(0), y2=alt.value(size[1])
     )
-    chart = cast(alt.LayerChart, alt.layer(frame, words)).properties(width=size[0], height=size[1])
+    chart = cast(alt.LayerChart, alt.layer(frame, said)).properties(width=size[0], height=size[1])
     return chart if title is None else chart.properties(title=title)
 
 

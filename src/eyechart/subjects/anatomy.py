@@ -31,10 +31,12 @@ def anatomy_of(
     call: Callable[[Tensor], Any] | None = None,
     *,
     extra: Mapping[str, str] | None = None,
+    classifier: bool = True,
 ) -> Anatomy:
     """Run two images through `module` and say what is inside.
 
     `extra` names further places by hand, {"my site": "module.path"}; they become block sites at those modules' outputs.
+    Without a `classifier` what comes out are features, even if some matrix made them.
 
     >>> import timm
     >>> model = timm.create_model("vit_tiny_patch16_224", depth=2).eval()
@@ -50,7 +52,7 @@ def anatomy_of(
         passes = [(call or module)(images), run.run(call or module)]
         with frozen(module), FlopCounterMode(display=False) as counted:
             (call or module)(images[:1])
-    found = _Reader(subject, run, dict(extra or {})).read()
+    found = _Reader(subject, run, dict(extra or {}), classifier).read()
     return replace(found, flops=float(counted.get_total_flops()), random=throws_dice(module, *passes))
 
 
@@ -75,6 +77,8 @@ class _Draft:
     operation: Watched | int
     """The watched operation, or which tensor of the module's input or output."""
     name: str = ""
+    given: bool = False
+    """The tensor is one of the module's input."""
     junction: Junction | None = None
     block: int = -1
     depth: float = 0.0
@@ -83,8 +87,8 @@ class _Draft:
 
 
 class _Reader:
-    def __init__(self, subject: str, run: DryRun, extra: Mapping[str, str]) -> None:
-        self.subject, self.run, self.extra = subject, run, extra
+    def __init__(self, subject: str, run: DryRun, extra: Mapping[str, str], classifier: bool) -> None:
+        self.subject, self.run, self.extra, self.classifier = subject, run, extra, classifier
         self.notes = dict(run.notes)
         self.junctions = find_junctions(run.nodes, run.watched)
         self.blocks, note = find_blocks(run.calls, run.nodes, self.junctions)
@@ -149,7 +153,7 @@ class _Reader:
         at = _main(first.inputs)
         if at is None:
             return []
-        return [_Draft("stem", "other", first, first.inputs[at], first.first - 1, at, "stem")]
+        return [_Draft("stem", "other", first, first.inputs[at], first.first - 1, at, "stem", given=True)]
 
     def _block(self, call: Call, kind: Kind) -> list[_Draft]:
         at = _main(call.outputs)
@@ -163,9 +167,12 @@ class _Reader:
     def _features(self) -> list[_Draft]:
         """What the classifier reads: the vector given to the last module with weights before the logits.
 
-        The last block's output is not it: a ViT normalises it first, a pre-activation CNN also cuts negatives off.
+        The last block's output is not it: a ViT normalises it first, a pre-activation CNN also cuts negatives off. Of a
+        subject without a classifier it is what comes out, as one would be put there.
         """
         head = self._head()
+        if not self.classifier:
+            return [replace(draft, role="features", name="features") for draft in head]
         node = head[0].record.node if head else None
         while node is not None and "weighted" not in node.traits:
             active = [parent for parent in node.parents if "constant" not in parent.traits]
@@ -174,7 +181,7 @@ class _Reader:
             return []
         for at, record in enumerate(node.call.inputs):
             if record.node in node.parents and math.prod(record.shape[1:]) == record.shape[1]:
-                return [_Draft("features", "other", node.call, record, node.index, at, "features")]
+                return [_Draft("features", "other", node.call, record, node.index, at, "features", given=True)]
         return []
 
     def _head(self) -> list[_Draft]:
@@ -258,7 +265,7 @@ class _Reader:
             call, number = ordinals[draft.operation]
             address = Address(call.path, max(call.ordinal, 0), number, draft.operation.name)
         else:
-            kind = "input" if draft.role in ("stem", "features") else "output"
+            kind = "input" if draft.given else "output"
             address = Address(draft.call.path, max(draft.call.ordinal, 0), draft.operation, kind)
         seen = draft.operation.seen if isinstance(draft.operation, Watched) else None
         axes = draft.layout.axes

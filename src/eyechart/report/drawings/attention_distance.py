@@ -21,7 +21,9 @@ def draw(finding: xarray.Dataset) -> Chart:
     for subject in subjects_in(finding):
         table = head_table(finding, subject)
         uniform = float(finding.uniform.values[finding.subject.values == subject].max())
-        panels += [sorted_heads(table, subject, uniform), heads_by_depth(table, subject, uniform)]
+        reach = alt.Scale(domain=[0, 1.06 * max(uniform, *table["distance"])], nice=False)
+        y = alt.Y("distance:Q", title="mean attention distance (px)", scale=reach)  # the same beside one another
+        panels += [sorted_heads(table, subject, uniform, y), heads_by_depth(table, subject, uniform, y)]
     return theme.panels(panels, columns=2, shared=())
 
 
@@ -35,16 +37,18 @@ def head_table(finding: xarray.Dataset, subject: str) -> pd.DataFrame:
     return table
 
 
-def sorted_heads(table: pd.DataFrame, subject: str, uniform: float) -> Chart:
+def sorted_heads(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) -> Chart:
     """R's figure: heads sorted by distance, for the two lowest and the two highest attentions."""
     names = list(dict.fromkeys(table["name"]))
     shown = table[table["name"].isin(names[:2] + names[-2:])]
     labels = list(dict.fromkeys(shown["name"]))
+    ranks = alt.Scale(domain=[1, max(2, *table["rank"])], nice=False)
+    below = alt.Legend(orient="bottom", columns=2, labelLimit=190)
     lines = theme.curve(
         shown,
-        x=alt.X("rank:Q", title="head, sorted by distance", axis=alt.Axis(tickMinStep=1)),
-        y=alt.Y("distance:Q", title="mean attention distance (px)"),
-        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None),
+        x=alt.X("rank:Q", title="head, sorted by distance", axis=alt.Axis(tickMinStep=1), scale=ranks),
+        y=y,
+        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None, legend=below),
         low="distance_low",
         high="distance_high",
     )
@@ -52,16 +56,15 @@ def sorted_heads(table: pd.DataFrame, subject: str, uniform: float) -> Chart:
     return (lines + references).properties(width=400, height=260, title=f"{subject}: lowest and highest blocks")
 
 
-def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float) -> Chart:
+def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) -> Chart:
     """V's figure: every head as a dot over depth."""
     x = theme.depth_axis()
-    y = alt.Y("distance:Q", title="mean attention distance (px)")
     colour = alt.value(theme.subject_colour(subject))
     dots = (
         alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, color=colour, tooltip=tooltips())
     )
     bars = theme.error_bars(table, x, y, "distance_low", "distance_high", color=colour)
-    references = theme.reference(uniform, "uniform attention") + theme.reference(0, "attends itself")
+    references = theme.reference(uniform, "uniform", at="beyond") + theme.reference(0, "itself", at="beyond")
     chart: Chart = (bars + dots + references).properties(width=400, height=260, title=f"{subject}: all heads")
     return chart
 

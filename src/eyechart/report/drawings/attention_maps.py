@@ -88,8 +88,7 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     """Rows are pictures, columns what is drawn of them."""
     asked = columns_of(finding, subject)
     heads = [("picture", "as fed"), *(each.words(finding) for each in asked)]
-    rows = ROWS if len(subjects_in(finding)) <= 2 else FEWER_ROWS
-    count = min(rows, finding.sizes["example"])
+    count = rows_of(finding)
     tiles = []
     for example in range(count):
         picture = picture_of(finding, subject, example)
@@ -106,6 +105,11 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     who = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"
     chart: Chart = image.encode(x, y, url="url:N").properties(**size, title=f"{subject}: where {who}")
     return chart
+
+
+def rows_of(finding: xarray.Dataset) -> int:
+    rows = ROWS if len(subjects_in(finding)) <= 2 else FEWER_ROWS
+    return min(rows, finding.sizes["example"])
 
 
 def named(names: list[str], orient: Literal["top", "left"]) -> alt.Axis:
@@ -219,6 +223,6 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
     references = theme.reference(1, "uniform attention") + theme.reference(0, "a single key")
     chart = alt.layer(bars, *reversed(dots), references).properties(
-        width=400, height=320, title=f"{subject}: all heads"
+        width=400, height=rows_of(finding) * (TILE + GAP) - GAP, title=f"{subject}: all heads"
     )
     return cast("Chart", chart)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import altair as alt
 import numpy as np
@@ -22,10 +22,12 @@ ENDS = ("", "_low", "_high")
 
 def draw(finding: xarray.Dataset) -> Chart:
     known = bool(np.isfinite(finding.lost.values).all())
-    panels: list[Any] = [together(finding, known), specific(finding)]
+    told = ("color", "strokeDash")
+    rows = [theme.panels([together(finding, known), specific(finding)], columns=2, shared=told)]
     if np.isfinite(finding.changed_alone.values).any():
-        panels += [alone(finding, known, replacement) for replacement in REPLACEMENTS]
-    return theme.panels(panels, columns=2, shared=())
+        each = [alone(finding, known, replacement) for replacement in REPLACEMENTS]
+        rows.append(theme.panels(each, columns=3, shared=told))
+    return theme.panels(rows, columns=1, shared=told)
 
 
 def columns(known: bool, suffix: str = "") -> tuple[list[str], float, str]:
@@ -56,7 +58,7 @@ def together(finding: xarray.Dataset, known: bool) -> Chart:
     chart = alt.layer(bars, points, theme.reference(0, "as intact" if known else "same answers"))
     return cast(
         alt.LayerChart,
-        chart.properties(width=330, height=250, title=alt.TitleParams("all attentions replaced at once")),
+        chart.properties(width=380, height=250, title=alt.TitleParams("all attentions replaced at once")),
     )
 
 
@@ -73,7 +75,7 @@ def alone(finding: xarray.Dataset, known: bool, replacement: str) -> Chart:
     points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tips("subject", "name"))
     chart = alt.layer(line, bars, points, theme.reference(0, ""))
     words = alt.TitleParams(f"one at a time: {replacement}")
-    return cast(alt.LayerChart, chart.properties(width=330, height=230, title=words))
+    return cast(alt.LayerChart, chart.properties(width=240, height=220, title=words))
 
 
 def tips(*fields: str) -> list[alt.Tooltip]:
@@ -102,4 +104,4 @@ def specific(finding: xarray.Dataset) -> Chart:
     points = alt.Chart(heads).mark_point(size=26, opacity=0.55)
     chart = line + points.encode(x, y, color=colour, tooltip=tips("subject", "name", "head"))
     words = alt.TitleParams("how much of each head's pattern varies")
-    return cast(alt.LayerChart, chart.properties(width=330, height=250, title=words))
+    return cast(alt.LayerChart, chart.properties(width=380, height=250, title=words))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from eyechart.measures.measure import Chart
 
+SIZE = (380, 280)
 ENDS = {"": "value", "_low": "from", "_high": "to"}
 
 
@@ -39,19 +40,22 @@ def tooltip(name: str, *fields: alt.Tooltip) -> list[alt.Tooltip]:
 
 def by_frequency(finding: xarray.Dataset) -> Chart:
     """P Fig. 2b."""
+    strength = float(finding.read_at[0])
+    if math.isnan(strength):
+        return theme.nothing("by frequency", SIZE, "no strength of the noise costs 10 points")
     table = table_of(finding, "cost")
     x = alt.X("frequency:Q", title="frequency of the noise / π", scale=alt.Scale(domain=[0, 1]))
     what = " or ".join(dict.fromkeys(finding.scored.values.tolist()))
     y = alt.Y("cost:Q", title=f"change of {what} (points)")
     shown = tooltip("cost", alt.Tooltip("frequency:Q", title="frequency / π", format=".2f"))
     lines = theme.curve(table, x, y, colour(finding), "cost_low", "cost_high", tooltip=shown)
-    strength = float(finding.read_at[0])
-    said = "no strength costs 10 points" if math.isnan(strength) else f"noise of RMS {strength:.2f}"
-    if finding.attrs["scaling"] == "paper":
-        said = said.replace("RMS", "height")
-    title = alt.TitleParams("noise by frequency", subtitle=said)
-    drawn: Chart = (lines + theme.reference(0, "")).properties(width=380, height=280, title=title)
+    title = f"by frequency: noise of {unit(finding)} {strength:.2f}"
+    drawn: Chart = (lines + theme.reference(0, "")).properties(width=SIZE[0], height=SIZE[1], title=title)
     return drawn
+
+
+def unit(finding: xarray.Dataset) -> str:
+    return "height" if finding.attrs["scaling"] == "paper" else "RMS"
 
 
 def by_strength(finding: xarray.Dataset) -> Chart:
@@ -59,12 +63,13 @@ def by_strength(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "mean_cost")
     ticks = finding.strength.values.tolist()
     scale = alt.Scale(type="log", domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
-    x = alt.X("strength:Q", title="strength of the noise", scale=scale, axis=theme.axis_at(ticks, format=".2~g"))
+    title = f"strength of the noise ({unit(finding)})"
+    x = alt.X("strength:Q", title=title, scale=scale, axis=theme.axis_at(ticks, format=".2~g"))
     y = alt.Y("mean_cost:Q", title="mean change (points)")
     shown = tooltip("mean_cost", alt.Tooltip("strength:Q", format=".2f"))
     lines = theme.curve(table, x, y, colour(finding), "mean_cost_low", "mean_cost_high", tooltip=shown)
-    layers = lines + theme.reference(-10, "")
+    layers = lines + theme.reference(-10, "10 points")
     if not math.isnan(float(finding.read_at[0])):
-        layers += theme.reference(float(finding.read_at[0]), "read here", axis="x")
-    drawn: Chart = layers.properties(width=260, height=280, title="mean over all frequencies")
+        layers += theme.reference(float(finding.read_at[0]), "read at left", axis="x")
+    drawn: Chart = layers.properties(width=260, height=SIZE[1], title="mean over all frequencies")
     return drawn

@@ -15,16 +15,24 @@ if TYPE_CHECKING:
     from eyechart.measures.measure import Chart
 
 
+TOGETHER = 2  # subjects in one reliability diagram; the intervals of more would hide each other
+
+
 def draw(finding: xarray.Dataset) -> Chart:
-    return theme.panels([reliability(finding), errors(finding)], columns=2)
+    subjects = finding.subject.values.tolist()
+    if len(subjects) <= TOGETHER:
+        return theme.panels([reliability(finding, subjects, "reliability", 330), errors(finding)], columns=2)
+    each = [reliability(finding.sel(subject=[subject]), subjects, subject, 190) for subject in subjects]
+    return theme.panels([theme.panels(each, columns=2), errors(finding)], columns=2)
 
 
-def reliability(finding: xarray.Dataset) -> Chart:
+def reliability(finding: xarray.Dataset, subjects: list[str], title: str, side: int) -> Chart:
+    """Of the subjects in `finding`, in colours among all `subjects`."""
     columns = ["accuracy_in_bin", "accuracy_in_bin_low", "accuracy_in_bin_high", "confidence_in_bin", "share_in_bin"]
     table = finding[columns].to_dataframe().reset_index().dropna(subset=["accuracy_in_bin"])
     x = alt.X("confidence_in_bin:Q", title="confidence", scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("accuracy_in_bin:Q", title="share named right", scale=alt.Scale(domain=[0, 1]))
-    colour = alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None)
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None)
     size = alt.Size("share_in_bin:Q", scale=alt.Scale(range=[20, 420]), legend=None)
     tooltip = [
         alt.Tooltip("subject:N"),
@@ -34,7 +42,7 @@ def reliability(finding: xarray.Dataset) -> Chart:
     ]
     diagonal = (
         alt.Chart(pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]}))
-        .mark_line(strokeDash=[4, 4], color="#888888", tooltip=None)
+        .mark_line(style="reference", tooltip=None)
         .encode(alt.X("x:Q"), alt.Y("y:Q"))
     )
     lines = alt.Chart(table).mark_line(opacity=0.6, tooltip=None).encode(x, y, color=colour)
@@ -42,7 +50,9 @@ def reliability(finding: xarray.Dataset) -> Chart:
     points = (
         alt.Chart(table).mark_point(filled=True, opacity=0.65).encode(x, y, color=colour, size=size, tooltip=tooltip)
     )
-    drawn: Chart = (diagonal + lines + bars + points).properties(width=330, height=330, title="reliability")
+    drawn: Chart = (diagonal + lines + bars + points).properties(
+        width=side, height=side, title=alt.TitleParams(title, limit=side)
+    )
     return drawn
 
 

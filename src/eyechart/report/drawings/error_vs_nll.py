@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from eyechart.report import theme
@@ -14,29 +15,34 @@ if TYPE_CHECKING:
 
     from eyechart.measures.measure import Chart
 
+WIDTH, HEIGHT = 320, 280
 NOW, WRITTEN, STAND_IN = "measured now", "training record", "on the exam's pictures"
 
 
 def draw(finding: xarray.Dataset) -> Chart:
-    return theme.panels(
-        [
-            panel(
-                finding, "nll_train", "nll_augmented", "recorded_augmented_train_nll", "augmented training NLL (nats)"
-            ),
-            panel(finding, "nll_train_clean", "nll", "recorded_clean_train_nll", "clean training NLL (nats)"),
-        ],
-        columns=2,
-        shared=("color", "shape"),
-    )
-
-
-def panel(finding: xarray.Dataset, train: str, stand_in: str, record: str, title: str) -> Chart:
-    table = points(finding, train, stand_in, record)
+    tables = {
+        "augmented training NLL (nats)": table_of(
+            finding, "nll_train", "nll_augmented", "recorded_augmented_train_nll"
+        ),
+        "clean training NLL (nats)": table_of(finding, "nll_train_clean", "nll", "recorded_clean_train_nll"),
+    }
+    met = set(pd.concat([table["what"] for table in tables.values()]))
+    kinds = [kind for kind in (NOW, WRITTEN, STAND_IN) if kind in met]  # the same shapes in both panels
     subjects = finding.subject.values.tolist()
+    drawn = [panel(table, title, subjects, kinds) for title, table in tables.items()]
+    return theme.panels(drawn, columns=2, shared=("color", "shape"))
+
+
+def panel(table: pd.DataFrame, title: str, subjects: list[str], kinds: list[str]) -> Chart:
+    if table.empty:
+        return theme.nothing(None, (WIDTH, HEIGHT), f"{title}: not known")
     x = alt.X("nll:Q", title=title, scale=alt.Scale(zero=False, padding=18))
-    y = alt.Y("error:Q", title="error", scale=alt.Scale(zero=False, padding=18), axis=alt.Axis(format="~%"))
+    errors = table[["error", "error_low", "error_high"]].to_numpy(dtype=float)
+    low, high = float(np.nanmin(errors)), float(np.nanmax(errors))
+    room = 0.08 * max(high - low, 0.01)
+    ends = alt.Scale(domain=[max(0.0, low - room), min(1.0, high + room)], nice=False)
+    y = alt.Y("error:Q", title="error", scale=ends, axis=alt.Axis(format="~%"))
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None)
-    kinds = [kind for kind in (NOW, WRITTEN, STAND_IN) if kind in set(table["what"])]
     shapes = {NOW: "circle", WRITTEN: "diamond", STAND_IN: "triangle-up"}
     shape = alt.Shape("what:N", title=None, scale=alt.Scale(domain=kinds, range=[shapes[kind] for kind in kinds]))
     tip = [
@@ -45,19 +51,20 @@ def panel(finding: xarray.Dataset, train: str, stand_in: str, record: str, title
         alt.Tooltip("nll:Q", title="NLL", format=".3f"),
         alt.Tooltip("error:Q", title="error", format=".2%"),
     ]
-    across = alt.Chart(table).mark_rule(opacity=0.6, strokeWidth=1.5, tooltip=None)
-    layers = [
-        theme.error_bars(table.dropna(subset=["error_low"]), x, y, "error_low", "error_high", color=colour),
-        across.encode(alt.X("nll_low:Q", title=title), y, x2="nll_high:Q", color=colour),
-        alt.Chart(table)
-        .mark_point(size=90, filled=True, opacity=0.9)
-        .encode(x, y, color=colour, shape=shape, tooltip=tip),
-    ]
+    layers: list[alt.Chart] = []
+    upright, level = table.dropna(subset=["error_low"]), table.dropna(subset=["nll_low"])
+    if len(upright):  # a mark without a finite number would be a warning in the reader's console
+        layers.append(theme.error_bars(upright, x, y, "error_low", "error_high", color=colour))
+    if len(level):
+        across = alt.Chart(level).mark_rule(opacity=0.6, strokeWidth=1.5, tooltip=None)
+        layers.append(across.encode(alt.X("nll_low:Q", title=title), y, x2="nll_high:Q", color=colour))
+    points = alt.Chart(table).mark_point(size=90, filled=True, opacity=0.9)
+    layers.append(points.encode(x, y, color=colour, shape=shape, tooltip=tip))
     layered = cast(alt.LayerChart, alt.layer(*layers))
-    return layered.properties(width=300, height=280)
+    return layered.properties(width=WIDTH, height=HEIGHT)
 
 
-def points(finding: xarray.Dataset, train: str, stand_in: str, record: str) -> pd.DataFrame:
+def table_of(finding: xarray.Dataset, train: str, stand_in: str, record: str) -> pd.DataFrame:
     """Measured on training images; where nobody knows them, on the exam's; and what the training wrote down."""
     rows = []
     for subject in finding.subject.values.tolist():

@@ -15,39 +15,46 @@ if TYPE_CHECKING:
 
     from eyechart.measures.measure import Chart
 
+SIDE = 260  # pixels of a panel
+TOO_FEW = "too few pictures of each class"
+
 
 def draw(finding: xarray.Dataset) -> Chart:
     subjects = finding.subject.values.tolist()
-    charts = [linear_curves(finding), *(episode_curves(finding, subject) for subject in subjects)]
-    return theme.panels(charts, columns=3, shared=())
+    episodes = theme.panels([episode_curves(finding, subject) for subject in subjects], columns=2)
+    return theme.panels([linear_curves(finding), episodes], columns=2, shared=())
 
 
 def linear_curves(finding: xarray.Dataset) -> Chart:
     """V Fig. 4, with shots on the axis (its own is the size of the pre-training set)."""
     table = frame(finding, "linear")
+    if table.empty:
+        return theme.nothing("linear evaluation", (SIDE, SIDE), TOO_FEW)
     colour = alt.Color(
         "subject:N",
         scale=theme.subject_scale(finding.subject.values.tolist()),
-        legend=alt.Legend(title=None, orient="bottom", columns=1, labelLimit=280),
+        legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=130),
     )
     y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]))
     lines = theme.curve(table, shot_axis(), y, colour, "linear_low", "linear_high", tooltip=tooltips("linear"))
     chance = theme.reference(1 / int(finding.way.max()), "guessing")
-    return (lines + chance).properties(width=270, height=270, title="linear evaluation")
+    return (lines + chance).properties(width=SIDE, height=SIDE, title="linear evaluation")
 
 
 def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
     table = frame(finding.sel(subject=[subject]), "episodes")
+    title = alt.TitleParams(f"episodes: {subject}", limit=SIDE)
+    if table.empty:
+        return theme.nothing(title, (SIDE, SIDE), TOO_FEW)
     table["ways"] = table["way"].map("{} ways".format)
     names = [f"{way} ways" for way in finding.way.values]
-    legend = alt.Legend(title=None, orient="bottom", direction="horizontal")
-    colour = alt.Color("ways:N", scale=theme.ordered_scale(names), sort=None, legend=legend)
+    colour = alt.Color("ways:N", scale=theme.ordered_scale(names), sort=None, title=None)
     y = alt.Y("episodes:Q", title="episode accuracy", scale=alt.Scale(domain=[0, 1]))
     lines = theme.curve(table, shot_axis(), y, colour, "episodes_low", "episodes_high", tooltip=tooltips("episodes"))
     guesses = table[["way", "ways"]].drop_duplicates().assign(guess=lambda rows: 1 / rows["way"])
-    chance: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[4, 4], tooltip=None).encode(y="guess:Q", color=colour)
-    title = alt.TitleParams("K-way N-shot episodes", subtitle=subject, limit=280)
-    drawn: alt.LayerChart = (lines + chance).properties(width=270, height=270, title=title)
+    dashed: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[5, 4], strokeWidth=1.75, tooltip=None)
+    chance: alt.Chart = dashed.encode(y="guess:Q", color=colour)
+    drawn: alt.LayerChart = (lines + chance).properties(width=SIDE, height=SIDE, title=title)
     return drawn
 
 

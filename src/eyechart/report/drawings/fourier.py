@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 ENDS = {"": "value", "_low": "from", "_high": "to"}
 STEPS = {"matrix_change": "attention matrix (mixed − values)", "branch_change": "branch − skip"}
 BANDS = {"constant": [1, 0], "low": [6, 3], "high": [2, 2]}
-WIDTH, HEIGHT, CURVES = 300, 250, 8
+WIDTH, HEIGHT, CURVES = 400, 240, 8
 
 
 def draw(finding: xarray.Dataset) -> Chart:
     subjects = subjects_in(finding)
-    above = [spectra(finding, subject) for subject in subjects]
-    below = [over_depth(finding), changes(finding), taken_apart(finding), energies(finding)]
-    return theme.panels([*above, *below], columns=4 if len(subjects) > 2 else 2, shared=())
+    above = theme.panels([spectra(finding, subject) for subject in subjects], columns=2)
+    over = [over_depth(finding), changes(finding), taken_apart(finding), energies(finding)]
+    below = theme.panels(over, columns=2, shared=("color", "shape"))
+    return theme.panels([above, below], columns=1, shared=())
 
 
 def subject_colour(finding: xarray.Dataset) -> alt.Color:
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220)
-    return alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), legend=legend)
+    return alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
 
 
 def table_of(finding: xarray.Dataset, name: str) -> pd.DataFrame:
@@ -53,7 +53,9 @@ def spectra(finding: xarray.Dataset, subject: str) -> Chart:
     shown = ends[np.unique(np.linspace(0, len(ends) - 1, min(len(ends), CURVES)).round().astype(int))]
     table = table_of(own.isel(site=shown), "delta").assign(radians=lambda rows: rows["radians"] / np.pi)
     x = alt.X("radians:Q", title="frequency / π", scale=alt.Scale(domain=[0, 1]))
-    y = alt.Y("delta:Q", title="Δ log amplitude")
+    known = np.concatenate([finding[f"delta{end}"].values.ravel() for end in ENDS])
+    reach = [float(np.nanmin(known, initial=-1.0)), float(np.nanmax(known, initial=0.0))]  # the same for all subjects
+    y = alt.Y("delta:Q", title="Δ log amplitude", scale=alt.Scale(domain=reach))
     shades = alt.Scale(domain=list(np.linspace(0, 1, 9)), range=theme.ordered_colours(9))
     legend = alt.Legend(title="depth", type="gradient", gradientLength=120, values=[0, 0.5, 1])
     colour = alt.Color("depth:Q", scale=shades, legend=legend)
@@ -62,9 +64,15 @@ def spectra(finding: xarray.Dataset, subject: str) -> Chart:
     frequency = alt.Tooltip("radians:Q", title="frequency / π", format=".3f")
     points = alt.Chart(table).mark_point(size=14, filled=True, aria=False).encode(x, y, colour)
     points = points.encode(tooltip=tooltip("delta", AFTER, frequency))
-    title = alt.TitleParams("spectrum by depth", subtitle=subject, limit=WIDTH)
+    title = alt.TitleParams(f"{subject}: spectrum by depth", limit=WIDTH)
     drawn: Chart = (bands + lines + points).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
+
+
+def kinds_of(finding: xarray.Dataset) -> list[str]:
+    """What the marks of all panels tell apart, so that one legend serves them."""
+    met: list[str] = finding.kind.values[finding.role.values != "stem"].tolist()
+    return [*met, "subsampling"] if np.isfinite(finding.strided.values).any() else met
 
 
 def over_depth(finding: xarray.Dataset) -> Chart:
@@ -77,7 +85,8 @@ def over_depth(finding: xarray.Dataset) -> Chart:
     # The highest frequency means another size after a change of grid, so lines end there.
     line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, colour, detail="stage:N")
     bars = theme.error_bars(table, x, y, "highest_low", "highest_high", color=colour)
-    marks = theme.kind_points(table[table["role"] != "stem"], x, y, tooltip=tooltip("highest", AFTER, KIND))
+    steps = table[table["role"] != "stem"]
+    marks = theme.kind_points(steps, x, y, known=kinds_of(finding), tooltip=tooltip("highest", AFTER, KIND))
     control = table.dropna(subset=["strided"])
     crosses = alt.Chart(control).mark_point(shape="cross", size=60, angle=45, filled=True)
     shown = [AFTER, alt.Tooltip("strided:Q", title="mere striding", format=".2f")]
@@ -103,7 +112,8 @@ def changes(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, "change_low", "change_high", color=subject_colour(finding))
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None)
     line = line.encode(x, y, subject_colour(finding), detail="kind:N")
-    marks = theme.kind_points(table, x, y, tooltip=tooltip("change", AFTER, KIND, format=".3f"))
+    told = tooltip("change", AFTER, KIND, format=".3f")
+    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=told)
     zero = theme.reference(0, "")
     drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
@@ -121,13 +131,13 @@ def taken_apart(finding: xarray.Dataset) -> Chart:
         return theme.nothing(title, (WIDTH, HEIGHT))
     y = alt.Y("change:Q", title="difference of Δ log amplitude")
     dashes = alt.Scale(domain=list(STEPS.values()), range=[[2, 2], [1, 0]])
-    legend = alt.Legend(title=None, orient="bottom", columns=1, symbolSize=400, labelLimit=WIDTH)
+    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=400, labelLimit=WIDTH)
     line = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None)
     x = theme.depth_axis()
     line = line.encode(x, y, subject_colour(finding), alt.StrokeDash("step:N", scale=dashes, legend=legend))
     bars = theme.error_bars(table, x, y, "change_low", "change_high", color=subject_colour(finding))
-    step = alt.Tooltip("step:N")
-    marks = theme.kind_points(table, x, y, tooltip=tooltip("change", alt.Tooltip("name:N"), step, format=".3f"))
+    told = tooltip("change", alt.Tooltip("name:N"), alt.Tooltip("step:N"), format=".3f")
+    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=told)
     zero = theme.reference(0, "")
     drawn: Chart = (zero + line.encode(detail="kind:N") + bars + marks).properties(
         width=WIDTH, height=HEIGHT, title=title

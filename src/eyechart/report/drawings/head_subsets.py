@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def draw(finding: xarray.Dataset) -> Chart:
-    return theme.panels([panel(finding, *pair) for pair, _ in curves_of(finding)], columns=2, shared=())
+    pairs = [pair for pair, _ in curves_of(finding)]
+    one_cnn = len({cnn for _, cnn in pairs}) == 1  # whose layers one legend can name
+    drawn = [panel(finding, *pair) for pair in pairs]
+    return theme.panels(drawn, columns=2, shared=("color",) if one_cnn else ())
 
 
 def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
@@ -28,9 +31,12 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
     )
     table = part.to_dataframe().reset_index()
     labels = list(dict.fromkeys(table["name"]))
-    # At least from half of uniform attention up to it: untrained heads, all within 0.1 px of it, would fill the axis.
     uniform = float(part.group_uniform.values[0])
-    ends = [np.nanmin([uniform / 2, *part.distance.values]) * 0.97, np.nanmax([uniform, *part.distance.values]) * 1.03]
+    nearest, farthest = float(np.nanmin(part.distance.values)), float(np.nanmax(part.distance.values))
+    windowed = farthest < uniform / 2  # heads of a small window are all so near that one axis for both would be empty
+    # Else from half of uniform attention up to it: untrained heads, all within 0.1 px of it, would fill the axis.
+    ends = [min(uniform / 2, nearest) * 0.97, max(uniform, farthest) * 1.03]
+    ends = [nearest - 0.01 * uniform, farthest + 0.01 * uniform] if windowed else ends
     lines = theme.curve(
         table,
         x=alt.X("distance:Q", title="mean distance of the head group (px)", scale=alt.Scale(domain=ends, nice=False)),
@@ -45,7 +51,10 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
             *theme.told_with_interval("cka", "CKA"),
         ],
     )
-    title = alt.TitleParams([f"first heads of {subject}", f"× low layers of {cnn}"])
-    here = theme.reference(uniform, "uniform attention ", axis="x", at="start")
-    chart: Chart = (lines + here).properties(width=400, height=280, title=title)
+    title = alt.TitleParams([f"first heads of {subject}", f"× low layers of {cnn}"], limit=400)
+    if windowed:
+        title.subtitle = f"uniform attention would be {uniform:.1f} px, beyond this axis"
+    else:
+        lines += theme.reference(uniform, "uniform attention", axis="x", at="start", side="left")
+    chart: Chart = lines.properties(width=400, height=280, title=title)
     return chart

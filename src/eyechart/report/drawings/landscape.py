@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FINE = 4  # cells drawn for one step, so that bands have smooth edges
 BANDS = 12
+RISES = (0, 1, 2, 5, 10, 20, 50, 100, 1000, 10_000)  # named on the colour bar and the axis of the curves
 SURFACES = ("NLL, clean", "NLL, augmented", "NLL + penalty, clean", "NLL + penalty, augmented")
 
 
@@ -26,7 +27,11 @@ def draw(finding: xarray.Dataset) -> Chart:
     finite = np.concatenate([values[np.isfinite(values)] for values in surfaces.values()])
     highest = float(np.log10(1 + finite.max(initial=0.1)))
     subjects = [str(subject) for subject in finding.subject.values]
-    maps = [plane(surfaces[name, who], name, who, highest) for who in subjects for name in SURFACES]
+    maps = [
+        plane(surfaces[name, who], name, who, highest, names=(name == SURFACES[0], who == subjects[-1]))
+        for who in subjects
+        for name in SURFACES
+    ]
     tallest = max(0.1, *(float(np.nanmax(surfaces["NLL, augmented", who])) for who in subjects))
     views = [perspective(surfaces["NLL, augmented", who], who, subjects, tallest) for who in subjects]
     planes = theme.panels(maps, columns=len(SURFACES))
@@ -55,8 +60,11 @@ def finer(values: np.ndarray) -> np.ndarray:
     return both
 
 
-def plane(values: np.ndarray, name: str, subject: str, highest: float) -> Chart:
-    """Bands of equal loss, as contour lines are read; crosses where the loss is infinite or undefined."""
+def plane(values: np.ndarray, name: str, subject: str, highest: float, names: tuple[bool, bool]) -> Chart:
+    """Bands of equal loss, as contour lines are read; crosses where the loss is infinite or undefined.
+
+    `names` says whether the upward and the level axis are named: in the first column and the last row of planes.
+    """
     fine = np.log10(1 + np.maximum(finer(values), 0))
     banded = np.floor(fine / highest * BANDS) * highest / BANDS
     places = [f"{place:.3f}" for place in np.linspace(-1, 1, len(fine))]
@@ -69,7 +77,10 @@ def plane(values: np.ndarray, name: str, subject: str, highest: float) -> Chart:
         x="b",
         y="a",
         value="rise",
-        value_title="log₁₀(1 + rise)",
+        x_title="one direction, −1 to 1" if names[1] else "",
+        y_title="another, −1 to 1" if names[0] else "",
+        value_title="rise of the loss",
+        marks={float(np.log10(1 + rise)): f"{rise:g}" for rise in RISES},
         title=title,
         domain=(0.0, highest),
         x_labels=False,
@@ -132,7 +143,7 @@ def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]
     dashes = alt.Scale(domain=list(SURFACES), range=[[2, 3], [1, 0], [6, 3, 1, 3], [7, 3]])
     base = alt.Chart(table).encode(
         alt.X("distance:Q", title="distance (lengths of the weights)"),
-        alt.Y("rise:Q", title="mean rise of the loss", scale=alt.Scale(type="symlog")),
+        alt.Y("rise:Q", title="mean rise of the loss", scale=alt.Scale(type="symlog"), axis=theme.axis_at(RISES)),
         alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None),
     )
     legend = alt.Legend(symbolSize=500, orient="bottom", columns=1, labelLimit=220)

@@ -23,7 +23,7 @@ MARKS |= {
     CONVOLUTION: (theme.KIND_COLOURS["conv"], theme.KIND_SHAPES["conv"]),
     BRANCH: (theme.KIND_COLOURS["other"], "triangle-right"),
 }
-WIDTH, HEIGHT = 350, 250
+WIDTH, HEIGHT = 320, 250
 TICKS = [-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100]
 
 
@@ -34,8 +34,17 @@ def draw(finding: xarray.Dataset) -> Chart:
     if not subjects:
         nothing = pd.DataFrame({"x": [""], "y": [""], "value": [np.nan]})
         return theme.heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
-    panels: list[Any] = [over_depth(finding, subject) for subject in subjects]
-    return theme.panels([*panels, *(within_stages(finding, subject) for subject in staged)], columns=3, shared=())
+    depths: list[Any] = [
+        over_depth(finding, subject, again=again)
+        for subject in subjects
+        for again in ([False, True] if was_recalibrated(finding, subject) else [False])
+    ]
+    stages: list[Any] = [within_stages(finding, subject) for subject in staged]
+    told = ("fill", "shape")
+    if (count := len(depths) + len(stages)) <= 4:
+        return theme.panels([*depths, *stages], columns=3 if count <= 3 else 2, shared=told)
+    rows = [theme.panels(depths, columns=2, shared=told), theme.panels(stages, columns=3, shared=told)]
+    return theme.panels(rows[: 1 + bool(stages)], columns=1, shared=told)
 
 
 def change(field: str, title: str, values: pd.DataFrame) -> alt.Y:
@@ -45,10 +54,15 @@ def change(field: str, title: str, values: pd.DataFrame) -> alt.Y:
     return alt.Y(field, type="quantitative", title=title, scale=scale, axis=theme.axis_at(TICKS, labelOverlap=False))
 
 
-def over_depth(finding: xarray.Dataset, subject: str) -> Chart:
+def was_recalibrated(finding: xarray.Dataset, subject: str) -> bool:
+    return bool(np.isfinite(finding.lost_recalibrated.values[finding.subject.values == subject]).any())
+
+
+def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
+    """What each unit costs; `again` with the statistics of batch norms re-estimated without the unit."""
     mine = finding.isel(unit=(finding.subject.values == subject) & (finding.kind.values != INTACT))
     known = bool(np.isfinite(mine.lost.values).all())
-    variable = "lost" if known else "changed"
+    variable = ("lost_recalibrated" if again else "lost") if known else "changed"
     sign = -100.0 if known else 100.0  # what is lost is drawn downwards, as in the paper
     table = mine[[variable, f"{variable}_low", f"{variable}_high"]].to_dataframe().reset_index()
     ends = ("_high", "_low") if known else ("_low", "_high")
@@ -72,15 +86,24 @@ def over_depth(finding: xarray.Dataset, subject: str) -> Chart:
         alt.Chart(table).mark_line(strokeWidth=1, opacity=0.5, color=colour, tooltip=None).encode(x, y, detail="way:N")
     )
     bars = theme.error_bars(table, x, y, "low", "high", color=alt.value(colour))
-    marks = points(table, x, y, tooltip)
+    marks = points(finding, table, x, y, tooltip)
     chart = alt.layer(*shades(table), line, bars, marks, theme.reference(0, "")).properties(
-        width=WIDTH, height=HEIGHT, title=alt.TitleParams(subject, limit=WIDTH)
+        width=WIDTH, height=HEIGHT, title=titled(finding, subject, again)
     )
     return cast(alt.LayerChart, chart)
 
 
-def points(table: pd.DataFrame, x: alt.X, y: alt.Y, tooltip: list[alt.Tooltip], kind: str = "kind") -> alt.Chart:
-    known = [name for name in MARKS if name in set(table[kind])]
+def titled(finding: xarray.Dataset, subject: str, again: bool) -> alt.TitleParams:
+    if not was_recalibrated(finding, subject):
+        return alt.TitleParams(subject, limit=WIDTH)
+    statistics = "batch norms recalibrated" if again else "batch norms as trained"
+    return alt.TitleParams(subject, subtitle=statistics, limit=WIDTH)
+
+
+def points(
+    finding: xarray.Dataset, table: pd.DataFrame, x: alt.X, y: alt.Y, tooltip: list[alt.Tooltip], kind: str = "kind"
+) -> alt.Chart:
+    known = [name for name in MARKS if name in set(finding.kind.values)]  # of all panels: they share one legend
     fill = alt.Scale(domain=known, range=[MARKS[name][0] for name in known])
     shape = alt.Scale(domain=known, range=[MARKS[name][1] for name in known])
     drawn: alt.Chart = (
@@ -114,8 +137,8 @@ def within_stages(finding: xarray.Dataset, subject: str) -> Chart:
     apart = alt.XOffset("place_kind:N", sort=list(MARKS))
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart)
     tooltip = [alt.Tooltip("place_kind:N", title="without"), alt.Tooltip("value:Q", title="Δ", format=".2f")]
-    marks = points(table, x, y, tooltip, "place_kind").encode(xOffset=apart)
+    marks = points(finding, table, x, y, tooltip, "place_kind").encode(xOffset=apart)
     chart = alt.layer(bars, marks, theme.reference(0, "")).properties(
-        width=200, height=HEIGHT, title=alt.TitleParams(subject, subtitle="where stages begin and end", limit=300)
+        width=170, height=HEIGHT, title=alt.TitleParams(f"{subject}: ends of stages", limit=220)
     )
     return cast(alt.LayerChart, chart)

@@ -26,7 +26,8 @@ def draw(finding: xarray.Dataset) -> Chart:
     last = [finding.isel(site=place) for place in np.flatnonzero(finding.final.values)]
     maps = [token_tiles(at, floor=at.subject.item() in owner) for at in last]
     references = [reference_tiles(at) for at in last if at.subject.item() not in owner]
-    return theme.panels([*maps, hit_rates(finding, owner), *references], columns=2, shared=())
+    rows = [theme.panels(maps, columns=2, shared=()), theme.panels(references, columns=4, shared=())]
+    return theme.panels([*rows, hit_rates(finding, owner)], columns=1, shared=())
 
 
 def owners(finding: xarray.Dataset) -> dict[str, str]:
@@ -62,7 +63,7 @@ def reference_tiles(at: xarray.Dataset) -> Chart:
     known = [Tile(name, values) for name, values in found if np.isfinite(values).any()]
     title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
     cells = int(at.rows), int(at.columns)
-    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=150 * len(known))
+    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=130 * len(known))
 
 
 def hit_rates(finding: xarray.Dataset, owner: dict[str, str]) -> Chart:
@@ -91,5 +92,5 @@ def hit_rates(finding: xarray.Dataset, owner: dict[str, str]) -> Chart:
         .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
         .encode(x, alt.Y("chance:Q"), color=colour)
     )
-    chart: Chart = (line + bars + chance + dots).properties(width=360, height=280, title="interior tokens, over depth")
+    chart: Chart = (line + bars + chance + dots).properties(width=420, height=260, title="interior tokens, over depth")
     return chart

@@ -26,7 +26,8 @@ def draw(finding: xarray.Dataset) -> Chart:
     for subject in dict.fromkeys(subjects):
         tables = [at for at, who in enumerate(subjects) if who == subject]
         for at in dict.fromkeys([tables[0], tables[-1]]):
-            rows += [grid_of_grids(finding.isel(table=at), subject), over_distance(finding.isel(table=at), subject)]
+            part = finding.isel(table=at)
+            rows += [grid_of_grids(part, subject, legend=not rows), over_distance(part, subject)]
     names = finding.steps_subject.values.tolist()
     for subject in dict.fromkeys(names):
         tables = [at for at, who in enumerate(names) if who == subject]
@@ -39,8 +40,8 @@ def place(block: int) -> str:
     return "added at the stem" if block < 0 else f"added after block {block + 1}"
 
 
-def grid_of_grids(at: xarray.Dataset, subject: str) -> Chart:
-    """Each square: the cosine of one patch's embedding with those of all patches."""
+def grid_of_grids(at: xarray.Dataset, subject: str, *, legend: bool) -> Chart:
+    """Each square: the cosine of one patch's embedding with those of all patches. All have the same colours."""
     height, width = int(at.rows), int(at.columns)
     picked = [np.unique(np.linspace(0, side - 1, min(SIDE, side)).round().astype(int)) for side in (height, width)]
     maps = at.cosine.values[: height * width, : height * width].reshape(height, width, height, width)
@@ -60,6 +61,7 @@ def grid_of_grids(at: xarray.Dataset, subject: str) -> Chart:
         value_title="cosine",
         title=alt.TitleParams(subject, subtitle=f"{height}×{width} {learned} positions, {place(int(at.block))}{few}"),
         domain=(-1.0, 1.0),
+        legend=legend,
         colours=theme.VIRIDIS,
         x_group="column",
         y_group="row",
@@ -136,7 +138,8 @@ def step_tables(at: xarray.Dataset, subject: str) -> Chart:
 def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
     table = part[["steps_nearness"]].to_dataframe().reset_index().dropna(subset=["steps_nearness"])
     table["block"] = table["steps_block"] + 1
-    x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1))
+    reach = alt.Scale(domain=[0.5, int(part.steps_block.max()) + 1.5], nice=False)
+    x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1), scale=reach)
     y = alt.Y("steps_nearness:Q", title="rank correlation with nearness", scale=alt.Scale(domain=[-1, 1]))
     tooltip = [
         alt.Tooltip("block:Q"),
@@ -145,7 +148,7 @@ def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
     ]
     dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, tooltip=tooltip)
     dots = dots.encode(color=alt.value(theme.subject_colour(subject)))
-    chart: Chart = (dots + theme.reference(0, "no relation")).properties(
+    chart: Chart = (dots + theme.reference(0, "no relation", at="beyond")).properties(
         width=300, height=260, title=alt.TitleParams("each point a head", fontSize=12, fontWeight="normal")
     )
     return chart

@@ -23,8 +23,15 @@ WORDS = {
 }
 
 
+TOGETHER = 2  # subjects whose readouts one panel can show; of more, every readout has a panel of its own
+
+
 def draw(finding: xarray.Dataset) -> Chart:
-    curves = theme.panels([token_curves(finding), readout_curves(finding)], columns=2)
+    if len(subjects_in(finding)) <= TOGETHER:
+        curves = theme.panels([token_curves(finding), readout_curves(finding)], columns=2)
+    else:
+        met = [readout for readout in WORDS if readout in set(table_of(finding)["readout"])]
+        curves = theme.panels([token_curves(finding, 260), *(readout_curve(finding, each) for each in met)], columns=3)
     return theme.panels([curves, token_maps(finding)], columns=1, shared=())
 
 
@@ -35,16 +42,25 @@ def table_of(finding: xarray.Dataset) -> pd.DataFrame:
     return table
 
 
-def token_curves(finding: xarray.Dataset) -> Chart:
+def token_curves(finding: xarray.Dataset, width: int = 380) -> Chart:
     """R Fig. 11 left: single tokens, averaged."""
+    return one_readout(finding, "tokens", width).properties(title="single tokens, averaged")
+
+
+def readout_curve(finding: xarray.Dataset, readout: str) -> Chart:
+    """R Fig. 11 right and Fig. 13, one way of reading out one vector."""
+    return one_readout(finding, readout, 260).properties(title=f"one vector: {WORDS[readout]}")
+
+
+def one_readout(finding: xarray.Dataset, readout: str, width: int) -> alt.LayerChart:
     table = table_of(finding)
-    table = table[table["readout"] == "tokens"]
+    table = table[table["readout"] == readout]
     x = theme.depth_axis()
-    y = alt.Y("accuracy:Q", title="probe accuracy, single tokens", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]))
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
     lines = theme.curve(table, x, y, colour, "accuracy_low", "accuracy_high", tooltip=tooltips())
     chance = theme.reference(float(finding.chance[0]), "commonest class")
-    return (lines + chance).properties(width=380, height=280)
+    return (lines + chance).properties(width=width, height=240)
 
 
 def readout_curves(finding: xarray.Dataset) -> Chart:
@@ -52,7 +68,7 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     table = table_of(finding)
     table = table[table["readout"] != "tokens"].assign(readout=lambda rows: rows["readout"].map(WORDS))
     x = theme.depth_axis()
-    y = alt.Y("accuracy:Q", title="probe accuracy, one vector", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]))
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
     known = [words for words in WORDS.values() if words in set(table["readout"])]
     patterns = {"class token": [1, 0], "mean of patch tokens": [7, 3], "mean with class token": [2, 2]}
@@ -63,7 +79,7 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(table).mark_point(size=24).encode(x, y, color=colour, tooltip=tooltips())
     chance = theme.reference(float(finding.chance[0]), "commonest class")
-    drawn: alt.LayerChart = (bars + lines + points + chance).properties(width=380, height=280)
+    drawn: alt.LayerChart = (bars + lines + points + chance).properties(width=380, height=240, title="one vector")
     return drawn
 
 

@@ -50,15 +50,13 @@ def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
         value="gradient",
         title=title,
         domain=(0, 1),
+        legend=False,  # eight would say the same; the text says what bright means
         x_group="tile",
         x_labels=False,
         y_labels=False,
         size=(WIDTH * len(places) // TILES, WIDTH // TILES),
         for_export=True,  # a picture on the page as well: the maps of four subjects are 50,000 rectangles
     )
-    for layer in chart.layer:  # eight legends would say the same; the text says what bright means
-        if isinstance(getattr(layer.encoding, "color", None), alt.Color):
-            layer.encoding.color.legend = None
     return cast("Chart", chart + outlines(finding, places, side) + depths(finding, places, side, chart.height))
 
 

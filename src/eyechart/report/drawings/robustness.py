@@ -63,7 +63,7 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     ]
     chart = theme.curve(table, x, y, colour, f"{name}_low", f"{name}_high", tooltip=tooltip)
     if name == "accuracy" and finding.attrs["classes"]:
-        chart += theme.reference(1 / finding.attrs["classes"], "guessing" if first else "")
+        chart += theme.reference(1 / finding.attrs["classes"], "guessing" if first else "", at="start")
     steps = f", {finding.attrs['steps']} steps" if kind == "pgd" else ""
     drawn: Chart = chart.properties(width=190, height=200, **({"title": title + steps} if name == "accuracy" else {}))
     return drawn

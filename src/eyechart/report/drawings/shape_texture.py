@@ -102,6 +102,6 @@ def conflicts(finding: xarray.Dataset) -> Chart:
     )
     bars = theme.error_bars(table, x, y, "accuracy_low", "accuracy_high", color=plain)
     points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltip())
-    layers = bars + points + theme.reference(0.5, "both alike")
+    layers = bars + points + theme.reference(0.5, "both alike", at="beyond")
     drawn: Chart = layers.properties(width=max(120, 60 * len(subjects)), height=260, title="cue conflict")
     return drawn

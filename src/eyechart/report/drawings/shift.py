@@ -24,8 +24,8 @@ ALONG, STAYED = "the map moves along", "the map stays"
 def draw(finding: xarray.Dataset) -> Chart:
     above = [features(finding, "one patch"), features(finding, "one pixel")]
     below = [
-        answers(finding, "variation", "share of the answer that changes", "Answers: what moves"),
-        answers(finding, "agreement", "share of equal top-1 answers", "Answers: what stays"),
+        answers(finding, "variation", "share of the answer that changes", "answers: what moves"),
+        answers(finding, "agreement", "share of equal top-1 answers", "answers: what stays"),
     ]
     return theme.panels([*above, *below], columns=2, shared=())
 
@@ -68,7 +68,8 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
         for follows, filled in ((True, True), (False, False))
     ]
     own = "; ".join(f"{who} {patch} px" for who, patch in zip(finding.who.values, finding.patch.values, strict=True))
-    title = alt.TitleParams(f"Features, {shift}", subtitle=own if shift == "one patch" else "the same for all")
+    words = own if shift == "one patch" else "the same for all"
+    title = alt.TitleParams(f"features, {shift}", subtitle=words, limit=WIDTH)
     return cast("Chart", alt.layer(line, area, *marks).properties(width=WIDTH, height=HEIGHT, title=title))
 
 

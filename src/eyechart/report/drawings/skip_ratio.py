@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 def draw(finding: xarray.Dataset) -> Chart:
     one_grid = [subject for subject in subjects_in(finding) if has_one_grid(finding, subject)]
-    panels = [curves(finding), *(token_panel(finding, subject) for subject in one_grid)]
-    return theme.panels(panels, columns=2, shared=())
+    known = finding.ratio.values[np.isin(finding.subject.values, one_grid)]
+    known = known[np.isfinite(known) & (known > 0)]
+    ends = (float(known.min()), float(known.max())) if known.size else (1.0, 1.0)  # the same colours for all
+    maps = [token_panel(finding, subject, ends) for subject in one_grid]
+    if len(maps) < 2:
+        return theme.panels([curves(finding), *maps], columns=2, shared=())
+    return theme.panels([curves(finding), theme.panels(maps, columns=2)], columns=1, shared=())
 
 
 def curves(finding: xarray.Dataset) -> Chart:
@@ -31,8 +36,10 @@ def curves(finding: xarray.Dataset) -> Chart:
     x = theme.depth_axis()
     y = theme.log_y("ratio", [*table["ratio_low"], *table["ratio_high"], 1.0], "‖z‖ / ‖f(z)‖")
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
-    dashes = alt.Scale(domain=["grid tokens", "class token"], range=[[1, 0], [5, 4]])
-    dash = alt.StrokeDash("token:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400))
+    tokens = list(dict.fromkeys(table["token"]))  # grid tokens, and class tokens where a subject has one
+    dashes = alt.Scale(domain=tokens, range=[[1, 0], [5, 4]][: len(tokens)])
+    legend = alt.Legend(symbolSize=400) if len(tokens) > 1 else None
+    dash = alt.StrokeDash("token:N", scale=dashes, title=None, legend=legend)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
     bars = theme.error_bars(table, x, y, "ratio_low", "ratio_high", color=colour)
     tooltip = [alt.Tooltip("name:N"), alt.Tooltip("token:N"), alt.Tooltip("ratio:Q", format=".3g")]
@@ -53,7 +60,7 @@ def curve_table(finding: xarray.Dataset) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True).dropna(subset=["ratio"])
 
 
-def token_panel(finding: xarray.Dataset, subject: str) -> Chart:
+def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]) -> Chart:
     """R's heat-map: token by junction, input at the bottom; colour by the logarithm of the ratio."""
     part = finding[["ratio"]].isel(site=places_of(finding, subject))
     table = part.to_dataframe().reset_index().dropna(subset=["ratio"])
@@ -70,8 +77,10 @@ def token_panel(finding: xarray.Dataset, subject: str) -> Chart:
         value="log ratio",
         x_title="token (class token first, then the grid row by row)" if prefix else "token, row by row",
         y_title="junction (input → output)",
-        value_title="log10 of ratio",
+        value_title="‖z‖ / ‖f(z)‖",
         title=subject,
+        domain=(float(np.log10(ends[0])), float(np.log10(ends[1]))),
+        marks={float(np.log10(ratio)): f"{ratio:g}" for ratio in theme.log_marks(*ends)},
         colours=theme.VIRIDIS,
         tooltip=[alt.Tooltip("token:N"), alt.Tooltip("name:N"), alt.Tooltip("ratio:Q", format=".3g")],
         size=(330, 260),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import numpy as np
@@ -22,10 +22,9 @@ ENDS = {"": "value", "_low": "from", "_high": "to"}
 
 
 def draw(finding: xarray.Dataset) -> Chart:
-    panels: list[Any] = curves(finding)
-    for subject in subjects_in(finding):
-        panels += strips(finding, subject)
-    return theme.panels(panels, columns=2, shared=())
+    maps = [panel for subject in subjects_in(finding) for panel in strips(finding, subject)]
+    rows = [theme.panels(curves(finding), columns=2, shared=("color", "strokeDash")), theme.panels(maps, columns=2)]
+    return theme.panels(rows, columns=1, shared=())
 
 
 def curves(finding: xarray.Dataset) -> list[Chart]:
@@ -35,25 +34,22 @@ def curves(finding: xarray.Dataset) -> list[Chart]:
     nothing = theme.reference(0, "nothing lost", at="start")
     as_before = theme.reference(1, "as alike as intact", at="start")
     return [
-        curve(finding, *lost, 100.0, nothing, legend=False),
-        curve(finding, "across", "CKA across the block, relative to intact", 1.0, as_before, legend=True),
+        curve(finding, *lost, 100.0, nothing),
+        curve(finding, "across", "CKA across the block, relative to intact", 1.0, as_before),
     ]
 
 
-def curve(
-    finding: xarray.Dataset, variable: str, title: str, scale: float, reference: alt.LayerChart, *, legend: bool
-) -> Chart:
+def curve(finding: xarray.Dataset, variable: str, title: str, scale: float, reference: alt.LayerChart) -> Chart:
     columns = [f"{variable}{end}" for end in ENDS]
     table = finding[columns].isel(variant=finding.removed.values != INTACT).to_dataframe().reset_index()
     table = table.assign(**{name: table[name] * scale for name in columns}).dropna(subset=[variable])
     x = alt.X("depth:Q", title="depth of the block without its skips", scale=alt.Scale(domain=[0, 1.02], nice=False))
     y = alt.Y(f"{variable}:Q", title=title, scale=scale_of(table, variable))
-    shown: dict[str, Any] = {} if legend else {"legend": None}
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None, **shown)
+    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
     modes = [mode for mode in MODES if mode in set(table["mode"])]
-    if legend:
-        shown = {"legend": alt.Legend(symbolSize=400) if len(modes) > 1 else None}
-    dash = alt.StrokeDash("mode:N", scale=alt.Scale(domain=modes, range=[[1, 0], [5, 4]][: len(modes)]), **shown)
+    legend = alt.Legend(symbolSize=400) if len(modes) > 1 else None
+    dashes = alt.Scale(domain=modes, range=[[1, 0], [5, 4]][: len(modes)])
+    dash = alt.StrokeDash("mode:N", scale=dashes, legend=legend)
     tooltip = [
         alt.Tooltip("subject:N"),
         alt.Tooltip("removed:N", title="without the skips of"),
@@ -115,6 +111,13 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         size=(cell * columns, cell * sites),
     )
     for at, removed in enumerate(shown):
+        if at:
+            gap_ends = {
+                "x": alt.value(at * (sites + 1) * cell - cell - 1),
+                "x2": alt.value(at * (sites + 1) * cell + 1),
+            }
+            gap = alt.Chart(pd.DataFrame({"gap": [""]})).mark_rect(style="paper", tooltip=None)
+            chart += gap.encode(**gap_ends, y=alt.value(-1), y2=alt.value(cell * sites + 1))
         words = alt.Chart(pd.DataFrame({"text": [caption(mine, removed)]})).mark_text(
             style="note", align="left", baseline="bottom", limit=cell * sites, lineBreak="\n", tooltip=None
         )

@@ -32,7 +32,8 @@ def controls(finding: xarray.Dataset) -> Chart:
     table = finding[["hit_rate", "hit_rate_low", "hit_rate_high"]].to_dataframe().reset_index()
     table = table.dropna(subset=["hit_rate"])
     x = alt.X("control:N", title=None, sort=ORDER, axis=alt.Axis(labelAngle=0, labelLimit=90))
-    y = alt.Y("hit_rate:Q", title="tokens most like their own patch", scale=alt.Scale(domain=[0, 1]))
+    axis = alt.Axis(format=".0%")
+    y = alt.Y("hit_rate:Q", title="tokens most like their own patch", scale=alt.Scale(domain=[0, 1]), axis=axis)
     offset = alt.XOffset("subject:N", sort=subjects_in(finding))
     tooltip = [
         alt.Tooltip("subject:N"),

@@ -40,7 +40,7 @@ def draw(finding: xarray.Dataset) -> Chart:
         rings.append(pd.DataFrame({"x": length * np.cos(angles), "y": length * np.sin(angles), "ring": share}))
     circles = (
         alt.Chart(pd.concat(rings))
-        .mark_line(strokeWidth=0.6, opacity=0.6, color="#888888", tooltip=None)
+        .mark_line(style="quiet-line", strokeWidth=0.75, tooltip=None)
         .encode(x, y, detail="ring:Q", order="x:Q")
     )
     lines = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, order="order:Q")

@@ -1,0 +1,46 @@
+"""Tokens as they are, or all of length one.
+
+A Gram matrix weighs a token by its squared length, so a few long ones (the registers of Darcet et al. 2023) can make up
+the likeness of two layers alone: SPEC T15. Of equal length, every token of every image counts the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from eyechart.claims.verdict import ClaimTest
+
+if TYPE_CHECKING:
+    from eyechart.sites import Site
+    from eyechart.tracing.views import Look
+
+Tokens = Literal["plain", "normalised"]
+
+
+def output_of(look: Look, tokens: Tokens) -> torch.Tensor:
+    """What a site holds, in its own axes; where asked for, every token divided by its length. A zero token stays zero.
+
+    A token's vector runs over channels and, where they are apart, heads; a CNN's token is one location.
+    """
+    if tokens == "plain":
+        return look.output
+    output = look.output.to(torch.promote_types(look.output.dtype, torch.float32))
+    vector = tuple(axis for axis, letter in enumerate(look.site.layout.axes) if letter in "HC")
+    length: torch.Tensor = torch.linalg.vector_norm(output, dim=vector, keepdim=True)
+    return output / length.clamp_min(torch.finfo(output.dtype).tiny)
+
+
+def has_tokens(site: Site) -> bool:
+    return "C" in site.layout.axes
+
+
+def read_with(tests: Sequence[ClaimTest], tokens: Tokens) -> Sequence[ClaimTest]:
+    """The same tests; the papers take tokens as they are, so with others the verdict says how the claim was read."""
+    if tokens == "plain":
+        return tests
+    how = "with all tokens of length one"
+    return [replace(test, reading=f"{test.reading}, {how}" if test.reading else how) for test in tests]
