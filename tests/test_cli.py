@@ -125,7 +125,9 @@ def test_lists_as_json() -> None:
 
 def test_lists_for_people() -> None:
     assert "94.85%" in call("subjects").stdout
-    assert "decides C13, C14, C15, C60" in call("measures").stdout
+    listed = call("measures").stdout
+    assert "decides C13, C14, C15, C60" in listed
+    assert "--set cka.tokens=plain (or normalised)" in listed
     assert "C13" in call("claims").stdout
 
 

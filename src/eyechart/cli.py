@@ -253,15 +253,16 @@ def subjects(name: str | None, json_: bool) -> None:
 @json_option
 def measures(json_: bool) -> None:
     """List the measures: the question each asks, and where it comes from."""
+    from eyechart.measures.measure import choices_of, options_of
     from eyechart.measures.measure import measures as known
-    from eyechart.measures.measure import options_of
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": measure.name,
             "question": measure.title,
             "sources": [f"{source.paper}, {source.figures}" for source in measure.sources],
             "options": options_of(measure),
+            "choices": choices_of(measure),
             "claims": list(dict.fromkeys(test.claim for test in measure.claims)),
         }
         for measure in known().values()
@@ -274,6 +275,10 @@ def measures(json_: bool) -> None:
         click.echo(f"{'':20} {'; '.join(row['sources'])}")
         if row["claims"]:
             click.echo(f"{'':20} decides {', '.join(row['claims'])}")
+        for option, value in row["options"].items():
+            others = ", ".join(str(choice) for choice in row["choices"][option] if choice != value)
+            told = " (sized by --effort)" if option == "images" and not value else f" (or {others})" if others else ""
+            click.echo(f"{'':20} --set {row['name']}.{option}={value}{told}")
 
 
 @main.command()

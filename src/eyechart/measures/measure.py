@@ -307,5 +307,11 @@ def with_option(measure: Measure, key: str, value: Any) -> Measure:
     return replace(measure, **{key: value})
 
 
+def choices_of(measure: Measure) -> dict[str, tuple[Any, ...]]:
+    """The values each option takes; none are listed of one that takes any number or word."""
+    hints = get_type_hints(type(measure))
+    return {field.name: get_args(hints[field.name]) for field in fields(measure)}
+
+
 def options_of(measure: Measure) -> dict[str, Any]:
     return {field.name: getattr(measure, field.name) for field in fields(measure)}
