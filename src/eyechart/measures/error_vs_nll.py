@@ -117,11 +117,13 @@ def families(estimate: xarray.Dataset) -> tuple[str, ...] | None:
     """One subject of each build, where a CNN, a Swin and a ViT are among at least five of different builds.
 
     Of several, the one trained longest, and of those the first: snapshots and seeds of one build are one family. Early
-    snapshots err more and fit worse, so that ranked with the ends they would make any correlation high.
+    snapshots err more and fit worse, so that ranked with the ends they would make any correlation high; untrained ones
+    are no family at all.
     """
     chosen: dict[int, str] = {}
     for subject, build in zip(estimate.subject.values.tolist(), estimate.build.values.tolist(), strict=True):
-        if build not in chosen or snapshot(subject)[1] > snapshot(chosen[build])[1]:
+        late = snapshot(subject)[1]
+        if late and (build not in chosen or late > snapshot(chosen[build])[1]):
             chosen[build] = subject
     kinds = set(estimate.kind.sel(subject=list(chosen.values())).values.tolist())
     enough = len(chosen) >= LEAST_FAMILIES and {"cnn", "windows", "vit"} <= kinds
