@@ -195,17 +195,27 @@ def test_another_question_never_mixes_with_old_shards(run: Run, tmp_path: Path) 
     assert len(list((run.path / "shards").iterdir())) == len(run.plan["batches"]["shards"])
 
 
+def test_one_subject_and_one_measure_need_no_list(tmp_path: Path) -> None:
+    run = eyechart.exam("zoo:resnet", limit=8, measures="recognition", out=tmp_path / "one")
+    assert (run.scene.subjects, list(run.findings)) == (("zoo:resnet",), ["recognition"])
+
+
 def test_overwrite_begins_anew_but_only_in_a_run_folder(tmp_path: Path) -> None:
     out = tmp_path / "o"
     eyechart.exam(["zoo:resnet"], limit=8, measures=["recognition"], out=out)
+    (out / "mine.png").write_text("keep me")
     again = eyechart.exam(["zoo:resnet"], limit=12, measures=["recognition"], out=out, overwrite=True)
     assert again.scene.images == 12
+    assert (out / "mine.png").exists()
     photos = tmp_path / "photos"
     photos.mkdir()
     (photos / "mine.txt").write_text("keep me")
-    with pytest.raises(UsageError, match="not a run folder"):
-        eyechart.exam(["zoo:resnet"], limit=8, measures=["recognition"], out=photos, overwrite=True)
-    assert (photos / "mine.txt").exists()
+    for overwrite in (False, True):
+        with pytest.raises(UsageError, match="not empty and no run folder"):
+            eyechart.exam(["zoo:resnet"], limit=8, measures=["recognition"], out=photos, overwrite=overwrite)
+    assert [path.name for path in photos.iterdir()] == ["mine.txt"]
+    with pytest.raises(UsageError, match="is a file"):
+        eyechart.exam(["zoo:resnet"], limit=8, measures=["recognition"], out=photos / "mine.txt")
 
 
 def test_no_space_left_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

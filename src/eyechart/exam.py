@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,9 +33,9 @@ Progress = Callable[[str, int, int], None]  # what is being done, images done, i
 
 
 def exam(
-    subjects: Sequence[str | nn.Module | Subject] = BUNDLED_PAIR,
+    subjects: str | nn.Module | Subject | Sequence[str | nn.Module | Subject] = BUNDLED_PAIR,
     images: Any = "sample",
-    measures: Sequence[str] | None = None,
+    measures: str | Sequence[str] | None = None,
     *,
     out: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
@@ -119,11 +118,13 @@ def exam(
 def open_folder(plan: Mapping[str, Any], out: str | Path | None, *, overwrite: bool) -> Run:
     """The folder of this question: a new one, or the one an earlier call began."""
     folder = Path(out) if out is not None else Path("runs") / folder_name(plan)
-    if overwrite and folder.exists():
-        if any(folder.iterdir()) and not (folder / "plan.json").exists():
-            raise UsageError(f"{folder} is not a run folder, so it is not overwritten; choose another with --out.")
-        shutil.rmtree(folder)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, and a run needs a folder; choose another with --out.")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "plan.json").exists():
+        raise UsageError(f"{folder} is not empty and no run folder, so nothing is written there; choose another --out.")
     run = Run(folder)
+    if overwrite:
+        run.clear()
     if (folder / "plan.json").exists():
         if run.plan.get("question") != plan["question"]:
             raise RunFolderError(

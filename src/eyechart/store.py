@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -69,11 +70,24 @@ def restore(empty: Tally, stored: Mapping[str, Any]) -> Tally:
     return type(empty).from_tensors(whole)
 
 
+OWN = ("shards", "findings", "figures", "verdicts.json", "summary.csv", "report.html", "plan.json")
+"""All that a run writes into its folder; the plan last, for it is what makes it a run folder."""
+
+
 class Run:
     """A run folder, read lazily. Nothing here needs the models or the images."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+
+    def clear(self) -> None:
+        """Remove what a run writes, and nothing else that somebody may have put beside it."""
+        for name in OWN:
+            path = self.path / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:

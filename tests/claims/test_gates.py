@@ -41,8 +41,13 @@ def test_accuracy_thresholds(images, architecture, least) -> None:
     assert f"less than the {100 * least:.0f} % asked for on CIFAR-10" in short.words
 
 
-def test_accuracy_elsewhere_has_no_threshold() -> None:
+def test_accuracy_elsewhere_has_no_threshold_but_guessing() -> None:
     assert ACCURACY.check([facts(images="photos", accuracy=0.05)]).outcome == "passed"
+    assert ACCURACY.check([facts(images="photos", accuracy=0.28, classes=4)]).outcome == "passed"
+    guessing = ACCURACY.check([facts(images="photos", accuracy=0.26, classes=4)])  # ± 2 points
+    assert guessing.outcome == "failed"
+    assert "not surely more than guessing one of 4 classes" in guessing.words
+    assert ACCURACY.check([facts(images="sample", accuracy=0.9, classes=10)]).outcome == "passed"
 
 
 def test_one_weak_subject_fails_the_pair_and_is_the_one_named() -> None:

@@ -27,6 +27,7 @@ def facts_of(plan: Mapping[str, Any], findings: Mapping[str, xarray.Dataset]) ->
             trained=subject["trained"],
             images=plan["images"]["name"],
             accuracy=accuracy,
+            classes=len(plan["images"]["classes"]) if plan["images"].get("classes") else None,
             recipe=recipe_name(card.get("recipe")),
             training_images=card.get("train_images"),
         )

@@ -36,6 +36,8 @@ class Facts:
     """The finest grid of its blocks: the token grid of a ViT."""
     heads: tuple[int, ...] = ()
     """Heads of each attention site, in execution order."""
+    classes: int | None = None
+    """How many classes these images have."""
 
     @classmethod
     def of(cls, anatomy: Anatomy, *, trained: bool, **known: Any) -> Facts:
@@ -108,6 +110,8 @@ class Accuracy(Gate):
                 least = self.least(fact)
                 if least is not None and fact.accuracy[0] < least:
                     failed.append(f"{named}, less than the {100 * least:.0f} % asked for on {image_set(fact.images)}")
+                elif least is None and not self.better_than_guessing(fact):
+                    failed.append(f"{named}, not surely more than guessing one of {fact.classes} classes")
                 else:
                     known.append(named)
         if failed:
@@ -117,6 +121,13 @@ class Accuracy(Gate):
         values = [fact.accuracy[0] for fact in facts if fact.accuracy]
         gap = [f"a gap of {100 * (max(values) - min(values)):.1f} points"] if len(values) > 1 else []
         return self.result("passed", *known, *gap)
+
+    def better_than_guessing(self, fact: Facts) -> bool:
+        """What may be asked of images without a threshold; an accuracy without interval is taken as it is."""
+        if fact.accuracy is None or not fact.classes:
+            return True
+        value, low, _ = fact.accuracy
+        return (value if math.isnan(low) else low) > 1 / fact.classes
 
     def least(self, fact: Facts) -> float | None:
         of_cnn, of_others = self.thresholds.get(image_set(fact.images), (None, None))

@@ -270,14 +270,15 @@ def measures() -> dict[str, Measure]:
     return {measure.name: measure for measure in sorted(found, key=lambda measure: measure.order)}
 
 
-def choose_measures(names: Sequence[str] | None, options: Mapping[str, Any] | None = None) -> list[Measure]:
+def choose_measures(names: str | Sequence[str] | None, options: Mapping[str, Any] | None = None) -> list[Measure]:
     """The measures asked for by name, or all, with options such as {"cka.readout": "gap"} set on them.
 
     >>> [measure.name for measure in choose_measures(["cka"], {"cka.readout": "gap"})]
     ['cka']
     """
     known = measures()
-    chosen = list(known) if names is None else list(dict.fromkeys(names))
+    names = [names] if isinstance(names, str) else names
+    chosen = list(known) if names is None else list(dict.fromkeys(name.strip() for name in names))
     for name in chosen:
         if name not in known:
             raise UsageError(f"No measure is called {name!r}; there are {', '.join(known)}.")

@@ -80,8 +80,9 @@ def _look_at(subject: Subject, size: int) -> None:
     _try(subject, "leave the size out or choose another.")
 
 
-def load_subjects(specs: Sequence[Given]) -> list[Subject]:
+def load_subjects(specs: Given | Sequence[Given]) -> list[Subject]:
     """All subjects of an exam, with unique names: modules of one class are numbered, the same spec twice is refused."""
+    specs = [specs] if isinstance(specs, (str, nn.Module, Subject)) else specs  # one alone, as people write it
     subjects: list[Subject] = []
     taken: set[str] = set()
     modules: set[int] = set()
