@@ -195,6 +195,21 @@ def test_another_question_never_mixes_with_old_shards(run: Run, tmp_path: Path) 
     assert len(list((run.path / "shards").iterdir())) == len(run.plan["batches"]["shards"])
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "64 of 96 images (sized by \u2011\u2011effort\u00a0quick)"),
+        ({"shift.images": 16}, "16 of 96 images (as asked for)"),
+    ],
+)
+def test_the_page_says_who_chose_the_number_of_images(
+    options: dict[str, int], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(measures()["shift"]), "budget", {"quick": 1e-6})  # so that it gets the fewest it takes
+    run = eyechart.exam("zoo:resnet", limit=96, measures="shift", effort="quick", out=tmp_path / "run", options=options)
+    assert told in (run.path / "report.html").read_text(encoding="utf-8")
+
+
 def test_one_subject_and_one_measure_need_no_list(tmp_path: Path) -> None:
     run = eyechart.exam("zoo:resnet", limit=8, measures="recognition", out=tmp_path / "one")
     assert (run.scene.subjects, list(run.findings)) == (("zoo:resnet",), ["recognition"])

@@ -289,6 +289,7 @@ def synthetic_plan(anatomies: list[Anatomy]) -> dict[str, Any]:
         },
         "batches": {"order": [], "block": 62, "folds": 16, "whole_blocks": 16, "shards": [[0, 1]]},
         "measures": [{"name": "cka", "options": {}}],
+        "sized": [],
         "left_out": [{"measure": "skip_ratio", "reason": "no subject has a residual junction."}],
         "settings": {"device": "cpu", "dtype": "float32", "seed": 0, "limit": None, "folds": 16, "effort": "normal"},
         "notices": [

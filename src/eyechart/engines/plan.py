@@ -66,6 +66,7 @@ def write_plan(
         },
         "batches": batches.as_json(),
         "measures": [{"name": measure.name, "options": options_of(measure)} for measure in measures],
+        "sized": [],
         "left_out": [],
         "settings": dict(settings),
     }
@@ -74,6 +75,7 @@ def write_plan(
         try:
             measure.tally(scene)  # what does not apply to these subjects is not blamed on the effort
             measure = measure.sized(settings["effort"], scene, asked_for=settings["asked_for"])
+            plan["sized"] += [measure.name] if options_of(measure) != entry["options"] else []
             entry["options"] = options_of(measure)
             size = measure.tally(scene).nbytes
             if size > LARGEST_TALLY:

@@ -304,9 +304,10 @@ def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -
         return f"{finding.attrs['sample']}."
     images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
     used, effort = plan["images"]["used"], plan["settings"]["effort"]
-    sized = images < used and bool(measure.budget)
-    drawn = f"{count(images)} of {count(used)}" if sized else count(images)
-    why = f" (sized by \u2011\u2011effort\u00a0{effort})" if sized else ""
+    fewer = images < used and bool(measure.budget)
+    drawn = f"{count(images)} of {count(used)}" if fewer else count(images)
+    why = f"sized by \u2011\u2011effort\u00a0{effort}" if measure.name in plan["sized"] else "as asked for"
+    why = f" ({why})" if fewer else ""
     scope = "each left out in turn, for these images and weights"
     note = f" {finding.attrs['note']}." if "note" in finding.attrs else ""
     return f"{drawn} images{why}; intervals from {folds} folds, {scope}.{note}"

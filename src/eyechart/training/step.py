@@ -67,7 +67,10 @@ class Step:
             self.notices.append("The step was not captured as a CUDA graph: only plain AdamW's can be.")
         self.loss_of: Callable[[Tensor, Tensor], Tensor] = self._loss
         if compiled:
-            self.loss_of = torch.compile(self._loss, options=same_kernels())
+            options = same_kernels()
+            if not options and self.device.type == "cuda":
+                self.notices.append("This torch chooses kernels by timing: a training of the same seed may differ.")
+            self.loss_of = torch.compile(self._loss, options=options)
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
