@@ -243,7 +243,7 @@ def test_too_few_images_to_augment_are_said_beside_their_number(subject: Subject
     finding = with_intervals(measure, tally_of(measure, people, where), where)
     for name in ("nll_augmented", "nll_train"):
         assert np.isfinite(finding[name].values).all() == (images == 4)
-    said = sample(finding, measure, {"images": {"used": images}, "settings": {"effort": "quick"}})
+    said = sample(finding, measure, {"images": {"used": images}, "sized": [], "settings": {"effort": "quick"}})
     assert ("No picture is augmented: they are mixed in groups of 4, and there are 3." in said) == (images == 3)
 
 

@@ -18,6 +18,7 @@ from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.measures.measure import Quantity, Scene, Source
 from eyechart.report import theme
 from eyechart.sites import Address, Anatomy, AttentionGeometry, Layout, Site
+from eyechart.store import FORMAT
 
 
 def site(name: str, role: Any, kind: Any, depth: float, stage: int, block: int, grid: int, **more: Any) -> Site:
@@ -264,7 +265,7 @@ def synthetic_measures() -> list[SyntheticMeasure]:
 def synthetic_plan(anatomies: list[Anatomy]) -> dict[str, Any]:
     names = [anatomy.subject for anatomy in anatomies]
     return {
-        "format": 1,
+        "format": FORMAT,
         "eyechart": "0.1.0",
         "subjects": [
             {
