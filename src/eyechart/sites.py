@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Role = Literal["input", "stem", "junction", "attention", "block", "features", "head"]
+Role = Literal["input", "stem", "layer", "junction", "attention", "block", "features", "head"]
 Kind = Literal["attention", "mlp", "conv", "pool", "mixer", "other"]
 Architecture = Literal["transformer", "cnn", "hybrid", "mixer", "other"]
 
@@ -183,6 +183,9 @@ class Anatomy:
     """None: the first weights do not read patches of RGB pixels."""
     positions: tuple[PositionTable, ...] = ()
     """In order of use; a table used again is listed once."""
+    layers: tuple[Site, ...] = ()
+    """What the innermost modules of its blocks put out, as far as images can be told apart there: norms, kernels,
+    activations. Not among its `sites`, for they are many; a tap looks there where it is asked to."""
     random: bool = False
     """It throws dice at test time (MC-dropout): two passes over the same pictures need not agree."""
 
@@ -251,6 +254,7 @@ class Anatomy:
             "pooling": self.pooling,
             "flops": self.flops,
             "sites": [site.as_json() for site in self.sites],
+            "layers": [layer.as_json() for layer in self.layers],
             "notes": list(self.notes),
             "filters": None if self.filters is None else _weights_json(self.filters),
             "positions": [_weights_json(table) for table in self.positions],
@@ -265,6 +269,7 @@ class Anatomy:
         return cls(
             subject=data["subject"],
             sites=tuple(Site.from_json(site) for site in sites),
+            layers=tuple(Site.from_json(layer) for layer in data["layers"]),
             notes=tuple(data["notes"]),
             input_size=(height, width),
             architecture=data["architecture"],

@@ -258,3 +258,50 @@ def test_verdicts_on_tokens_of_equal_length_say_so() -> None:
     assert not with_option(measure, "readout", "gap").tests()
     with pytest.raises(UsageError, match="takes plain, normalised"):
         with_option(Cka(), "tokens", "long")
+
+
+def shared_by_hand(x: np.ndarray, y: np.ndarray, k: int) -> float:
+    """Share of the k nearest others of each row that both tables name, chance taken off."""
+    n = len(x)
+    named = []
+    for table in (x.reshape(n, -1), y.reshape(n, -1)):
+        far = [[np.inf if i == j else ((table[i] - table[j]) ** 2).sum() for j in range(n)] for i in range(n)]
+        named.append([set(np.argsort(row)[:k]) for row in far])
+    share = np.mean([len(a & b) / k for a, b in zip(*named, strict=True)])
+    return float((share - k / (n - 1)) / (1 - k / (n - 1)))
+
+
+def test_neighbours_by_hand() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(64, 4, 6, generator=generator)
+    y = x + torch.randn(64, 4, 6, generator=generator)
+    places = [site("one"), site("two", block=1), site("three", block=2)]
+    outputs = (x, y, torch.ones(64, 4, 6))
+    looks = {("a", place.name): Look(place, output=output) for place, output in zip(places, outputs, strict=True)}
+    where = scene(anatomy("a", places), images=64, block=16)
+    finding = measure_tensors(Cka(index="neighbours"), where, looks, 16)
+    blocks = [shared_by_hand(x[at : at + 16].numpy(), y[at : at + 16].numpy(), 5) for at in range(0, 64, 16)]
+    assert float(finding.cka[0, 1]) == pytest.approx(np.mean(blocks), abs=1e-12)
+    assert float(finding.cka[0, 0]) == pytest.approx(1)
+    assert np.isnan(finding.cka.values[2]).all()  # all pictures in one point: there are no neighbours
+    assert 0.05 < float(finding.cka_low[0, 1]) < float(finding.cka[0, 1]) < float(finding.cka_high[0, 1]) < 0.95
+
+
+def test_far_off_images_make_a_cka_but_no_neighbours() -> None:
+    """Two of 32 images lie far away in both layers, and nothing else is shared."""
+    generator = torch.Generator().manual_seed(4)
+    x, y = torch.randn(2, 512, 1, 6, generator=generator)
+    for start in range(0, 512, 32):
+        x[start : start + 2, 0, 0] += 100
+        y[start : start + 2, 0, 1] += 100
+    places = [site("one"), site("two", block=1)]
+    where = scene(anatomy("a", places), images=512, block=32)
+    looks = {("a", "one"): Look(places[0], output=x), ("a", "two"): Look(places[1], output=y)}
+    assert float(measure_tensors(Cka(), where, looks, 32).cka[0, 1]) > 0.99
+    by_neighbours = measure_tensors(Cka(index="neighbours"), where, looks, 32)
+    assert float(by_neighbours.cka[0, 1]) < 0.1
+
+
+def test_only_claims_without_a_limit_of_cka_are_read_by_neighbours() -> None:
+    read = {(test.claim, test.reading) for test in Cka(index="neighbours").tests()}
+    assert read == {("C14", "by nearest neighbours"), ("C60", "by nearest neighbours")}

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from eyechart.errors import SubjectError
 from eyechart.sites import Anatomy, Layout
 from eyechart.subjects.anatomy import anatomy_of
+from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
 from tests import cases
 
@@ -46,6 +47,69 @@ def test_vit_site_by_site() -> None:
     assert anatomy.site("stem").layout == Layout("NTC", 1, (4, 4))
     assert {site.channels for site in anatomy.pick("block")} == {24}
     assert {site.heads for site in anatomy.pick("attention")} == {3}
+
+
+def test_layers_inside_the_blocks_of_a_vit() -> None:
+    anatomy = examine(cases.vit())
+    inner = ["norm1", "attn.qkv", "attn.proj", "norm2", "mlp.fc1", "mlp.act", "mlp.fc2"]
+    assert [layer.name for layer in anatomy.layers] == [f"blocks.{i}.{name}" for i in (0, 1) for name in inner]
+    assert {(layer.role, layer.layout) for layer in anatomy.layers} == {("layer", Layout("NTC", 1, (4, 4)))}
+    depth = {site.name: site.depth for site in (*anatomy.layers, *anatomy.sites)}
+    assert 0 < depth["blocks.0.norm1"] < depth["blocks.0 attention"] < depth["blocks.0.attn.proj"]
+    assert depth["blocks.0.attn.proj"] < depth["blocks.0 attention junction"] < depth["blocks.0.norm2"]
+    assert depth["blocks.0.mlp.fc2"] < depth["blocks.0"] < depth["blocks.1.norm1"] < depth["blocks.1"]
+
+
+class Adding(nn.Module):
+    """An innermost module that adds two tensors, as a table of positions is added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.ones(8, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.add(x, self.table.expand_as(x))
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.adding = nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), Adding()
+        self.nothing, self.act, self.twice = nn.Identity(), nn.ReLU(inplace=True), nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.act(self.norm(self.conv(x)))
+        y = self.act(self.nothing(self.adding(y)) - 0.5)
+        return self.twice(x + y)  # this one's output is the block's
+
+
+def test_layers_are_seen_as_hooks_see_them_and_change_no_address() -> None:
+    """With activations in place, an innermost module that adds, and a module called twice."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), Residual(), Residual(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    module = nn.Sequential(*module, nn.Linear(8, 5)).eval()
+    anatomy = examine(module)
+    names = [layer.name for layer in anatomy.layers]
+    assert names == [f"{i}.{name}" for i in (1, 2) for name in ("conv", "norm", "act", "act 2")]
+    seen: dict[str, Tensor] = {}
+
+    def keep(path: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: object, output: Tensor) -> None:
+            seen[path if path not in seen else f"{path} 2"] = output.clone()
+
+        return hook
+
+    handles = [child.register_forward_hook(keep(path)) for path, child in module.named_modules()]
+    plain = module(IMAGES)
+    for handle in handles:
+        handle.remove()
+    whole = View("whole", lambda look: look.output)
+    asked = {name: [whole] for name in (*names, "1", "2", "1 conv junction")}
+    output, views = Tap(module, Anatomy.from_json(anatomy.as_json()), asked).run(IMAGES)
+    assert torch.equal(output, plain)
+    for name in (*names, "1", "2"):
+        assert torch.equal(views[name]["whole"], seen[name]), name
+    assert torch.equal(views["1 conv junction"]["whole"].relu(), seen["1"])
 
 
 def test_class_token_is_the_one_read_or_the_one_so_named() -> None:

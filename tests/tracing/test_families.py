@@ -92,11 +92,14 @@ def test_tapping_changes_no_bit_of_the_output(examined: Examined) -> None:
     attention = View("weights", lambda look: look.weights.flatten(1).sum(1, keepdim=True))
     views = {site.name: [junction, operands] for site in examined.anatomy.pick("junction")}
     views |= {site.name: [attention] for site in examined.anatomy.pick("attention")}
+    views |= {layer.name: [junction] for layer in examined.anatomy.layers}
     output, seen = Tap(examined.module, examined.anatomy, views).run(examined.images)
     tapped = tensors_of(output)
     assert len(tapped) == len(examined.plain)
     assert all(torch.equal(one, other) for one, other in zip(tapped, examined.plain, strict=True))
     assert seen.keys() == views.keys()
+    for layer in examined.anatomy.layers:
+        assert seen[layer.name]["sum"].shape == (2, 1), layer.name
 
 
 def test_weights_times_values_is_the_attention_s_own_output(examined: Examined) -> None:

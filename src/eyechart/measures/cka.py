@@ -9,7 +9,7 @@ the ratio (Nguyen, Raghu & Kornblith 2021):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ from eyechart.methods.layer_likeness import (
     uniformity,
     uniformity_gap,
 )
+from eyechart.methods.neighbours import NEAREST, neighbour_table
 from eyechart.methods.token_lengths import Tokens, has_tokens, read_with
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 @dataclass
 class CkaTally(Tally):
     hsic: Annotated[torch.Tensor, Sum("fold", "site", "other_site")]
+    """Or neighbours shared: both become an index when divided by the roots of their own diagonal."""
     patch_hsic: Annotated[torch.Tensor, Sum("fold", "patch_site", "other_site")]
     """Sites that have a class token, without it, with all sites, without theirs."""
     blocks: Annotated[torch.Tensor, Sum("fold", counts=True)]
@@ -76,16 +78,18 @@ class Cka(Measure):
         "Linear minibatch CKA with the unbiased HSIC estimator: the three HSIC terms are averaged over blocks of "
         "images before the ratio. Each feature is centred over its block before the Gram matrix, so offsets do no "
         "harm. Blocks are equal by plan, in seeded random order. A few long tokens can make up a layer's likeness: "
-        "tokens=normalised first divides every token (a CNN's location) of every image by its length."
+        "tokens=normalised first divides every token (a CNN's location) of every image by its length. A few far-off "
+        f"images can too: index=neighbours instead asks how many of the {NEAREST} nearest pictures of each picture two "
+        "layers share, above chance (0) and at most all (1). granularity=fine compares every layer inside the blocks."
     )
     quantities = (
         Quantity(
             "uniformity",
             uniformity,
-            "mean CKA between the lowest and the highest third of the blocks",
+            "mean likeness of the lowest and the highest third of the blocks",
             limits=(-1, 1),
         ),
-        Quantity("block_contrast", block_contrast, "mean CKA within a stage minus mean CKA between stages"),
+        Quantity("block_contrast", block_contrast, "mean likeness within a stage minus that between stages"),
         Quantity("uniformity_gap", uniformity_gap, "uniformity of the ViT minus that of the CNN"),
         Quantity(
             "lag_at_half",
@@ -95,7 +99,7 @@ class Cka(Measure):
             limits=(0, 1),
         ),
         Quantity(
-            "top_is_unlike", top_is_unlike, "best CKA with the CNN, lowest third minus highest third", smooth=False
+            "top_is_unlike", top_is_unlike, "best likeness to the CNN, lowest third minus highest third", smooth=False
         ),
         Quantity(
             "top_is_unlike_without_cls",
@@ -143,6 +147,7 @@ class Cka(Measure):
     readout: Readout = "all"
     granularity: Literal["blocks", "fine"] = "blocks"
     tokens: Tokens = "plain"
+    index: Literal["cka", "neighbours"] = "cka"
 
     @property
     def view(self) -> View:
@@ -153,9 +158,13 @@ class Cka(Measure):
         return gram_view("prefix", self.tokens)
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
-        """The stem and block outputs; `fine` adds every residual sum and attention output."""
-        roles = ("stem", "block") if self.granularity == "blocks" else ("stem", "junction", "attention", "block")
-        return [site for site in anatomy.sites if site.role in roles and self._readable(site, anatomy)]
+        """The stem and block outputs; `fine` adds residual sums and all layers inside the blocks."""
+        if self.granularity == "blocks":
+            chosen = [site for site in anatomy.sites if site.role in ("stem", "block")]
+        else:
+            inside = [site for site in anatomy.sites if site.role in ("stem", "junction", "block")]
+            chosen = sorted([*anatomy.layers, *inside], key=lambda site: site.depth)
+        return [site for site in chosen if self._readable(site, anatomy)]
 
     def _readable(self, site: Site, anatomy: Anatomy) -> bool:
         if not site.layout.axes.startswith("N"):
@@ -167,7 +176,13 @@ class Cka(Measure):
         return site.grid is not None
 
     def tests(self) -> Sequence[ClaimTest]:
-        return read_with(self.claims, self.tokens) if self.readout == "all" else ()  # the papers compare whole layers
+        if self.readout != "all":
+            return ()  # the papers compare whole layers
+        if self.index == "cka":
+            return read_with(self.claims, self.tokens)
+        # The papers' limits are limits of CKA: what remains is which layer is most alike, and which likeness is larger.
+        kept = [test for test in self.claims if test.claim in ("C14", "C60")]
+        return read_with([replace(test, reading="by nearest neighbours") for test in kept], self.tokens)
 
     def patch_sites(self, anatomy: Anatomy) -> Sequence[Site]:
         """Stem and blocks that hold other tokens than patches, to be compared without those too."""
@@ -190,13 +205,14 @@ class Cka(Measure):
         if not batch.whole:
             return
         sites, patch_sites = scene.sites(self.sites), scene.sites(self.patch_sites)
+        likeness = hsic_table if self.index == "cka" else neighbour_table
         grams = torch.stack([views(subject, site, self.view) for subject, site in sites]).double()
-        tally.hsic[batch.fold] += hsic_table(grams)
+        tally.hsic[batch.fold] += likeness(grams)
         if patch_sites:
             places = [sites.index(place) for place in patch_sites]
             patches = [patch_gram(views, *place, self.view, self.prefix_view) for place in patch_sites]
             grams[places] = torch.stack(patches).double()
-            tally.patch_hsic[batch.fold] += hsic_table(grams[places], grams)
+            tally.patch_hsic[batch.fold] += likeness(grams[places], grams)
         tally.blocks[batch.fold] += 1
 
     def estimate(self, total: CkaTally, scene: Scene) -> xarray.Dataset:
@@ -227,7 +243,10 @@ class Cka(Measure):
             match_depth=lag_map(estimate),
             match_cka=best_matches(estimate),
             patch_match_cka=best_matches(estimate, "patch_site", "patch_cka"),
-        ).assign_attrs(images=scene.whole_blocks * scene.block)  # what is left over is in no block
+        ).assign_attrs(
+            images=scene.whole_blocks * scene.block,  # what is left over is in no block
+            index="CKA" if self.index == "cka" else "share of neighbours",
+        )
 
     def sentence(self, finding: xarray.Dataset) -> str:
         values = {subject[0]: value for subject, value in uniformity(finding).items()}
@@ -235,7 +254,9 @@ class Cka(Measure):
             return "No subject has the three blocks that uniformity needs."
         best = max(values, key=lambda subject: values[subject])
         said = ", ".join(f"{value:.2f} in {subject}" for subject, value in values.items())
-        text = f"The lowest and the highest third of the blocks have a mean CKA of {said}"
+        text = (
+            f"The lowest and the highest third of the blocks have a mean {finding.attrs.get('index', 'CKA')} of {said}"
+        )
         if len(values) > 1:
             text += f": the layers of {best} stay most alike"
         for (vit, cnn), depth in lag_at_half(finding).items():

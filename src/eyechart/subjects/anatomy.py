@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -106,11 +107,13 @@ class _Reader:
             names[draft.name] += 1
             name = draft.name if names[draft.name] == 1 else f"{draft.name} {names[draft.name]}"
             sites.append(self._site(draft, name, ordinals))
+        layers = [self._site(draft, draft.name, ordinals) for draft in self._layers(drafts, names)]
         pooling, cls = self._pooling()
         height, width = self.run.images.shape[-2:]
         return Anatomy(
             subject=self.subject,
             sites=tuple(sites),
+            layers=tuple(layers),
             notes=tuple(self.notes),
             input_size=(height, width),
             architecture=self._architecture(drafts),
@@ -160,6 +163,34 @@ class _Reader:
         if at is None:
             return []
         return [_Draft("block", kind, call, call.outputs[at], call.last - 1, at)]
+
+    def _layers(self, drafts: Sequence[_Draft], names: Counter[str]) -> list[_Draft]:
+        """The outputs of the blocks' innermost modules that are no site already, placed between the sites.
+
+        A module that adds or multiplies tensors is left out: hooking it would change how later passes count those.
+        """
+        known = {draft.record.node for draft in drafts}
+        outer = {call.parent for call in self.run.calls} | {watched.call for watched in self.run.watched}
+        orders, depths = [draft.order for draft in drafts], [draft.depth for draft in drafts]
+        stages = {draft.block: draft.stage for draft in drafts if draft.role == "block"}
+        found = []
+        for number, block in enumerate(self.blocks):
+            for call in self.run.calls:
+                inside = call.within(block) and call not in outer and len(call.outputs) == 1
+                if not inside or not call.first <= call.outputs[0].node.index < call.last:  # Identity computes nothing
+                    continue
+                draft = _Draft("layer", self._kind(call), call, call.outputs[0], call.last - 1, 0, block=number)
+                draft.layout = self._layout(draft)
+                whole = draft.layout.axes.startswith("N") and draft.record.shape[0] == len(self.run.images)
+                if draft.record.node in known or not whole:  # windows laid out along the image axis are no images
+                    continue
+                known.add(draft.record.node)
+                names[call.path] += 1
+                draft.name = call.path if names[call.path] == 1 else f"{call.path} {names[call.path]}"
+                draft.depth = float(np.interp(draft.order, orders, depths))
+                draft.stage = stages.get(number, 0)
+                found.append(draft)
+        return found
 
     def _kind(self, call: Call) -> Kind:
         return kind_of(self.run.nodes[call.first : call.last])

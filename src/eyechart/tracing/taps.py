@@ -49,9 +49,9 @@ class Tap:
         interventions: Sequence[Intervention] = (),
     ) -> None:
         self.module, self.anatomy = bare(module), anatomy
-        # A `call` may go around the module's own forward, so its input counts as a site only where it is asked for.
-        asked_input = anatomy.input.name in (views or {})
-        self.sites = (anatomy.input, *anatomy.sites) if asked_input else anatomy.sites
+        # A `call` may go around the module's own forward, and layers are many: both are met only where asked for.
+        asked_for = tuple(site for site in (anatomy.input, *anatomy.layers) if site.name in (views or {}))
+        self.sites = (*asked_for, *anatomy.sites)
         known = {site.name: site for site in self.sites}
         self._views = {_known(known, name, anatomy).name: tuple(asked) for name, asked in (views or {}).items()}
         self._changes: dict[str, Scale | ReplaceAttention] = {}
