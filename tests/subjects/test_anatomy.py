@@ -60,6 +60,12 @@ def test_layers_inside_the_blocks_of_a_vit() -> None:
     assert depth["blocks.0.mlp.fc2"] < depth["blocks.0"] < depth["blocks.1.norm1"] < depth["blocks.1"]
 
 
+@pytest.mark.parametrize("number", [torch.bfloat16, torch.float16, torch.float64])
+def test_rounding_of_a_smaller_number_is_no_mistake(number: torch.dtype) -> None:
+    module = cases.vit().to(number)
+    assert anatomy_of("subject", module, IMAGES.to(number)).notes == ()
+
+
 class Adding(nn.Module):
     """An innermost module that adds two tensors, as a table of positions is added."""
 
