@@ -14,24 +14,24 @@ import torch
 import xarray
 from torch import nn
 
+from eyechart.claims.gates import Facts
+from eyechart.claims.verdict import judge
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, leave_one_out_weights
 from eyechart.measures.few_shot import (
     BIAS,
-    FEATURES,
     PENALTY,
     FewShot,
     FewShotTally,
     Pool,
-    before_logits,
     linear_evaluation,
     nearest_mean,
     share_right,
     tightness,
-    trend,
-    what_is_read,
 )
 from eyechart.measures.measure import Scene
+from eyechart.methods.few_shot import correlation, leads_together, trend
+from eyechart.methods.frozen_features import FEATURES, before_logits, what_is_read, width_of, words_for
 from eyechart.sites import Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.taps import Tap
@@ -139,7 +139,7 @@ def test_answers_do_not_depend_on_how_many_draws_are_made_at_a_time(monkeypatch:
     assert [share_right(rule, features, *drawn) for rule in (nearest_mean, linear_evaluation)] == whole
 
 
-def subject(channels: int = 6, pooling: str = "cls") -> tuple[Site, Scene]:
+def subject(channels: int = 6, pooling: str | None = "cls") -> tuple[Site, Scene]:
     place = replace(site("blocks.0", prefix=1, depth=1.0), channels=channels)
     body = replace(anatomy("v", [place], cls=0), pooling=pooling)  # type: ignore[arg-type]
     return place, replace(scene(body, images=400, block=8), classes=tuple("abcde"))
@@ -188,6 +188,67 @@ def test_trends_of_a_table_made_by_hand() -> None:
     assert trend("way")(made) == {("v",): pytest.approx(-0.2)}
 
 
+def accuracies(accuracy: list[float], spread: list[float], names: list[str]) -> xarray.Dataset:
+    """Episode accuracies whose mean is as told, with a cell that nobody has images for, and spreads."""
+    table = np.array([[[value - 0.1, value + 0.1, np.nan]] for value in accuracy])
+    return xarray.Dataset(
+        {
+            "episodes": (("subject", "way", "shot"), table),
+            "within": ("subject", np.array(spread)),
+            "between": ("subject", np.ones(len(spread))),
+        },
+        coords={"subject": names, "way": [2], "shot": [1, 2, 5]},
+    )
+
+
+def test_tightness_by_hand() -> None:
+    better_is_tighter = accuracies([0.9, 0.7], [0.5, 0.8], ["a", "b"])
+    assert leads_together(better_is_tighter) == {("a", "b"): pytest.approx(0.2 * -0.3)}
+    assert leads_together(better_is_tighter.isel(subject=[1, 0])) == {("b", "a"): pytest.approx(0.2 * -0.3)}
+    assert leads_together(accuracies([0.7, 0.9], [0.5, 0.8], ["a", "b"]))["a", "b"] > 0
+    assert correlation(better_is_tighter) == {}
+    three = accuracies([0.9, 0.7, 0.5], [0.5, 0.6, 0.7], ["a", "b", "c"])
+    assert correlation(three) == {("a", "b", "c"): pytest.approx(-1)}
+    assert leads_together(three) == {}
+    with_floor = accuracies([0.9, 0.7, 0.2], [0.5, 0.8, 1.0], ["a", "b", "a@random"])  # untrained: no third subject
+    assert correlation(with_floor) == {}
+    assert set(leads_together(with_floor)) == {("a", "b")}
+
+
+def two_subjects(one: torch.Tensor, two: torch.Tensor, labels: torch.Tensor) -> xarray.Dataset:
+    place, where = subject(one.shape[1])
+    people = tuple(replace(where.anatomies[0], subject=name, architecture="cnn") for name in ("v", "w"))
+    where = replace(where, anatomies=people, images=len(labels))
+    looks = {
+        (name, place.name): Look(place, output=features[:, None].expand(-1, 5, -1))
+        for name, features in (("v", one), ("w", two))
+    }
+    return measure_tensors(FewShot(), where, looks, 8, labels.numpy())
+
+
+def judged(finding: xarray.Dataset) -> dict[tuple[str, ...], str]:
+    """The verdicts of the second reading."""
+    facts = {name: Facts(name, "cnn", True, "sample", (0.95, 0.94, 0.96)) for name in ("v", "w")}
+    verdicts = judge(FewShot().tests(), {"few_shot": finding}, facts)
+    assert sum(v.claim == "C71" and not v.reading for v in verdicts) == 2  # the first reading, of each subject
+    return {v.subjects: v.verdict for v in verdicts if v.claim == "C71" and v.reading}
+
+
+def test_tighter_classes_are_judged_between_two_subjects() -> None:
+    (tight, labels), (loose, same) = exam(9, images=400, spread=0.8), exam(9, images=400, spread=1.6)
+    assert torch.equal(labels, same)
+    finding = two_subjects(tight, loose, labels)
+    assert judged(finding) == {("v", "w"): "holds"}
+    assert judged(two_subjects(loose, tight, labels)) == {("v", "w"): "holds"}
+    assert "In episodes v is ahead of w by" in FewShot().sentence(finding)
+    assert "has the tighter classes (-0." in FewShot().sentence(finding)
+    assert "Of v was read the class token of blocks.0" in FewShot().sentence(finding)
+    # Two draws of one kind: neither is ahead, and an honest interval decides nothing.
+    generator = torch.Generator().manual_seed(2)
+    noise = [0.4 * torch.randn(tight.shape, generator=generator) for _ in range(2)]
+    assert judged(two_subjects(tight + noise[0], tight + noise[1], labels)) == {("v", "w"): "undecided"}
+
+
 def test_distances_by_all_pairs() -> None:
     features, labels = exam(7, images=40)
     members = [torch.nonzero(labels == label).flatten() for label in range(CLASSES)]
@@ -199,13 +260,67 @@ def test_distances_by_all_pairs() -> None:
     assert between == pytest.approx(np.sqrt(np.mean(other)))
 
 
-def test_what_the_classifier_reads() -> None:
+def test_of_a_last_block_class_token_or_mean_is_read() -> None:
     tokens = torch.randn(2, 5, 6)
-    for pooling, expected in (("cls", tokens[:, 0]), ("gap", tokens[:, 1:].mean(1)), ("other", tokens[:, 1:].mean(1))):
-        place, where = subject(pooling=pooling)
-        look = Look(place, output=tokens)
-        look.anatomy = where.anatomies[0]
-        torch.testing.assert_close(before_logits(look), expected)
+    for family, told in (("transformer", tokens - tokens.mean(-1, keepdim=True)), ("cnn", tokens)):
+        if family == "transformer":
+            told = told / (told.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        mean = told[:, 1:].mean(1)
+        for pooling, expected in (("cls", told[:, 0]), (None, told[:, 0]), ("gap", mean), ("other", mean)):
+            place, where = subject(pooling=pooling)
+            look = Look(place, output=tokens)
+            look.anatomy = replace(where.anatomies[0], architecture=family)
+            torch.testing.assert_close(before_logits(look), expected)
+
+
+def standard(features: torch.Tensor) -> torch.Tensor:
+    """As linear evaluation and episodes see features: a factor and an offset of a channel are no part of them."""
+    features = features.double()
+    return (features - features.mean(0)) / features.std(0)
+
+
+def two_heads(model: str, **options: object) -> nn.Module:
+    torch.manual_seed(0)
+    module: nn.Module = timm.create_model(model, num_classes=10, **options).eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.min() == parameter.max():  # gains and biases of norms
+                parameter.add_(0.5 * torch.rand(parameter.shape))
+    return module
+
+
+@pytest.mark.parametrize(
+    ("module", "size", "heads", "words"),
+    [
+        (
+            two_heads("deit_tiny_distilled_patch16_224", depth=2, img_size=32),
+            32,
+            ["head", "head_dist"],
+            "the 2 tokens before the patches of blocks.1, normalised over channels",
+        ),
+        (two_heads("levit_128s", img_size=64), 64, ["head"], "the mean over positions of stages.2.blocks.3"),
+        (cases.vit(num_classes=0, global_pool=""), 32, [], "the class token of blocks.1, normalised over channels"),
+    ],
+    ids=["distilled", "levit", "tokens"],
+)
+def test_several_classifiers_or_none(module: nn.Module, size: int, heads: list[str], words: str) -> None:
+    """Up to standardisation it is what each classifier is given, or the normalised class token that comes out."""
+    images = torch.randn(24, 3, size, size, generator=torch.Generator().manual_seed(3))
+    found = anatomy_of("it", module, images[:2], classifier=bool(heads))
+    (place,) = what_is_read(found)
+    given: list[torch.Tensor] = []
+    hooks = [
+        module.get_submodule(head).register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
+        for head in heads
+    ]
+    output, seen = Tap(module, found, {place.name: [FEATURES]}).run(images)
+    for hook in hooks:
+        hook.remove()
+    features = seen[place.name][FEATURES.name]
+    expected = torch.cat(given, dim=1) if heads else output[:, 0]
+    assert features.shape[1] == width_of(found, place)
+    torch.testing.assert_close(standard(features), standard(expected), atol=2e-3, rtol=1e-3)
+    assert words_for(found, place) == words
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +20,8 @@ from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.hessian import VARIANTS, HessianSpectrum, HessianTally
-from eyechart.measures.measure import Scene, with_option
-from eyechart.methods.hessian import against, kind_of, time_of
+from eyechart.measures.measure import Scene, Views, with_option
+from eyechart.methods.hessian import against, ape_ends, kind_of, time_of
 from eyechart.sites import AttentionGeometry
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
@@ -230,6 +232,7 @@ def stage(**eigenvalues: Any) -> tuple[HessianSpectrum, HessianTally, Scene]:
         residuals=torch.full_like(values, 1e-3),
         errors=torch.full_like(values, 1e-6),
         ends=torch.stack([values.amin(-1), values.amax(-1)], -1),
+        end_errors=torch.full((*values.shape[:3], 2), 1e-6, dtype=torch.float64),
         products=torch.full(values.shape[:3], 20.0),
     )
     ones = torch.ones(count, dtype=torch.float64)
@@ -339,6 +342,75 @@ def test_a_share_of_zero_is_not_certainty() -> None:
     half = 2.131 * shares.std(ddof=1) / 4
     assert float(found.quantity_low[row]) == pytest.approx(shares.mean() - half - room, abs=1e-3)
     assert float(found.quantity_high[row]) == pytest.approx(shares.mean() + half, abs=1e-3)
+
+
+def test_a_mean_that_few_minibatches_carry_has_a_skewed_interval() -> None:
+    """By hand: jackknife of the mean and of its logarithm, and the farther end of both."""
+    values = 10 * np.exp(np.random.default_rng(0).normal(0, 1.0, (8, 5)))
+    other = curves(8, 0, 30.0, 1)
+    measure, tally, where = stage(vit_warmup=values, resnet_warmup=other)
+    found = with_intervals(measure, tally, where)
+
+    def by_hand(number: Callable[[np.ndarray], float]) -> tuple[float, float]:
+        stays = [np.arange(8) != left for left in range(8)]
+        ends = []
+        for there, back in ((lambda x: x, lambda x: x), (np.log, np.exp)):
+            without = np.array([there(number(stay)) for stay in stays])
+            half = 2.3646 * np.sqrt(7 / 8 * ((without - without.mean()) ** 2).sum())
+            middle = there(number(np.ones(8, dtype=bool)))
+            ends.append((back(middle - half), back(middle + half)))
+        return min(low for low, _ in ends), max(high for _, high in ends)
+
+    for name, number in (
+        ("ape_clean", lambda stay: values[stay].mean()),
+        ("ape_ratio_clean", lambda stay: values[stay].mean() / other[stay].mean()),
+    ):
+        row = int(np.flatnonzero(found["quantity"].values == name)[0])
+        expected = by_hand(number)
+        assert (found.quantity_low[row], found.quantity_high[row]) == pytest.approx(expected, rel=1e-4)
+        middle = float(found.quantity_value[row])
+        assert expected[1] - middle > middle - expected[0]
+    assert ape_ends(found, "vit@warmup", "clean") == pytest.approx(by_hand(lambda stay: values[stay].mean()), rel=1e-4)
+    drawn = json.dumps(measure.chart(found).to_dict())
+    assert f"{ape_ends(found, 'vit@warmup', 'clean')[1]:.6f}"[:8] in drawn
+
+
+class Crowded(nn.Module):
+    """Cross-entropy of (0, …, −c) for the last class is c to within rounding, so the Hessian is that of c itself."""
+
+    def __init__(self, spectrum: Tensor) -> None:
+        super().__init__()
+        self.spectrum, self.weight = spectrum, nn.Parameter(torch.ones(len(spectrum)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        bowl = 80 + (self.spectrum * self.weight.square()).sum() / 2 - self.spectrum.sum() / 2
+        return torch.where(torch.arange(10) == 9, -bowl, torch.zeros(())).expand(len(images), -1)
+
+
+def test_an_end_in_a_crowd_is_called_unsettled() -> None:
+    """The five largest are found at once; 3,000 eigenvalues from −0.02 to 1 need more than the 40 products."""
+    spectrum = torch.cat([torch.tensor([90.0, 80.0, 70.0, 60.0, 50.0]), torch.linspace(-0.02, 1, 3000)])
+    subject = subject_of(Crowded(spectrum), 32)
+    measure = HessianSpectrum(images=32, augmentation="none", l2="none")
+    source = open_images("sample")
+    batch = plan_batches(source, limit=32, block=32).batch(0)
+    images, targets = subject.prepare(source.pictures(batch.images)), torch.full((32,), 9)
+    where = replace(scene(anatomy("net", [site("block")]), images=32, block=32), label_maps={"net": tuple(range(10))})
+    tally = measure.tally(where)
+    seen = measure.experiment(Bench(subject, where.anatomies[0], batch, images, targets))
+    measure.update(tally, batch, Views({}, {"net": seen}), where)
+    found = with_intervals(measure, tally, where)
+    np.testing.assert_allclose(found.eigenvalue.values[0, 0, 0], spectrum[:5], rtol=1e-4)
+    assert found.unsettled.item() == 0
+    assert found.largest_unsettled.item() == 0
+    assert found.smallest_unsettled.item() == 1
+    assert abs(found.smallest.item() + 0.02) > 0.01 * 0.02  # and it is indeed off
+    text = measure.sentence(found)
+    assert "all of these are known to 1 %" in text
+    assert "smallest one is not known to 1 % in up to 100% of the minibatches" in text
+    assert "largest one is not" not in text
+    drawn = json.dumps(measure.chart(found).to_dict())
+    assert "datum.smallest_unsettled > 0" in drawn
 
 
 def test_kinds_and_times() -> None:

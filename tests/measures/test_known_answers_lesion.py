@@ -21,8 +21,8 @@ from tests.measures.on_subjects import module_subject, quantities, staged, tally
 BLOCK = 32
 
 
-def finding_of(subject: Subject, images: int = 64, **options: object) -> xarray.Dataset:
-    people, scene = staged(subject, images=images, block=BLOCK)
+def finding_of(subject: Subject, images: int = 64, block: int = BLOCK, **options: object) -> xarray.Dataset:
+    people, scene = staged(subject, images=images, block=block)
     scene = replace(scene, label_maps={subject.name: (*range(5), *range(5))})
     measure = Lesion(**options)  # type: ignore[arg-type]
     return with_intervals(measure, tally_of(measure, people, scene), scene)
@@ -92,6 +92,20 @@ def test_where_nothing_is_normalised_or_it_was_not_asked_for_there_is_no_second_
     assert ("early_convolutions", "cnn") in quantities(unasked)
     assert ("early_convolutions_recalibrated", "cnn") in quantities(asked)
     assert "with its batch norms recalibrated" in Lesion().sentence(asked)
+
+
+def test_too_few_images_to_recalibrate_on_are_told_in_a_sentence() -> None:
+    said = "kept their trained statistics only: to re-estimate them takes at least 512 images, and there are 64."
+    finding = finding_of(module_subject(cases.resnet(), "cnn"), block=16)
+    assert np.isnan(finding.lost_recalibrated.values).all()
+    assert f"Batch norms, if cnn has any, {said}" in Lesion().sentence(finding)
+    enough, unasked = (
+        finding_of(module_subject(cases.resnet(), "cnn"), **how)  # type: ignore[arg-type]
+        for how in ({"block": BLOCK}, {"block": 16, "recalibrate": "no"})
+    )
+    transformer = finding_of(module_subject(cases.vit(), "vit"), block=16)
+    for other in (enough, unasked, transformer):
+        assert said not in Lesion().sentence(other)
 
 
 def test_shards_and_a_few_images_change_nothing() -> None:

@@ -1,7 +1,7 @@
 """M14: how few labelled pictures does it take to read the classes off frozen features?
 
-Two protocols on what the classifier of a subject reads (the vector its last matrix is applied to), or on what comes out
-of a subject that has none:
+Two protocols on what the classifier of a subject reads (`methods/frozen_features.py` says what is read where there is
+none, or more than one):
 
 - **linear evaluation** (Dosovitskiy et al., Fig. 4): N pictures of every class, ridge regression to ±1 targets with
   λ = 2¹⁰ on features standardised over those pictures and a constant feature of 100 as bias, as Google's code has it;
@@ -25,18 +25,25 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
+from eyechart.methods.few_shot import (
+    accuracy_of,
+    correlation,
+    lead,
+    leads_together,
+    pair_sentence,
+    spread_of,
+    spread_ratio,
+    trend,
+)
+from eyechart.methods.frozen_features import CLASSIFIER, FEATURES, what_is_read, width_of, words_for
 from eyechart.methods.ridge import solve
 from eyechart.rows import RowsTally, kept, rows_at_most
-from eyechart.sites import Anatomy, Site
-from eyechart.tracing.needs import Need, View
-from eyechart.tracing.readouts import has_cls, narrow, probed
-from eyechart.tracing.views import Look
+from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
 
-WIDEST = 2048
 ROWS = 8192
 """Images that leave a row: 25 MB of a ViT-B."""
 LARGEST_ROWS = 1 << 30
@@ -48,24 +55,7 @@ WAYS = (2, 5, 10, 20)
 EPISODES = 60
 LINEAR_QUERIES, LINEAR_DRAWS = 64, 32
 AT_ONCE = 1 << 23  # numbers made at a time
-
-
-def what_is_read(anatomy: Anatomy) -> Sequence[Site]:
-    """The vector before the logits, or that comes out without a classifier; the last block where there is no such."""
-    return anatomy.pick("features") or probed(anatomy)[-1:]
-
-
-def before_logits(look: Look) -> Tensor:
-    """What the classifier reads; of a last block its class token, else the mean over positions; (image, channel)."""
-    if look.site.role == "features":
-        return narrow(look.output.flatten(1).float(), WIDEST)
-    tokens = look.tokens(look.output)
-    if look.anatomy.pooling == "cls" and has_cls(look.anatomy, look.site):
-        return narrow(tokens[:, look.anatomy.cls].float(), WIDEST)
-    return narrow(tokens[:, look.site.layout.prefix :].float().mean(1), WIDEST)
-
-
-FEATURES = View("features before the logits", before_logits)
+TIGHTER = 'as "higher accuracy goes with tighter classes"'
 
 
 @dataclass
@@ -164,34 +154,6 @@ def tightness(features: Tensor, members: Sequence[Tensor]) -> tuple[float, float
     return float(within.mean().clamp_min(0).sqrt()), float(between[apart].mean().clamp_min(0).sqrt())
 
 
-def slope(values: np.ndarray, over: np.ndarray) -> float:
-    """Least-squares slope against the logarithm to base 2, of the mean over the other axis' common cells."""
-    x = np.log2(over)
-    return float(np.cov(x, values, bias=True)[0, 1] / x.var())
-
-
-def trend(axis: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Points of episode accuracy for each doubling of shots or ways, averaged over the other."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        other = "way" if axis == "shot" else "shot"
-        for subject in estimate.subject.values.tolist():
-            table = estimate.episodes.sel(subject=subject).transpose(axis, other).values
-            there = ~np.isnan(table).all(1), ~np.isnan(table).all(0)
-            if there[0].sum() > 1:
-                means = table[np.ix_(*there)].mean(1)
-                result[subject,] = slope(means, estimate[axis].values[there[0]])
-        return result
-
-    return compute
-
-
-def spread_ratio(estimate: xarray.Dataset) -> PerSubjects:
-    ratio = estimate.within.values / estimate.between.values
-    return {(str(subject),): float(value) for subject, value in zip(estimate.subject.values, ratio, strict=True)}
-
-
 @dataclass(frozen=True)
 class FewShot(Measure):
     name = "few_shot"
@@ -220,17 +182,29 @@ class FewShot(Measure):
     )
     method = (
         "Features are what the classifier reads, after the last normalisation and pooling; of a subject without a "
-        "classifier, the vector that comes out; where that is not one vector (two classifiers, tokens), class token or "
-        "mean over positions of the last block. Linear evaluation: ridge to ±1 targets, features standardised over the "
+        "classifier, the vector that comes out; where that is not one vector (two classifiers, tokens), class tokens "
+        "or mean over positions of the last block, of a ViT normalised over channels: where it is so, the sentence "
+        "above says it. Linear evaluation: ridge to ±1 targets, features standardised over the "
         "support, bias feature 100, penalty 2^10. Episodes: nearest mean of the support, features standardised over "
         "all images without labels; 32 queries a class, never among the support. 60 seeded draws, the same for all "
-        "subjects. Intervals leave out images both as support and as query."
+        "subjects. Intervals leave out images both as support and as query. How tight classes are is compared "
+        "between trained subjects: of two, lead in episode accuracy (mean over the grid) times lead in spread; of "
+        "more, the correlation of the two."
     )
     quantities = (
         Quantity("shots_trend", trend("shot"), "episode accuracy for each doubling of the shots"),
         Quantity("ways_trend", trend("way"), "episode accuracy for each doubling of the ways"),
         Quantity(
             "class_spread", spread_ratio, "distance within a class / distance between classes", limits=(0.0, None)
+        ),
+        Quantity("few_shot_lead", lead(accuracy_of), "episode accuracy, first subject minus second", limits=(-1, 1)),
+        Quantity("class_spread_lead", lead(spread_of), "class spread, first subject minus second"),
+        Quantity("tightness_of_the_better", leads_together, "lead in episode accuracy times lead in class spread"),
+        Quantity(
+            "tightness_correlation",
+            correlation,
+            "correlation of episode accuracy and class spread over the subjects",
+            limits=(-1, 1),
         ),
     )
     claims = (
@@ -240,6 +214,13 @@ class FewShot(Measure):
                 Part("shots_trend", "above", 0.0, "gain of {0} for each doubling of the shots"),
                 Part("ways_trend", "below", 0.0, "gain of {0} for each doubling of the ways"),
             ),
+        ),
+        *(
+            ClaimTest("C71", (Part(quantity, "below", 0.0, words),), reading=TIGHTER)
+            for quantity, words in (
+                ("tightness_of_the_better", "lead in accuracy times lead in class spread, {0} over {1}"),
+                ("tightness_correlation", "correlation of accuracy and class spread over these subjects"),
+            )
         ),
     )
 
@@ -299,7 +280,12 @@ class FewShot(Measure):
                 "within": ("subject", distances[:, 0], far),
                 "between": ("subject", distances[:, 1], far),
             },
-            coords={"subject": subjects, "shot": list(SHOTS), "way": ways},
+            coords={
+                "subject": subjects,
+                "shot": list(SHOTS),
+                "way": ways,
+                "read": ("subject", [words_for(scene.anatomy(who), site) for who, site in scene.sites(what_is_read)]),
+            },
             attrs={"images": len(total.image)},
         )
 
@@ -315,18 +301,23 @@ class FewShot(Measure):
                 f"from {shot} of each class"
                 for shot in shown
             ]
-            spread = float(own.within / own.between)
+            spread = spread_of(finding)[subject]
             parts.append(
                 f"{subject} names {' and '.join(said) or 'nothing: too few images of a class'}; two of its pictures of "
                 f"one class are {spread:.2f} times as far apart as two of different classes"
             )
-        return "; ".join(parts) + "."
+        read = [
+            f"Of {subject} was read {what}"
+            for subject, what in zip(finding.subject.values.tolist(), finding.read.values.tolist(), strict=True)
+            if what != CLASSIFIER
+        ]
+        return ". ".join(["; ".join(parts), *pair_sentence(finding), *read]) + "."
 
 
 def columns(scene: Scene) -> Iterator[tuple[str, int, int]]:
     """For each subject where its features begin in a row, and how many they are."""
     start = 0
     for subject, site in scene.sites(what_is_read):
-        width = min(site.channels, WIDEST)
+        width = width_of(scene.anatomy(subject), site)
         yield subject, start, width
         start += width

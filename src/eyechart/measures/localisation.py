@@ -34,6 +34,7 @@ from eyechart.methods.localisation import (
     over_gap_twin,
     over_untrained,
     ratio,
+    units_sentence,
     with_cnn,
 )
 from eyechart.methods.places import (
@@ -94,19 +95,20 @@ class Localisation(Measure):
     order = 22
     sources = (Source("Raghu et al. 2021", "Figures 9, 10, D.1–D.3"),)
     how_to_read = (
-        "Each tile belongs to one token of the last block and stands where the token stands in the picture; inside it, "
-        "every cell is a patch of the input, bright where the token resembles the raw pixels of that patch (CKA). The "
-        "token's own patch is outlined. A bright spot at the outline means that the token is still about its place; a "
-        "tile that glows all over means that it is about the whole picture. Each model has its own colour scale. The "
-        "small panels show a token that knows no place (the mean of all patches) and the class token: pictures alone "
-        "make such maps uneven. The curves count how many interior tokens resemble their own patch most, over depth; "
-        "short strokes mark chance, dashed lines the same network untrained: what it shows was not learnt."
+        "Each tile belongs to one token of the last block and stands where the token stands in the picture (of many "
+        "tokens, 5 a side are shown); inside it, every cell is a patch of the input, bright where the token resembles "
+        "the raw pixels of that patch (CKA). The token's own patch is outlined. A bright spot at the outline means "
+        "that the token is still about its place; a tile that glows all over means that it is about the whole picture. "
+        "Each model has its own colour scale. The small panels show a token that knows no place (the mean of all "
+        "patches) and the class token: pictures alone make such maps uneven. The curves count how many interior tokens "
+        "resemble their own patch most, over depth; short strokes mark chance; dashed lines, where NAME@random was "
+        "given, are the same network untrained: what it shows was not learnt."
     )
     how_to_read_ko = (
         "타일 하나는 마지막 블록의 토큰 하나이고, 타일의 위치는 그 토큰의 위치이다. 타일 안의 칸은 입력 패치이며, "
         "토큰이 그 패치의 픽셀과 닮을수록 밝다(CKA). 테두리는 토큰 자신의 패치이다. 테두리에 밝은 점이 있으면 토큰이 "
         "아직 자기 자리를 담고 있고, 타일 전체가 밝으면 그림 전체를 담고 있다. 곡선은 자기 패치를 가장 닮은 안쪽 "
-        "토큰의 비율이고, 점선은 학습하지 않은 같은 모형이다."
+        "토큰의 비율이고, 점선은 (NAME@random을 주었을 때) 학습하지 않은 같은 모형이다."
     )
     method = (
         "Minibatch CKA with the unbiased HSIC between each token (a CNN's location) and each patch of the picture as "
@@ -114,7 +116,10 @@ class Localisation(Measure):
         "grids finer than 8×8, 8 rows and columns of tokens are asked about, against all patches. Hit-rate, sharpness "
         "and displacement are over interior tokens; likeness of edges leaves out adjoining patches. The option "
         "colour=removed takes each patch's mean colour away, tokens=normalised divides every token of every image by "
-        "its length first; give NAME@random for the floor."
+        "its length first; give NAME@random for the floor. Of a CNN all units on grids of at least 3×3 are looked at "
+        "(of more than 16 as many, evenly spaced), of others 3 blocks. The highest of many noisy hit-rates is too "
+        "high. So what a CNN gains before its last unit is told by the best of three means, over the lower, middle and "
+        "upper third of those units; the ViT is compared with the CNN's single best unit, which favours the CNN."
     )
     quantities = (
         Quantity(
@@ -148,7 +153,7 @@ class Localisation(Measure):
         Quantity(
             "earlier_hit_rate_gain",
             with_cnn(earlier_gain),
-            "hit-rate of the CNN's best earlier unit minus its last",
+            "hit-rate of the CNN's units before the last, mean over their best third, minus its last",
             smooth=False,
             limits=(-1, 1),
         ),
@@ -180,7 +185,12 @@ class Localisation(Measure):
         ClaimTest(
             "C30",
             (
-                Part("earlier_hit_rate_gain", "above", 0.0, "hit-rate of the best earlier unit of {1} minus its last"),
+                Part(
+                    "earlier_hit_rate_gain",
+                    "above",
+                    0.0,
+                    "hit-rate of the best third of the earlier units of {1} minus its last unit",
+                ),
                 Part("hit_rate_over_best_unit", "above", 0.0, "hit-rate of {0} minus the best unit of {1}"),
             ),
         ),
@@ -189,12 +199,15 @@ class Localisation(Measure):
 
     depths: int = 3
     """Blocks looked at: the last, and others evenly before it."""
+    units: int = 16
+    """The same of a CNN, whose best unit is asked for."""
     colour: Literal["kept", "removed"] = "kept"
     tokens: Tokens = "plain"
 
     def __post_init__(self) -> None:
-        if self.depths < 1:
-            raise UsageError(f"localisation.depths takes at least 1 block; {self.depths} came.")
+        for name, count in (("depths", self.depths), ("units", self.units)):
+            if count < 1:
+                raise UsageError(f"localisation.{name} takes at least 1 block; {count} came.")
 
     def tests(self) -> Sequence[ClaimTest]:
         if self.colour == "removed":
@@ -203,7 +216,8 @@ class Localisation(Measure):
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
         blocks = [site for site in anatomy.pick("block") if has_cells(site)]
-        chosen = {round((step + 1) * len(blocks) / self.depths) - 1 for step in range(self.depths)}
+        count = self.units if anatomy.family == "cnn" else self.depths
+        chosen = {round((step + 1) * len(blocks) / count) - 1 for step in range(count)}
         return [site for place, site in enumerate(blocks) if place in chosen]
 
     def cells(self, anatomy: Anatomy) -> set[Cells]:
@@ -312,7 +326,9 @@ class Localisation(Measure):
                 f"(chance {at_end(finding, subject, 'chance'):.1%}); the most similar patch is on average "
                 f"{at_end(finding, subject, 'displacement'):.2f} picture widths away"
             )
-            parts.append(text if twin is None else f"{text}; untrained it is {at_end(finding, twin):.0%}")
+            if twin is not None:
+                text += f"; untrained it is {at_end(finding, twin):.0%}"
+            parts += [text, *units_sentence(finding, subject)]
         said = ". ".join(part[0].upper() + part[1:] for part in parts)
         return (said or "No last block has interior tokens whose patches vary") + "."
 

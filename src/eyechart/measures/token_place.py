@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -51,7 +52,7 @@ def spatial(tokens: Tensor, site: Site) -> Tensor:
 
 
 def sites_of(anatomy: Anatomy) -> Sequence[Site]:
-    return Localisation().sites(anatomy)
+    return Localisation(units=3).sites(anatomy)  # its controls and decoders cost more than a heat-map
 
 
 def last_of(anatomy: Anatomy) -> Site:
@@ -345,17 +346,23 @@ class TokenPlace(Measure):
 
 
 def same_ranking(readings: Mapping[str, PerSubjects]) -> str:
-    """Which readings order the subjects as the first does."""
-    orders = {
-        name: [subject for (subject,) in sorted(values, key=lambda key: -values[key])]
-        for name, values in readings.items()
-        if np.isfinite(list(values.values())).all()
-    }
+    """Which readings order the subjects as the first does, to the two digits that are told."""
+    orders = {name: in_order(values) for name, values in readings.items() if np.isfinite(list(values.values())).all()}
     if len(orders) < 2:
         return ""
     first, *others = orders
-    told = [f"by {name} it is {' > '.join(orders[name])}" for name in others if orders[name] != orders[first]]
-    return f"By {first} the order is {' > '.join(orders[first])}; {', '.join(told) or 'by every other reading, too'}."
+    told = [f"by {name} it is {orders[name]}" for name in others if orders[name] != orders[first]]
+    return f"By {first} the order is {orders[first]}; {', '.join(told) or 'by every other reading, too'}."
+
+
+def in_order(values: PerSubjects) -> str:
+    """
+    >>> in_order({("a",): 0.001, ("b",): 0.9, ("c",): 0.0})
+    'b > a = c'
+    """
+    ranked = sorted(values, key=lambda key: -round(values[key], 2))
+    signs = ["=" if round(values[one], 2) == round(values[two], 2) else ">" for one, two in pairwise(ranked)]
+    return " ".join([ranked[0][0], *(f"{sign} {subject}" for sign, (subject,) in zip(signs, ranked[1:], strict=True))])
 
 
 def add_sums(tally: TokenPlaceTally, fold: int, row: int, features: Tensor, targets: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Comparisons of Hessian spectra: who may be compared with whom, and how far a difference of shares may be off."""
+"""Hessian spectra: who may be compared with whom, how far a number may be off, and what is said of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.intervals import t_quantile
+from eyechart.intervals import jackknife, t_quantile
 from eyechart.methods.twins import snapshot
 from eyechart.zoo import SNAPSHOTS
 
@@ -93,6 +93,72 @@ def share_gap_bounds(
     return bounds
 
 
+def mean_bounds(
+    compute: Callable[[xarray.Dataset], PerSubjects], variant: str
+) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
+    """The interval of a mean positive eigenvalue (of one subject) or of a ratio of two, from single minibatches.
+
+    A few steep minibatches carry such a mean, so its errors are skewed: the hull of two jackknife intervals, of the
+    number and of its logarithm. Over 8 minibatches it held the truth in 87–98 % of simulated exams of the zoo's
+    subjects and 94–96 % for their ratios (67 and 83 % where one minibatch of 16 carries most); the plain interval alone
+    in 81–95 and 92–94 %.
+    """
+
+    def bounds(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+        result: dict[tuple[str, ...], tuple[float, float]] = {}
+        for subjects in compute(estimate):
+            own = estimate.sel(subject=list(subjects), variant=variant).transpose("minibatch", "subject", ...)
+            there = np.isfinite(own.positive_sum.values).all(1)
+            sums, counts = own.positive_sum.values[there], own.positive_count.values[there]
+            if len(sums) < 2:
+                result[subjects] = float("nan"), float("nan")
+                continue
+            with np.errstate(divide="ignore", invalid="ignore"):
+                whole, without = sums.sum(0) / counts.sum(0), (sums.sum(0) - sums) / (counts.sum(0) - counts)
+                numbers = np.stack([whole, *without])
+                numbers = numbers[:, 0] / numbers[:, 1] if len(subjects) == 2 else numbers[:, 0]
+                plain = jackknife(numbers[0], numbers[1:], (0, None))
+                scaled = np.exp(jackknife(np.log(numbers[0]), np.log(numbers[1:])))
+            result[subjects] = float(np.minimum(plain[0], scaled[0])), float(np.maximum(plain[1], scaled[1]))
+        return result
+
+    return bounds
+
+
+def ape_ends(finding: xarray.Dataset, subject: str, variant: str) -> tuple[float, float]:
+    """The interval of a mean positive eigenvalue; that of the variable `ape` itself knows nothing of its skew."""
+    name = f"ape_{variant.replace(' + ', '_')}"
+    rows = (finding["quantity"].values == name) & (finding.quantity_subjects.values == subject)
+    (row,) = np.flatnonzero(rows)
+    return float(finding.quantity_low[row]), float(finding.quantity_high[row])
+
+
+def spectra_in_words(finding: xarray.Dataset) -> str:
+    """Of each subject the share of negative and the mean of positive eigenvalues, on the first and the last loss."""
+    said = []
+    for subject in finding.subject.values.tolist():
+        own = finding.sel(subject=subject)
+        if int(own.refused):
+            said.append(f"{subject} is left out: one of its operations has no second derivative")
+            continue
+        parts = []
+        for variant in dict.fromkeys([own.variant.values[0], own.variant.values[-1]]):
+            one = own.sel(variant=variant)
+            nep = f"{float(one.nep):.0%} [{float(one.nep_low):.0%}, {float(one.nep_high):.0%}]"
+            ape = "{:.0f} [{:.0f}, {:.0f}]".format(float(one.ape), *ape_ends(finding, subject, variant))
+            parts.append(f"{nep} of the eigenvalues are negative and the positive ones average {ape} ({variant})")
+        said.append(f"for {subject} " + ", and ".join(parts))
+    worst = float(finding.unsettled.max())  # NaN where nothing was measured: max skips it
+    known = "all of these are known to 1 %" if worst == 0 else f"up to {worst:.0%} of these are not known to 1 %"
+    ends = [
+        f"the algebraically {end} one is not known to 1 % in up to {share:.0%} of the minibatches"
+        for end in ("smallest", "largest")
+        if (share := float(finding[f"{end}_unsettled"].max())) > 0
+    ]
+    text = f"Over {finding.attrs['minibatches']} minibatches of {finding.attrs['batch']}: " + "; ".join(said)
+    return "; ".join([text, known, *ends]) + "."
+
+
 def at_most(trials: int) -> float:
     """Upper 97.5 % bound of a share that was 0 in so many trials."""
     return float(1 - 0.025 ** (1 / trials))
@@ -130,5 +196,6 @@ def as_tensors(rows: Sequence[Sequence[Eigenvalues]]) -> dict[str, Tensor]:
         "residuals": table(lambda each: each.residuals),
         "errors": table(lambda each: each.errors),
         "ends": table(lambda each: (each.lowest, each.highest)),
+        "end_errors": table(lambda each: (each.lowest_error, each.highest_error)),
         "products": table(lambda each: each.products),
     }

@@ -53,17 +53,37 @@ def ratio(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
     return at_end(estimate, vit) / float(np.maximum(at_end(estimate, cnn), at_end(estimate, cnn, "chance")))
 
 
-def best_earlier(estimate: xarray.Dataset, cnn: str) -> float:
-    values = estimate.hit_rate.values[(estimate.subject.values == cnn) & ~estimate.final.values]
-    return float(values.max()) if len(values) else math.nan
+def earlier_units(estimate: xarray.Dataset, cnn: str) -> np.ndarray:
+    """Hit-rates of the units before the last, as far as they were looked at."""
+    return np.asarray(estimate.hit_rate.values[(estimate.subject.values == cnn) & ~estimate.final.values])
+
+
+def best_third(rates: np.ndarray) -> float:
+    """The best mean over the lower, middle and upper third of some units.
+
+    Of units that are all as good as the last, the best single one of 7 (15) is clear of it in 5–15 (13–28) of 100
+    simulated exams, the best third in 3–5 of either.
+    """
+    thirds = [third.mean() for third in np.array_split(rates, 3) if len(third)]
+    return float(np.max(thirds)) if thirds else math.nan
 
 
 def earlier_gain(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
-    return best_earlier(estimate, cnn) - at_end(estimate, cnn)
+    return best_third(earlier_units(estimate, cnn)) - at_end(estimate, cnn)
 
 
 def over_best(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
-    return at_end(estimate, vit) - float(np.maximum(best_earlier(estimate, cnn), at_end(estimate, cnn)))
+    """The ViT minus the best unit; as that is too high by chance, the difference is if anything too small."""
+    return at_end(estimate, vit) - float(np.max([*earlier_units(estimate, cnn), at_end(estimate, cnn)]))
+
+
+def units_sentence(finding: xarray.Dataset, subject: str) -> list[str]:
+    """Which unit of a CNN hits most, among how many."""
+    mine = finding.isel(site=(finding.subject.values == subject) & np.isfinite(finding.hit_rate.values))
+    if subject not in subjects_in(finding, "cnn") or mine.sizes["site"] < 2:
+        return []
+    best = mine.isel(site=int(mine.hit_rate.values.argmax()))
+    return [f"of the {mine.sizes['site']} units looked at {best.name.item()} hits most ({float(best.hit_rate):.0%})"]
 
 
 def over_gap_twin(estimate: xarray.Dataset) -> PerSubjects:

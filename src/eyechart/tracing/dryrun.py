@@ -174,7 +174,7 @@ class DryRun(TorchFunctionMode):
             )
         rebuilt = tensors_in(attention.rebuild(weights))[0]
         error = float((rebuilt - output).abs().max() / output.abs().max().clamp(min=1e-30))
-        rounding = 4 * torch.finfo(output.dtype).eps  # of bfloat16 larger than any honest limit
+        rounding = 4 * torch.finfo(output.dtype).eps  # bfloat16 and float16 round by more than the limit itself
         if not error <= max(1e-5, rounding):
             self.note(f"recomputed attention weights miss its output by {error:.1e}")
         asked, looked = (

@@ -1,4 +1,7 @@
-"""The figure of M16: densities of eigenvalues, negative and positive halves on their own scales; NEP and APE below."""
+"""The figure of M16: densities of eigenvalues, negative and positive halves on their own scales; numbers below.
+
+An open mark holds eigenvalues that are not settled.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from eyechart.methods.hessian import ape_ends
 from eyechart.report import theme
 
 if TYPE_CHECKING:
@@ -20,6 +24,13 @@ PLACES = 140
 """Points of a density curve."""
 TICKS = 40
 """Eigenvalues drawn one by one, of a subject in a panel; of more, evenly many from small to large."""
+NUMBERS = {
+    "nep": ("share of negative eigenvalues (NEP)", "unsettled"),
+    "ape": ("mean of positive eigenvalues (APE)", "unsettled"),
+    "smallest": ("smallest eigenvalue", "smallest_unsettled"),
+    "largest": ("largest eigenvalue", "largest_unsettled"),
+}
+"""What is drawn below the densities: its words, and the share of eigenvalues in it that are not settled."""
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -28,7 +39,7 @@ def draw(finding: xarray.Dataset) -> Chart:
     curves = {(variant, sign): densities(finding, variant, sign) for variant in shown for sign in (-1, 1)}
     highest = max((float(table["density"].max()) for table in curves.values() if len(table)), default=1.0)
     halves = [half(finding, *place, table, 1.05 * highest) for place, table in curves.items()]
-    return theme.panels([*halves, numbers(finding, "nep"), numbers(finding, "ape")], columns=2)
+    return theme.panels([*halves, *(numbers(finding, name) for name in NUMBERS)], columns=2)
 
 
 def densities(finding: xarray.Dataset, variant: str, sign: int) -> pd.DataFrame:
@@ -97,18 +108,18 @@ def density(subject: str, values: np.ndarray, sign: int, ends: float) -> Iterato
 
 
 def numbers(finding: xarray.Dataset, name: str) -> Chart:
-    """NEP or APE of every loss and subject with its interval: half of the 2×2×2 table at a glance."""
+    """A number of every loss and subject with its interval: half of the 2×2×2 table at a glance."""
+    title, doubt = NUMBERS[name]
     columns = [name, f"{name}_low", f"{name}_high"]
-    table = finding[columns].to_dataframe().reset_index().dropna(subset=[name])
-    subjects = finding.subject.values.tolist()
-    variants = finding.variant.values.tolist()
-    titles = {"nep": "share of negative eigenvalues (NEP)", "ape": "mean of positive eigenvalues (APE)"}
-    highest = max([0.05, *table[[name, f"{name}_high"]].max()], key=np.nan_to_num)  # one minibatch has no interval
-    scale = alt.Scale(domain=[0, highest], nice=True)
+    table = finding[[*columns, doubt]].to_dataframe().reset_index().dropna(subset=[name])
     if name == "ape":
-        scale = alt.Scale(type="log", nice=True)
-    x = alt.X(f"{name}:Q", title=titles[name], scale=scale, axis=alt.Axis(format=".0%" if name == "nep" else "~g"))
-    y = alt.Y("variant:N", sort=variants, title=None, axis=None if name == "ape" else alt.Axis(labelLimit=150))
+        ends = [ape_ends(finding, *who) for who in zip(table["subject"], table["variant"], strict=True)]
+        table[columns[1:]] = np.reshape(ends, (len(table), 2))
+    subjects, variants = finding.subject.values.tolist(), finding.variant.values.tolist()
+    left = name in ("nep", "smallest")
+    scale, form = scale_of(name, table), ".0%" if name == "nep" else "~g" if name == "ape" else "~r"
+    x = alt.X(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format=form))
+    y = alt.Y("variant:N", sort=variants, title=None, axis=alt.Axis(labelLimit=150) if left else None)
     offset = alt.YOffset("subject:N", sort=subjects)
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None)
     tip = [
@@ -116,11 +127,25 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
         alt.Tooltip("variant:N"),
         *(
             alt.Tooltip(f"{column}:Q", format=".3g", title=word)
-            for column, word in zip(columns, (name.upper(), "from", "to"), strict=True)
+            for column, word in zip(columns, (title, "from", "to"), strict=True)
         ),
+        alt.Tooltip(f"{doubt}:Q", format=".0%", title="not known to 1 %"),
     ]
     base = alt.Chart(table).encode(y=y, yOffset=offset, color=colour, tooltip=tip)
     rules = base.properties(data=table.dropna()).mark_rule(strokeWidth=2.5, opacity=0.5)
-    rules = rules.encode(alt.X(f"{name}_low:Q", title=titles[name], scale=scale), x2=alt.X2(f"{name}_high"))
-    layered = cast(alt.LayerChart, alt.layer(rules, base.mark_point(size=60).encode(x)))
-    return layered.properties(width=210 if name == "nep" else 330, height=alt.Step(max(9, 36 // max(1, len(subjects)))))
+    rules = rules.encode(alt.X(f"{name}_low:Q", title=title, scale=scale), x2=alt.X2(f"{name}_high"))
+    sure = alt.condition(f"datum.{doubt} > 0", alt.value(0), alt.value(1))
+    edge = alt.Stroke("subject:N", scale=theme.subject_scale(subjects), legend=None)
+    marks = base.mark_point(size=60, filled=True, strokeWidth=1.5).encode(x, stroke=edge, fillOpacity=sure)
+    layered = cast(alt.LayerChart, alt.layer(rules, marks))
+    return layered.properties(width=210 if left else 330, height=alt.Step(max(9, 36 // max(1, len(subjects)))))
+
+
+def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:
+    """From zero; where all are positive and they are sizes, logarithmic."""
+    ends = table[[name, f"{name}_low", f"{name}_high"]]
+    if name == "nep":
+        highest = max([0.05, *table[[name, f"{name}_high"]].max()], key=np.nan_to_num)  # one minibatch has no interval
+        return alt.Scale(domain=[0, highest], nice=True)
+    positive = name == "ape" or (name == "largest" and bool((ends.min() > 0).all()))
+    return alt.Scale(type="log", nice=True) if positive else alt.Scale(zero=True, nice=True)

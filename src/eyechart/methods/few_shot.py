@@ -1,0 +1,117 @@
+"""What a table of few-shot accuracies says: trends over shots and ways, and whether tight classes go with it.
+
+"Tight" compares feature spaces, so the unit of that comparison is a subject. Of two it can only be told whether the
+more accurate one has the tighter classes; of three or more, how accuracy and spread go together. Both are about these
+subjects: their intervals are over images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eyechart.methods.twins import snapshot
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measures.measure import PerSubjects
+
+
+def slope(values: np.ndarray, over: np.ndarray) -> float:
+    """Least-squares slope against the logarithm to base 2, of the mean over the other axis' common cells."""
+    x = np.log2(over)
+    return float(np.cov(x, values, bias=True)[0, 1] / x.var())
+
+
+def trend(axis: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """Points of episode accuracy for each doubling of shots or ways, averaged over the other."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        result: PerSubjects = {}
+        other = "way" if axis == "shot" else "shot"
+        for subject in estimate.subject.values.tolist():
+            table = estimate.episodes.sel(subject=subject).transpose(axis, other).values
+            there = ~np.isnan(table).all(1), ~np.isnan(table).all(0)
+            if there[0].sum() > 1:
+                means = table[np.ix_(*there)].mean(1)
+                result[subject,] = slope(means, estimate[axis].values[there[0]])
+        return result
+
+    return compute
+
+
+def spread_of(estimate: xarray.Dataset) -> dict[str, float]:
+    """Distance within a class over distance between two: small is tight."""
+    ratio = (estimate.within / estimate.between).values
+    return dict(zip(estimate.subject.values.tolist(), ratio.tolist(), strict=True))
+
+
+def accuracy_of(estimate: xarray.Dataset) -> dict[str, float]:
+    """Episode accuracy, mean over the ways and shots that there are images for: the same ones for all subjects."""
+    table = estimate.episodes.transpose("subject", "way", "shot").values
+    known = ~np.isnan(table).all(0)
+    means = table[:, known].mean(1) if known.any() else np.full(len(table), np.nan)
+    return dict(zip(estimate.subject.values.tolist(), means.tolist(), strict=True))
+
+
+def spread_ratio(estimate: xarray.Dataset) -> PerSubjects:
+    return {(subject,): value for subject, value in spread_of(estimate).items()}
+
+
+def compared(estimate: xarray.Dataset) -> list[str]:
+    """The subjects whose classes may be compared: untrained weights have learnt none."""
+    return [str(subject) for subject in estimate.subject.values if snapshot(str(subject))[1] > 0]
+
+
+def lead(number: Callable[[xarray.Dataset], dict[str, float]]) -> Callable[[xarray.Dataset], PerSubjects]:
+    """The first of exactly two subjects minus the second."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        subjects, values = compared(estimate), number(estimate)
+        return {tuple(subjects): values[subjects[0]] - values[subjects[1]]} if len(subjects) == 2 else {}
+
+    return compute
+
+
+def leads_together(estimate: xarray.Dataset) -> PerSubjects:
+    """Lead in accuracy × lead in spread: negative where the more accurate of two has the tighter classes.
+
+    Choosing the more accurate one and then comparing spreads would forget that the choice may be wrong. The product is
+    clear of zero only where both leads are: its error is the smaller lead's, relative to its size.
+    """
+    accuracy, spread = lead(accuracy_of)(estimate), lead(spread_of)(estimate)
+    return {pair: accuracy[pair] * spread[pair] for pair in accuracy}
+
+
+def correlation(estimate: xarray.Dataset) -> PerSubjects:
+    """Of accuracy and spread over three subjects or more."""
+    subjects = compared(estimate)
+    if len(subjects) < 3:
+        return {}
+    numbers = np.array([[table[who] for who in subjects] for table in (accuracy_of(estimate), spread_of(estimate))])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {tuple(subjects): float(np.corrcoef(numbers)[0, 1])}
+
+
+def pair_sentence(finding: xarray.Dataset) -> list[str]:
+    """Of two subjects, which is ahead and whether its classes are the tighter ones."""
+    found = {}
+    for name in ("few_shot_lead", "class_spread_lead"):
+        rows = finding.isel(quantity_row=finding["quantity"].values == name)
+        if not rows.sizes["quantity_row"]:
+            return []
+        found[name] = [float(rows[f"quantity_{end}"][0]) for end in ("value", "low", "high")]
+        subjects = str(rows.quantity_subjects.values[0]).split(" | ")
+    ahead, spread = found["few_shot_lead"], found["class_spread_lead"]
+    if ahead[0] < 0:
+        subjects = subjects[::-1]
+        ahead, spread = ([-numbers[0], -numbers[2], -numbers[1]] for numbers in (ahead, spread))
+    points = "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * number for number in ahead))
+    spreads = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*spread)
+    tight = "the tighter" if spread[0] < 0 else "not the tighter"
+    return [
+        f"In episodes {subjects[0]} is ahead of {subjects[1]} by {points} points and has {tight} classes ({spreads})"
+    ]
