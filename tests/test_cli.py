@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from PIL import Image
 
 from eyechart.cli import main
 from eyechart.engines import inline
+from eyechart.engines.plan import reasons
+from eyechart.terminal import quantity_of
 
 
 def call(*words: str | Path) -> Result:
@@ -75,7 +78,8 @@ def test_a_card_is_readable_and_names_the_switches() -> None:
     assert facts["accuracy"] == "92.02%"
     assert facts["parameters"] == "2,803,850"
     assert facts["command"].startswith("eyechart train vit ")
-    assert next(line for line in lines if line.startswith("position_at ")).split()[1:3] == ["one", "of"]
+    assert next(line for line in lines if line.startswith("position_at ")).split()[1:4] == ["stem", "one", "of"]
+    assert next(line for line in lines if line.startswith("qkv_bias ")).split()[1:3] == ["on", "on"]
     untrained = call("subjects", "mixer").stdout
     assert "MLP-Mixer" in untrained
     assert "accuracy" not in untrained
@@ -84,8 +88,90 @@ def test_a_card_is_readable_and_names_the_switches() -> None:
 def test_show_for_people(folder: Path) -> None:
     text = call("show", folder).stdout
     assert "uniformity" in text
-    assert "C13" in text
     assert not any(line.endswith(" ") for line in text.splitlines())
+    row = next(line for line in text.splitlines() if line.startswith("C13"))
+    assert "] uniformity of zoo:vit above that of zoo:resnet; asked: at least 0.1 The layers" in " ".join(row.split())
+    assert row.lower().count("uniformity of zoo:vit") == 1  # the reason does not repeat what has a column of its own
+    of_two = next(line for line in text.splitlines() if line.startswith("C09"))
+    assert "early head of zoo:vit, uniform = 1; asked: " in of_two
+    assert "(1 of 2 parts)" in of_two
+    assert "Decided without" not in text
+
+
+def test_the_shown_number_is_that_of_the_named_part(folder: Path) -> None:
+    from eyechart.store import Run
+
+    for verdict in Run(folder).verdicts:
+        if verdict.effect is not None:
+            assert verdict.shown is not None
+            assert quantity_of(verdict).startswith(verdict.shown.words)
+            assert (verdict.shown.effect, verdict.shown.low) == (verdict.effect, verdict.low)
+        assert "\n" not in repr(verdict)
+        assert len(repr(verdict)) < 100
+    several = next(verdict for verdict in Run(folder).verdicts if verdict.claim == "C10")
+    other = next(part for part in several.parts if part != several.shown)
+    moved = replace(several, effect=other.effect, low=other.low, high=other.high)
+    assert other.words in quantity_of(moved)
+
+
+def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked(tmp_path: Path) -> None:
+    words = ["exam", "zoo:vit", "--limit", "64", "--measures", "attention_distance,", "--out", tmp_path / "run"]
+    first, again = call(*words), call(*words)
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert "images: 64/64" in first.stderr
+    assert "Nothing was left to do" not in first.stderr
+    assert "images: " not in again.stderr
+    assert f"Nothing was left to do: {tmp_path / 'run'} holds this exam already" in again.stderr
+    assert first.stdout == again.stdout
+    warnings = [line for line in first.stdout.splitlines() if line.startswith("Decided without")]
+    assert warnings == [
+        "Decided without a check of accuracy: the accuracy of zoo:vit on these images is not known "
+        "(recognition was not among the measures)."
+    ]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    for number in range(9):
+        folder = tmp_path / "photos" / ("left" if number % 2 else "right")
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 40), (number * 20, 0, 0)).save(folder / f"{number}.png")
+    return tmp_path / "photos"
+
+
+def test_what_is_left_out_is_named_once_for_each_reason(photos: Path, tmp_path: Path) -> None:
+    words = ["exam", "zoo:resnet", "--images", photos, "--out", tmp_path / "run", "--measures"]
+    nothing = call(*words, "calibration,attention_distance,attention_maps")
+    assert nothing.exit_code == 2
+    said = nothing.stderr.splitlines()[-1]
+    assert said.startswith("eyechart: Nothing is left to measure. calibration was left out: no subject's classes")
+    assert "--classes MAP.json" in said
+    assert "left, right" in said
+    part = call(*words, "skip_ratio", "--limit", "20")
+    assert "note: --limit 20 was asked for, and there are 9 images: all were used." in part.stderr
+    assert "left, right. --classes MAP.json can say which is which." in part.stderr
+    why = [("probes", "no labels."), ("cka", "one image."), ("few_shot", "no labels.")]
+    plan = {"left_out": [{"measure": measure, "reason": reason} for measure, reason in why]}
+    assert reasons(plan) == ["probes, few_shot were left out: no labels.", "cka was left out: one image."]
+
+
+def test_classes_by_index_or_name(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "map.json").write_text('{"left": 3, "right": "dog"}')
+    words = ["--images", photos, "--measures", "recognition", "--out", tmp_path / "run"]
+    assert call("exam", "zoo:resnet", *words, "--classes", tmp_path / "map.json").exit_code == 0
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["subjects"][0]["labels"]["indices"] == [3, 5]
+
+
+def test_exit_codes_are_in_the_help() -> None:
+    text = call("--help").stdout
+    assert all(f"  {code}  " in text for code in ("0", "1", "2", "3", "130"))
+
+
+def test_the_folder_above_names_the_runs_in_it(folder: Path) -> None:
+    result = call("show", folder.parent)
+    assert result.exit_code == 1
+    assert f"it has no plan.json. In it are {folder}." in result.stderr
 
 
 def test_report_and_figures(folder: Path, tmp_path: Path) -> None:
@@ -124,11 +210,33 @@ def test_lists_as_json() -> None:
 
 
 def test_lists_for_people() -> None:
-    assert "94.85%" in call("subjects").stdout
+    listed = call("subjects").stdout
+    assert "94.85%" in listed
+    snapshot = next(line for line in listed.splitlines() if line.startswith("zoo:vit@warmup"))
+    assert "%" not in snapshot  # the accuracy of the finished training is not its own
     listed = call("measures").stdout
     assert "decides C13, C14, C15, C60" in listed
     assert "--set cka.tokens=plain (or normalised)" in listed
-    assert "C13" in call("claims").stdout
+    assert "--set robustness.steps=-1  Of PGD; −1: by effort (quick 0, normal 10, full 40)." in listed
+    images = [line for line in listed.splitlines() if ".images=0" in line]
+    assert len(images) > 10
+    assert all("0: as " in line or "effort" in line for line in images)
+
+
+def test_names_of_one_library() -> None:
+    found = call("subjects", "timm:vit_b").stdout.splitlines()  # torchvision has a vit_b_16
+    assert "timm:vit_base_patch16_224" in found
+    assert all(line.startswith("timm:") for line in found)
+    assert "zoo:vit@warmup" in call("subjects", "vit@warmup").stdout
+
+
+def test_claims_for_people() -> None:
+    assert call("claims", "c09").stdout == call("claims", "9").stdout == call("claims", "C09").stdout
+    assert "settled by  exam (skip_removal)" in call("claims", "C25").stdout
+    one = call("claims", "C37").stdout
+    assert "settled by  study data_fractions" in one
+    assert "study: no exam decides it" in one
+    assert call("claims").stdout.count("study: no exam decides it") == 1
 
 
 @pytest.mark.parametrize(
@@ -137,7 +245,14 @@ def test_lists_for_people() -> None:
         (["exam", "zoo:vitt"], 2, "did you mean zoo:vit"),
         (["exam", "timm:resnet18", "--limit", "4"], 1, "@random"),
         (["exam", "zoo:vit", "zoo:vit"], 2, "zoo:vit"),
-        (["exam", "--measures", "nothing"], 2, "No measure is called 'nothing'"),
+        (["exam", "--measures", "nothing"], 2, "No measure is called 'nothing'; there are recognition, cka"),
+        (["exam", "--measures", "CAK"], 2, "No measure is called 'CAK'; did you mean cka?"),
+        (["exam", "--measures", " , "], 2, "No measure is named"),
+        (["exam", "--measures", ""], 2, "No measure is named"),
+        (["exam", "--measures", "cka,", "--set", "cka.redout=gap"], 2, "no option 'redout'; did you mean readout?"),
+        (["exam", "--set", "probe.rows=9"], 2, "none is called 'probe'; did you mean probes?"),
+        (["exam", "--measures", "cka", "--set", "probes.rows=9"], 2, "add probes to --measures"),
+        (["subjects", "hf:google/vit"], 2, "cannot be listed"),
         (["exam", "--set", "cka"], 2, "MEASURE.OPTION=VALUE"),
         (["exam", "--images", "nowhere"], 1, "nowhere"),
         (["exam", "--device", "tpu9"], 2, "--device cpu"),

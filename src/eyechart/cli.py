@@ -1,6 +1,4 @@
-"""The command line. Results on stdout, progress on stderr.
-
-Exit codes: 0 done, 1 failed, 2 usage, 3 partly done, 130 interrupted.
+"""The command line. Results on stdout, progress on stderr; EXIT_CODES says how it ends.
 
 torch is imported inside the commands that need it, so `--help` answers at once.
 """
@@ -19,7 +17,7 @@ import eyechart
 from eyechart.errors import EyechartError, UsageError
 from eyechart.training.command import train
 
-DONE, FAILED, PARTLY, INTERRUPTED = 0, 1, 3, 130
+PARTLY, INTERRUPTED = 3, 130
 
 
 class Polite(click.Group):
@@ -38,7 +36,18 @@ class Polite(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=Polite, context_settings={"help_option_names": ["-h", "--help"]})
+EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    failed: a model, the images or a run folder cannot be used
+  2    the command itself is wrong
+  3    done in part: image files were skipped, a measure asked for by name
+       was left out, or some of several trainings failed
+  130  interrupted; the same command goes on from there
+"""
+
+
+@click.group(cls=Polite, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(eyechart.__version__, prog_name="eyechart")
 def main() -> None:
     """An eye exam for vision models: how each one sees inside, and which published claims hold on it."""
@@ -68,11 +77,15 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
     type=click.Choice(["quick", "normal", "full"]),
     default="normal",
     show_default=True,
-    help="How many seconds experiments may take; quick leaves out what says nothing true in that time.",
+    help="How many seconds experiments may take; quick leaves out those that need longer.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Use this many images, balanced over classes.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the order of images.")
-@click.option("--classes", type=click.Path(exists=True, path_type=Path), help="JSON: image class → a subject's class.")
+@click.option(
+    "--classes",
+    type=click.Path(exists=True, path_type=Path),
+    help='JSON: {"class of the images": "class of the subjects" or its index}.',
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder; by default runs/<subjects>-<images>-<hash>.")
 @click.option("--overwrite", is_flag=True, help="Begin anew where the run folder is already there.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
@@ -103,11 +116,12 @@ def exam(
     with progress() as report:
         from eyechart.exam import BUNDLED_PAIR
         from eyechart.exam import exam as examine
+        from eyechart.subjects.labels import read_mapping
 
         run = examine(
             subjects or BUNDLED_PAIR,
             images,
-            measures.split(",") if measures else None,
+            measures,
             options=parse_options(options),
             effort=effort,
             limit=limit,
@@ -122,22 +136,13 @@ def exam(
     print_verdicts(run)
     for notice in run.plan["notices"]:
         click.echo(f"note: {notice}", err=True)
+    click.echo(f"numbers: eyechart show {run.path}")
     click.echo(f"report: {run.path / 'report.html'}")
     problems = run.plan["images"]["problems"]
     for problem in problems:
         click.echo(f"skipped {problem['path']}: {problem['reason']}", err=True)
     if problems or (measures and run.plan["left_out"]):
         sys.exit(PARTLY)
-
-
-def read_mapping(path: Path) -> dict[str, str]:
-    try:
-        mapping = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UsageError(f"--classes takes a JSON file; {path} is none ({error}).") from None
-    if not isinstance(mapping, dict) or not all(isinstance(value, str) for value in mapping.values()):
-        raise UsageError(f'--classes takes a JSON object such as {{"n02123045": "cat"}}; {path} holds something else.')
-    return mapping
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, str]:
@@ -230,21 +235,27 @@ def anatomy(subject: str, json_: bool) -> None:
 @click.argument("name", required=False)
 @json_option
 def subjects(name: str | None, json_: bool) -> None:
-    """List what can be examined by name; with NAME, the card of a bundled model or the names that match."""
+    """List what can be examined by name; with NAME, the card of a bundled model or the names that match.
+
+    NAME may be a part of a name or a pattern, of one library or of all: vit, timm:vit, 'torchvision:res*'.
+    """
     from eyechart import zoo
     from eyechart.errors import UnknownSubject
-    from eyechart.subjects.catalogue import available, counts
+    from eyechart.subjects.catalogue import available, counts, own_values
     from eyechart.terminal import print_card, print_subjects
 
     bundled = {row["spec"]: row["card"] for row in available()}
     spec = name if name and name in bundled else f"zoo:{name}"
     found = [{"spec": spec, "source": "zoo", "card": bundled[spec]}] if spec in bundled else available(name)
+    if not found and name and name.startswith("hf:"):
+        raise UnknownSubject("The models of the Hugging Face hub cannot be listed from here: name one as hf:ORG/NAME.")
     if not found:
         raise UnknownSubject(f"No subject matches {name!r}; `eyechart subjects` lists the bundled ones.")
     if json_:
         as_json(found)
     elif spec in bundled:
-        print_card(spec, bundled[spec], zoo.switches(spec.removeprefix("zoo:")))
+        model = spec.removeprefix("zoo:").partition("@")[0]
+        print_card(spec, bundled[spec], zoo.switches(model), own_values(model))
     else:
         print_subjects(found, counts() if name is None else None)
 
@@ -252,8 +263,11 @@ def subjects(name: str | None, json_: bool) -> None:
 @main.command()
 @json_option
 def measures(json_: bool) -> None:
-    """List the measures: the question each asks, and where it comes from."""
-    from eyechart.measures.measure import choices_of, options_of
+    """List the measures: the question each asks, where it comes from, the claims it decides, and its options.
+
+    Options are shown with the value they have unless it is set: eyechart exam --set MEASURE.OPTION=VALUE.
+    """
+    from eyechart.measures.measure import choices_of, meanings_of, options_of
     from eyechart.measures.measure import measures as known
 
     rows: list[dict[str, Any]] = [
@@ -263,7 +277,8 @@ def measures(json_: bool) -> None:
             "sources": [f"{source.paper}, {source.figures}" for source in measure.sources],
             "options": options_of(measure),
             "choices": choices_of(measure),
-            "claims": list(dict.fromkeys(test.claim for test in measure.claims)),
+            "meanings": meanings_of(measure),
+            "claims": sorted({test.claim for test in measure.claims}),
         }
         for measure in known().values()
     ]
@@ -277,7 +292,10 @@ def measures(json_: bool) -> None:
             click.echo(f"{'':20} decides {', '.join(row['claims'])}")
         for option, value in row["options"].items():
             others = ", ".join(str(choice) for choice in row["choices"][option] if choice != value)
-            told = " (sized by --effort)" if option == "images" and not value else f" (or {others})" if others else ""
+            meaning = row["meanings"][option]
+            if option == "images" and "0:" not in meaning:
+                meaning = f"{meaning} 0: as many as the effort allows.".strip()
+            told = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
             click.echo(f"{'':20} --set {row['name']}.{option}={value}{told}")
 
 
@@ -286,18 +304,31 @@ def measures(json_: bool) -> None:
 @json_option
 def claims(name: str | None, json_: bool) -> None:
     """List the published claims and how each is decided; with NAME (C09), one of them."""
-    from eyechart.claims.table import CLAIMS
+    from eyechart.claims.table import CLAIMS, STUDIES
 
-    if name and name not in CLAIMS:
+    wanted = name.upper().removeprefix("C") if name else None
+    wanted = f"C{int(wanted):02}" if wanted and wanted.isdecimal() else name
+    if wanted and wanted not in CLAIMS:
         raise UsageError(f"No claim is called {name!r}; they run from C01 to C{len(CLAIMS)}.")
-    chosen = [CLAIMS[name]] if name else list(CLAIMS.values())
+    chosen = [CLAIMS[wanted]] if wanted else list(CLAIMS.values())
     if json_:
         as_json([claim.as_json() for claim in chosen])
         return
     for claim in chosen:
         click.echo(f"{claim.id}  {claim.sentence}")
-        click.echo(f"     decided by {claim.decide}")
-        click.echo(f"     {claim.margin}; settled by {claim.settled_by}; needs {claim.wants}")
+        click.echo(f"     source      {claim.figure}; reported: {claim.reported}")
+        click.echo(f"     decided by  {claim.decide}")
+        click.echo(f"     holds if    {claim.margin}")
+        by = f"exam ({', '.join(claim.measures)})" if claim.settled_by == "exam" else f"study {claim.settled_by}"
+        click.echo(f"     settled by  {by}; needs {claim.wants}")
+    studied = [claim for claim in chosen if claim.settled_by != "exam"]
+    if studied:
+        click.echo(
+            "\nexam: `eyechart exam` decides it on subjects that are what it needs. study: no exam decides it, only\n"
+            "a set of trainings that somebody makes for the purpose (`eyechart train`), with several seeds of each:"
+        )
+        for study in dict.fromkeys(claim.settled_by for claim in studied):
+            click.echo(f"  {study:16} {STUDIES[study]}")
 
 
 main.add_command(train)

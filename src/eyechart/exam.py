@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eyechart.subjects.subject import Subject
 
 BUNDLED_PAIR = ("zoo:vit", "zoo:resnet")
-Progress = Callable[[str, int, int], None]  # what is being done, images done, images in all
+Progress = Callable[[str, int, int], None]  # what is being done, images done, images in all (0: a last sentence)
 
 
 def exam(
@@ -42,7 +42,7 @@ def exam(
     effort: str = "normal",
     limit: int | None = None,
     seed: int = 0,
-    classes: Mapping[str, str] | None = None,
+    classes: Mapping[str, str | int] | None = None,
     device: str = "auto",
     dtype: str = "float32",
     overwrite: bool = False,
@@ -51,6 +51,28 @@ def exam(
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
 
     The same call again goes on where it stopped and computes nothing twice; another question gets another folder.
+
+    subjects    one or several: a spec as on the command line ("zoo:vit", "timm:resnet50", "timm:resnet50@ckpt.pth",
+                "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing)
+    images      a folder (subfolders are classes), an .npz, .tar shards, "hf:NAME:split", "sample" or "sample:train"
+    measures    names, as a list or "cka,probes"; None: all that apply, within the time of `effort`
+    out         the run folder; None: runs/<subjects>-<images>-<hash>
+    options     of measures: {"cka.readout": "gap"}; `eyechart measures` lists them
+    effort      "quick", "normal" or "full": the seconds that experiments may take, and so how many images they use
+    limit       use this many images, balanced over classes; None: all
+    seed        of the order of images
+    classes     {class of the images: class of the subjects or its index}, where their names do not tell
+    device      "auto", "cpu", "cuda", "cuda:1", "mps"
+    dtype       "float32", "bfloat16", "float16" or "float64"
+    overwrite   begin anew where the folder holds a run already
+    progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence
+
+    >>> import eyechart, tempfile
+    >>> run = eyechart.exam("zoo:resnet", measures="recognition", limit=64, out=tempfile.mkdtemp())
+    >>> float(run.findings["recognition"].accuracy.sel(subject="zoo:resnet")) > 0.8
+    True
+    >>> run.verdicts[0], run.path.joinpath("report.html").exists()
+    (<C01 not tested>, True)
     """
     from eyechart.engines import inline
     from eyechart.engines.device import choose_device, choose_dtype
@@ -112,6 +134,8 @@ def exam(
     if computed or not run.finished:
         progress("intervals, verdicts and page", 0, 1)
         finish(run)
+    else:
+        progress(f"Nothing was left to do: {run.path} holds this exam already, finished.", 0, 0)
     return Run(run.path)
 
 

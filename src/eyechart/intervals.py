@@ -200,7 +200,8 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             elif quantity.smooth or tally.folds < 2:
                 low, high = jackknife(value, left_out.series(quantity, subjects), quantity.limits)
                 if quantity.share and tally.folds > 1:
-                    low, high = _at_the_ends(value, low, high, int(estimate.attrs.get("images", scene.images)))
+                    drawn_alone = estimate.attrs.get("trials", estimate.attrs.get("images", scene.images))
+                    low, high = _at_the_ends(value, low, high, int(drawn_alone))
             else:
                 drawn = draws.series(quantity, subjects), small_draws.series(quantity, subjects)
                 low, high = bootstrap(value, *drawn, tally.folds, quantity.limits)

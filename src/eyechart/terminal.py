@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.tree import Tree
 
+from eyechart.claims.wording import begin, count
 from eyechart.sites import Anatomy, Site
 
 if TYPE_CHECKING:
@@ -47,18 +48,23 @@ def print_verdicts(run: Run) -> None:
 
     tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
     if tested:
-        rows = table("claim", "verdict", "effect [95 %]", "subjects", "what the claim says, and why it is undecided")
+        rows = table("claim", "verdict", "effect [95 %]", "of what", "what the claim says, and why it is undecided")
         for verdict in tested:
             colour = VERDICT_COLOURS[verdict.verdict]
             word = verdict.verdict + (" (proxy)" if verdict.proxy else "")
             text = verdict.sentence
             if verdict.verdict == "undecided":
-                text += f" Undecided: {verdict.reason}"
-            subjects = ", ".join(verdict.subjects)
+                text += f" Undecided: {reason_of(verdict)}"
             rows.add_row(
-                verdict.claim, f"[{colour}]{word}[/]", escape(effect_of(verdict)), escape(subjects), escape(text)
+                verdict.claim,
+                f"[{colour}]{word}[/]",
+                escape(effect_of(verdict)),
+                escape(quantity_of(verdict)),
+                escape(text),
             )
         show(rows)
+        for line in not_checked(tested, "recognition" in run.measures):
+            show(escape(line))
     show(str(summarise(run.verdicts)))
 
 
@@ -66,6 +72,37 @@ def effect_of(verdict: Verdict) -> str:
     if verdict.effect is None:
         return "–"
     return f"{verdict.effect:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
+
+
+def quantity_of(verdict: Verdict) -> str:
+    """What the shown number is, of whom, what is asked of it, and of how many parts it is the decisive one."""
+    subjects = ", ".join(verdict.subjects)
+    part = verdict.shown
+    if part is None:
+        return subjects
+    whose = "" if all(subject in part.words for subject in verdict.subjects) else f"{subjects}: "
+    many = f" (1 of {len(verdict.parts)} parts)" if len(verdict.parts) > 1 else ""
+    return f"{whose}{part.words}; asked: {part.asks}{many}"
+
+
+def reason_of(verdict: Verdict) -> str:
+    """The reason without the sentence of the part that has columns of its own here."""
+    told = begin(verdict.shown.sentence, verdict.subjects) + "." if verdict.shown else ""
+    return " ".join(verdict.reason.replace(told, "").split())
+
+
+def not_checked(verdicts: Sequence[Verdict], recognised: bool) -> list[str]:
+    """One line for each gate that decided verdicts passed unasked, because what it asks for is not known."""
+    unknown: dict[str, dict[str, None]] = {}
+    for verdict in verdicts:
+        for gate in verdict.gates if verdict.verdict in ("holds", "fails") else ():
+            if gate.outcome == "unknown":
+                unknown.setdefault(gate.title, {}).update(dict.fromkeys(gate.words.split("; ")))
+    advice = "" if recognised else " (recognition was not among the measures)"
+    return [
+        f"Decided without a check of {title}: {'; '.join(words)}{advice if 'accuracy' in title else ''}."
+        for title, words in unknown.items()
+    ]
 
 
 def print_findings(run: Run) -> None:
@@ -97,7 +134,7 @@ def print_anatomy(anatomy: Anatomy) -> None:
         if site is not owner:
             opened[site.block].add(describe(site))
     show(tree)
-    found = [f"{len(anatomy.pick(role))} {role}s" for role in ("block", "junction", "attention")]
+    found = [count(len(anatomy.pick(role)), role) for role in ("block", "junction", "attention")]
     show(", ".join(found))
     for note in anatomy.notes:
         show(f"note: {escape(note)}")
@@ -121,6 +158,9 @@ def grid_words(site: Site) -> str:
 
 
 def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] | None) -> None:
+    if not any("card" in row for row in rows):
+        show("\n".join(row["spec"] for row in rows))
+        return
     listed = table("subject", "parameters", "accuracy", "data", "recipe", "what it is")
     for row in rows:
         card = row.get("card", {})
@@ -128,7 +168,11 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
         listed.add_row(
             row["spec"],
             f"{card['parameters']:,}" if "parameters" in card else "",
-            f"{card['accuracy']:.2%}" if "accuracy" in card else "untrained" if card else "",
+            f"{card['accuracy']:.2%}"
+            if "accuracy" in card
+            else ""
+            if "parameters" in card or not card
+            else "untrained",
             str(card.get("data", "")),
             str(recipe.get("name", "") if isinstance(recipe, dict) else recipe),
             escape(str(card.get("sentence", ""))),
@@ -136,10 +180,10 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
     show(listed)
     if counts:
         others = ", ".join(f"{count:,} from {source}" for source, count in counts.items() if source != "zoo")
-        show(f"and {others}: `eyechart subjects PATTERN` searches them.")
+        show(f"and {others}: `eyechart subjects timm:PATTERN` searches them; of the hub, any hf:ORG/NAME.")
 
 
-def print_card(spec: str, card: Mapping[str, Any], switches: Sequence[Switch]) -> None:
+def print_card(spec: str, card: Mapping[str, Any], switches: Sequence[Switch], own_values: Mapping[str, Any]) -> None:
     """What is known of a model of the zoo, and what can be changed in it when it is trained."""
     rows = table("", "")
     rows.show_header = False
@@ -151,10 +195,23 @@ def print_card(spec: str, card: Mapping[str, Any], switches: Sequence[Switch]) -
     show("")
     listed = table("--switch", "own value", "takes", "meaning")
     for switch in switches:
-        own = card.get("switches", {}).get(switch.name, "")
-        own = ",".join(map(str, own)) if isinstance(own, (list, tuple)) else str(own)
-        listed.add_row(switch.name, own, escape(switch.allowed), escape(switch.meaning))
+        listed.add_row(
+            switch.name, switch_value(own_values[switch.name]), escape(switch.allowed), escape(switch.meaning)
+        )
     show(listed)
+    model = spec.removeprefix("zoo:").partition("@")[0]
+    show(f"`eyechart subjects timm:{model}` and `eyechart subjects torchvision:{model}` search those libraries.")
+
+
+def switch_value(value: Any) -> str:
+    """As it is typed behind --switch NAME=.
+
+    >>> switch_value((2, 4, 2)), switch_value(True), switch_value(()), switch_value("cls")
+    ('2,4,2', 'on', 'none', 'cls')
+    """
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return (",".join(map(str, value)) or "none") if isinstance(value, (list, tuple)) else str(value)
 
 
 def fact(key: str, value: Any) -> str:
@@ -192,4 +249,11 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=errors, transient=True) as bar:
         task = bar.add_task("loading", total=1)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+
+        def drawn(what: str, done: int, total: int) -> None:
+            if total:
+                bar.update(task, description=what, completed=done, total=total)
+            else:  # a sentence, which stays when the bar is gone
+                bar.console.print(what, markup=False, highlight=False)
+
+        yield drawn

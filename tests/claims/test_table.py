@@ -1,5 +1,7 @@
 """The claim table: complete, resolvable, and free of torch."""
 
+import json
+import re
 import subprocess
 import sys
 
@@ -64,6 +66,23 @@ def test_the_claims_of_the_first_four_measures_are_settled_by_an_exam() -> None:
     here = ["C09", "C10", "C13", "C14", "C15", "C21", "C22", "C23", "C24", "C58", "C59", "C60"]
     assert all(CLAIMS[claim].settled_by == "exam" for claim in here)
     assert all(set(CLAIMS[claim].measures) <= IN_THE_PACKAGE for claim in here)
+
+
+def test_what_an_exam_settles_is_what_some_measure_tests() -> None:
+    from eyechart.measures.measure import measures
+
+    tested = {test.claim: measure.name for measure in measures().values() for test in measure.claims}
+    assert set(tested) == {claim.id for claim in CLAIMS.values() if claim.settled_by == "exam"}
+    assert all(name in CLAIMS[claim].measures for claim, name in tested.items())
+
+
+def test_what_people_read_names_papers_not_keys_of_the_table() -> None:
+    keys = re.compile(r"(?<![\w.–-])(N\d|M\d+|V|R|P)(?![\w.–-])|notes?\b|slides")
+    for claim in CLAIMS.values():
+        texts = claim.as_json()
+        assert not {"sources", "quantity"} & texts.keys()
+        del texts["note"]  # of the table itself: a remark
+        assert not keys.search(json.dumps(texts, ensure_ascii=False)), claim.id
 
 
 def test_nothing_is_defined_and_never_used() -> None:

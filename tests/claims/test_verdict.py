@@ -309,7 +309,7 @@ def test_the_summary_counts_verdicts_and_expected_misses() -> None:
     assert (summary.decided, summary.claims, summary.intervals) == (2, 2, 4)
     assert summary.expected_misses == pytest.approx(0.2)
     assert str(summary) == (
-        "2 verdicts decided (1 hold, 1 fail) and 1 undecided, on 2 claims; 70 claims not tested. "
+        "2 verdicts decided (1 holds, 1 fails) and 1 undecided, on 2 claims; 70 claims not tested. "
         "Of the 4 intervals behind them about one in twenty misses: expect 0.2."
     )
     assert "one in twenty" not in str(summarise([]))

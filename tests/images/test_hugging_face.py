@@ -1,5 +1,6 @@
 """Hugging Face datasets, without the hub: saved to disk, or with `load_dataset` replaced."""
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ import pytest
 
 from eyechart.errors import ImagesError
 from eyechart.images import open_images
+from eyechart.subjects import hub
 
 from .conftest import encoded, picture
 
 datasets = pytest.importorskip("datasets")
+constants = pytest.importorskip("huggingface_hub.constants")
+its_logging = pytest.importorskip("huggingface_hub.utils.logging")
 
 
 def table(labels: Any = None, kind: Any = None, bad: bool = False) -> Any:
@@ -68,6 +72,22 @@ def test_a_dataset_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert images.classes == ("0", "1", "2", "3")
     open_images("hf:someone/things:test[:50%]")
     assert asked[-1] == ("someone/things", "test[:50%]")
+
+
+def test_a_hub_that_does_not_answer_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bool, int]] = []
+
+    def splits(name: str) -> list[str]:
+        seen.append((constants.HF_HUB_OFFLINE, its_logging.get_verbosity()))
+        raise ConnectionError("Couldn't reach the hub")
+
+    before = its_logging.get_verbosity()
+    monkeypatch.setattr(hub, "_answers", lambda address: False)
+    monkeypatch.setattr(datasets, "get_dataset_split_names", splits)
+    with pytest.raises(ImagesError, match="check its name and the network"):
+        open_images("hf:a/b")
+    assert seen == [(True, logging.ERROR)]
+    assert its_logging.get_verbosity() == before != logging.ERROR
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_it_needs_classes_and_time() -> None:
         Corruption().tally(where)
     dear = replace(stage("a", images=5000).anatomies[0], flops=4e8)
     where = replace(stage("a", images=5000), anatomies=(dear,))
-    with pytest.raises(DoesNotApply, match="--effort normal adds it"):
+    with pytest.raises(DoesNotApply, match="--effort normal or --measures corruption runs it"):
         Corruption().sized("quick", where)
     assert 64 <= Corruption().sized("normal", where).images < Corruption().sized("full", where).images  # type: ignore[attr-defined]
 

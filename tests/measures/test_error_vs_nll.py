@@ -186,7 +186,7 @@ def test_the_reading_rule() -> None:
     assert reading(found, "worse", "best") == "best has the stronger representation"
     assert reading(found, "overfit", "worse") == "worse is regularised, or overfit over-fits"
     assert reading(found, "best", "like_best") == ""
-    assert "1 of 6 pairs are not told apart" in ErrorVsNll().sentence(found)
+    assert "nothing is read from 1 of 6 pairs" in ErrorVsNll().sentence(found)
 
 
 def test_families_settle_c42() -> None:

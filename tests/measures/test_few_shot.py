@@ -21,6 +21,7 @@ from eyechart.intervals import jackknife, leave_one_out_weights
 from eyechart.measures.few_shot import (
     BIAS,
     PENALTY,
+    TIGHTER,
     FewShot,
     FewShotTally,
     Pool,
@@ -230,8 +231,8 @@ def judged(finding: xarray.Dataset) -> dict[tuple[str, ...], str]:
     """The verdicts of the second reading."""
     facts = {name: Facts(name, "cnn", True, "sample", (0.95, 0.94, 0.96)) for name in ("v", "w")}
     verdicts = judge(FewShot().tests(), {"few_shot": finding}, facts)
-    assert sum(v.claim == "C71" and not v.reading for v in verdicts) == 2  # the first reading, of each subject
-    return {v.subjects: v.verdict for v in verdicts if v.claim == "C71" and v.reading}
+    assert sum(v.claim == "C71" and v.reading != TIGHTER for v in verdicts) == 2  # the first reading, of each subject
+    return {v.subjects: v.verdict for v in verdicts if v.claim == "C71" and v.reading == TIGHTER}
 
 
 def test_tighter_classes_are_judged_between_two_subjects() -> None:

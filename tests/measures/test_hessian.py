@@ -336,6 +336,8 @@ def test_a_share_of_zero_is_not_certainty() -> None:
     assert float(found.quantity_low[row]) == pytest.approx(-room)
     assert float(found.quantity_high[row]) == pytest.approx(room)
     assert float(found.nep_high.sel(subject="vit@warmup", variant="clean")) == pytest.approx(room)
+    alone = np.flatnonzero(found["quantity"].values == "nep_clean")
+    assert found.quantity_high.values[alone] == pytest.approx([room, room])  # of minibatches, not of images
     measure, tally, where = stage(vit_warmup=curves(16, 2, 30.0), resnet_warmup=curves(16, 0, 200.0, 1))
     found = with_intervals(measure, tally, where)
     shares = (curves(16, 2, 30.0) < 0).mean(1)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from eyechart.claims.gates import Facts
+from eyechart.claims.verdict import judge
 from eyechart.measures.skip_ratio import SkipRatio
 from eyechart.methods.skip_ratio import ratio_and_cosines
 from eyechart.tracing.views import Look
@@ -88,8 +90,10 @@ def test_zero_branches_stay_out_of_the_mean_and_are_reported() -> None:
     assert finding.attrs["zero_branches"] == pytest.approx(0.5)
 
 
-def phased_scene(early_cls: float, late_cls: float):  # type: ignore[no-untyped-def]
-    """A ViT of four blocks whose class token rides the skip by `early_cls` and then `late_cls`; grid tokens by 1."""
+def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0):  # type: ignore[no-untyped-def]
+    """A ViT of four blocks whose class token rides the skip by `early_cls` and then `late_cls`; grid tokens by 1 and
+    then `late_grid`.
+    """
     sites, looks = [], {}
     for block in range(4):
         for kind in ("attention", "mlp"):
@@ -97,6 +101,7 @@ def phased_scene(early_cls: float, late_cls: float):  # type: ignore[no-untyped-
             skip = torch.randn(64, 5, 8).div(8**0.5)
             branch = skip.flip(-1).clone()
             branch[:, 0] /= early_cls if block < 2 else late_cls
+            branch[:, 1:] /= 1 if block < 2 else late_grid
             sites.append(place)
             looks["v", place.name] = Look(place, skip=skip, branch=branch)
         sites.append(site(f"{block}", "block", "other", prefix=1, block=block, depth=(block + 1) / 4))
@@ -107,3 +112,23 @@ def test_the_phase_change_of_the_class_token() -> None:
     finding = phased_scene(early_cls=8, late_cls=2)
     row = finding.quantity.values.tolist().index("cls_phase")
     assert float(finding.quantity_value[row]) == pytest.approx(np.log(8) - np.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "late_grid", "against", "alone"),
+    [
+        (8, 2, 4, "holds", "holds"),  # the class token falls, the others rise: all that the sentence says
+        (2, 4, 8, "holds", "fails"),  # both rise, the others more
+        (2, 4, 0.5, "fails", "fails"),
+    ],
+)
+def test_the_difference_of_two_phase_changes_is_not_each_of_them(
+    early: float, late: float, late_grid: float, against: str, alone: str
+) -> None:
+    finding = phased_scene(early, late, late_grid)
+    facts = {"v": Facts("v", "vit", True, "sample", (0.95, 0.94, 0.96))}
+    verdicts = judge(SkipRatio().tests(), {"skip_ratio": finding}, facts)
+    assert {(v.reading, v.verdict) for v in verdicts if v.claim == "C21"} == {
+        ("as the class token against the patch tokens", against),
+        ("for each kind of token by itself", alone),
+    }

@@ -278,7 +278,7 @@ def test_panels_of_different_kinds_share_a_legend() -> None:
         for kind in both
     ]
     words = words_of(theme.panels(shown, shared=("shape",)))
-    assert [word for word in words if word in both] == ["attention", "conv"]
+    assert [word for word in words if word.startswith(("att", "conv"))] == ["attention", "convolution"]
 
 
 def test_no_kinds_no_endless_picture() -> None:

@@ -14,13 +14,14 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import xarray as xr
 
-from eyechart.claims.verdict import Summary
-from eyechart.report import embed, numbers, page, theme, verdict_rows
+from eyechart.claims.verdict import Summary, Verdict
+from eyechart.report import embed, numbers, page, sentences, theme, verdict_rows
 from eyechart.sites import Anatomy
 
 from .browser import Browser
-from .synthetic import SyntheticRun, part, synthetic_run, synthetic_verdicts
+from .synthetic import SyntheticRun, part, synthetic_run, synthetic_verdicts, with_quantities
 
 CRUEL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
@@ -33,6 +34,7 @@ class Outline(HTMLParser):
         self.elements: list[tuple[str, dict[str, str]]] = []
         self.scripts: list[str] = []
         self.text = ""
+        self.html = html
         self._inside: list[str] = []
         self.feed(html)
 
@@ -128,7 +130,7 @@ def test_scripts_leave_one_name_behind() -> None:
 def test_everything_is_said_in_the_html(run: SyntheticRun, outline: Outline) -> None:
     said = " ".join(outline.text.split())
     for verdict in run.verdicts:
-        assert verdict.reason in said
+        assert verdict_rows.why(verdict) in said
     for measure in run.measures.values():
         for words in (measure.title, measure.title_ko, measure.how_to_read, measure.method, measure.said):
             assert words in said
@@ -277,6 +279,26 @@ def test_picture_of_a_verdict_shows_margin_and_side() -> None:
     assert within["low"] < zone["x"] < within["middle"] < zone["x"] + zone["width"] < within["high"]
 
 
+def test_a_number_beside_its_picture_is_not_told_again() -> None:
+    holds = part("C13", 0, "gap", 0.3, 0.2, 0.4, "holds")
+    fails = part("C13", 0, "gap", 0.0, -0.1, 0.05, "fails")
+    unsure = part("C13", 0, "gap", 0.1, 0.0, 0.2, "undecided")
+
+    def told(verdict: Any, reason: str, *parts: Any) -> str:
+        return verdict_rows.why(Verdict("C13", ("a", "b"), "these weights", verdict, 0.3, 0.2, 0.4, reason, parts))
+
+    again = f"Gap{holds.sentence[3:]}"
+    assert told("holds", f"{again}.", holds) == "The whole interval lies where the claim says."
+    assert told("undecided", f"Gate failed: x. {again}.", holds) == "Gate failed: x."
+    assert (
+        told("undecided", f"Gap{unsure.sentence[3:]}. More images may decide it.", unsure)
+        == "More images may decide it."
+    )
+    counted = "Of its 2 parts 1 holds, 1 fails."
+    assert told("fails", f"Gap{fails.sentence[3:]}. {counted}", holds, fails) == f"It fails by this: gap. {counted}"
+    assert told("not tested", "Needs a study.") == "Needs a study."
+
+
 def test_part_without_number_has_no_picture() -> None:
     from eyechart.claims.table import CLAIMS
 
@@ -285,11 +307,11 @@ def test_part_without_number_has_no_picture() -> None:
     assert (drawn["effect"], drawn["middle"]) == ("n/a", None)
 
 
-def test_every_claim_can_be_cited() -> None:
+def test_no_source_of_a_claim_needs_a_key() -> None:
     from eyechart.claims.table import CLAIMS
 
     for claim in CLAIMS.values():
-        assert not re.search(r"(?<!\w)[VRP] (Fig|Table|Sec|App)", verdict_rows.cited(claim)), claim.figure
+        assert not re.search(r"(?<!\w)(?:[VRP],? [A-Za-z]|N\d|M\d|notes?\b|slides\b)", claim.figure), claim.figure
 
 
 def test_numbers_without_interval() -> None:
@@ -305,18 +327,54 @@ def test_too_large_tables_are_only_named(run: SyntheticRun) -> None:
     assert "findings/cka.nc" in str(made[0]["label"])
 
 
-def test_a_page_too_large_to_mail_loses_tables_then_live_charts(
+def test_a_page_too_large_to_mail_loses_least_first(
     run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 1)
-    less = page.render(run)  # type: ignore[arg-type]
-    assert len(less) < len(html)
-    assert "data:text/csv" not in less
-    assert json.loads(Outline(less).scripts[0])["charts"]
-    monkeypatch.setattr(page, "LARGEST", len(less.encode()) - 1)
-    least = Outline(page.render(run))  # type: ignore[arg-type]
-    assert json.loads(least.scripts[0])["charts"] == {}
-    assert len(pictures(least)) == 2 * len(run.findings)
+    def smaller(than: str) -> Outline:
+        monkeypatch.setattr(page, "LARGEST", len(than.encode()) - 1)
+        return Outline(page.render(run))  # type: ignore[arg-type]
+
+    def files(outline: Outline) -> set[str]:
+        return {link["download"] for link in outline.all("a") if "download" in link}
+
+    second = smaller(than=html)
+    assert len(pictures(second)) == len(run.findings)  # on light paper only, and on white wherever it is shown
+    assert {image["class"] for image in second.all("img")} == {"still on-white"}
+    assert files(second) == files(Outline(html))
+    third = smaller(than=second.html)
+    assert "cka-quantities.csv" in files(third) < files(second)  # the largest tables went
+    while files(third):
+        third = smaller(than=third.html)
+    assert json.loads(third.scripts[0])["charts"]
+    assert json.loads(smaller(than=third.html).scripts[0])["charts"] == {}
+
+
+def test_a_pair_is_told_once_and_weights_have_no_interval(run: SyntheticRun) -> None:
+    rows = [
+        ("error_gap", "a | b", 0.2, 0.1, 0.3, ""),
+        ("error_gap", "b | a", -0.2, -0.3, -0.1, ""),
+        ("error_gap", "a | c", 0.5, 0.5, 0.5, ""),
+        ("nll_gap", "b | a", -0.2, -0.3, -0.1, "nats"),
+    ]
+    finding = with_quantities(xr.Dataset(), rows).assign_attrs(of_weights=True)
+    made = page.quantity_rows(finding, run.measures["cka"], str)  # type: ignore[arg-type]
+    assert [(one["name"], [row["subjects"] for row in one["rows"]]) for one in made] == [
+        ("error gap", [["a", "b"], ["a", "c"]]),
+        ("NLL gap", [["b", "a"]]),
+    ]
+    assert [row["span"] for row in made[0]["rows"]] == ["[0.10, 0.30]", "exact"]
+
+
+def test_a_sentence_has_a_line_for_each_subject() -> None:
+    subjects = ["vit", "vit@random", "cnn"]
+    said = "At 5%: vit loses 3 [-1, 2]; of vit 4 stay; as in cnns. vit@random loses 2; in cnn none; 64 images."
+    assert sentences.lines(said, subjects) == [said]  # short enough
+    assert sentences.lines(sentences.typeset(f"{'So it is. ' * 15}{said}"), subjects) == [
+        ("So it is. " * 15).strip(),
+        "At 5\xa0%: vit loses 3 [−1, 2]; of vit 4 stay; as in cnns.",
+        "vit@random loses 2.",
+        "In cnn none; 64 images.",
+    ]
 
 
 def test_a_run_without_labels_attention_or_tests(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -206,6 +206,10 @@ def test_an_experiment_is_as_large_as_its_budget(bench: Bench) -> None:
     assert quick.images % 16 == 0  # type: ignore[attr-defined]
     assert Confidence().sized("normal", scene(96)).images == 96  # type: ignore[attr-defined]
     assert Confidence(images=5).sized("quick", scene(96)).images == 5  # type: ignore[attr-defined]
-    with pytest.raises(DoesNotApply, match="--effort quick adds it"):
+    with pytest.raises(DoesNotApply, match=r"than --effort full allows .*; --effort quick or --measures .* runs it"):
         Confidence().sized("full", scene(96))
+    huge = replace(scene(96), anatomies=(replace(bench.anatomy, flops=10**15),))
+    for effort in ("quick", "full"):  # no effort is long enough, so none is promised
+        with pytest.raises(DoesNotApply, match="largest subject; --measures recognition runs it"):
+            Confidence().sized(effort, huge)
     assert Confidence().sized("full", scene(10_000), asked_for=True) == quick

@@ -26,7 +26,7 @@ def test_train_and_test_folders(tmp_path: Path) -> None:
     assert data.x_train.shape == (8, 3, 8, 8)
     assert data.x_test.shape == (4, 3, 8, 8)
     assert data.x_train[data.y_train == 1].float().mean(dim=(0, 2, 3)).tolist() == [200, 0, 0]
-    assert data.notices[0].startswith("1 files were skipped, the first red/broken.png")
+    assert data.notices[0].startswith("1 file skipped, the first red/broken.png")
 
 
 def test_pictures_are_cut_to_the_central_square(tmp_path: Path) -> None:

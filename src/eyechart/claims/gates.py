@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
+from eyechart.claims.wording import count
 from eyechart.sites import Anatomy, Architecture
 
 Outcome = Literal["passed", "failed", "unknown", "proxy"]
@@ -202,7 +203,8 @@ class Heads(Gate):
         for fact in with_heads:
             pooled = min(sum(fact.heads[: self.blocks]), sum(fact.heads[-self.blocks :]))
             if pooled < self.least:
-                few.append(f"{fact.subject} has {pooled} heads in {self.blocks} block(s), less than {self.least}")
+                there = f"{count(pooled, 'head')} in {count(self.blocks, 'block')}"
+                few.append(f"{fact.subject} has {there}, less than {self.least}")
         return self.result("failed", *few) if few else self.result("passed", "there are enough heads")
 
 

@@ -63,9 +63,11 @@ class Claim:
     margins: tuple[Margin, ...]
     gates: tuple[str, ...]
     settled_by: str
-    """ "exam", or the study that trains the subjects it needs."""
+    """ "exam" where a measure tests it; otherwise a key of STUDIES: a set of trainings that would settle it."""
     wants: str
     note: str = ""
+    notes: tuple[str, ...] = ()
+    """The reading notes that ask for it."""
 
     @property
     def citations(self) -> tuple[str, ...]:
@@ -81,7 +83,9 @@ class Claim:
         return self.need == "C"
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {
+        """Everything but what only this table understands: the keys of its sources, the numbers of measures."""
+        known = {key: value for key, value in asdict(self).items() if key not in ("sources", "notes", "quantity")}
+        return known | {
             "citations": list(self.citations),
             "need_words": NEEDS[self.need],
             "evidence_words": EVIDENCE[self.evidence],
@@ -92,7 +96,7 @@ class Claim:
 def read_claim(entry: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> Claim:
     """One entry of the table, with every reference in it resolved."""
     name = entry.get("id", "an entry without id")
-    missing = {field.name for field in fields(Claim)} - {"note"} - entry.keys()
+    missing = {field.name for field in fields(Claim)} - {"note", "notes"} - entry.keys()
     if missing:
         raise EyechartError(f"claims.toml: {name} lacks {', '.join(sorted(missing))}.")
     references = [

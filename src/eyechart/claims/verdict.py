@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from eyechart.claims.gates import GATES, Facts, Gate, GateResult
 from eyechart.claims.table import CLAIMS, STUDIES, Claim, Side, asked
-from eyechart.claims.wording import THESE_WEIGHTS, begin, count_parts, interval_words, scope_words, what_would_decide
+from eyechart.claims.wording import (
+    THESE_WEIGHTS,
+    begin,
+    count,
+    count_parts,
+    interval_words,
+    scope_words,
+    what_would_decide,
+)
 from eyechart.errors import EyechartError, UsageError
 
 if TYPE_CHECKING:
@@ -162,6 +170,19 @@ class Verdict:
         """The claim in one sentence, and how it was read where there are several readings."""
         claimed = CLAIMS[self.claim].sentence
         return f"{claimed} Read {self.reading}." if self.reading else claimed
+
+    @property
+    def shown(self) -> PartVerdict | None:
+        """The part whose effect and interval stand in `effect`, `low` and `high`."""
+        numbers = (self.effect, self.low, self.high)
+        return next((part for part in self.parts if (part.effect, part.low, part.high) == numbers), None)
+
+    def __repr__(self) -> str:
+        """One line, so that a list of verdicts can be read: <C13 holds on zoo:vit, zoo:resnet: 0.39 [0.37, 0.40]>."""
+        subjects = f" on {', '.join(self.subjects)}" if self.subjects else ""
+        numbers = (self.effect, self.low, self.high)
+        effect = "" if None in numbers else f": {interval_words(*(number(value) for value in numbers))}"
+        return f"<{self.claim} {self.verdict}{' (proxy)' if self.proxy else ''}{subjects}{effect}>"
 
     @property
     def words(self) -> str:
@@ -414,13 +435,14 @@ class Summary:
         return 0.05 * self.intervals
 
     def __str__(self) -> str:
+        hold, fail = ("holds" if self.holds == 1 else "hold"), ("fails" if self.fails == 1 else "fail")
         text = (
-            f"{self.decided} verdicts decided ({self.holds} hold, {self.fails} fail) and {self.undecided} undecided, "
-            f"on {self.claims} claims; {self.not_tested} claims not tested."
+            f"{count(self.decided, 'verdict')} decided ({self.holds} {hold}, {self.fails} {fail}) and {self.undecided} "
+            f"undecided, on {count(self.claims, 'claim')}; {count(self.not_tested, 'claim')} not tested."
         )
         if self.intervals:
             text += (
-                f" Of the {self.intervals} intervals behind them about one in twenty misses: "
+                f" Of the {count(self.intervals, 'interval')} behind them about one in twenty misses: "
                 f"expect {self.expected_misses:.1f}."
             )
         return text

@@ -13,6 +13,14 @@ def scope_words(seeds: int | None) -> str:
     return THESE_WEIGHTS if seeds is None else f"this architecture, over {seeds} seeds"
 
 
+def count(number: int, noun: str) -> str:
+    """
+    >>> count(1, "image"), count(1200, "image")
+    ('1 image', '1,200 images')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def begin(sentence: str, subjects: tuple[str, ...]) -> str:
     """With a capital, unless it begins with the name of a subject.
 
@@ -42,9 +50,9 @@ def count_parts(decisions: Sequence[str]) -> str:
     forms = {"holds": "holds hold", "fails": "fails fail", "undecided": "is_undecided are_undecided"}
     told = []
     for decision, verbs in forms.items():
-        count = decisions.count(decision)
-        if count:
-            told.append(f"{count} {verbs.split()[count > 1].replace('_', ' ')}")
+        times = decisions.count(decision)
+        if times:
+            told.append(f"{times} {verbs.split()[times > 1].replace('_', ' ')}")
     return f"Of its {len(decisions)} parts {', '.join(told)}"
 
 
@@ -67,11 +75,11 @@ def what_would_decide(
     return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"
 
 
-def round_up(count: int) -> int:
+def round_up(number: int) -> int:
     """To two digits: such a forecast is worth no more.
 
     >>> round_up(4001), round_up(17)
     (4100, 17)
     """
-    step = int(10 ** max(0, len(str(count)) - 2))
-    return -(-count // step) * step
+    step = int(10 ** max(0, len(str(number)) - 2))
+    return -(-number // step) * step

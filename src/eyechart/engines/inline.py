@@ -21,15 +21,21 @@ def examine(
 ) -> bool:
     """Write every shard of the plan that is not there yet, and say whether there was one to compute.
 
-    `stations` is called only then.
+    Only then is `stations` called, and `advance`: where nothing is left to do, nothing is said to be done.
     """
     ready: Sequence[Station] | None = None
+    found = 0  # images of shards that were there, not yet told
     for index in range(len(batches.shards)):
         todo = batches.batches(index)
         if run.read_shard(index) is not None:
-            advance(sum(len(batch.images) for batch in todo))
+            found += sum(len(batch.images) for batch in todo)
             continue
         ready = ready or stations()
+        if found:
+            advance(found)
+            found = 0
         tallies = examine_shard(ready, images, todo, list(run.measures.values()), run.scene, advance)
         run.write_shard(index, tallies)
+    if ready is not None and found:
+        advance(found)
     return ready is not None

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from eyechart.claims.wording import count
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import Plan
 from eyechart.measures.measure import Measure, Scene, options_of
@@ -88,7 +89,7 @@ def write_plan(
     gone = {entry["measure"] for entry in plan["left_out"]}
     plan["measures"] = [entry for entry in plan["measures"] if entry["name"] not in gone]
     if not plan["measures"]:
-        raise UsageError("Nothing is left to measure. " + " ".join(entry["reason"] for entry in plan["left_out"]))
+        raise UsageError(f"Nothing is left to measure. {' '.join(reasons(plan))}{advice(plan)}")
     plan["notices"] = notices(plan)
     plan["question"] = question_hash(plan)
     plan["provenance"] = provenance()
@@ -114,23 +115,50 @@ def scene_of(plan: Mapping[str, Any]) -> Scene:
     )
 
 
+def reasons(plan: Mapping[str, Any]) -> list[str]:
+    """Why measures were left out, each reason once: "probes, lesion were left out: no subject's classes match …"."""
+    names: dict[str, list[str]] = {}
+    for entry in plan["left_out"]:
+        names.setdefault(entry["reason"], []).append(entry["measure"])
+    return [
+        f"{', '.join(left)} {'was' if len(left) == 1 else 'were'} left out: {reason}" for reason, left in names.items()
+    ]
+
+
+def advice(plan: Mapping[str, Any]) -> str:
+    """What gives subjects the labels they lack."""
+    unmatched = [subject["labels"]["reason"] for subject in plan["subjects"] if subject["labels"]["indices"] is None]
+    if not unmatched or "class" not in " ".join(entry["reason"] for entry in plan["left_out"]):
+        return ""
+    if plan["images"]["classes"]:
+        return f" {' '.join(unmatched)} --classes MAP.json can say which class of a subject each of them is."
+    return " Labelled images are a folder with a subfolder for each class, for one."
+
+
 def notices(plan: Mapping[str, Any]) -> list[str]:
     """What a reader must know before trusting the numbers: what was dropped, skipped or left out, and why."""
-    said = [f"{entry['measure']} was left out: {entry['reason']}" for entry in plan["left_out"]]
+    said = reasons(plan)
     batches, images = Plan.from_json(plan["batches"]), plan["images"]
     if batches.left_over and batches.blocks:
         said.append(
             f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: blocks "
-            f"of {batches.block} are equal by plan, and the {batches.left_over} left over are dropped there."
+            f"of {batches.block} are equal by plan, and the {batches.left_over} left over "
+            f"{'is' if batches.left_over == 1 else 'are'} dropped there."
         )
     for subject in plan["subjects"]:
         if subject["labels"]["indices"] is None:
-            said.append(f"{subject['name']}: accuracy is not reported: {subject['labels']['reason']}")
+            hint = " --classes MAP.json can say which is which." if images["classes"] else ""
+            said.append(f"{subject['name']}: accuracy is not reported: {subject['labels']['reason']}{hint}")
         said += [f"{subject['name']}: {note}" for note in subject["anatomy"]["notes"]]
         if not subject["trained"]:
             said.append(f"{subject['name']} has random weights: what it shows is its architecture, not learning.")
+    limit = plan["settings"]["limit"]
+    if limit is not None and limit > images["count"]:
+        said.append(f"--limit {limit} was asked for, and there are {count(images['count'], 'image')}: all were used.")
     if images["problems"]:
-        said.append(f"{len(images['problems'])} image files were skipped; they are listed below.")
+        skipped = len(images["problems"])
+        were = "was skipped; it is" if skipped == 1 else "were skipped; they are"
+        said.append(f"{count(skipped, 'image file')} {were} listed below.")
     return said
 
 

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from eyechart.errors import ImagesError
 from eyechart.images.source import Check, EncodedImages, Progress, number_classes
+from eyechart.subjects.hub import without_retries
 
 #: Which split is read when none is named: the first of these that the dataset has.
 SPLITS = ("test", "validation", "val", "valid", "train")
@@ -54,8 +55,9 @@ def _load(datasets: Any, name: str, split: str | None) -> tuple[Any, str]:
                 return saved, split or "all"
             chosen = _choose(name, split, list(saved))
             return saved[chosen], chosen
-        chosen = _choose(name, split, datasets.get_dataset_split_names(name))
-        return datasets.load_dataset(name, split=chosen), chosen
+        with without_retries():
+            chosen = _choose(name, split, datasets.get_dataset_split_names(name))
+            return datasets.load_dataset(name, split=chosen), chosen
     except ImagesError:
         raise
     except Exception as error:  # hub, network, parquet and configuration errors share no class

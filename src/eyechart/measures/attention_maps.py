@@ -136,14 +136,15 @@ class AttentionMaps(Measure):
         "and the attention of one head of a low, a middle and a high block, always the head that looks most narrowly "
         "there. The question is asked from the class token; without one, from all patches on average or, where "
         "attention stays within windows, from the patch in the middle (outlined). Each head is drawn from 0 to its own "
-        "largest weight. Right: every head over depth; 1 is attention spread evenly over all keys, 0 attention to a "
-        "single one. A map shows where a head reads from, not what it reads: values may be small where weights are "
-        "large."
+        "largest weight. Right: every head over depth, asked from patches (circles) and from the class token "
+        "(diamonds); 1 is attention spread evenly over all keys, 0 attention to a single one. A map shows where a head "
+        "reads from, not what it reads: values may be small where weights are large."
     )
     how_to_read_ko = (
         "왼쪽은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 기대는지(롤아웃; 밝을수록 많이)와 낮은·중간·높은 "
         "블록에서 가장 좁게 보는 헤드의 어텐션이다. 질문은 클래스 토큰이 하고, 없으면 모든 패치의 평균이나 가운데 "
-        "패치가 한다. 오른쪽은 깊이에 따른 모든 헤드의 엔트로피이다. 1은 모든 곳을 고르게, 0은 한 곳만 보는 것이다."
+        "패치가 한다. 오른쪽은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 토큰이 물을 때). 1은 "
+        "모든 곳을 고르게, 0은 한 곳만 보는 것이다."
     )
     method = (
         "Entropy −Σ A ln A of each row of attention weights, prefix tokens among the keys, averaged over query patches "

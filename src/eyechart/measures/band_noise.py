@@ -293,7 +293,7 @@ class BandNoise(Measure):
             worst = float(own.frequency.values[int(own.cost.values.argmax())])
             what = "accuracy" if str(own.scored.item()) == "accuracy" else "agreement with its own intact answers"
             parts.append(
-                f"{subject} loses most {what} at {worst:.2f} π, and {100 * value:+.1f} points "
-                f"[{100 * least:+.1f}, {100 * most:+.1f}] more at π than at 0"
+                f"{subject} loses most {what} at {worst:.2f} π; by a straight line its loss changes by "
+                f"{100 * value:+.1f} points [{100 * least:+.1f}, {100 * most:+.1f}] from 0 to π"
             )
         return f"At noise of RMS {strength:.2f} [{low:.2f}, {high:.2f}]: {'; '.join(parts)}; {images} images."

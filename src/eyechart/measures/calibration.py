@@ -228,9 +228,11 @@ class Calibration(Measure):
             here = finding.sel(subject=subject)
             signed, low, high = with_ends(here, "signed_ece")
             sure = "too sure of itself" if low > 0 else "not sure enough" if high < 0 else "neither too sure nor unsure"
+            least, most = (100 * low, 100 * high) if signed > 0 else (-100 * high, -100 * low)
             parts.append(
-                f"{subject} is {sure}: its confidence is {abs(signed):.1%} {'above' if signed > 0 else 'below'} its "
-                f"accuracy [{low:+.1%}, {high:+.1%}]; calibration error {float(here.ece):.3f} (chance alone "
-                f"{float(here.floor):.3f}), {float(here.scaled_ece):.3f} at temperature {float(here.temperature):.2f}"
+                f"{subject} is {sure}: its confidence is {abs(100 * signed):.1f} points "
+                f"{'above' if signed > 0 else 'below'} its accuracy [{least:.1f}, {most:.1f}]; calibration "
+                f"error {float(here.ece):.3f} (chance alone {float(here.floor):.3f}), {float(here.scaled_ece):.3f} at "
+                f"temperature {float(here.temperature):.2f}"
             )
         return ". ".join(parts) + "."

@@ -64,7 +64,7 @@ class Cka(Measure):
         "Each cell compares two layers: 1 (bright) means that they arrange these pictures in the same way, up to "
         "rotation and scale; 0 (dark) means nothing in common. Axes run from input to output; white lines mark where "
         "the grid changes size. One large bright square is a model whose layers stay alike; a chain of squares is a "
-        "model that works in stages. In the panel of two models, follow the brightest cell of each column: it says "
+        "model that works in stages. In the panel of two models, follow the brightest cell of each row: it says "
         "which depth of one model corresponds to which depth of the other. The curves say how alike each block of a "
         "ViT is to the most similar layer of a CNN, as it is and without its class token."
     )
@@ -114,7 +114,15 @@ class Cka(Measure):
             "C13", (Part("uniformity_gap", "above", 0.1, "uniformity of {0} above that of {1}", inclusive=True),)
         ),
         ClaimTest(
-            "C14", (Part("lag_at_half", "below", 0.35, "depth of {0} that the half-way layers of {1} resemble"),)
+            "C14",
+            (
+                Part(
+                    "lag_at_half",
+                    "below",
+                    0.35,
+                    "depth of {0}, in whole blocks, that the half-way layers of {1} resemble",
+                ),
+            ),
         ),
         ClaimTest(
             "C15",

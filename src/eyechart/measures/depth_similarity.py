@@ -222,10 +222,15 @@ class DepthSimilarity(Measure):
             curve, relation = curve_of(finding, at), str(finding.relation.values[at])
             words = WORDS[relation]  # type: ignore[index]
             matched = "best matches" if relation == "size" else "CKA"
+            places = {0: "the first block", len(curve) - 1: "the last"}
+            least = int(np.nanargmin(curve))
+            told = [
+                f"{curve[place]:.2f} at {places.get(place, f'block {place + 1}')}"
+                + (", where it is least" if place == least else "")
+                for place in sorted({*places, least})
+            ]
             parts.append(
-                f"{finding.one.values[at]} and {finding.other.values[at]} ({words}): {matched} {curve[0]:.2f} at the "
-                f"first block, {np.nanmin(curve):.2f} at block {int(np.nanargmin(curve)) + 1}, where it is least, "
-                f"{curve[-1]:.2f} at the last"
+                f"{finding.one.values[at]} and {finding.other.values[at]} ({words}): {matched} {', '.join(told)}"
             )
         return "; ".join(parts) + "."
 

@@ -339,7 +339,8 @@ class ErrorVsNll(Measure):
         told = {(one, two): reading(finding, one, two) for one, two in combinations(finding.subject.values.tolist(), 2)}
         said += [f"{one} against {two}: {words}" for (one, two), words in told.items() if words]
         silent = sum(not words for words in told.values())
-        said += [f"{silent} of {len(told)} pairs are not told apart in both numbers"] if silent else []
+        which = "the pair" if len(told) == 1 else f"{silent} of {len(told)} pairs"
+        said += [f"nothing is read from {which}, because not both numbers are clearly apart"] if silent else []
         return "; ".join(said) + "."
 
 

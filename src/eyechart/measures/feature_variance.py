@@ -142,6 +142,9 @@ def stage_position(estimate: xarray.Dataset) -> PerSubjects:
     return result
 
 
+KIND_WORDS = {"mlp": "MLP", "conv": "convolution"}  # in sentences, as the legends have them
+
+
 @dataclass(frozen=True)
 class FeatureVariance(Measure):
     name = "feature_variance"
@@ -246,10 +249,13 @@ class FeatureVariance(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         change, parts = steps(finding), []
         for subject in subjects_in(finding):
+            counts = []
             for kind in dict.fromkeys(finding.kind.values[finding.subject.values == subject].tolist()):
                 places = of_kind(finding, subject, kind)
                 if len(places):
                     rising = int((change[places] > 0).sum())
-                    parts.append(f"{kind} raises the variance in {rising} of {len(places)} sub-layers of {subject}")
+                    counts.append(f"{rising} of {len(places)} {KIND_WORDS.get(kind, kind)} sub-layers")
+            if counts:
+                parts.append(f"in {subject} the variance rises in {' and '.join(counts)}")
         said = "; ".join(parts) or "no sub-layer has an unprojected skip"
         return said[0].upper() + said[1:] + "."

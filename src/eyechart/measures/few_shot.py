@@ -55,7 +55,7 @@ WAYS = (2, 5, 10, 20)
 EPISODES = 60
 LINEAR_QUERIES, LINEAR_DRAWS = 64, 32
 AT_ONCE = 1 << 23  # numbers made at a time
-TIGHTER = 'as "higher accuracy goes with tighter classes"'
+TIGHTER = "for how tight classes are"
 
 
 @dataclass
@@ -163,7 +163,7 @@ class FewShot(Measure):
     needs_labels = True
     sources = (
         Source("Dosovitskiy et al. 2020", "Figure 4, Table 8"),
-        Source("few-shot protocol of the notes", "slides"),
+        Source("Snell et al. 2017", "episodes of K ways and N shots, nearest class mean"),
     )
     how_to_read = (
         "Left, a linear readout of the frozen features is fitted on N pictures of every class and asked about others. "
@@ -214,6 +214,7 @@ class FewShot(Measure):
                 Part("shots_trend", "above", 0.0, "gain of {0} for each doubling of the shots"),
                 Part("ways_trend", "below", 0.0, "gain of {0} for each doubling of the ways"),
             ),
+            reading="for shots and ways",
         ),
         *(
             ClaimTest("C71", (Part(quantity, "below", 0.0, words),), reading=TIGHTER)

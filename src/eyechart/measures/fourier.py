@@ -25,7 +25,7 @@ from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
-from eyechart.measures.feature_variance import skip_of, sub_layers
+from eyechart.measures.feature_variance import KIND_WORDS, skip_of, sub_layers
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
 from eyechart.sites import Anatomy, AttentionGeometry, Site
@@ -187,12 +187,13 @@ class Fourier(Measure):
     order = 40
     sources = (Source("Park & Kim 2022", "Figures 2a, 8, D.2"), Source("Wang et al. 2022", "attention as a low-pass"))
     how_to_read = (
-        "First, a curve a depth: how much weaker each frequency of the feature map is than its mean. Then the highest "
-        "frequency over depth: grey circles follow attention, white marks an MLP or a convolution, blue a change of "
-        "grid. A cross beside a blue mark is what merely keeping every second position would give; only the difference "
-        "is the block's doing. The next two panels show what a sub-layer does to the highest frequency (below 0: it "
-        "smooths), and its parts: the attention matrix alone, and what the branch adds. Energies are absolute: where a "
-        "curve rises against the mean but the energy of high frequencies falls, only the mean was lowered."
+        "First, one curve for each depth: how much weaker each frequency of the feature map is than its mean. Then the "
+        "highest frequency over depth: grey circles follow attention, white marks an MLP or a convolution, blue a "
+        "change of grid. A cross beside a blue mark is what merely keeping every second position would give; only the "
+        "difference is the block's doing. The next two panels show what a sub-layer does to the highest frequency "
+        "(below 0: it smooths), and its parts: the attention matrix alone, and what the branch adds. Energies are "
+        "absolute: where a curve rises against the mean but the energy of high frequencies falls, only the mean was "
+        "lowered."
     )
     how_to_read_ko = (
         "첫 곡선들은 깊이마다 특징 지도의 각 주파수가 평균(주파수 0)보다 얼마나 약한지를 보인다. 다음은 깊이에 따른 "
@@ -310,7 +311,7 @@ class Fourier(Measure):
                 here = (mine.kind.values == kind) & np.isfinite(mine.change.values)
                 if here.any():
                     rising, louder = (int((mine[name].values[here] > 0).sum()) for name in ("change", "high_change"))
-                    counts.append(f"{rising} ({louder}) of {here.sum()} {kind} sub-layers")
+                    counts.append(f"{rising} ({louder}) of {here.sum()} {KIND_WORDS.get(kind, kind)} sub-layers")
             said.append(f"{subject} {' and '.join(counts) or 'no sub-layer with a skip of its own grid'}")
         return (
             "How many sub-layers raise the highest frequency against the mean (in brackets: the energy of high "

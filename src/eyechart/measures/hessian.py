@@ -100,7 +100,7 @@ def per_variant() -> tuple[Quantity, ...]:
         key, told = name_of(variant), words(variant)
         negative = "share of negative ones among the five largest Hessian eigenvalues"
         made += [
-            Quantity(f"nep_{key}", of_each("nep", variant), f"{negative} {told}", limits=(0.0, 1.0)),
+            Quantity(f"nep_{key}", of_each("nep", variant), f"{negative} {told}", limits=(0.0, 1.0), share=True),
             steepness(f"ape_{key}", of_each("ape", variant), f"mean positive Hessian eigenvalue {told}", variant),
             *(
                 share_gap(
@@ -227,7 +227,7 @@ class HessianSpectrum(Measure):
     images: int = 0
     """Sized by effort unless set; whole minibatches are used."""
     batch: int = 16
-    """Images in a minibatch: the negative share depends on it (SPEC T6)."""
+    """Images in a minibatch: the negative share depends on it."""
     top: int = 5
     augmentation: Literal["both", "recipe", "none"] = "both"
     recipe: str = "zoo"
@@ -394,7 +394,12 @@ class HessianSpectrum(Measure):
                 "snapshot": ("subject", [time_of(who) for who in subjects]),
                 "refused": ("subject", (total.refused.numpy() > 0).astype(int)),
             },
-            attrs={"images": minibatches * self.batch, "minibatches": minibatches, "batch": self.batch},
+            attrs={
+                "images": minibatches * self.batch,
+                "minibatches": minibatches,
+                "trials": minibatches,  # the eigenvalues of one come together
+                "batch": self.batch,
+            },
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:

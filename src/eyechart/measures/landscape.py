@@ -99,7 +99,7 @@ class Landscape(Measure):
         "두 손실에 논문처럼 가중치 벌점을 더한 것. ×는 무한하거나 정의되지 않은 손실이다."
     )
     method = (
-        "θ + a·d₁ + b·d₂ with seeded Gaussian directions for linear and convolution weights, normalised per output "
+        "θ + a·d + b·e with seeded Gaussian directions d, e for linear and convolution weights, normalised per output "
         "filter (option normalisation=paper: over the output axis, as in the paper's code); biases, norms and tables "
         "stay. Batch normalisation uses stored statistics, which do not fit moved weights, so part of a CNN's rise can "
         "be theirs: where one subject has them and another not, look at option batch_norm=images (statistics of "

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from inspect import getsource
+from itertools import pairwise
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 import numpy as np
 
 from eyechart.claims.verdict import ClaimTest
-from eyechart.errors import DoesNotApply, UsageError
+from eyechart.errors import DoesNotApply, UsageError, did_you_mean
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.needs import Need, View
 
@@ -126,7 +130,7 @@ class Quantity:
     exact: bool = False
     """Read off the weights alone: no image was drawn, so it has no interval."""
     share: bool = False
-    """A share of the images: at exactly 0 or 1 it gets the exact binomial bound."""
+    """A share of the images, or of what the estimate's `trials` counts: at exactly 0 or 1 it gets the exact bound."""
     bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """An interval that the estimate holds itself (from random draws), in place of one over images."""
 
@@ -189,17 +193,17 @@ class Measure(ABC):
         mine = {option.name for option in fields(self)}
         if not self.budget or "images" not in mine or getattr(self, "images"):  # noqa: B009 - only some have it
             return self
-        seconds = self.budget.get(effort, min(self.budget.values()) if asked_for else None)
-        if seconds is None:
-            needed = next(name for name in EFFORTS if name in self.budget)
-            raise DoesNotApply(f"it says nothing true in the time of --effort {effort}; --effort {needed} adds it.")
         work = max(self.passes(anatomy) * anatomy.flops for anatomy in scene.anatomies)
-        images = int(seconds * SPEED / work) if work else scene.images
-        images -= images % scene.folds  # equally many in every fold
+        allowed = {name: int(seconds * SPEED / work) if work else scene.images for name, seconds in self.budget.items()}
+        allowed = {name: images - images % scene.folds for name, images in allowed.items()}  # as many in every fold
+        images = allowed.get(effort, min(allowed.values()) if asked_for else 0)
         if images < self.least_images and not asked_for:
+            # Only a measure without a budget here costs the same at a higher effort; others do more work there.
+            longer = [] if effort in allowed else [name for name in allowed if allowed[name] >= self.least_images]
+            runs = [*(f"--effort {name}" for name in longer[:1]), f"--measures {self.name}"]
             raise DoesNotApply(
-                f"{seconds:.0f} s for each subject (--effort {effort}) allow {images} images of the largest one, and "
-                f"it needs {self.least_images}; --measures {self.name} runs it all the same."
+                f"it needs {self.least_images} images to say anything, which takes longer than --effort {effort} "
+                f"allows for the largest subject; {' or '.join(runs)} runs it."
             )
         return with_option(self, "images", min(max(images, self.least_images), scene.images))
 
@@ -277,18 +281,32 @@ def choose_measures(names: str | Sequence[str] | None, options: Mapping[str, Any
     ['cka']
     """
     known = measures()
-    names = [names] if isinstance(names, str) else names
-    chosen = list(known) if names is None else list(dict.fromkeys(name.strip() for name in names))
+    names = names.split(",") if isinstance(names, str) else names
+    chosen = list(known) if names is None else list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    if not chosen:
+        raise UsageError(
+            "No measure is named: --measures takes names such as cka,recognition; without it all are taken."
+        )
     for name in chosen:
         if name not in known:
-            raise UsageError(f"No measure is called {name!r}; there are {', '.join(known)}.")
+            raise UsageError(f"No measure is called {name!r}; {did_you_mean(name, known, there_are(known))}")
     result = {name: known[name] for name in chosen}
     for option, value in (options or {}).items():
         name, _, key = option.partition(".")
+        if name not in known:
+            near = did_you_mean(name, known, there_are(known))
+            raise UsageError(f"The option {option!r} is for no measure, for none is called {name!r}; {near}")
         if name not in result:
-            raise UsageError(f"The option {option!r} is for no measure of this exam ({', '.join(result)}).")
+            raise UsageError(
+                f"The option {option!r} is for a measure that is not in this exam ({', '.join(result)}); "
+                f"add {name} to --measures."
+            )
         result[name] = with_option(result[name], key, value)
     return list(result.values())
+
+
+def there_are(names: Iterable[str]) -> str:
+    return f"there are {', '.join(names)}."
 
 
 def with_option(measure: Measure, key: str, value: Any) -> Measure:
@@ -296,7 +314,8 @@ def with_option(measure: Measure, key: str, value: Any) -> Measure:
     hints = get_type_hints(type(measure))
     allowed = {field.name: hints[field.name] for field in fields(measure)}
     if key not in allowed:
-        raise UsageError(f"{measure.name} has no option {key!r}; it has {', '.join(allowed) or 'none'}.")
+        near = did_you_mean(key, allowed, f"it has {', '.join(allowed) or 'none'}.")
+        raise UsageError(f"{measure.name} has no option {key!r}; {near}")
     choices = get_args(allowed[key])
     if choices and value not in choices:
         raise UsageError(f"{measure.name}.{key} takes {', '.join(map(str, choices))}; {value!r} came.")
@@ -312,6 +331,22 @@ def choices_of(measure: Measure) -> dict[str, tuple[Any, ...]]:
     """The values each option takes; none are listed of one that takes any number or word."""
     hints = get_type_hints(type(measure))
     return {field.name: get_args(hints[field.name]) for field in fields(measure)}
+
+
+def meanings_of(measure: Measure) -> dict[str, str]:
+    """What each option means: the words written below its field, which Python itself does not keep.
+
+    >>> meanings_of(measures()["robustness"])["steps"]
+    'Of PGD; −1: by effort (quick 0, normal 10, full 40). Without steps there is no PGD.'
+    """
+    (body,) = (node.body for node in ast.parse(dedent(getsource(type(measure)))).body if isinstance(node, ast.ClassDef))
+    told = {
+        field.target.id: " ".join(below.value.value.split())
+        for field, below in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+    }
+    return {option: told.get(option, "") for option in options_of(measure)}
 
 
 def options_of(measure: Measure) -> dict[str, Any]:

@@ -165,8 +165,8 @@ class ReceptiveField(Measure):
     )
     method = (
         "Gradient of the feature vector at row h/2, column w/2 (rounded down: an even grid has no centre) with respect "
-        "to the picture as it is fed. Mode `projection`: root mean square over channels and colours, estimated from "
-        "random-sign sums of the channels, one for each image and site. Mode `exact`: mean absolute value, a backward "
+        "to the picture as it is fed. Mode projection: root mean square over channels and colours, estimated from "
+        "random-sign sums of the channels, one for each image and site. Mode exact: mean absolute value, a backward "
         "pass for every channel. Maps are averaged over images. The own patch is the cell of the site's grid, the "
         "radius is counted from its centre; or both about the map's own centre of mass, where that holds more, because "
         "a CNN with padded strides looks up to half a cell beside its cell. Branches are those that mix places, not "
@@ -337,8 +337,9 @@ class ReceptiveField(Measure):
             reach, own = of_blocks(finding, subject, "reach"), of_blocks(finding, subject, "own_share").mean()
             text = (
                 f"{subject} has half of its gradient within {100 * reach[0]:.0f} % of the picture's width after its "
-                f"first block and {100 * reach[-1]:.0f} % after its last. Of all of it {100 * own:.0f} % lies in its "
-                f"own patch and {100 * mean_of('disc_share')(finding, subject):.0f} % in a disc of 1/64 of the picture"
+                f"first block and {100 * reach[-1]:.0f} % after its last. On average over blocks {100 * own:.0f} % "
+                f"of it lies in its own patch and {100 * mean_of('disc_share')(finding, subject):.0f} % in a disc of "
+                "1/64 of the picture"
             )
             effect = skip_effect(finding, subject)
             if np.isfinite(effect):

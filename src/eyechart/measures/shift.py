@@ -126,7 +126,7 @@ class Shift(Measure):
         "Both pictures are windows of one picture enlarged by a quarter, along x for half of the images and along y "
         "for the others. New pixels enter on one side, so only places in the inner half of both maps are compared. "
         "Similarity of two maps a, b: 1 - Σ|a-b|²/(Σ|a-m|² + Σ|b-m|²), with m the mean vector over all places and "
-        "images. Answers: total variation of the softmax and share of equal top-1 answers. Option `border=wrap` lets "
+        "images. Answers: total variation of the softmax and share of equal top-1 answers. Option border=wrap lets "
         "pixels that leave on one side enter on the other instead."
     )
     quantities = (
@@ -298,8 +298,8 @@ class Shift(Measure):
             if (who,) in moved:
                 patch = int(finding.patch.values[at])
                 text = (
-                    f"{who}: when the picture moves by {patch} px, features that move along are similar to "
-                    f"{moved[who,]:.2f} (left where they were: {stayed[who,]:.2f})"
+                    f"{who}: when the picture moves by {patch} px, features that move along keep a "
+                    f"similarity of {moved[who,]:.2f} (left where they were: {stayed[who,]:.2f})"
                 )
             if np.isfinite(changed[who,]):
                 text += f", and one pixel changes {100 * changed[who,]:.1f} % of the answer"

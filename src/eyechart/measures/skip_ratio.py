@@ -72,13 +72,15 @@ def class_token_phase(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
 
 
 def half_change(token: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The two halves of the phase change on their own: shown beside it, because the claim's sentence speaks of both."""
+    """The phase change of one kind of token by itself: the other may make up the difference of the two alone."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         result: PerSubjects = {}
         for subject in with_class_token(estimate):
-            first, second = halves(profile(estimate, subject, "ratio", token))
-            result[subject,] = first - second
+            ratios = profile(estimate, subject, "ratio", token)
+            if len(ratios) >= 2:
+                first, second = halves(ratios)
+                result[subject,] = first - second
         return result
 
     return compute
@@ -204,6 +206,19 @@ class SkipRatio(Measure):
                     "cls_phase", "above", 0, "log ratio of class token over grid tokens in {0}, first half minus second"
                 ),
             ),
+            reading="as the class token against the patch tokens",
+        ),
+        ClaimTest(
+            "C21",
+            (
+                Part(
+                    "cls_first_minus_second", "above", 0, "log ratio of the class token in {0}, first half minus second"
+                ),
+                Part(
+                    "grid_first_minus_second", "below", 0, "log ratio of patch tokens in {0}, first half minus second"
+                ),
+            ),
+            reading="for each kind of token by itself",
         ),
         ClaimTest(
             "C22",

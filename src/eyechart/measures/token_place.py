@@ -142,7 +142,7 @@ class TokenPlace(Measure):
     title = "Is that about place, or about pixels?"
     title_ko = "그것은 자리의 정보인가, 픽셀의 정보인가?"
     order = 23
-    sources = (Source("question of a reader of Raghu et al. 2021", "Figures 9, 10"),)
+    sources = (Source("eyechart", "does the likeness of Raghu et al. 2021, Figures 9 and 10, mean place?"),)
     how_to_read = (
         "Left: the hit-rate of the last block's tokens under controls. If it stays when patches are shuffled, it does "
         "not come from neighbours that look alike; if it stays without mean colours, it is not colour alone. Middle: "

@@ -21,8 +21,8 @@ def decimals_for(low: float, high: float) -> int:
 
 def number(value: float | None, decimals: int | None = None) -> str:
     """
-    >>> number(-0.0312), number(2692106), number(float("nan")), number(0.5, decimals=3)
-    ('−0.0312', '2,692,106', 'n/a', '0.500')
+    >>> number(-0.0312), number(2692106), number(float("nan")), number(0.5, decimals=3), number(-0.001, decimals=2)
+    ('−0.0312', '2,692,106', 'n/a', '0.500', '0.00')
     """
     if value is None or not is_number(value):
         return "n/a"
@@ -32,18 +32,21 @@ def number(value: float | None, decimals: int | None = None) -> str:
         text = text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
     else:
         text = f"{value:,.{decimals}f}"
+    text = text.lstrip("-") if not text.strip("-0.,") else text  # no −0.00
     return text.replace("-", "−")
 
 
 def with_span(value: float | None, low: float | None, high: float | None) -> tuple[str, str]:
     """The number and its interval, with the same decimals; an empty interval where there is none.
 
-    >>> with_span(0.3111, 0.29, 0.332)
-    ('0.311', '0.290, 0.332')
+    >>> with_span(0.3111, 0.29, 0.332), with_span(0.06, -0.0021, 0.13)
+    (('0.311', '0.290, 0.332'), ('0.060', '−0.002, 0.130'))
     """
     if low is None or high is None or not (is_number(low) and is_number(high)):
         return number(value), ""
     decimals = decimals_for(low, high)
+    for end in (low, high):  # on which side of zero an end lies is what it is read for
+        decimals += end != 0 and decimals < 6 and round(end, decimals) == 0
     return number(value, decimals), f"{number(low, decimals)}, {number(high, decimals)}"
 
 

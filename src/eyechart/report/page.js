@@ -48,6 +48,8 @@
     ["x", "y", "x2", "y2"].forEach((channel) => {
       const place = part.encoding?.[channel];
       if (typeof place?.value === "number" && place.value > 0) place.value *= ratio;
+      if (place?.axis && !place.axis.labelAngle) place.axis.labelOverlap = "greedy"; // slanted ones seem to overlap always
+      if (channel === "x" && place?.axis?.labelLimit) place.axis.labelLimit *= ratio;
     });
     (part.layer || []).forEach((one) => shrink(one, ratio));
   };

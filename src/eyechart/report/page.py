@@ -20,6 +20,7 @@ from eyechart.report import theme
 from eyechart.report.embed import data_uri, embed, javascript
 from eyechart.report.explorer import explorer
 from eyechart.report.numbers import count, percent, with_span
+from eyechart.report.sentences import lines, name_of_quantity, typeset
 from eyechart.report.verdict_rows import KINDS, references, rows
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def write_report(run: Run) -> Path:
 
 
 def render(run: Run) -> str:
-    """The page as HTML; one too large to mail goes without tables, then most of its explorer, then its live charts."""
+    """The page as HTML; one too large to mail goes without second pictures, then without its largest tables, then all
+    of them, then most of its explorer, then its live charts.
+    """
     plan, subjects = run.plan, run.scene.subjects
 
     def who(name: str) -> dict[str, str]:
@@ -80,8 +83,13 @@ def render(run: Run) -> str:
     html = filled(context)
     if too_large(html):
         for made in sections:
-            made["files"] = tables(made["name"], run.findings[made["name"]], largest=0)
+            made["dark"] = None  # only seen on dark paper without JavaScript, where the light one lies on white
         html = filled(context)
+    for largest in (LARGEST_TABLE // 10, LARGEST_TABLE // 50, 0):
+        if too_large(html):
+            for made in sections:
+                made["files"] = tables(made["name"], run.findings[made["name"]], largest)
+            html = filled(context)
     if too_large(html) and maps:
         fits = len(maps["data"]) - (len(html.encode()) - LARGEST)
         context["explorer"] = explorer_context(run, room=fits)  # fewer pictures, at least one
@@ -255,6 +263,7 @@ def multiplicity(counted: Summary, without_images: Sequence[str] = ()) -> str:
 def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
     finding = run.findings[name]
     chart = embed(run, name)
+    sentence = typeset(measure.sentence(finding))
     return {
         "id": f"measure-{name}",
         "name": name,
@@ -264,7 +273,8 @@ def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
         "how_to_read_ko": measure.how_to_read_ko,
         "method": measure.method,
         "sources": measure.sources,
-        "sentence": measure.sentence(finding),
+        "sentence": sentence,
+        "lines": lines(sentence, run.scene.subjects),
         "quantities": quantity_rows(finding, measure, who),
         "sample": sample(finding, measure, run.plan),
         "chart": chart,
@@ -275,19 +285,27 @@ def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
 
 
 def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[dict[str, Any]]:
+    """Each quantity with a row for each subject or pair; of a pair told both ways round, only the first."""
     explained = {quantity.name: quantity.explain for quantity in measure.quantities}
-    made = []
+    made: list[dict[str, Any]] = []
+    met: set[tuple[Any, ...]] = set()
     for place in range(finding.sizes.get("quantity_row", 0)):
         row = finding.isel(quantity_row=place)
-        name = str(row.quantity.item())
-        value, span = with_span(*(float(row[f"quantity_{part}"]) for part in ("value", "low", "high")))
-        made.append(
+        name, subjects = str(row.quantity.item()), str(row.quantity_subjects.item()).split(" | ")
+        ends = value, low, high = [float(row[f"quantity_{part}"]) for part in ("value", "low", "high")]
+        if (name, *reversed(subjects), -value, -high, -low) in met:
+            continue
+        met.add((name, *subjects, *ends))
+        shown, span = with_span(value, low, high)
+        exact = low == high and finding.attrs.get("of_weights")
+        if not made or made[-1]["key"] != name:
+            told = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
+            made.append(told)
+        made[-1]["rows"].append(
             {
-                "name": name.replace("_", " "),
-                "explain": explained.get(name, ""),
-                "subjects": [who(subject) for subject in str(row.quantity_subjects.item()).split(" | ")],
-                "value": value,
-                "span": f"[{span}]" if span else "",
+                "subjects": [who(subject) for subject in subjects],
+                "value": shown,
+                "span": "exact" if exact else f"[{span}]" if span else "",
                 "unit": str(row.quantity_unit.item()),
             }
         )
@@ -308,9 +326,8 @@ def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -
     drawn = f"{count(images)} of {count(used)}" if fewer else count(images)
     why = f"sized by \u2011\u2011effort\u00a0{effort}" if measure.name in plan["sized"] else "as asked for"
     why = f" ({why})" if fewer else ""
-    scope = "each left out in turn, for these images and weights"
     note = f" {finding.attrs['note']}." if "note" in finding.attrs else ""
-    return f"{drawn} images{why}; intervals from {folds} folds, {scope}.{note}"
+    return f"{drawn} images{why}; intervals from {folds} folds of them, for these images and weights.{note}"
 
 
 def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> list[dict[str, str | None]]:
@@ -341,6 +358,16 @@ def fact(name: str, text: str, code: bool = False) -> dict[str, Any]:
     return {"name": name, "text": text, "code": code}
 
 
+def options(chosen: Mapping[str, Any]) -> str:
+    """
+    >>> options({"limit": None, "train": "", "recalibrate": True, "asked_for": False, "seed": 0})
+    'recalibrate yes, asked for no, seed 0'
+    """
+    words = {True: "yes", False: "no"}
+    told = {key: words[value] if isinstance(value, bool) else value for key, value in chosen.items()}
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in told.items() if value not in (None, ""))
+
+
 def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     made, images, batches = plan["provenance"], plan["images"], plan["batches"]
     facts = [
@@ -350,11 +377,11 @@ def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         fact("Images", f"{images['name']}: {count(images['used'])} of {count(images['count'])}"),
         fact("Images, fingerprint", images["fingerprint"], code=True),
         fact("Blocks and folds", f"blocks of {batches['block']} images, {batches['folds']} folds"),
-        fact("Settings", ", ".join(f"{key} {value}" for key, value in plan["settings"].items())),
+        fact("Settings", options(plan["settings"])),
         fact(
             "Measures",
             "; ".join(
-                entry["name"] + "".join(f", {key} {value}" for key, value in entry["options"].items())
+                f"{entry['name']} ({options(entry['options'])})" if options(entry["options"]) else entry["name"]
                 for entry in plan["measures"]
             ),
         ),

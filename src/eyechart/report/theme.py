@@ -33,6 +33,9 @@ from eyechart.report.palette import shade_names, shades
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
 
+#: Kinds as a legend says them.
+KIND_WORDS = "{mlp: 'MLP', conv: 'convolution', subsampling: 'sub-sampling'}[datum.label] || datum.label"
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -118,7 +121,7 @@ def kind_points(
     met = set(frame[kind] if known is None else known)
     known = [name for name in KIND_COLOURS if name in met]
     # A legend without entries makes Vega's picture infinitely large, so where there is nothing to show there is none.
-    legend = alt.Undefined if known else None
+    legend = alt.Legend(labelExpr=KIND_WORDS) if known else None
     fill = alt.Fill(kind, type="nominal", scale=kind_scale(known), title=None, legend=legend)
     shapes = alt.Scale(domain=known, range=[KIND_SHAPES[name] for name in known])
     shape = alt.Shape(kind, type="nominal", scale=shapes, title=None, legend=legend)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,11 @@ KINDS = {
     "not tested": Kind("not tested", "not-tested", "–"),
 }
 
+WHERE = {
+    "holds": "The whole interval lies where the claim says",
+    "fails": "No part of the interval lies where the claim says",
+}
+
 
 def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Collection[str]) -> list[dict[str, Any]]:
     """Each verdict with the claim's sentence, its source, its subjects and its pictures."""
@@ -42,12 +46,12 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
                 "claim": verdict.claim,
                 "sentence": verdict.sentence,
                 "korean": claim.korean,
-                "source": cited(claim),
+                "source": claim.figure,
                 "subjects": [who(subject) for subject in verdict.subjects],
                 "kind": KINDS[verdict.verdict],
                 "scope": verdict.scope,
                 "proxy": verdict.proxy,
-                "reason": verdict.reason,
+                "reason": why(verdict),
                 "section": f"measure-{verdict.measure}" if verdict.measure in measures else None,
                 "parts": [picture(part, claim) for part in verdict.parts],
             }
@@ -55,27 +59,18 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
     return made
 
 
-def cited(claim: Claim) -> str:
-    """Paper and figure with names instead of the table's keys.
-
-    >>> cited(CLAIMS["C13"])
-    'Raghu et al. 2021, Fig. 1'
-    """
-    where = claim.figure
-    for key in claim.sources:
-        where = re.sub(rf"(?<![\w.]){key} (?=[A-Z])", f"{short_name(SOURCES[key])}, ", where)
-    return where
-
-
-def short_name(citation: str) -> str:
-    """
-    >>> short_name(SOURCES["P"]), short_name(SOURCES["V"])
-    ('Park & Kim 2022', 'Dosovitskiy et al. 2021')
-    """
-    authors = citation.split(",")[0]
-    year = re.search(r"\b20\d\d\b", citation)
-    several = "" if "&" in authors or "et al" in authors else " et al."
-    return f"{authors}{several} {year.group()}" if year else authors
+def why(verdict: Verdict) -> str:
+    """The reason without the numbers that stand beside it, which would be read twice."""
+    shown = next((part for part in verdict.parts if part.sentence[1:] in verdict.reason), None)
+    if shown is None:
+        return verdict.reason
+    before, _, after = verdict.reason.partition(shown.sentence[1:])
+    instead = ""
+    if len(verdict.parts) > 1 and verdict.verdict == shown.verdict == "fails":
+        instead = f"It fails by this: {shown.words}"
+    elif len(verdict.parts) == 1 and verdict.verdict == shown.verdict and is_number(shown.low):
+        instead = WHERE.get(shown.verdict, "")
+    return f"{before[:-1]}{instead}{after if instead else after.lstrip('.')}".strip()
 
 
 def references(verdicts: Sequence[Verdict]) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import importlib
+import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -126,19 +128,51 @@ def available(pattern: str | None = None) -> list[dict[str, Any]]:
     """One row a model: `spec`, `source`, and the `card` of zoo models. timm and torchvision are searched by a pattern.
 
     Without a pattern only the zoo is listed, for which torch is not needed; with one (a part of the name or a shell
-    pattern) the rows of all sources whose name matches.
+    pattern, of one source if its name stands before it) the rows whose name matches.
 
-    >>> [row["spec"] for row in available("resnext101_64x4d") if row["source"] == "torchvision"]
+    >>> [row["spec"] for row in available("torchvision:resnext101_64")]
     ['torchvision:resnext101_64x4d']
     """
-    shell = pattern if pattern is None or any(sign in pattern for sign in "*?[") else f"*{pattern}*"
+    before, colon, rest = (pattern or "").partition(":")
+    one = [source for source in SOURCES if colon and source == before]
+    wanted = rest if one else pattern
+    shell = wanted if wanted is None or any(sign in wanted for sign in "*?[") else f"*{wanted}*"
     rows: list[dict[str, Any]] = []
-    for source in SOURCES if shell else ("zoo",):
+    for source in one or (SOURCES if shell else ("zoo",)):
         for name in names(source):
             if shell is None or fnmatch.fnmatch(name, shell):
                 card = {"card": dict(zoo.card(name))} if source == "zoo" else {}
                 rows.append({"spec": f"{source}:{name}", "source": source} | card)
+                rows += snapshots(name) if source == "zoo" else []
     return rows
+
+
+def snapshots(name: str) -> list[dict[str, Any]]:
+    """Rows of the weights that a training of the zoo left on its way, as far as they are bundled.
+
+    >>> [row["spec"] for row in snapshots("vit")]
+    ['zoo:vit@warmup']
+    """
+    moments = {"init": "before training", "warmup": "at the end of its warm-up", "quarter": "after a quarter of it"}
+    kept = [moment for moment in moments if zoo.weights(name, moment) is not None]
+    of_the_end = ("accuracy", "nll", "ece", "measured", "epochs", "steps", "seconds", "sha256")
+    card = {key: value for key, value in zoo.card(name).items() if key not in of_the_end}
+    return [
+        {
+            "spec": f"zoo:{name}@{moment}",
+            "source": "zoo",
+            "card": card | {"sentence": f"the same training, {moments[moment]}"},
+        }
+        for moment in kept
+    ]
+
+
+def own_values(name: str) -> dict[str, Any]:
+    """What each switch of a zoo model is set to: by its line of the table, or else by its builder. Imports torch."""
+    model = zoo.find(name)
+    module, _, builder = model.builder.partition(":")
+    parameters = inspect.signature(getattr(importlib.import_module(f"eyechart.zoo.{module}"), builder)).parameters
+    return {key: model.switches.get(key, known.default) for key, known in parameters.items()}
 
 
 def counts() -> dict[str, int]:

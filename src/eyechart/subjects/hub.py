@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import urllib.error
@@ -17,16 +18,13 @@ PATIENCE = 5
 
 @contextmanager
 def hub_access(spec: str, advice: str, *, huggingface: bool) -> Iterator[None]:
-    """Inside, libraries may download. Network failures leave as HubUnreachable with `advice`; pickles cannot run code.
-
-    If the Hugging Face hub does not answer, its library is put offline for the while: what is in its cache still loads.
-    """
+    """Inside, libraries may download. Network failures leave as HubUnreachable with `advice`; pickles run no code."""
     before = os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
     timeout = socket.getdefaulttimeout()
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     socket.setdefaulttimeout(PATIENCE * 2)
     try:
-        with _offline_if_silent() if huggingface else nullcontext():
+        with without_retries() if huggingface else nullcontext():
             yield
     except EyechartError:
         raise
@@ -41,15 +39,22 @@ def hub_access(spec: str, advice: str, *, huggingface: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _offline_if_silent() -> Iterator[None]:
-    from huggingface_hub import constants
+def without_retries() -> Iterator[None]:
+    """Inside, the library of the Hugging Face hub neither waits for a hub that does not answer nor prints its retries.
 
-    before = constants.HF_HUB_OFFLINE
+    It is put offline for the while, so that what is in its cache still loads.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.utils import logging as its_logging
+
+    before, verbosity = constants.HF_HUB_OFFLINE, its_logging.get_verbosity()
     constants.HF_HUB_OFFLINE = before or not _answers(constants.ENDPOINT)
+    its_logging.set_verbosity(logging.ERROR)
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
+        its_logging.set_verbosity(verbosity)
 
 
 def _answers(address: str) -> bool:

@@ -82,7 +82,8 @@ class Recipe:
             )
         if not 0 <= self.warmup_epochs < self.epochs:
             raise UsageError(
-                f"The warm-up must be shorter than the training; it has {self.warmup_epochs} of {self.epochs} epochs."
+                f"The warm-up must be shorter than the training; it has {self.warmup_epochs} of {self.epochs} epochs: "
+                "shorten it with --warmup-epochs, or raise --epochs."
             )
         for name in ("label_smoothing", "augment_probability", "mix_probability", "erasing"):
             value = getattr(self, name)

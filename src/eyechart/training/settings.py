@@ -16,7 +16,6 @@ underscores, any setting of a recipe, and `switches`, a table:
 from __future__ import annotations
 
 import ast
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from eyechart import zoo
-from eyechart.errors import UsageError
+from eyechart.errors import UsageError, did_you_mean
 from eyechart.training.recipes import Recipe, find_recipe
 from eyechart.training.run import Run, as_tuple
 from eyechart.zoo.switches import check_switches
@@ -44,9 +43,8 @@ def make_run(settings: Mapping[str, Any]) -> Run:
     """
     given = {ALSO.get(name, name): value for name, value in settings.items() if value is not None}
     if unknown := [name for name in given if name not in KNOWN]:
-        near = difflib.get_close_matches(unknown[0], KNOWN, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(KNOWN))}."
-        raise UsageError(f"A training has no setting called {unknown[0]!r}; {hint}")
+        near = did_you_mean(unknown[0], KNOWN, f"there are {', '.join(sorted(KNOWN))}.")
+        raise UsageError(f"A training has no setting called {unknown[0]!r}; {near}")
     if "model" not in given:
         raise UsageError("A run needs a model: model = NAME.")
     given = {name: fitted(name, value) for name, value in given.items()}

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from eyechart.claims.wording import count
 from eyechart.errors import ImagesError, UsageError
 from eyechart.training.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES, CIFAR100_FIRST_LABELS
 from eyechart.training.data import TrainingData
@@ -199,5 +200,5 @@ def _read_classes(folder: Path, size: int) -> tuple[Tensor, Tensor, tuple[str, .
     notices = []
     if images.problems:
         first = images.problems[0]
-        notices.append(f"{len(images.problems)} files were skipped, the first {first.path}: {first.reason}.")
+        notices.append(f"{count(len(images.problems), 'file')} skipped, the first {first.path}: {first.reason}.")
     return _tensor(pixels), torch.from_numpy(images.labels.copy()), images.classes, notices

@@ -106,11 +106,12 @@ def points(
     known = [name for name in MARKS if name in set(finding.kind.values)]  # of all panels: they share one legend
     fill = alt.Scale(domain=known, range=[MARKS[name][0] for name in known])
     shape = alt.Scale(domain=known, range=[MARKS[name][1] for name in known])
+    words = alt.Legend(labelExpr=theme.KIND_WORDS)
     drawn: alt.Chart = (
         alt.Chart(table)
         .mark_point(style="outlined", size=70)
-        .encode(x, y, fill=alt.Fill(kind, type="nominal", scale=fill, title=None), tooltip=tooltip)
-        .encode(shape=alt.Shape(kind, type="nominal", scale=shape, title=None))
+        .encode(x, y, fill=alt.Fill(kind, type="nominal", scale=fill, title=None, legend=words), tooltip=tooltip)
+        .encode(shape=alt.Shape(kind, type="nominal", scale=shape, title=None, legend=words))
     )
     return drawn
 

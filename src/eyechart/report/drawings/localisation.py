@@ -47,7 +47,8 @@ def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
         [Tile(names[token], at.cka.values[token], own=places[token]) for token in (y * sides[1] + picked[1]).tolist()]
         for y in picked[0]
     ]
-    said = f"{at.name.item()}, {cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
+    some = "" if cells == (len(picked[0]), len(picked[1])) else f"{len(picked[0])}×{len(picked[1])} of "
+    said = f"{at.name.item()}, {some}{cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
     return tiles(
         maps,
         cells,

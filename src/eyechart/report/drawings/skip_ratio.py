@@ -34,7 +34,7 @@ def curves(finding: xarray.Dataset) -> Chart:
     if table.empty:
         return theme.nothing(None, (400, 280))
     x = theme.depth_axis()
-    y = theme.log_y("ratio", [*table["ratio_low"], *table["ratio_high"], 1.0], "‖z‖ / ‖f(z)‖")
+    y = theme.log_y("ratio", [*table["ratio_low"], *table["ratio_high"], 1.0], "length of skip / length of branch")
     colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
     tokens = list(dict.fromkeys(table["token"]))  # grid tokens, and class tokens where a subject has one
     dashes = alt.Scale(domain=tokens, range=[[1, 0], [5, 4]][: len(tokens)])
@@ -77,7 +77,7 @@ def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]
         value="log ratio",
         x_title="token (class token first, then the grid row by row)" if prefix else "token, row by row",
         y_title="junction (input → output)",
-        value_title="‖z‖ / ‖f(z)‖",
+        value_title="skip / branch",
         title=subject,
         domain=(float(np.log10(ends[0])), float(np.log10(ends[1]))),
         marks={float(np.log10(ratio)): f"{ratio:g}" for ratio in theme.log_marks(*ends)},

@@ -1,0 +1,50 @@
+"""What measures say, set for the page: true minus signs, spaced per cent, and a line for each subject."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+#: Words of quantities' names that are not words; the names themselves are those of the CSV files.
+SPELLED = {
+    "cls": "class token",
+    **{word.lower(): word for word in ("APE", "CKA", "CNN", "ECE", "FGSM", "MC", "MLP", "NEP", "NLL", "PGD")},
+    "conv": "convolution",
+}
+
+WALL = 160  # letters that are easily read in one paragraph
+
+
+def typeset(text: str) -> str:
+    """
+    >>> typeset("right 92.1% [-3.6, +17.1], --effort quick, C.1-C.4")
+    'right 92.1\\xa0% [−3.6, +17.1], --effort quick, C.1-C.4'
+    """
+    return re.sub(r"(?<=\d)%", "\u00a0%", re.sub(r"(?<=[\[( ])-(?=\.?\d)", "−", text))
+
+
+def lines(text: str, subjects: Sequence[str]) -> list[str]:
+    """The same text with a new line wherever it turns to another subject: four subjects in one paragraph are a wall."""
+    if len(text) <= WALL:
+        return [text]
+    longest_first = sorted(subjects, key=len, reverse=True)
+    named = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?![\w-])" for name in longest_first))
+    told: list[list[str]] = []
+    last = None
+    for clause in re.split(r"(?<=[;.]) ", text):
+        found = named.search(clause)
+        if told and (found is None or found.group() == last):
+            told[-1].append(clause)
+        else:
+            told.append([clause])
+        last = found.group() if found else last
+    joined = [re.sub(r";$", ".", " ".join(clauses)) for clauses in told]
+    return [line if line.startswith(tuple(subjects)) else line[:1].upper() + line[1:] for line in joined]
+
+
+def name_of_quantity(name: str) -> str:
+    """
+    >>> name_of_quantity("top_is_unlike_without_cls"), name_of_quantity("head_cka_falls")
+    ('top is unlike without class token', 'head CKA falls')
+    """
+    return " ".join(SPELLED.get(word, word) for word in name.split("_"))
