@@ -123,6 +123,13 @@ def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked
     assert "images: " not in again.stderr
     assert f"Nothing was left to do: {tmp_path / 'run'} holds this exam already" in again.stderr
     assert first.stdout == again.stdout
+    (tmp_path / "run" / "summary.csv").unlink()
+    assert "Nothing was left to do" not in call(*words).stderr
+    assert (tmp_path / "run" / "summary.csv").exists()
+    (tmp_path / "run" / "verdicts.json").write_text("[")
+    assert "delete it and run the exam again" in call(*words).stderr
+    (tmp_path / "run" / "verdicts.json").unlink()
+    assert call(*words).stdout == first.stdout
     warnings = [line for line in first.stdout.splitlines() if line.startswith("Decided without")]
     assert warnings == [
         "Decided without a check of accuracy: the accuracy of zoo:vit on these images is not known "

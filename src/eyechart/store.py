@@ -176,9 +176,9 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether findings, verdicts and page are there for every measure of the plan."""
-        findings = [self.path / "findings" / f"{name}.nc" for name in self.measures]
-        return all(path.exists() for path in (*findings, self.path / "verdicts.json", self.path / "report.html"))
+        """Whether findings, verdicts, table and page are there for every measure of the plan."""
+        findings = (f"findings/{name}.nc" for name in self.measures)
+        return all((self.path / name).exists() for name in (*findings, "verdicts.json", "summary.csv", "report.html"))
 
     # --- findings and verdicts ----------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class Run:
                     found[name] = finding.load()
             except (OSError, ValueError) as error:
                 raise RunFolderError(
-                    f"{path} is damaged ({error}); run the exam again: its shards are kept, so nothing is recomputed."
+                    f"{path} is damaged ({error}); delete it and run the exam again; its shards are kept."
                 ) from error
         return found
 
@@ -220,7 +220,7 @@ class Run:
         except FileNotFoundError:
             raise RunFolderError(f"{self.path} is not finished: it has no verdicts; run the exam again.") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunFolderError(f"{path} is damaged ({error}); run the exam again.") from error
+            raise RunFolderError(f"{path} is damaged ({error}); delete it and run the exam again.") from error
 
     def quantities(self) -> Iterator[dict[str, Any]]:
         """Every scalar of every finding: measure, quantity, subjects, value, low, high, unit."""

@@ -302,6 +302,20 @@ def test_far_off_images_make_a_cka_but_no_neighbours() -> None:
     assert float(by_neighbours.cka[0, 1]) < 0.1
 
 
+def test_images_that_coincide_make_no_neighbours() -> None:
+    """In each of two independent layers most images are one point: which of them are named must not follow an order."""
+    generator = torch.Generator().manual_seed(4)
+    x, y = torch.randn(2, 1024, 1, 6, generator=generator)
+    x[torch.rand(1024, generator=generator) < 0.6] = 0
+    y[torch.rand(1024, generator=generator) < 0.6] = 0
+    places = [site("one"), site("two", block=1)]
+    where = scene(anatomy("a", places), images=1024, block=32)
+    looks = {("a", "one"): Look(places[0], output=x), ("a", "two"): Look(places[1], output=y)}
+    finding = measure_tensors(Cka(index="neighbours"), where, looks, 32)
+    assert abs(float(finding.cka[0, 1])) < 0.06  # taking the first of those at one distance: 0.15
+    assert float(finding.cka[0, 0]) == pytest.approx(1)
+
+
 def test_only_claims_without_a_limit_of_cka_are_read_by_neighbours() -> None:
     read = {(test.claim, test.reading) for test in Cka(index="neighbours").tests()}
     assert read == {("C14", "by nearest neighbours"), ("C60", "by nearest neighbours")}

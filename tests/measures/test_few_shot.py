@@ -244,6 +244,8 @@ def test_tighter_classes_are_judged_between_two_subjects() -> None:
     assert "In episodes v is ahead of w by" in FewShot().sentence(finding)
     assert "has the tighter classes (-0." in FewShot().sentence(finding)
     assert "Of v was read the class token of blocks.0" in FewShot().sentence(finding)
+    few = exam(9, images=10)  # 2 of each class: no episode can be played
+    assert "nan" not in FewShot().sentence(two_subjects(few[0], few[0] + 1, few[1]))
     # Two draws of one kind: neither is ahead, and an honest interval decides nothing.
     generator = torch.Generator().manual_seed(2)
     noise = [0.4 * torch.randn(tight.shape, generator=generator) for _ in range(2)]

@@ -377,6 +377,52 @@ def test_a_mean_that_few_minibatches_carry_has_a_skewed_interval() -> None:
     assert f"{ape_ends(found, 'vit@warmup', 'clean')[1]:.6f}"[:8] in drawn
 
 
+def test_a_subject_that_lacks_minibatches_is_compared_over_those_it_has() -> None:
+    """It knows fewer of the images; the interval must be about the same number as the value."""
+    values, other = curves(8, 1, 30.0), curves(8, 1, 30.0, 1)
+    values[6:] = np.nan
+    other[6:] *= 10
+    other[6:, 1:] *= -1
+    measure, tally, where = stage(vit_warmup=values, resnet_warmup=other)
+    found = with_intervals(measure, tally, where)
+    ends = {}
+    for name in ("ape_ratio_clean", "nep_gap_clean"):
+        row = int(np.flatnonzero(found["quantity"].values == name)[0])
+        ends[name] = [float(found[f"quantity_{end}"][row]) for end in ("low", "value", "high")]
+        assert ends[name] == sorted(ends[name])
+
+    def ratio(stay: np.ndarray) -> float:
+        one, two = values[stay], other[stay]
+        return float(one[one > 0].mean() / two[two > 0].mean())
+
+    without = np.array([ratio(np.arange(8) != left) for left in range(8)])
+    half = 2.3646 * np.sqrt(7 / 8 * ((without - without.mean()) ** 2).sum())
+    whole = ratio(np.ones(8, dtype=bool))
+    assert ends["ape_ratio_clean"][1] == pytest.approx(whole)
+    assert ends["ape_ratio_clean"][2] == pytest.approx(
+        max(whole + half, whole * np.exp(2.3646 * np.sqrt(7) * np.log(without).std())), rel=1e-3
+    )
+
+
+def test_a_share_of_zero_is_bounded_by_the_subject_s_own_minibatches() -> None:
+    values = curves(8, 0, 30.0)
+    values[6:] = np.nan
+    measure, tally, where = stage(vit_warmup=values, resnet_warmup=curves(8, 0, 30.0, 1))
+    found = with_intervals(measure, tally, where).sel(variant="clean")
+    assert found.nep_high.values == pytest.approx([1 - 0.025 ** (1 / 6), 1 - 0.025 ** (1 / 8)])
+    rows = np.flatnonzero(found["quantity"].values == "nep_clean")
+    assert found.quantity_high.values[rows] == pytest.approx([1 - 0.025 ** (1 / 6)] * 2)  # the wider for both
+
+
+def test_what_was_not_measured_is_not_told_as_a_number() -> None:
+    for values in (-curves(8, 0, 30.0), curves(1, 1, 30.0), np.full((8, 5), np.nan)):
+        measure, tally, where = stage(vit_warmup=values)
+        text = measure.sentence(with_intervals(measure, tally, where))
+        assert "nan" not in text
+        assert ("none is positive" in text) == (values < 0).all()
+        assert ("left out" in text) == np.isnan(values).all()
+
+
 class Crowded(nn.Module):
     """Cross-entropy of (0, …, −c) for the last class is c to within rounding, so the Hessian is that of c itself."""
 

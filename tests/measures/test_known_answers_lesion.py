@@ -98,7 +98,7 @@ def test_too_few_images_to_recalibrate_on_are_told_in_a_sentence() -> None:
     said = "kept their trained statistics only: to re-estimate them takes at least 512 images, and there are 64."
     finding = finding_of(module_subject(cases.resnet(), "cnn"), block=16)
     assert np.isnan(finding.lost_recalibrated.values).all()
-    assert f"Batch norms, if cnn has any, {said}" in Lesion().sentence(finding)
+    assert f"Batch norms of cnn, if any, {said}" in Lesion().sentence(finding)
     enough, unasked = (
         finding_of(module_subject(cases.resnet(), "cnn"), **how)  # type: ignore[arg-type]
         for how in ({"block": BLOCK}, {"block": 16, "recalibrate": "no"})

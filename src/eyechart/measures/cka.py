@@ -80,7 +80,7 @@ class Cka(Measure):
         "harm. Blocks are equal by plan, in seeded random order. A few long tokens can make up a layer's likeness: "
         "tokens=normalised first divides every token (a CNN's location) of every image by its length. A few far-off "
         f"images can too: index=neighbours instead asks how many of the {NEAREST} nearest pictures of each picture two "
-        "layers share, above chance (0) and at most all (1). granularity=fine compares every layer inside the blocks."
+        "layers share, above chance (0) and at most all (1). granularity=fine adds the layers inside the blocks."
     )
     quantities = (
         Quantity(

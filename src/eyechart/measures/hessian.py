@@ -90,14 +90,10 @@ def steepness(name: str, compute: Callable[[xarray.Dataset], PerSubjects], expla
     return Quantity(name, compute, explain, limits=(0.0, None), bounds=mean_bounds(compute, variant))
 
 
-def words(variant: str) -> str:
-    return f"({variant})"
-
-
 def per_variant() -> tuple[Quantity, ...]:
     made: list[Quantity] = []
     for variant in VARIANTS:
-        key, told = name_of(variant), words(variant)
+        key, told = name_of(variant), f"({variant})"
         negative = "share of negative ones among the five largest Hessian eigenvalues"
         made += [
             Quantity(f"nep_{key}", of_each("nep", variant), f"{negative} {told}", limits=(0.0, 1.0), share=True),
@@ -366,7 +362,8 @@ class HessianSpectrum(Measure):
         known, rounding = ~np.isnan(ends), NOISE * np.abs(values).max(-1, keepdims=True, initial=0, where=there)
         loose = known & (end_errors > np.maximum(LOOSE * np.abs(ends), rounding))  # the smallest may be zero
         minibatches = int(counted.sum())
-        share = {"limits": (0.0, 1.0), "trials": float(max(minibatches, 1))}
+        seen = there.any(-1).sum(0)  # a subject that knows fewer of the classes may have met fewer minibatches
+        share = {"limits": (0.0, 1.0), "trials": np.maximum(seen, 1)}
         return xarray.Dataset(
             {
                 "nep": (each, mean(negative, there), share),
@@ -397,7 +394,7 @@ class HessianSpectrum(Measure):
             attrs={
                 "images": minibatches * self.batch,
                 "minibatches": minibatches,
-                "trials": minibatches,  # the eigenvalues of one come together
+                "trials": int(seen[seen > 0].min(initial=max(minibatches, 1))),  # the eigenvalues of one come together
                 "batch": self.batch,
             },
         )

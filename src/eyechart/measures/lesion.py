@@ -300,7 +300,7 @@ class Lesion(Measure):
         ]
         if finding.attrs["stale"]:
             parts.append(
-                f"Batch norms, if {finding.attrs['stale']} has any, kept their trained statistics only: to re-estimate "
+                f"Batch norms of {finding.attrs['stale']}, if any, kept their trained statistics only: to re-estimate "
                 f"them takes at least {32 * LEAST_OTHERS} images, and there are {finding.attrs['images_in_all']}"
             )
         if finding.attrs["left_out"]:

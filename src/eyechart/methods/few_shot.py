@@ -106,6 +106,8 @@ def pair_sentence(finding: xarray.Dataset) -> list[str]:
         found[name] = [float(rows[f"quantity_{end}"][0]) for end in ("value", "low", "high")]
         subjects = str(rows.quantity_subjects.values[0]).split(" | ")
     ahead, spread = found["few_shot_lead"], found["class_spread_lead"]
+    if not np.isfinite([*ahead, *spread]).all():
+        return []
     if ahead[0] < 0:
         subjects = subjects[::-1]
         ahead, spread = ([-numbers[0], -numbers[2], -numbers[1]] for numbers in (ahead, spread))

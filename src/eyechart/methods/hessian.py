@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ def share_gap_bounds(
 
     def bounds(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
         result: dict[tuple[str, ...], tuple[float, float]] = {}
-        for one, two in compute(estimate):
+        for (one, two), middle in compute(estimate).items():
             shares = [estimate.negative.sel(subject=who, variant=variant).values for who in (one, two)]
             both = np.isfinite(shares[0] + shares[1])
             first, second = (share[both] for share in shares)
@@ -83,8 +83,7 @@ def share_gap_bounds(
                 result[one, two] = float("nan"), float("nan")
                 continue
             room = at_most(len(first))  # the values of a minibatch come together
-            middle, half = (first - second).mean(), t_quantile(len(first)) * (first - second).std(ddof=1)
-            half = half / np.sqrt(len(first))
+            half = t_quantile(len(first)) * (first - second).std(ddof=1) / np.sqrt(len(first))
             low = middle - half - (0 if second.any() else room)
             high = middle + half + (0 if first.any() else room)
             result[one, two] = max(-1.0, float(low)), min(1.0, float(high))
@@ -108,9 +107,9 @@ def mean_bounds(
         result: dict[tuple[str, ...], tuple[float, float]] = {}
         for subjects in compute(estimate):
             own = estimate.sel(subject=list(subjects), variant=variant).transpose("minibatch", "subject", ...)
-            there = np.isfinite(own.positive_sum.values).all(1)
-            sums, counts = own.positive_sum.values[there], own.positive_count.values[there]
-            if len(sums) < 2:
+            there = np.isfinite(own.positive_sum.values)  # a subject that knows fewer of the images has fewer
+            sums, counts = (np.nan_to_num(own[f"positive_{each}"].values[there.any(1)]) for each in ("sum", "count"))
+            if (there.sum(0) < 2).any():
                 result[subjects] = float("nan"), float("nan")
                 continue
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -141,22 +140,38 @@ def spectra_in_words(finding: xarray.Dataset) -> str:
         if int(own.refused):
             said.append(f"{subject} is left out: one of its operations has no second derivative")
             continue
+        if np.isnan(own.nep.values).all():
+            said.append(f"{subject} is left out: there was no minibatch that it could be shown")
+            continue
         parts = []
         for variant in dict.fromkeys([own.variant.values[0], own.variant.values[-1]]):
             one = own.sel(variant=variant)
-            nep = f"{float(one.nep):.0%} [{float(one.nep_low):.0%}, {float(one.nep_high):.0%}]"
-            ape = "{:.0f} [{:.0f}, {:.0f}]".format(float(one.ape), *ape_ends(finding, subject, variant))
-            parts.append(f"{nep} of the eigenvalues are negative and the positive ones average {ape} ({variant})")
+            nep = with_ends("{:.0%}", one.nep, one.nep_low, one.nep_high)
+            ape = with_ends("{:.0f}", one.ape, *ape_ends(finding, subject, variant))
+            steep = f"the positive ones average {ape}" if np.isfinite(one.ape) else "none is positive"
+            parts.append(f"{nep} of the eigenvalues are negative and {steep} ({variant})")
         said.append(f"for {subject} " + ", and ".join(parts))
     worst = float(finding.unsettled.max())  # NaN where nothing was measured: max skips it
-    known = "all of these are known to 1 %" if worst == 0 else f"up to {worst:.0%} of these are not known to 1 %"
+    known = ["all of these are known to 1 %" if worst == 0 else f"up to {worst:.0%} of these are not known to 1 %"]
     ends = [
         f"the algebraically {end} one is not known to 1 % in up to {share:.0%} of the minibatches"
         for end in ("smallest", "largest")
         if (share := float(finding[f"{end}_unsettled"].max())) > 0
     ]
-    text = f"Over {finding.attrs['minibatches']} minibatches of {finding.attrs['batch']}: " + "; ".join(said)
-    return "; ".join([text, known, *ends]) + "."
+    count = int(finding.attrs["minibatches"])
+    minibatches = f"{count} minibatch{'' if count == 1 else 'es'} of {finding.attrs['batch']}"
+    return f"Over {minibatches}: " + "; ".join([*said, *(known if np.isfinite(worst) else ()), *ends]) + "."
+
+
+def with_ends(form: str, *numbers: SupportsFloat) -> str:
+    """The number and its interval, if it has one.
+
+    >>> with_ends("{:.0%}", 0.5, 0.4, 0.6), with_ends("{:.0f}", 44, float("nan"), float("nan"))
+    ('50% [40%, 60%]', '44')
+    """
+    number, *ends = map(float, numbers)
+    interval = " [" + ", ".join(map(form.format, ends)) + "]"
+    return form.format(number) + (interval if np.isfinite(ends).all() else "")
 
 
 def at_most(trials: int) -> float:

@@ -14,27 +14,38 @@ from __future__ import annotations
 import torch
 
 NEAREST = 5
+ROUNDING = 1e-6
+"""Of |a|² + |b|², of which a distance is a part: Gram matrices are of float32, which knows it no better."""
 
 
 def neighbour_table(grams: torch.Tensor, others: torch.Tensor | None = None) -> torch.Tensor:
     """Neighbours shared by every two layers of a stack of Gram matrices (site, n, n), less those that chance gives.
 
-    Divided by its own diagonal it is the likeness. A layer in which all images coincide names none: its row is zero.
+    Divided by the roots of its own diagonal it is the likeness. A layer in which all images coincide names none before
+    others: its row is zero.
+    """
+    one = _nearest(grams)
+    other = one if others is None else _nearest(others)
+    return one @ other.T
+
+
+def _nearest(grams: torch.Tensor) -> torch.Tensor:
+    """(site, image × other image): 1 for the k nearest others of each image, less the k/(n-1) that chance gives each.
+
+    Others at the same distance share what is left of k: taking the first of them, two layers in which many images
+    coincide would agree because images have an order.
     """
     n = grams.shape[1]
     k = min(NEAREST, (n - 1) // 2)
-    one = _nearest(grams, k)
-    other = one if others is None else _nearest(others, k)
-    named = torch.outer(one.sum((1, 2)) > 0, other.sum((1, 2)) > 0)
-    shared = one.flatten(1) @ other.flatten(1).T
-    return torch.where(named, shared - n * k**2 / (n - 1), 0.0)
-
-
-def _nearest(grams: torch.Tensor, k: int) -> torch.Tensor:
-    """(site, image, other image): 1 for the k nearest others of each image."""
-    own = grams.double().diagonal(dim1=1, dim2=2)
-    distances = own[:, :, None] + own[:, None, :] - 2 * grams.double()
-    apart = distances.amax((1, 2)) > 0
-    distances.diagonal(dim1=1, dim2=2).fill_(torch.inf)
-    named = torch.zeros_like(distances).scatter_(2, distances.topk(k, largest=False).indices, 1.0)
-    return named * apart[:, None, None]
+    layers = []
+    for gram in grams.double():
+        own = gram.diagonal()
+        sizes = own[:, None] + own
+        distances, same = sizes - 2 * gram, ROUNDING * sizes
+        distances.fill_diagonal_(torch.inf)
+        farthest = distances.kthvalue(k, dim=1, keepdim=True).values
+        nearer = (distances < farthest - same).double()
+        tied = ((distances - farthest).abs() <= same).double()
+        named = nearer + tied * ((k - nearer.sum(1, keepdim=True)) / tied.sum(1, keepdim=True))
+        layers.append((named - k / (n - 1)).fill_diagonal_(0).flatten())
+    return torch.stack(layers)

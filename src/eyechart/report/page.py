@@ -263,7 +263,7 @@ def multiplicity(counted: Summary, without_images: Sequence[str] = ()) -> str:
 def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
     finding = run.findings[name]
     chart = embed(run, name)
-    sentence = typeset(measure.sentence(finding))
+    sentence = typeset(measure.sentence(finding), run.scene.subjects)
     return {
         "id": f"measure-{name}",
         "name": name,

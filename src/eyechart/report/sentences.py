@@ -15,12 +15,20 @@ SPELLED = {
 WALL = 160  # letters that are easily read in one paragraph
 
 
-def typeset(text: str) -> str:
-    """
+def typeset(text: str, names: Sequence[str] = ()) -> str:
+    """True minus signs and spaced per cent, but not inside `names`, which are copied from the page into commands.
+
     >>> typeset("right 92.1% [-3.6, +17.1], --effort quick, C.1-C.4")
     'right 92.1\\xa0% [−3.6, +17.1], --effort quick, C.1-C.4'
+    >>> typeset("vit@at 50%.pth is right in 50%", ["vit@at 50%.pth"])
+    'vit@at 50%.pth is right in 50\\xa0%'
     """
-    return re.sub(r"(?<=\d)%", "\u00a0%", re.sub(r"(?<=[\[( ])-(?=\.?\d)", "−", text))
+    longest_first = map(re.escape, sorted(names, key=len, reverse=True))
+    parts = re.split(f"({'|'.join(longest_first)})", text) if names else [text]
+    return "".join(
+        part if part in names else re.sub(r"(?<=\d)%", "\u00a0%", re.sub(r"(?<=[\[( ])-(?=\.?\d)", "−", part))
+        for part in parts
+    )
 
 
 def lines(text: str, subjects: Sequence[str]) -> list[str]:
