@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eyechart.claims.facts import facts_of
-from eyechart.claims.verdict import judge
+from eyechart.claims.judge import judge
 from eyechart.engines.plan import write_plan
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.images import common_crop, open_images, plan_batches

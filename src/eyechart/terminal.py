@@ -44,7 +44,7 @@ def table(*headings: str) -> Table:
 
 def print_verdicts(run: Run) -> None:
     """One row a verdict that could be given, then how many there are of each kind."""
-    from eyechart.claims.verdict import summarise
+    from eyechart.claims.summary import summarise
 
     tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
     if tested:

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from eyechart.claims.gates import Facts
-from eyechart.claims.verdict import judge
+from eyechart.claims.judge import judge
 from eyechart.corruptions import SEVERITIES, TYPES
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply

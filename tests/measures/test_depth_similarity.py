@@ -11,7 +11,7 @@ import xarray
 
 from eyechart import zoo
 from eyechart.claims.gates import Facts
-from eyechart.claims.verdict import judge
+from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.measures.cka import Cka
 from eyechart.measures.depth_similarity import DepthSimilarity, decline, late_difference, slope

@@ -12,7 +12,7 @@ import xarray
 from torch import Tensor, nn
 
 from eyechart.claims.gates import Facts
-from eyechart.claims.verdict import judge
+from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eyechart.claims.verdict import judge
+from eyechart.claims.judge import judge
 from eyechart.intervals import with_intervals
 from eyechart.measures.measure import Views
 from eyechart.measures.shape_texture import (

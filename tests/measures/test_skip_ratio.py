@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eyechart.claims.gates import Facts
-from eyechart.claims.verdict import judge
+from eyechart.claims.judge import judge
 from eyechart.measures.skip_ratio import SkipRatio
 from eyechart.methods.skip_ratio import ratio_and_cosines
 from eyechart.tracing.views import Look

@@ -11,7 +11,7 @@ import vl_convert
 import xarray
 
 from eyechart.claims.gates import Facts
-from eyechart.claims.verdict import judge
+from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from eyechart.claims.verdict import Summary, Verdict
+from eyechart.claims.summary import Summary
+from eyechart.claims.verdict import Verdict
 from eyechart.report import embed, numbers, page, sentences, theme, verdict_rows
 from eyechart.sites import Anatomy
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from eyechart.claims.verdict import summarise
+from eyechart.claims.summary import summarise
 from eyechart.report import theme
 from eyechart.report.embed import data_uri, embed, javascript
 from eyechart.report.explorer import explorer
@@ -26,7 +26,7 @@ from eyechart.report.verdict_rows import KINDS, references, rows
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.claims.verdict import Summary
+    from eyechart.claims.summary import Summary
     from eyechart.measures.measure import Measure
     from eyechart.sites import Anatomy
     from eyechart.store import Run

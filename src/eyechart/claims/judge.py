@@ -1,0 +1,204 @@
+"""Does a claim hold? The protocol: a claim is judged by where its whole 95 % interval lies against a fixed margin.
+
+    holds          the whole interval satisfies what the claim asks for
+    fails          no point of the interval does
+    undecided      the interval straddles the margin (and it is said how many images would decide), a number is missing,
+                   or a gate failed
+    not tested     no given subject can settle it (and it is said what would)
+
+A claim of several parts holds if all hold and fails if one fails. Of several parts the verdict shows the decisive one:
+of a failed claim the part that fails most clearly, of one that holds the part nearest to failing, of an undecided one
+the part farthest from a decision. Clearness is the distance from the margin in half-widths of the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eyechart.claims.gates import Facts
+from eyechart.claims.table import CLAIMS, STUDIES, Claim
+from eyechart.claims.verdict import ClaimTest, Decision, Part, PartVerdict, Subjects, Verdict
+from eyechart.claims.wording import begin, count_parts, scope_words, what_would_decide
+from eyechart.errors import EyechartError, UsageError
+
+if TYPE_CHECKING:
+    import xarray
+
+LEAST_SEEDS = 3
+LEAST_IMAGES = 64  # four a fold: below that nothing is decided, however narrow an interval looks
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A quantity of one tuple of subjects, as a finding has it."""
+
+    value: float
+    low: float
+    high: float
+    images: int
+    measure: str
+    smooth: bool = True
+    of_weights: bool = False
+    """Read off the weights: no image was drawn, and none would decide it."""
+
+
+def judge(
+    tests: Sequence[ClaimTest],
+    findings: Mapping[str, xarray.Dataset],
+    facts: Mapping[str, Facts],
+    *,
+    left_out: Mapping[str, str] | None = None,
+    seeds: int | None = None,
+) -> list[Verdict]:
+    """One verdict for each claim and each tuple of subjects that qualifies, and one "not tested" for every other claim.
+
+    Tuples qualify by having a number in every part. `facts` are told by subject; `left_out` says why a measure that was
+    asked for did not run; `seeds` makes it a study, whose intervals are over seeds and which speaks of architectures.
+    """
+    if seeds is not None and seeds < LEAST_SEEDS:
+        raise UsageError(f"A study needs at least {LEAST_SEEDS} seeds to speak of an architecture, not {seeds}.")
+    verdicts: list[Verdict] = []
+    for test in sorted(tests, key=lambda test: test.claim):
+        by_part = [read(findings, part.quantity) for part in test.parts]
+        for subjects in by_part[0]:
+            if all(subjects in there for there in by_part):
+                own = [there[subjects] for there in by_part]
+                verdicts.append(decide(test, subjects, own, [facts[subject] for subject in subjects], seeds))
+    judged = {verdict.claim for verdict in verdicts}
+    tested = {test.claim for test in tests}
+    verdicts += [
+        not_tested(claim, tried=claim.id in tested, measures=findings.keys(), left_out=left_out or {}, seeds=seeds)
+        for claim in CLAIMS.values()
+        if claim.id not in judged
+    ]
+    return sorted(verdicts, key=lambda verdict: verdict.claim)
+
+
+def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects, Reading]:
+    """A quantity of every tuple of subjects that has it. Its name must mean one thing in all findings."""
+    result: dict[Subjects, Reading] = {}
+    for measure, finding in findings.items():
+        if "quantity_row" not in finding.sizes:
+            continue
+        rows = finding.isel(quantity_row=finding["quantity"].values == quantity)
+        for row in range(rows.sizes["quantity_row"]):
+            line = rows.isel(quantity_row=row)
+            subjects = tuple(str(line["quantity_subjects"].item()).split(" | "))
+            if subjects in result:
+                raise EyechartError(
+                    f"{quantity!r} is a quantity of both {result[subjects].measure} and {measure}; rename one of them."
+                )
+            value, low, high = (float(line[f"quantity_{name}"]) for name in ("value", "low", "high"))
+            smooth = bool(line["quantity_smooth"].item()) if "quantity_smooth" in line.coords else True
+            images, of_weights = int(finding.attrs.get("images", 0)), bool(finding.attrs.get("of_weights", False))
+            result[subjects] = Reading(value, low, high, images, measure, smooth, of_weights)
+    return result
+
+
+def decide(
+    test: ClaimTest, subjects: Subjects, readings: Sequence[Reading], facts: Sequence[Facts], seeds: int | None = None
+) -> Verdict:
+    """The verdict of one claim on one tuple of subjects."""
+    parts = tuple(
+        decide_part(part, subjects, reading, seeds or reading.images)
+        for part, reading in zip(test.parts, readings, strict=True)
+    )
+    decisions = {part.verdict for part in parts}
+    failing = "fails" in decisions if test.disagreement == "fails" else decisions == {"fails"}
+    verdict: Decision = "holds" if decisions == {"holds"} else "fails" if failing else "undecided"
+    shown = decisive(parts, verdict)
+    gates = tuple(gate.check(facts) for gate in test.checks)
+    failed = [gate for gate in gates if gate.outcome == "failed"]
+    few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
+    reasons = [begin(shown.sentence, subjects)]
+    if len(parts) > 1:
+        reasons.append(count_parts([part.verdict for part in parts]))
+    if failed:
+        told = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
+        reasons.insert(0, f"Gate failed, so nothing is decided: {told}")
+    elif few:
+        reasons.insert(0, f"Fewer than {LEAST_IMAGES} images, so nothing is decided")
+    elif verdict == "undecided" and shown.verdict != "undecided":
+        reasons.append("The definitions disagree, so neither decides")
+    elif verdict == "undecided" and readings[parts.index(shown)].of_weights:
+        reasons.append("It is read off the weights, so more images would not decide it")
+    elif verdict == "undecided":
+        used, unit = (seeds, "seeds") if seeds else (readings[parts.index(shown)].images, "images")
+        smooth = readings[parts.index(shown)].smooth
+        reasons.append(what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth))
+    reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
+    there = not math.isnan(shown.effect)
+    return Verdict(
+        claim=test.claim,
+        subjects=subjects,
+        scope=scope_words(seeds),
+        verdict="undecided" if failed or few else verdict,
+        effect=shown.effect if there else None,
+        low=shown.low if there else None,
+        high=shown.high if there else None,
+        reason=". ".join(reasons) + ".",
+        parts=parts,
+        proxy=test.proxy or any(gate.outcome == "proxy" for gate in gates),
+        measure=readings[0].measure,
+        gates=gates,
+        reading=test.reading,
+    )
+
+
+def decide_part(part: Part, subjects: Subjects, reading: Reading, samples: int) -> PartVerdict:
+    from eyechart.intervals import images_to_decide  # It imports torch; reading verdicts from a file must not.
+
+    value, low, high = (x if math.isfinite(x) else math.nan for x in (reading.value, reading.low, reading.high))
+    if math.isnan(value + low + high):
+        low = high = math.nan  # half an interval is none, and a missing value has none
+    verdict = part.decide(low, high)
+    margin, half = part.nearest_margin(value), (high - low) / 2
+    distance = abs(value - margin)
+    return PartVerdict(
+        quantity=part.quantity,
+        words=part.words.format(*subjects),
+        asks=part.asks,
+        effect=value,
+        low=low,
+        high=high,
+        verdict=verdict,
+        clearness=math.nan if math.isnan(half) else distance / half if half > 0 else math.inf,
+        # The interval of an argmax does not shrink with the root of the images, so no number is foretold.
+        needed=images_to_decide(value, low, high, margin, samples)
+        if verdict == "undecided" and reading.smooth and not reading.of_weights
+        else None,
+    )
+
+
+def decisive(parts: Sequence[PartVerdict], verdict: Decision) -> PartVerdict:
+    """The part whose effect the verdict shows: see the head of this file."""
+    alike = [part for part in parts if part.verdict == verdict]
+    if verdict == "fails":
+        return max(alike, key=lambda part: part.clearness)
+    if verdict == "holds":
+        return min(alike, key=lambda part: part.clearness)
+    if not alike:  # definitions that contradict each other: the clearer one speaks
+        return max(parts, key=lambda part: part.clearness)
+    return max(alike, key=lambda part: math.inf if part.needed is None else part.needed)
+
+
+def not_tested(
+    claim: Claim, *, tried: bool, measures: Collection[str], left_out: Mapping[str, str], seeds: int | None = None
+) -> Verdict:
+    """A claim that nothing in this run could settle, with what it would need."""
+    missing = [measure for measure in claim.measures if measure not in measures]
+    away = [measure for measure in missing if measure in left_out]
+    if claim.settled_by != "exam":
+        reason = f"Needs the study {claim.settled_by}: {STUDIES[claim.settled_by]}."
+    elif tried and len(missing) in (0, len(claim.measures)):  # of a claim of two measures one may have been left out
+        reason = f"Needs {claim.wants}."
+    elif away:
+        reason = f"Needs {claim.wants}. {away[0]} was left out: {left_out[away[0]]}"
+    elif missing:
+        reason = f"Needs the measure {' and '.join(missing)}, and {claim.wants}."
+    else:
+        reason = f"No measure tests it yet; it needs {claim.wants}."
+    return Verdict(claim.id, (), scope_words(seeds), "not tested", None, None, None, reason, measure=claim.measures[0])

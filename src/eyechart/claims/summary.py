@@ -1,0 +1,62 @@
+"""How many verdicts there are of each kind, and how many of the intervals behind them miss by chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from eyechart.claims.wording import count
+
+if TYPE_CHECKING:
+    from eyechart.claims.verdict import PartVerdict, Verdict
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How many claims were decided, and how many of the intervals behind them miss by chance."""
+
+    holds: int = 0
+    fails: int = 0
+    undecided: int = 0
+    not_tested: int = 0
+    claims: int = 0
+    """Claims with at least one verdict."""
+    intervals: int = 0
+
+    @property
+    def decided(self) -> int:
+        return self.holds + self.fails
+
+    @property
+    def expected_misses(self) -> float:
+        return 0.05 * self.intervals
+
+    def __str__(self) -> str:
+        hold, fail = ("holds" if self.holds == 1 else "hold"), ("fails" if self.fails == 1 else "fail")
+        text = (
+            f"{count(self.decided, 'verdict')} decided ({self.holds} {hold}, {self.fails} {fail}) and {self.undecided} "
+            f"undecided, on {count(self.claims, 'claim')}; {count(self.not_tested, 'claim')} not tested."
+        )
+        if self.intervals:
+            text += (
+                f" Of the {count(self.intervals, 'interval')} behind them about one in twenty misses: "
+                f"expect {self.expected_misses:.1f}."
+            )
+        return text
+
+
+def summarise(verdicts: Sequence[Verdict]) -> Summary:
+    counts = {"holds": 0, "fails": 0, "undecided": 0, "not tested": 0}
+    for verdict in verdicts:
+        counts[verdict.verdict] += 1
+    summary = Summary(counts["holds"], counts["fails"], counts["undecided"], counts["not tested"])
+    tested = {verdict.claim for verdict in verdicts if verdict.verdict != "not tested"}
+    intervals = sum(math.isfinite(part.low) and math.isfinite(part.high) for part in _parts(verdicts))
+    return replace(summary, claims=len(tested), intervals=intervals)
+
+
+def _parts(verdicts: Sequence[Verdict]) -> Iterator[PartVerdict]:
+    for verdict in verdicts:
+        yield from verdict.parts
