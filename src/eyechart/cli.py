@@ -293,8 +293,6 @@ def measures(json_: bool) -> None:
         for option, value in row["options"].items():
             others = ", ".join(str(choice) for choice in row["choices"][option] if choice != value)
             meaning = row["meanings"][option]
-            if option == "images" and "0:" not in meaning:
-                meaning = f"{meaning} 0: as many as the effort allows.".strip()
             told = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
             click.echo(f"{'':20} --set {row['name']}.{option}={value}{told}")
 

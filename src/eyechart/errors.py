@@ -15,11 +15,6 @@ EyechartError                   the command prints it without a traceback and ex
 └── RunFolderError              a run folder is damaged, of another version, of another question, or cannot be written
 """
 
-from __future__ import annotations
-
-import difflib
-from collections.abc import Iterable
-
 
 class EyechartError(Exception):
     exit_code = 1
@@ -71,13 +66,3 @@ class TallyError(EyechartError):
 
 class RunFolderError(EyechartError):
     pass
-
-
-def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
-    """The end of a sentence about an unknown word: the names that read like it, or `otherwise` where none does.
-
-    >>> did_you_mean("CAK", ["cka", "probes"], "there are cka, probes."), did_you_mean("x", ["cka"], "there is cka.")
-    ('did you mean cka?', 'there is cka.')
-    """
-    near = difflib.get_close_matches(word.lower(), list(known), n=3)
-    return f"did you mean {' or '.join(near)}?" if near else otherwise

@@ -269,7 +269,7 @@ class Anatomy:
         return cls(
             subject=data["subject"],
             sites=tuple(Site.from_json(site) for site in sites),
-            layers=tuple(Site.from_json(layer) for layer in data.get("layers", ())),
+            layers=tuple(Site.from_json(layer) for layer in data["layers"]),
             notes=tuple(data["notes"]),
             input_size=(height, width),
             architecture=data["architecture"],

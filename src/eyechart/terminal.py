@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.tree import Tree
 
-from eyechart.claims.wording import begin, count
 from eyechart.sites import Anatomy, Site
+from eyechart.words import count
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import Verdict
@@ -54,7 +54,7 @@ def print_verdicts(run: Run) -> None:
             word = verdict.verdict + (" (proxy)" if verdict.proxy else "")
             text = verdict.sentence
             if verdict.verdict == "undecided":
-                text += f" Undecided: {reason_of(verdict)}"
+                text += f" Undecided: {verdict.remarks}"
             rows.add_row(
                 verdict.claim,
                 f"[{colour}]{word}[/]",
@@ -83,12 +83,6 @@ def quantity_of(verdict: Verdict) -> str:
     whose = "" if all(subject in part.words for subject in verdict.subjects) else f"{subjects}: "
     many = f" (1 of {len(verdict.parts)} parts)" if len(verdict.parts) > 1 else ""
     return f"{whose}{part.words}; asked: {part.asks}{many}"
-
-
-def reason_of(verdict: Verdict) -> str:
-    """The reason without the sentence of the part that has columns of its own here."""
-    told = begin(verdict.shown.sentence, verdict.subjects) + "." if verdict.shown else ""
-    return " ".join(verdict.reason.replace(told, "").split())
 
 
 def not_checked(verdicts: Sequence[Verdict], recognised: bool) -> list[str]:
@@ -168,11 +162,7 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
         listed.add_row(
             row["spec"],
             f"{card['parameters']:,}" if "parameters" in card else "",
-            f"{card['accuracy']:.2%}"
-            if "accuracy" in card
-            else ""
-            if "parameters" in card or not card
-            else "untrained",
+            accuracy_of(card),
             str(card.get("data", "")),
             str(recipe.get("name", "") if isinstance(recipe, dict) else recipe),
             escape(str(card.get("sentence", ""))),
@@ -181,6 +171,13 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
     if counts:
         others = ", ".join(f"{count:,} from {source}" for source, count in counts.items() if source != "zoo")
         show(f"and {others}: `eyechart subjects timm:PATTERN` searches them; of the hub, any hf:ORG/NAME.")
+
+
+def accuracy_of(card: Mapping[str, Any]) -> str:
+    """On the test images of its data; a snapshot has parameters, but was not measured."""
+    if "accuracy" in card:
+        return f"{card['accuracy']:.2%}"
+    return "" if "parameters" in card or not card else "untrained"
 
 
 def print_card(spec: str, card: Mapping[str, Any], switches: Sequence[Switch], own_values: Mapping[str, Any]) -> None:

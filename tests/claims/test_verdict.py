@@ -160,6 +160,8 @@ def test_a_compound_claim_fails_iff_one_part_fails_and_shows_it() -> None:
     assert (verdict.verdict, verdict.effect) == ("fails", 0.7)
     assert [part.verdict for part in verdict.parts] == ["holds", "fails"]
     assert "Of its 2 parts 1 holds, 1 fails." in verdict.reason
+    assert verdict.remarks == "Of its 2 parts 1 holds, 1 fails."
+    assert verdict.shown == verdict.parts[1]
     # one failing part is enough, even beside an undecided one
     assert compound((0.5, 0.4, 0.6), (0.7, 0.69, 0.71)).verdict == "fails"
     # of two failing parts the clearer one is shown: 0.6 ± 0.05 is 2 half-widths off, 0.7 ± 0.01 ten
@@ -177,7 +179,9 @@ def test_a_compound_claim_is_otherwise_undecided_and_shows_what_takes_longest() 
 def test_a_missing_part_keeps_a_compound_claim_from_holding_but_not_from_failing() -> None:
     nothing = (math.nan, math.nan, math.nan)
     assert compound((0.3, 0.2, 0.4), nothing).verdict == "undecided"
-    assert compound((0.3, 0.2, 0.4), nothing).effect is None
+    unknown = compound((0.3, 0.2, 0.4), nothing)
+    assert unknown.effect is unknown.shown is None
+    assert unknown.remarks == unknown.reason  # no number stands beside it
     assert compound(nothing, (0.7, 0.69, 0.71)).verdict == "fails"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eyechart import hub
 from eyechart.errors import ImagesError
 from eyechart.images import open_images
-from eyechart.subjects import hub
 
 from .conftest import encoded, picture
 

@@ -320,7 +320,9 @@ def synthetic_verdicts(one: str, two: str) -> list[Verdict]:
         claim: str, subjects: tuple[str, ...], verdict: Any, reason: str, *parts: PartVerdict, **more: Any
     ) -> Verdict:
         effect, low, high = (parts[0].effect, parts[0].low, parts[0].high) if parts else (None, None, None)
-        return Verdict(claim, subjects, "these weights", verdict, effect, low, high, reason, parts, **more)
+        return Verdict(
+            claim, subjects, "these weights", verdict, effect, low, high, reason, parts, remarks=reason, **more
+        )
 
     gap = f"uniformity of {one} minus that of {two}"
     return [

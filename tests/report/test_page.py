@@ -285,19 +285,19 @@ def test_a_number_beside_its_picture_is_not_told_again() -> None:
     fails = part("C13", 0, "gap", 0.0, -0.1, 0.05, "fails")
     unsure = part("C13", 0, "gap", 0.1, 0.0, 0.2, "undecided")
 
-    def told(verdict: Any, reason: str, *parts: Any) -> str:
-        return verdict_rows.why(Verdict("C13", ("a", "b"), "these weights", verdict, 0.3, 0.2, 0.4, reason, parts))
+    def told(verdict: Any, remarks: str, shown: Any, *others: Any) -> str:
+        numbers, parts = (shown.effect, shown.low, shown.high), (*others, shown)
+        return verdict_rows.why(
+            Verdict("C13", ("a", "b"), "these weights", verdict, *numbers, "all of it", parts, remarks=remarks)
+        )
 
-    again = f"Gap{holds.sentence[3:]}"
-    assert told("holds", f"{again}.", holds) == "The whole interval lies where the claim says."
-    assert told("undecided", f"Gate failed: x. {again}.", holds) == "Gate failed: x."
-    assert (
-        told("undecided", f"Gap{unsure.sentence[3:]}. More images may decide it.", unsure)
-        == "More images may decide it."
-    )
+    assert told("holds", "", holds) == "The whole interval lies where the claim says."
+    assert told("undecided", "Gate failed: x.", holds) == "Gate failed: x."
+    assert told("undecided", "More images may decide it.", unsure) == "More images may decide it."
     counted = "Of its 2 parts 1 holds, 1 fails."
-    assert told("fails", f"Gap{fails.sentence[3:]}. {counted}", holds, fails) == f"It fails by this: gap. {counted}"
-    assert told("not tested", "Needs a study.") == "Needs a study."
+    assert told("fails", counted, fails, holds) == f"It fails by this: gap. {counted}"
+    nothing = Verdict("C13", (), "these weights", "not tested", None, None, None, "Needs a study.")
+    assert verdict_rows.why(nothing) == "Needs a study."
 
 
 def test_part_without_number_has_no_picture() -> None:

@@ -178,7 +178,7 @@ class TestZoo:
 
 class TestLibraries:
     def test_timm_resamples_what_it_builds_for_one_size(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from eyechart.subjects import hub
+        from eyechart import hub
 
         torch.manual_seed(0)
         state = timm.create_model("test_vit").state_dict()  # 160 pixels in patches of 16
@@ -194,7 +194,7 @@ class TestLibraries:
             assert subject.preprocessing.size == (96, 96)
 
     def test_timms_mixer_refuses_trained_weights(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from eyechart.subjects import hub
+        from eyechart import hub
 
         state = timm.create_model("gmixer_24_224").state_dict()
         monkeypatch.setattr(hub, "_answers", lambda address: True)

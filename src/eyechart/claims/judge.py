@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from eyechart.claims.gates import Facts
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import ClaimTest, Decision, Part, PartVerdict, Subjects, Verdict
-from eyechart.claims.wording import begin, count_parts, scope_words, what_would_decide
+from eyechart.claims.wording import begin, count_parts, scope_words, sentences, what_would_decide
 from eyechart.errors import EyechartError, UsageError
 
 if TYPE_CHECKING:
@@ -113,14 +113,13 @@ def decide(
     gates = tuple(gate.check(facts) for gate in test.checks)
     failed = [gate for gate in gates if gate.outcome == "failed"]
     few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
-    reasons = [begin(shown.sentence, subjects)]
-    if len(parts) > 1:
-        reasons.append(count_parts([part.verdict for part in parts]))
+    first: list[str] = []
+    reasons = [count_parts([part.verdict for part in parts])] if len(parts) > 1 else []
     if failed:
         told = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
-        reasons.insert(0, f"Gate failed, so nothing is decided: {told}")
+        first = [f"Gate failed, so nothing is decided: {told}"]
     elif few:
-        reasons.insert(0, f"Fewer than {LEAST_IMAGES} images, so nothing is decided")
+        first = [f"Fewer than {LEAST_IMAGES} images, so nothing is decided"]
     elif verdict == "undecided" and shown.verdict != "undecided":
         reasons.append("The definitions disagree, so neither decides")
     elif verdict == "undecided" and readings[parts.index(shown)].of_weights:
@@ -131,6 +130,7 @@ def decide(
         reasons.append(what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth))
     reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
     there = not math.isnan(shown.effect)
+    reason = sentences([*first, begin(shown.sentence, subjects), *reasons])
     return Verdict(
         claim=test.claim,
         subjects=subjects,
@@ -139,7 +139,8 @@ def decide(
         effect=shown.effect if there else None,
         low=shown.low if there else None,
         high=shown.high if there else None,
-        reason=". ".join(reasons) + ".",
+        reason=reason,
+        remarks=sentences([*first, *reasons]) if there else reason,
         parts=parts,
         proxy=test.proxy or any(gate.outcome == "proxy" for gate in gates),
         measure=readings[0].measure,

@@ -143,6 +143,9 @@ class Verdict:
     gates: tuple[GateResult, ...] = ()
     reading: str = ""
     """What tells this test of the claim from another one on the same subjects."""
+    remarks: str = ""
+    """The reason without the sentence of the part that is `shown`, for where its number stands beside; all of it where
+    none is."""
 
     @property
     def sentence(self) -> str:
@@ -194,6 +197,7 @@ class Verdict:
             measure=data.get("measure", ""),
             gates=tuple(GateResult(**gate) for gate in data.get("gates", ())),
             reading=data.get("reading", ""),
+            remarks=data.get("remarks", ""),
             **numbers,
         )
 

@@ -13,12 +13,12 @@ def scope_words(seeds: int | None) -> str:
     return THESE_WEIGHTS if seeds is None else f"this architecture, over {seeds} seeds"
 
 
-def count(number: int, noun: str) -> str:
+def sentences(texts: Sequence[str]) -> str:
     """
-    >>> count(1, "image"), count(1200, "image")
-    ('1 image', '1,200 images')
+    >>> sentences(["It holds", "All of it"]), sentences([])
+    ('It holds. All of it.', '')
     """
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    return ". ".join(texts) + "." if texts else ""
 
 
 def begin(sentence: str, subjects: tuple[str, ...]) -> str:

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from eyechart.claims.wording import count
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import Plan
 from eyechart.measures.measure import Measure, Scene, options_of
 from eyechart.sites import Anatomy
 from eyechart.store import FORMAT
+from eyechart.words import count
 
 if TYPE_CHECKING:
     from eyechart.images import Images

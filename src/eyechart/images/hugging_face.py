@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from eyechart.errors import ImagesError
+from eyechart.hub import without_retries
 from eyechart.images.source import Check, EncodedImages, Progress, number_classes
-from eyechart.subjects.hub import without_retries
 
 #: Which split is read when none is named: the first of these that the dataset has.
 SPLITS = ("test", "validation", "val", "valid", "train")

@@ -176,6 +176,7 @@ class BandNoise(Measure):
     rungs: int = 0
     """How many of the strengths each image meets; 0: sized by effort, as `images` is."""
     images: int = 0
+    """How many images are used; 0: as many as the effort allows."""
 
     def needs(self) -> Sequence[Need]:
         return []

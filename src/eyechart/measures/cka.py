@@ -80,7 +80,8 @@ class Cka(Measure):
         "harm. Blocks are equal by plan, in seeded random order. A few long tokens can make up a layer's likeness: "
         "tokens=normalised first divides every token (a CNN's location) of every image by its length. A few far-off "
         f"images can too: index=neighbours instead asks how many of the {NEAREST} nearest pictures of each picture two "
-        "layers share, above chance (0) and at most all (1). granularity=fine adds the layers inside the blocks."
+        "layers share, above chance (0) and at most all (1). granularity=fine adds the layers inside the "
+        "blocks, but for those that hold windows or mixed tokens in place of images."
     )
     quantities = (
         Quantity(
@@ -262,9 +263,7 @@ class Cka(Measure):
             return "No subject has the three blocks that uniformity needs."
         best = max(values, key=lambda subject: values[subject])
         said = ", ".join(f"{value:.2f} in {subject}" for subject, value in values.items())
-        text = (
-            f"The lowest and the highest third of the blocks have a mean {finding.attrs.get('index', 'CKA')} of {said}"
-        )
+        text = f"The lowest and the highest third of the blocks have a mean {finding.attrs['index']} of {said}"
         if len(values) > 1:
             text += f": the layers of {best} stay most alike"
         for (vit, cnn), depth in lag_at_half(finding).items():

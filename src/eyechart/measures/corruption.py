@@ -138,6 +138,7 @@ class Corruption(Measure):
     needs_labels = True
     budget: ClassVar[Mapping[str, float]] = {"normal": 60.0, "full": 600.0}
     images: int = 0
+    """How many images are used; 0: as many as the effort allows."""
 
     def needs(self) -> Sequence[Need]:
         return []

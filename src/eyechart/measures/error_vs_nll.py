@@ -193,7 +193,8 @@ class ErrorVsNll(Measure):
     )
 
     images: int = 0
-    """Images to augment, of the exam and of training; the error is that of all the exam's images."""
+    """Images to augment, of the exam and of training; 0: as many as the effort allows. The error is that of all the
+    exam's images."""
     train: str = ""
     """Training images; without it the bundled ones where they are a subject's own."""
     recipe: str = "zoo"

@@ -221,6 +221,7 @@ class Fourier(Measure):
     budget: ClassVar[Mapping[str, float]] = {"quick": 5.0, "normal": 30.0, "full": 300.0}
     average: Average = "power"
     images: int = 0
+    """How many images are used; 0: as many as the effort allows."""
 
     def needs(self) -> Sequence[Need]:
         return []

@@ -221,7 +221,7 @@ class HessianSpectrum(Measure):
     )
 
     images: int = 0
-    """Sized by effort unless set; whole minibatches are used."""
+    """How many images are used, in whole minibatches; 0: as many as the effort allows."""
     batch: int = 16
     """Images in a minibatch: the negative share depends on it."""
     top: int = 5

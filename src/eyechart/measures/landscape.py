@@ -130,6 +130,7 @@ class Landscape(Measure):
     least_images: ClassVar[int] = 32
 
     images: int = 0
+    """How many images are used; 0: as many as the effort allows."""
     steps: int = 0
     """Points a side, odd; 0: 11, or 21 at full effort."""
     normalisation: Literal["filter", "paper"] = "filter"

@@ -143,7 +143,7 @@ class Lesion(Measure):
         "cut makes wrong; so it is done again with statistics of other images under the same cut, intact included "
         "(lost_recalibrated in the findings, option recalibrate; needs blocks of 32 images, so 512 in all). Its "
         "intervals are over the images scored. They do not include that other images would have given other "
-        "statistics, which on zoo:resnet is 3 to 23 % of the variance of an accuracy: up to an eighth too narrow."
+        "statistics, so they are somewhat too narrow."
     )
     quantities = (
         Quantity("lesion_attention", mean_cost("attention"), "accuracy lost with an attention, mean over units"),

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 import numpy as np
 
 from eyechart.claims.verdict import ClaimTest
-from eyechart.errors import DoesNotApply, UsageError, did_you_mean
+from eyechart.errors import DoesNotApply, UsageError
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.needs import Need, View
+from eyechart.words import did_you_mean
 
 if TYPE_CHECKING:
     import altair

@@ -136,6 +136,7 @@ class Robustness(Measure):
     steps: int = -1
     """Of PGD; −1: by effort (quick 0, normal 10, full 40). Without steps there is no PGD."""
     images: int = 0
+    """How many images are used; 0: as many as the effort allows."""
 
     def needs(self) -> Sequence[Need]:
         return []

@@ -199,6 +199,7 @@ class ShapeTexture(Measure):
     budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 128
     images: int = 0
+    """How many images are used; 0: as many as the effort allows."""
 
     def needs(self) -> Sequence[Need]:
         return []

@@ -188,6 +188,7 @@ class TokenPlace(Measure):
     budget: ClassVar[Mapping[str, float]] = {"quick": 8.0, "normal": 40.0, "full": 200.0}
 
     images: int = 0
+    """How many images are used; 0: as many as the effort allows."""
 
     def needs(self) -> Sequence[Need]:
         return []

@@ -31,8 +31,8 @@ KINDS = {
 }
 
 WHERE = {
-    "holds": "The whole interval lies where the claim says",
-    "fails": "No part of the interval lies where the claim says",
+    "holds": "The whole interval lies where the claim says.",
+    "fails": "No part of the interval lies where the claim says.",
 }
 
 
@@ -60,17 +60,16 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
 
 
 def why(verdict: Verdict) -> str:
-    """The reason without the numbers that stand beside it, which would be read twice."""
-    shown = next((part for part in verdict.parts if part.sentence[1:] in verdict.reason), None)
+    """The reason without the number that stands beside it, which would be read twice."""
+    shown = verdict.shown
     if shown is None:
         return verdict.reason
-    before, _, after = verdict.reason.partition(shown.sentence[1:])
     instead = ""
-    if len(verdict.parts) > 1 and verdict.verdict == shown.verdict == "fails":
-        instead = f"It fails by this: {shown.words}"
-    elif len(verdict.parts) == 1 and verdict.verdict == shown.verdict and is_number(shown.low):
-        instead = WHERE.get(shown.verdict, "")
-    return f"{before[:-1]}{instead}{after if instead else after.lstrip('.')}".strip()
+    if len(verdict.parts) > 1 and verdict.verdict == "fails":
+        instead = f"It fails by this: {shown.words}."
+    elif len(verdict.parts) == 1:
+        instead = WHERE.get(verdict.verdict, "")
+    return f"{instead} {verdict.remarks}".strip()
 
 
 def references(verdicts: Sequence[Verdict]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import importlib
 import inspect
 import re
 from collections.abc import Sequence
@@ -169,10 +168,8 @@ def snapshots(name: str) -> list[dict[str, Any]]:
 
 def own_values(name: str) -> dict[str, Any]:
     """What each switch of a zoo model is set to: by its line of the table, or else by its builder. Imports torch."""
-    model = zoo.find(name)
-    module, _, builder = model.builder.partition(":")
-    parameters = inspect.signature(getattr(importlib.import_module(f"eyechart.zoo.{module}"), builder)).parameters
-    return {key: model.switches.get(key, known.default) for key, known in parameters.items()}
+    own, parameters = zoo.find(name).switches, inspect.signature(zoo.builder_of(name)).parameters
+    return {key: own.get(key, known.default) for key, known in parameters.items()}
 
 
 def counts() -> dict[str, int]:

@@ -10,9 +10,9 @@ from typing import Any
 from torch import nn
 
 from eyechart.errors import SubjectError, UnknownSubject, WeightsMismatch
+from eyechart.hub import hub_access
 from eyechart.subjects import preprocessing
 from eyechart.subjects.catalogue import Spec
-from eyechart.subjects.hub import hub_access
 from eyechart.subjects.labels import meaningful
 from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.subject import Subject

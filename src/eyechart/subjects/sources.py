@@ -16,9 +16,9 @@ from torch import nn
 
 from eyechart import zoo
 from eyechart.errors import SubjectError, UnknownSubject
+from eyechart.hub import hub_access
 from eyechart.subjects import preprocessing
 from eyechart.subjects.catalogue import CHECKPOINT_SUFFIXES, Spec, names, unknown
-from eyechart.subjects.hub import hub_access
 from eyechart.subjects.labels import imagenet_classes
 from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.resizing import resize_positions

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from eyechart import zoo
-from eyechart.errors import UsageError, did_you_mean
+from eyechart.errors import UsageError
 from eyechart.training.recipes import Recipe, find_recipe
 from eyechart.training.run import Run, as_tuple
+from eyechart.words import did_you_mean
 from eyechart.zoo.switches import check_switches
 
 RECIPE_SETTINGS = {one.name: str(one.type) for one in fields(Recipe) if one.name != "name"}

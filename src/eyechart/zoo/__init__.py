@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -185,13 +185,18 @@ def switches_from(name: str, pairs: Iterable[str]) -> dict[str, Any]:
     return read_switches(name, switches(name), pairs)
 
 
+def builder_of(name: str) -> Callable[..., nn.Module]:
+    """What makes a model of the table. Imports torch."""
+    module_name, callable_name = find(name).builder.split(":")
+    builder: Callable[..., nn.Module] = getattr(import_module(f"eyechart.zoo.{module_name}"), callable_name)
+    return builder
+
+
 def build(name: str, *, classes: int = 10, image_size: int = 32, drop_path: float = 0.0, **switches: Any) -> nn.Module:
     """An untrained model in eval mode; `switches` replace the table's (`build("vit", depth=3)`)."""
     model = find(name)
     check_switches(name, SWITCHES[model.builder], switches)
-    module_name, callable_name = model.builder.split(":")
-    builder = getattr(import_module(f"eyechart.zoo.{module_name}"), callable_name)
-    module: nn.Module = builder(
+    module: nn.Module = builder_of(name)(
         classes=classes, image_size=image_size, drop_path=drop_path, **{**model.switches, **switches}
     )
     return module.eval()

@@ -43,7 +43,7 @@ def table(finding: xarray.Dataset, one: str, other: str) -> Chart:
         value="cka",
         x_title=f"{one} →",
         y_title=f"{other} →",
-        value_title=finding.attrs.get("index", "CKA"),
+        value_title=finding.attrs["index"],
         title=alt.TitleParams([one] if one == other else [one, f"× {other}"], limit=300),
         domain=(0, 1),
         x_group="stage",
@@ -51,7 +51,7 @@ def table(finding: xarray.Dataset, one: str, other: str) -> Chart:
         tooltip=[
             alt.Tooltip("name:N", title=one),
             alt.Tooltip("other_name:N", title=other),
-            *theme.told_with_interval("cka", finding.attrs.get("index", "CKA")),
+            *theme.told_with_interval("cka", finding.attrs["index"]),
         ],
         size=250,
     )
@@ -77,7 +77,7 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     frame = pd.concat(rows).dropna(subset=["cka"])
     reach = alt.Scale(domain=[1, max(2, int(frame["block"].max()))], nice=False)
     x = alt.X("block:Q", title=f"block of {vit}", axis=alt.Axis(tickMinStep=1), scale=reach)
-    y = alt.Y("cka:Q", title=f"best {finding.attrs.get('index', 'CKA')}", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("cka:Q", title=f"best {finding.attrs['index']}", scale=alt.Scale(domain=[0, 1]))
     known = [tokens for tokens in kinds if (frame["tokens"] == tokens).any()]
     dashes = alt.Scale(domain=known, range=[[1, 0], [5, 4]][: len(known)])
     legend = alt.Legend(orient="bottom", symbolSize=500) if len(known) > 1 else None
