@@ -109,7 +109,7 @@ def run(mode: str, count: int, names: tuple[str, ...], block: int | None) -> dic
     labels: dict[str, tuple[tuple[int, ...] | None, str]] = {
         subject.name: (tuple(range(10)), "benchmark") for subject in subjects
     }
-    settings = {"dtype": "float32", "seed": 0, "effort": "normal", "asked_for": True}
+    settings = {"dtype": "float32", "seed": 0, "limit": None, "effort": "normal", "asked_for": True}
     asked = choose_measures(measures_of(mode))
     written = write_plan(subjects, anatomies, images, plan, asked, label_maps=labels, settings=settings)
     left_out = {entry["measure"] for entry in written["left_out"]}

@@ -152,7 +152,7 @@ class HessianSpectrum(Measure):
         "(options l2, weight), near-zero tensors left out. The images are those of the exam, usually test images, "
         "where the paper took training images (--images sample:train gives some). Intervals are over minibatches, "
         "those of APE and its ratios on a plain and a logarithmic scale, whichever reaches farther: a few steep "
-        "minibatches carry such a mean."
+        "minibatches carry such a mean, and of few minibatches with one far steeper than the rest they are too narrow."
     )
     needs_labels = True
     budget = {"normal": 340.0, "full": 2800.0}  # noqa: RUF012 - 8 and 64 minibatches of zoo:vit; one second says nothing
