@@ -98,8 +98,8 @@ def mean_bounds(
     """The interval of a mean positive eigenvalue (of one subject) or of a ratio of two, from single minibatches.
 
     A few steep minibatches carry such a mean, so its errors are skewed: the hull of two jackknife intervals, of the
-    number and of its logarithm. Of exams of 8 minibatches, drawn with replacement from 16 real ones of each of the zoo's
-    subjects, it held the truth in 87–98 %, and 94–96 % for ratios (67 and 83 % where one minibatch of 16 carries most);
+    number and of its logarithm. Of exams of 8 minibatches, drawn with replacement from 16 real ones of each zoo
+    subject, it held the truth in 87–98 %, and 94–96 % for ratios (67 and 83 % where one minibatch of 16 carries most);
     the plain interval alone in 81–95 and 92–94 %.
     """
 
