@@ -16,8 +16,9 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from eyechart import hub
 from eyechart.errors import HubUnreachable, SubjectError, UnknownSubject, UnsafeWeights, UsageError, WeightsMismatch
-from eyechart.subjects import catalogue, hub
+from eyechart.subjects import catalogue
 from eyechart.subjects.catalogue import Spec, available, parse_spec
 from eyechart.subjects.load import load_subject, load_subjects
 from eyechart.subjects.preprocessing import Preprocessing
