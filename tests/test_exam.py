@@ -275,6 +275,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         (lambda folder: (folder / "plan.json").write_text("{"), "damaged"),
         (lambda folder: (folder / "plan.json").write_text("[]"), "damaged"),
         (lambda folder: (folder / "plan.json").unlink(), "no plan.json"),
+        (lambda folder: without_anatomies(folder / "plan.json"), "not what this version writes"),
         (lambda folder: (folder / "findings" / "cka.nc").write_bytes(b"CDF"), "damaged"),
         (lambda folder: (folder / "verdicts.json").write_text('[{"claim": "C01"}]'), "damaged"),
     ],
@@ -289,9 +290,16 @@ def test_a_damaged_run_folder_is_named(run: Run, tmp_path: Path, damage, words: 
         read_all(copy)
 
 
+def without_anatomies(plan: Path) -> None:
+    whole = json.loads(plan.read_text())
+    for subject in whole["subjects"]:
+        del subject["anatomy"]
+    plan.write_text(json.dumps(whole))
+
+
 def read_all(folder: Path) -> None:
     run = Run.open(folder)
-    len(run.findings), len(run.verdicts)
+    len(run.findings), len(run.verdicts), run.scene
 
 
 def test_a_run_of_another_version_is_refused(run: Run, tmp_path: Path) -> None:

@@ -123,7 +123,13 @@ class Run:
     def scene(self) -> Scene:
         from eyechart.engines.plan import scene_of
 
-        return scene_of(self.plan)
+        try:
+            return scene_of(self.plan)
+        except (KeyError, TypeError, ValueError) as error:  # a hand in the file, or a copy from between two versions
+            raise RunFolderError(
+                f"{self.path / 'plan.json'} is not what this version writes ({type(error).__name__}: {error}); "
+                f"run the exam again into a new folder."
+            ) from error
 
     @cached_property
     def measures(self) -> dict[str, Measure]:

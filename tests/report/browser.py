@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,11 @@ class Browser:
         flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
         shell = f'exec chromium {flags} --disable-component-update "$@" 3<&{read_commands} 4>&{write_answers}'
         window = [f"--window-size={width},{height}", f"--user-data-dir={profile}", "--remote-debugging-pipe"]
+        # What it leaves in the folder of temporary files is taken away; the path must be short, there are sockets in it.
+        self._leavings = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
             ["bash", "-c", shell, "chromium", *window, "about:blank"],
+            env={**os.environ, "TMPDIR": self._leavings.name},
             pass_fds=(read_commands, write_answers),
             stderr=subprocess.DEVNULL,
         )
@@ -69,6 +73,7 @@ class Browser:
     def close(self) -> None:
         self._process.terminate()
         self._process.wait(timeout=20)
+        self._leavings.cleanup()
         os.close(self._commands)
         os.close(self._answers)
 

@@ -158,6 +158,36 @@ def test_decided_come_first_and_untested_last(outline: Outline) -> None:
     assert places == sorted(places)
 
 
+def test_every_verdict_is_seen_at_a_glance(run: SyntheticRun, outline: Outline) -> None:
+    """One stamp for each verdict that was tested, with its kind and subjects in words, and a way to its row."""
+    tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
+    stamps = [link for link in outline.all("a") if link.get("class", "").startswith("stamp")]
+    said = [f"{verdict.claim} {verdict.verdict}: {', '.join(verdict.subjects)}" for verdict in tested]
+    assert sorted(link["aria-label"] for link in stamps) == sorted(said)
+    rows = [row["id"] for row in outline.all("tr") if row.get("id", "").startswith("verdict-")]
+    assert sorted(link["href"] for link in stamps) == sorted(f"#{row}" for row in rows)
+
+
+def test_a_claim_of_several_subjects_is_told_once() -> None:
+    def row(claim: str, sentence: str, word: str = "holds") -> dict[str, Any]:
+        return {"claim": claim, "sentence": sentence, "kind": verdict_rows.KINDS[word]}
+
+    told = [
+        row("C03", "a"),
+        row("C03", "a"),
+        row("C15", "b"),
+        row("C15", "b, read c", "fails"),
+        row("C03", "a", "fails"),
+    ]
+    assert [one["span"] for one in verdict_rows.claim_spans(told)] == [2, 0, 1, 1, 1]
+    lines = verdict_rows.at_a_glance([*told, row("C01", "d", "not tested")])
+    assert [(line["claim"], line["sentence"], len(line["rows"])) for line in lines] == [
+        ("C03", "a", 3),
+        ("C15", "b", 1),
+        ("C15", "b, read c", 1),
+    ]
+
+
 def test_every_chart_is_also_a_picture(run: SyntheticRun, outline: Outline) -> None:
     drawn = pictures(outline)
     assert len(drawn) == 2 * len(run.findings)  # on light and on dark paper

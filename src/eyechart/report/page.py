@@ -21,7 +21,7 @@ from eyechart.report.embed import data_uri, embed, javascript
 from eyechart.report.explorer import explorer
 from eyechart.report.numbers import count, percent, with_span
 from eyechart.report.sentences import lines, name_of_quantity, typeset
-from eyechart.report.verdict_rows import KINDS, references, rows
+from eyechart.report.verdict_rows import KINDS, at_a_glance, claim_spans, references, rows
 
 if TYPE_CHECKING:
     import xarray
@@ -222,7 +222,11 @@ def verdict_context(told: list[dict[str, Any]], counted: Summary, without_images
         ],
         "summary": summary(tested, numbers),
         "multiplicity": multiplicity(counted, without_images),
-        "verdict_groups": [{"id": name, "heading": heading, "rows": part} for name, heading, part in groups if part],
+        "glance": at_a_glance(told),
+        "kinds": [KINDS[word] for word in ("holds", "fails", "undecided")],
+        "verdict_groups": [
+            {"id": name, "heading": heading, "rows": claim_spans(part)} for name, heading, part in groups if part
+        ],
         "not_tested": not_tested,
     }
 

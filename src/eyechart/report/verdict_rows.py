@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,11 @@ WHERE = {
 def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Collection[str]) -> list[dict[str, Any]]:
     """Each verdict with the claim's sentence, its source, its subjects and its pictures."""
     made = []
-    for verdict in verdicts:
+    for place, verdict in enumerate(verdicts):
         claim = CLAIMS[verdict.claim]
         made.append(
             {
+                "id": f"verdict-{place}",
                 "claim": verdict.claim,
                 "sentence": verdict.sentence,
                 "korean": claim.korean,
@@ -56,6 +58,26 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
                 "parts": [picture(part, claim) for part in verdict.parts],
             }
         )
+    return made
+
+
+def at_a_glance(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each tested claim once, with all its verdicts: the whole table where it can be seen in one look."""
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in told:
+        if row["kind"].word != "not tested":
+            first = {"claim": row["claim"], "sentence": row["sentence"], "rows": []}
+            lines.setdefault((row["claim"], row["sentence"]), first)["rows"].append(row)
+    return list(lines.values())
+
+
+def claim_spans(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, each with how many rows from there on are of its claim: 0 where an earlier row has told the claim."""
+    made: list[dict[str, Any]] = []
+    for _, same in itertools.groupby(told, key=lambda row: (row["claim"], row["sentence"])):
+        rows_of_claim = list(same)
+        spans = [len(rows_of_claim), *[0] * (len(rows_of_claim) - 1)]
+        made += [{**row, "span": span} for row, span in zip(rows_of_claim, spans, strict=True)]
     return made
 
 
