@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from eyechart.claims.facts import facts_of
 from eyechart.claims.gates import (
     ACCURACY,
     HEADS,
@@ -131,6 +132,35 @@ def test_the_regime_only_ever_labels() -> None:
 def test_same_recipe(recipes, outcome) -> None:
     subjects = [facts(name, recipe=recipe) for name, recipe in zip("abc", recipes, strict=False)]
     assert RECIPE.check(subjects).outcome == outcome
+
+
+def test_a_recipe_with_a_changed_setting_is_another_recipe() -> None:
+    named = {"name": "zoo", "epochs": 300, "mixup": 0.8}
+    subjects = [
+        facts(who, recipe="zoo", settings=settings)
+        for who, settings in (("a", named), ("b", None), ("c", {**named, "mixup": 0.0}))
+    ]
+    assert RECIPE.check(subjects[:2]).outcome == "passed"
+    result = RECIPE.check(subjects)
+    assert (result.outcome, result.words) == ("failed", "the recipes differ in mixup (a 0.8, c 0.0)")
+    assert RECIPE.check([subjects[0], facts("d", recipe="zoo", settings=dict(named))]).outcome == "passed"
+
+
+def test_facts_tell_the_whole_recipe_of_a_card() -> None:
+    anatomy = Anatomy("a", (), (), (32, 32), "cnn", None, "gap").as_json()
+    plan = {
+        "images": {"name": "sample"},
+        "subjects": [
+            {
+                "name": "a",
+                "trained": True,
+                "anatomy": anatomy,
+                "card": {"zoo": {"recipe": {"name": "zoo", "mixup": 0.0}}},
+            }
+        ],
+    }
+    known = facts_of(plan, {})["a"]
+    assert (known.recipe, known.settings) == ("zoo", {"name": "zoo", "mixup": 0.0})
 
 
 def test_facts_from_an_anatomy() -> None:

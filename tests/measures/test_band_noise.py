@@ -147,7 +147,11 @@ def test_a_vit_hurt_at_low_and_a_cnn_hurt_at_high_frequencies() -> None:
     strength = float(finding.read_at[0])
     assert strength == pytest.approx(math.exp(math.log(0.16) + 3 / 8 * math.log(2)), rel=0.1)
     assert float(finding.cost.mean()) == pytest.approx(0.1)
-    assert BandNoise().sentence(finding).startswith("At noise of RMS 0.2")
+    said = BandNoise().sentence(finding)
+    assert said.startswith("At noise of RMS 0.2")
+    assert "quarters of the pixel range: vit" in said
+    paper = BandNoise().sentence(finding.assign_attrs(scaling="paper"))
+    assert paper.startswith("At noise of height 0.2")  # of the signs, of which a ring holds a part: not its RMS
     assert BandNoise().chart(finding).to_dict()
 
 

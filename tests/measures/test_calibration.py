@@ -82,6 +82,9 @@ def test_a_bin_that_is_always_right_may_still_be_wrong_by_chance() -> None:
     assert float(found.acc_90) == 1
     assert float(found.acc_90_low) == pytest.approx(0.025 ** (1 / 64), abs=1e-9)
     assert float(found.accuracy_in_bin_low[-1]) == pytest.approx(0.025 ** (1 / 64), abs=1e-9)
+    assert float(found.freq_90_low) == pytest.approx(0.025 ** (1 / 64), abs=1e-9)
+    (row,) = np.flatnonzero(found["quantity"].values == "freq_90")
+    assert float(found.quantity_low[row]) == pytest.approx(0.025 ** (1 / 64), abs=1e-9)
 
 
 def test_temperature_scaling_undoes_overconfidence() -> None:

@@ -170,6 +170,13 @@ def test_the_top_third_without_its_class_token() -> None:
     assert known["top_is_unlike_without_cls"] == pytest.approx(0, abs=1e-6)
 
 
+def test_registers_are_no_class_token() -> None:
+    place = site("one", prefix=4)
+    looks = {("v", "one"): Look(place, output=torch.randn(64, 8, 6))}
+    found = measure_tensors(Cka(), scene(anatomy("v", [place]), images=64, block=16), looks, 16)
+    assert found.sizes["patch_site"] == 0
+
+
 # --- tokens of equal length (SPEC T15) --------------------------------------------------------------------------------
 
 

@@ -225,6 +225,22 @@ def test_attention_belongs_to_the_junction_of_its_block() -> None:
     assert [site.name if site else None for site in found] == [None, "b0 attn", None, "b1 attn", None]
 
 
+def test_attention_that_is_the_whole_block_is_taken_apart_too() -> None:
+    """AlterNet's blocks of attention have one sum, so they are read at their output: E5 must not lose them."""
+    bench, kept = bench_of("zoo:alternet"), {}
+    attention = bench.subject.module.get_submodule("stages.1.blocks.3.attn")
+    attention.qkv.register_forward_hook(lambda module, args, output: kept.update(values=output.chunk(3, -1)[2]))
+    attention.proj.register_forward_pre_hook(lambda module, args: kept.update(mixed=args[0]))
+    found = Fourier(images=4).experiment(bench)["along"]
+    row = [site.name for site in sub_layers(bench.anatomy)].index("stages.1.blocks.3")
+    for part, tokens in kept.items():
+        windows = tokens.reshape(4, 4, 4, 4, 4, -1)  # image, row of windows, column of windows, row, column, channel
+        maps = windows.permute(0, 5, 1, 3, 2, 4).reshape(4, -1, 16, 16)
+        power = torch.fft.fft2(maps.double()).abs().square().mean(1)
+        expected = torch.stack([power[:, k, k] for k in range(9)], dim=1)
+        assert torch.allclose(found[:, row, PARTS.index(part), :9].double(), expected, rtol=1e-3)
+
+
 # --- whole exams --------------------------------------------------------------------------------------------------
 
 

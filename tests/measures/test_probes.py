@@ -9,6 +9,8 @@ import pytest
 import torch
 import xarray
 
+from eyechart.claims.gates import Facts
+from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, leave_one_out_weights
 from eyechart.measures.measure import Scene
@@ -242,6 +244,27 @@ def test_quantities_on_a_table_made_by_hand() -> None:
     assert token_gap(other) == divergence(other) == {}  # a larger ViT is no twin
     middle = next(q for q in Probes.quantities if q.name == "pooled_over_first_middle").compute(made)
     assert middle == {("gap",): pytest.approx(0.5 - 0.25)}
+
+
+def test_a_remark_beside_the_claim_does_not_make_it_fail() -> None:
+    """As on zoo:vit: the mean without the class token tells less, which says nothing about where the two part."""
+    numbers = {"parting_depth": 0.9, "cls_over_mean_last": 0.1, "mean_without_cls": -0.03}
+    rows = [
+        list(column)
+        for column in zip(*((value, value - 0.01, value + 0.01) for value in numbers.values()), strict=True)
+    ]
+    found = xarray.Dataset(
+        {f"quantity_{end}": ("quantity_row", row) for end, row in zip(("value", "low", "high"), rows, strict=True)},
+        coords={
+            "quantity": ("quantity_row", list(numbers)),
+            "quantity_subjects": ("quantity_row", ["v"] * len(numbers)),
+        },
+        attrs={"images": 1000},
+    )
+    facts = {"v": Facts("v", "transformer", True, "sample", (0.95, 0.94, 0.96))}
+    verdicts = [verdict for verdict in judge(Probes().tests(), {"probes": found}, facts) if verdict.claim == "C34"]
+    assert [(verdict.verdict, len(verdict.parts)) for verdict in verdicts] == [("holds", 2), ("fails", 1)]
+    assert "leaving the class token out" in verdicts[1].sentence
 
 
 def test_where_there_is_nothing_to_probe() -> None:

@@ -161,6 +161,41 @@ def test_means_shares_and_advantages() -> None:
     assert "half of the patches missing" in FULL.sentence(found)
 
 
+def test_that_nothing_withstood_does_not_mean_that_nothing_ever_would() -> None:
+    """Of 64 pictures none: up to 1 − .025^(1/64) = 5.6 % may yet withstand, in the curve and in the quantity alike."""
+    right = {name: torch.ones(64, len(FULL.conditions), dtype=torch.bool) for name in ("v", "c")}
+    attacked = [place for place, (kind, _) in enumerate(FULL.conditions) if kind == "pgd"]
+    right["c"][:, attacked] = False
+    found = examine(FULL, stage("v", "c"), right)
+    room = 1 - 0.025 ** (1 / 64)
+    rows = found["quantity"].values == "pgd_accuracy"
+    assert found.quantity_value.values[rows].tolist() == [1.0, 0.0]
+    assert found.quantity_low.values[rows] == pytest.approx([1 - room, 0.0])
+    assert found.quantity_high.values[rows] == pytest.approx([1.0, room])
+    assert found["mean"].sel(kind="pgd").values.tolist() == [1.0, 0.0]
+    assert found.mean_high.sel(kind="pgd").values == pytest.approx([1.0, room])
+
+
+class Overflowing(Linear):
+    """No answer to bright pictures: their logits are not numbers, as in half precision beyond its range."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = super().forward(images)
+        return torch.where((images.mean((1, 2, 3)) > 0)[:, None], torch.nan, logits)
+
+
+def test_what_is_not_a_number_is_no_answer_and_withstands_nothing(bench: Bench) -> None:
+    """`argmax` names the class of the first NaN: pictures of class 0 would all be read right."""
+    module = Overflowing()
+    module.load_state_dict(bench.subject.module.state_dict())
+    subject = replace(bench.subject, module=module)
+    bright = bench.images.mean((1, 2, 3)) > 0.2  # occlusion and attack do not darken them below 0
+    targets = torch.where(bright, 0, bench.targets)  # type: ignore[arg-type]
+    found = FULL.experiment(replace(bench, subject=subject, targets=targets))["right"]
+    assert bright.sum() > 3
+    assert not bool(found[bright].any())
+
+
 def test_without_pgd_there_is_no_number_for_attack_and_it_is_said() -> None:
     quick = Robustness(images=64, steps=0)
     right = {name: torch.ones(64, len(quick.conditions), dtype=torch.bool) for name in ("v", "c")}

@@ -132,3 +132,29 @@ def test_the_difference_of_two_phase_changes_is_not_each_of_them(
         ("as the class token against the patch tokens", against),
         ("for each kind of token by itself", alone),
     }
+
+
+def undirected_scene(seed: int):  # type: ignore[no-untyped-def]
+    """A ViT whose ratios have the same law everywhere, but whose class token's branch lies along the skip early on."""
+    dice, sites, looks = torch.Generator().manual_seed(seed), [], {}
+    for block in range(4):
+        for kind in ("attention", "mlp"):
+            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 4)  # type: ignore[arg-type]
+            skip, across = torch.nn.functional.normalize(torch.randn(2, 64, 5, 8, generator=dice), dim=-1)
+            across = torch.nn.functional.normalize(across - (across * skip).sum(-1, keepdim=True) * skip, dim=-1)
+            along = torch.zeros(64, 5, 1)
+            along[:, 0] = 0.6 if block < 2 else 0.1
+            length = torch.exp(0.3 * torch.randn(64, 5, 1, generator=dice))
+            branch = length * (along * skip + (1 - along.square()).sqrt() * across)
+            sites.append(place)
+            looks["v", place.name] = Look(place, skip=skip, branch=branch)
+        sites.append(site(f"{block}", "block", "other", prefix=1, block=block, depth=(block + 1) / 4))
+    return measure_tensors(SkipRatio(), scene(anatomy("v", sites, cls=0)), looks, 4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cosine_agrees_with_no_ratio_that_goes_neither_way(seed: int) -> None:
+    """The ratio has no phase change, so what the cosine's has in common with it is chance."""
+    facts = {"v": Facts("v", "transformer", True, "sample", (0.95, 0.94, 0.96))}
+    verdicts = judge(SkipRatio().tests(), {"skip_ratio": undirected_scene(seed)}, facts)
+    assert {v.verdict for v in verdicts if v.claim in ("C21", "C23")} == {"undecided"}

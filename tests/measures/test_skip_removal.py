@@ -164,6 +164,14 @@ def test_recalibration_by_brute_force() -> None:
     assert SkipRemoval(recalibrate="no").experiment(bench)["hsic"].shape[0] == 1
 
 
+def test_a_verdict_speaks_of_recalibration_only_where_there_was_some() -> None:
+    (both,) = (test for test in SkipRemoval().tests() if test.claim == "C27")
+    (plain,) = (test for test in SkipRemoval(recalibrate="no").tests() if test.claim == "C27")
+    assert ["recalibrated" in part.words for part in both.parts] == [False, True]
+    assert ["recalibrated" in part.words for part in plain.parts] == [False]
+    assert plain.reading == "with batch norms as they were trained"
+
+
 def test_a_twin_trained_without_a_skip_is_recognised_and_judged() -> None:
     whole, twin = module_subject(vit(), "whole"), module_subject(vit(no_skip_at=(1,)), "twin")
     early = module_subject(vit(no_skip_at=(0,)), "early")

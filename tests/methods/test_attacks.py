@@ -129,6 +129,21 @@ def test_a_misreading_that_a_larger_step_would_miss_still_counts() -> None:
     assert not withstands(find, pixels, targets, [small, large], known.expand(1, 2), dice()).any()
 
 
+def test_what_is_not_a_number_does_not_withstand() -> None:
+    """Once an attack has led out of a format's range, `argmax` would go on naming class 0, rightly or not."""
+
+    def overflowing(at: Tensor) -> Tensor:
+        value = at.flatten(1)[:, 0]
+        return torch.stack([torch.where(value < 0.5, value, torch.nan), 0 * value - 1], dim=1)
+
+    known = torch.ones(1, 1, dtype=torch.bool)
+    pixels, targets = torch.full((1, 1, 1, 1), 0.4), torch.tensor([0])
+    start = torch.ones(1, 1, 1, 1)
+    _, fooled = pgd(gradient_of(overflowing), pixels, targets, Strength(0.2, 0.05, 4), start)
+    assert fooled.all()
+    assert withstands(gradient_of(overflowing), pixels, targets, [Strength(0.05, 0.01, 4)], known, dice()).all()
+
+
 def test_dropped_patches_have_the_mean_colour_and_the_rest_stays() -> None:
     pixels = torch.rand(5, 3, 32, 48, generator=dice())
     order = orders(5, 8, dice(1))

@@ -61,6 +61,16 @@ def test_an_untrained_twin_is_the_floor_of_its_own_build_only() -> None:
     assert pair_of(scene(vit("a"), vit("b", pooling="gap"), untrained="a"), "a", "b") is None
 
 
+def test_the_same_blocks_on_another_grid_are_no_other_size() -> None:
+    small = vit("zoo:vit")
+    sites = tuple(replace(place, layout=replace(place.layout, grid=(6, 6))) for place in small.sites)
+    large = replace(small, subject="zoo:vit:48px", sites=sites, flops=2 * small.flops)
+    assert pairs_of(scene(small, large)) == []
+    tuned = pair_of(scene(small, large, cards={large.subject: {"from": small.subject}}), large.subject, small.subject)
+    assert tuned is not None
+    assert (tuned.one, tuned.relation) == ("zoo:vit", "fine-tuned")
+
+
 def test_strangers_are_no_twins() -> None:
     cnn = anatomy("c", [site("c0", stage=0), site("c1", stage=1, block=1)], architecture="cnn")
     assert pairs_of(scene(vit("a"), cnn)) == []

@@ -29,12 +29,13 @@ def facts_of(plan: Mapping[str, Any], findings: Mapping[str, xarray.Dataset]) ->
             accuracy=accuracy,
             classes=len(plan["images"]["classes"]) if plan["images"].get("classes") else None,
             recipe=recipe_name(card.get("recipe")),
+            settings=card["recipe"] if isinstance(card.get("recipe"), Mapping) else None,
             training_images=card.get("train_images"),
         )
     return result
 
 
 def recipe_name(recipe: Any) -> str | None:
-    """A card may hold the whole recipe; subjects trained alike share its name."""
+    """A card holds the whole recipe, or its name."""
     name = recipe.get("name") if isinstance(recipe, Mapping) else recipe
     return None if name is None else str(name)

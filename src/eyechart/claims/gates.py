@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 from eyechart.sites import Anatomy, Architecture
@@ -31,7 +31,9 @@ class Facts:
     accuracy: tuple[float, float, float] | None = None
     """Share of these images named right: value, low, high; None where labels do not allow it."""
     recipe: str | None = None
-    """Name of the training recipe; subjects trained alike share it."""
+    """Name of the training recipe."""
+    settings: Mapping[str, Any] | None = None
+    """All of that recipe, where a card tells it: with a changed learning rate it still has its name."""
     training_images: int | None = None
     grid: tuple[int, int] | None = None
     """The finest grid of its blocks: the token grid of a ViT."""
@@ -233,14 +235,28 @@ class SameRecipe(Gate):
 
     def check(self, facts: Sequence[Facts]) -> GateResult:
         known = [fact for fact in facts if fact.recipe is not None]
-        for one, other in pairwise(known):
+        for one, other in combinations(known, 2):
             if one.recipe != other.recipe:
                 told = " and ".join(f"{fact.subject} by {fact.recipe}" for fact in (one, other))
                 return self.result("failed", f"the recipes differ: {told}")
+            changed = self.changed(one, other)
+            if changed:
+                return self.result("failed", f"the recipes differ in {', '.join(changed)}")
         unknown = [fact.subject for fact in facts if fact.recipe is None]
         if unknown and len(facts) > 1:
             return self.result("unknown", f"the training recipe of {' and '.join(unknown)} is not known")
         return self.result("passed", "the recipe is the same")
+
+    @staticmethod
+    def changed(one: Facts, other: Facts) -> list[str]:
+        """Settings that two recipes of one name do not share, of those that both cards tell."""
+        if one.settings is None or other.settings is None:
+            return []
+        return [
+            f"{name.replace('_', ' ')} ({one.subject} {value}, {other.subject} {other.settings[name]})"
+            for name, value in one.settings.items()
+            if name in other.settings and value != other.settings[name]
+        ]
 
 
 TRAINED, ACCURACY, TOKENS, HEADS, REGIME, RECIPE = Trained(), Accuracy(), Tokens(), Heads(), Regime(), SameRecipe()

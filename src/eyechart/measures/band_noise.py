@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RINGS = 10
 STRENGTHS = (0.08, 0.16, 0.32, 0.64)
-"""RMS in units of the normalised image, whose own is about 1."""
+"""RMS in quarters of the pixel range (see `contrast`): that of the normalised image itself is about 1."""
 WANTED_DROP = 0.1
 """Mean over subjects and rings. Too weak a noise would hurt nobody, too strong a one everybody."""
 
@@ -297,4 +297,6 @@ class BandNoise(Measure):
                 f"{subject} loses most {what} at {worst:.2f} π; by a straight line its loss changes by "
                 f"{100 * value:+.1f} points [{100 * least:+.1f}, {100 * most:+.1f}] from 0 to π"
             )
-        return f"At noise of RMS {strength:.2f} [{low:.2f}, {high:.2f}]: {'; '.join(parts)}; {images} images."
+        size = "height" if finding.attrs["scaling"] == "paper" else "RMS"
+        told = f"{size} {strength:.2f} [{low:.2f}, {high:.2f}] quarters of the pixel range"
+        return f"At noise of {told}: {'; '.join(parts)}; {images} images."

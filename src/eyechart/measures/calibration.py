@@ -104,7 +104,7 @@ class Calibration(Measure):
         Quantity("temperature", each("temperature"), "that calibrates it best; above 1: over-confident", smooth=False),
         Quantity("scaled_ece", each("scaled_ece"), "the same after temperature scaling", smooth=False, limits=(0, 1)),
         Quantity("scaled_nll", each("scaled_nll"), "negative log-likelihood after temperature scaling", unit="nats"),
-        Quantity("freq_90", each("freq_90"), "how often it is more than 90 % sure", limits=(0, 1)),
+        Quantity("freq_90", each("freq_90"), "how often it is more than 90 % sure", limits=(0, 1), share=True),
         Quantity(
             "calibration_advantage",
             advantage,
@@ -211,7 +211,7 @@ class Calibration(Measure):
                 ),
                 "scaled_nll": ("subject", scaled_nll),
                 "acc_90": ("subject", acc_90, {**unit, "trials": sure.sum(1)}),
-                "freq_90": ("subject", sure.sum(1) / images, unit),
+                "freq_90": ("subject", sure.sum(1) / images, {**unit, "trials": images}),
                 "unc_90": ("subject", unc_90, {**unit, "trials": wrong}),
             },
             coords={

@@ -194,8 +194,8 @@ class Cka(Measure):
         return read_with([replace(test, reading="by nearest neighbours") for test in kept], self.tokens)
 
     def patch_sites(self, anatomy: Anatomy) -> Sequence[Site]:
-        """Stem and blocks that hold other tokens than patches, to be compared without those too."""
-        chosen = self.sites(anatomy) if self.readout == "all" else ()
+        """Stem and blocks that hold a class token, to be compared without it (and without registers) too."""
+        chosen = self.sites(anatomy) if self.readout == "all" and anatomy.cls is not None else ()
         return [site for site in chosen if site.role in ("stem", "block") and site.layout.prefix and site.grid]
 
     def needs(self) -> Sequence[Need]:

@@ -195,19 +195,32 @@ class FeatureVariance(Measure):
                     "sign test (z) that most attentions of {0} lower the variance",
                     fails_at=0,
                 ),
-                Part("mlp_raises_variance", "above", 1.645, "sign test (z) that most MLPs of {0} raise it", fails_at=0),
+                Part(
+                    "mlp_raises_variance",
+                    "above",
+                    1.645,
+                    "sign test (z) that most MLPs of {0} raise the variance",
+                    fails_at=0,
+                ),
                 Part(
                     "conv_raises_variance",
                     "above",
                     1.645,
-                    "sign test (z) that most convolutions of {1} raise it",
+                    "sign test (z) that most convolutions of {1} raise the variance",
                     fails_at=0,
                 ),
             ),
         ),
         ClaimTest(
             "C59",
-            (Part("stage_position_interaction", "above", 0, "stage end against start, attention against MLP, in {0}"),),
+            (
+                Part(
+                    "stage_position_interaction",
+                    "above",
+                    0,
+                    "log change of variance in {0}, attention minus MLP, last minus first block of a stage",
+                ),
+            ),
         ),
     )
 

@@ -59,9 +59,12 @@ def stride_to(before: Site, after: Site) -> int | None:
 
 
 def attention_of(anatomy: Anatomy, site: Site) -> Site | None:
-    """The attention a sub-layer consists of, where queries and keys lie on its own grid."""
+    """The attention a sub-layer consists of, where queries and keys lie on its own grid.
+
+    The sub-layer is a junction, or a block that has no other (AlterNet's).
+    """
     inside = [a for a in anatomy.pick("attention") if a.block == site.block and a.grid == site.grid]
-    return inside[0] if site.role == "junction" and site.kind == "attention" and len(inside) == 1 else None
+    return inside[0] if site.kind == "attention" and len(inside) == 1 else None
 
 
 def mixing_view(average: Average, part: str) -> View:

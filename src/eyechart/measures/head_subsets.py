@@ -14,7 +14,7 @@ so one table of HSIC between single heads and CNN sites holds every group exactl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -178,7 +178,8 @@ class HeadSubsets(Measure):
         if self.blocks == 1:
             return self.claims
         pooled = Heads("g2-heads", blocks=self.blocks)  # few heads a block are enough when blocks are pooled
-        return [ClaimTest("C18", self.claims[0].parts, gates=(ACCURACY, TOKENS, pooled, RECIPE))]
+        reading = f"for heads of the first {self.blocks} blocks together"  # the sentence says: of the first
+        return [replace(self.claims[0], gates=(ACCURACY, TOKENS, pooled, RECIPE), reading=reading)]
 
     def first_attentions(self, anatomy: Anatomy) -> Sequence[Site]:
         return attentions(anatomy)[: self.blocks]

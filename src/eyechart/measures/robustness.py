@@ -19,7 +19,7 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, vit_minus_cnn
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, with_option
-from eyechart.methods.answers import about_strangers, labelled, scored_subjects, strangers
+from eyechart.methods.answers import about_strangers, answers_of, labelled, scored_subjects, strangers
 from eyechart.methods.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.patches import dropped, orders, shuffled
 from eyechart.sites import Anatomy
@@ -37,7 +37,13 @@ SHARES = tuple(eighths / 8 for eighths in range(1, 8))
 SHUFFLES = (2, 4, 8)
 EPSILONS = tuple(parts / 255 for parts in (1, 2, 4, 8))
 STEPS = {"quick": 0, "normal": 10, "full": 40}
-KINDS = ("intact", "occlusion", "shuffle", "fgsm", "pgd")
+MEANS = {
+    "occlusion": "shares of patches missing",
+    "shuffle": "grids of shuffled patches",
+    "fgsm": "strengths of FGSM",
+    "pgd": "strengths of PGD",
+}
+KINDS = ("intact", *MEANS)
 
 
 @dataclass
@@ -113,10 +119,10 @@ class Robustness(Measure):
         "attack within it succeeds. Option setting=paper: FGSM ε .007; PGD ε .3, steps of 2/255, 40 of them."
     )
     quantities = (
-        Quantity("occlusion_accuracy", partial(mean_of, kind="occlusion"), "mean over shares of patches missing"),
-        Quantity("shuffle_accuracy", partial(mean_of, kind="shuffle"), "mean over grids of shuffled patches"),
-        Quantity("fgsm_accuracy", partial(mean_of, kind="fgsm"), "mean over strengths of FGSM"),
-        Quantity("pgd_accuracy", partial(mean_of, kind="pgd"), "mean over strengths of PGD"),
+        *(
+            Quantity(f"{kind}_accuracy", partial(mean_of, kind=kind), f"mean over {words}", limits=(0, 1), share=True)
+            for kind, words in MEANS.items()
+        ),
         Quantity("occlusion_advantage", partial(advantage, kind="occlusion"), "with patches missing, ViT minus CNN"),
         Quantity(
             "relative_occlusion_advantage",
@@ -192,17 +198,18 @@ class Robustness(Measure):
             return {}
         pixels, targets = bench.pixels().float(), bench.targets
 
-        def right(pictures: Tensor) -> Tensor:
-            return bench.logits(bench.from_pixels(pictures)).argmax(1) == targets.cpu()
+        def right(images: Tensor) -> Tensor:
+            return answers_of(bench.logits(images)) == targets.cpu()
 
         order = orders(len(bench), GRID, bench.generator("patches dropped"))
-        found = [bench.logits().argmax(1) == targets.cpu()]
-        found += [right(dropped(pixels, order, share)) for share in SHARES]
+        found = [right(bench.images)]
+        found += [right(bench.from_pixels(dropped(pixels, order, share))) for share in SHARES]
         for side in SHUFFLES:
-            found.append(right(shuffled(pixels, orders(len(bench), side, bench.generator(f"{side} patches shuffled")))))
+            places = orders(len(bench), side, bench.generator(f"{side} patches shuffled"))
+            found.append(right(bench.from_pixels(shuffled(pixels, places))))
         find = gradient_on(bench)
         _, gradient = find(pixels, targets)
-        found += [right(fgsm(pixels, gradient, epsilon)) for epsilon in self.weak]
+        found += [right(bench.from_pixels(fgsm(pixels, gradient, epsilon))) for epsilon in self.weak]
         result = torch.stack(found, dim=1)
         if self.strong:
             standing = [self.stands(result, strength.epsilon) for strength in self.strong]

@@ -87,7 +87,11 @@ def half_change(token: str) -> Callable[[xarray.Dataset], PerSubjects]:
 
 
 def agreement(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The phase change by a cosine, counted positive where it goes the way of the ratio's."""
+    """The phase change by a cosine, counted positive where it goes the way of the ratio's.
+
+    Not smooth: a ratio that may go either way makes the sign jump, which leaving out one fold in turn hardly ever sees.
+    Of 40 exams without any phase change of the ratio the jackknife let 27 decide, at random; the bootstrap 4.
+    """
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         ratio, cosine = class_token_phase("ratio")(estimate), class_token_phase(variable)(estimate)
@@ -173,8 +177,13 @@ class SkipRatio(Measure):
             "class token against grid, first against second half",
             unit="log ratio",
         ),
-        Quantity("cosine_agrees", agreement("cosine"), "the same with cos(z, z + f(z)), above 0 if the sign agrees"),
-        Quantity("branch_cosine_agrees", agreement("branch_cosine"), "the same with cos(z, f(z))"),
+        Quantity(
+            "cosine_agrees",
+            agreement("cosine"),
+            "the same with cos(z, z + f(z)), above 0 if the sign agrees",
+            smooth=False,
+        ),
+        Quantity("branch_cosine_agrees", agreement("branch_cosine"), "the same with cos(z, f(z))", smooth=False),
         Quantity(
             "cls_first_minus_second", half_change("cls"), "class token alone, first minus second half", unit="log ratio"
         ),
@@ -222,7 +231,11 @@ class SkipRatio(Measure):
         ),
         ClaimTest(
             "C22",
-            (Part("late_cls_attention_over_mlp", "above", 0, "late class-token ratio of attention over MLP in {0}"),),
+            (
+                Part(
+                    "late_cls_attention_over_mlp", "above", 0, "late class-token log ratio of {0}, attention minus MLP"
+                ),
+            ),
         ),
         ClaimTest(
             "C23",
@@ -233,7 +246,16 @@ class SkipRatio(Measure):
             disagreement="undecided",
         ),
         ClaimTest(
-            "C24", (Part("skip_higher_share", "above", 0.8, "share of depth where {0} is above {1}", inclusive=True),)
+            "C24",
+            (
+                Part(
+                    "skip_higher_share",
+                    "above",
+                    0.8,
+                    "share of depth where the skip ratio of {0} is above that of {1}",
+                    inclusive=True,
+                ),
+            ),
         ),
     )
 

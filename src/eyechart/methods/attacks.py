@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from eyechart.methods.answers import answers_of
+
 Gradient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """pixels, targets → logits there, and the gradient of the log-odds against the targets by the pixels."""
 
@@ -64,7 +66,8 @@ class Strength:
 def pgd(find: Gradient, pixels: Tensor, targets: Tensor, strength: Strength, start: Tensor) -> tuple[Tensor, Tensor]:
     """The last picture of each, and which were misread on the way: a picture that is misread moves no further.
 
-    `start` holds −1 … 1 for every value: where in the ball it begins.
+    What is not a number is no answer, so it counts as misread. `start` holds −1 … 1 for every value: where in the ball
+    it begins.
     """
     epsilon = strength.epsilon
     moved = into_ball(pixels + epsilon * start, pixels, epsilon)
@@ -74,7 +77,7 @@ def pgd(find: Gradient, pixels: Tensor, targets: Tensor, strength: Strength, sta
         if not len(going):
             break
         logits, gradient = find(moved[going], targets[going])
-        misread = logits.argmax(1) != targets[going]
+        misread = answers_of(logits).to(targets.device) != targets[going]
         fooled[going[misread]] = True
         if step < strength.steps:
             on, ascent = going[~misread], gradient[~misread].sign()

@@ -72,6 +72,9 @@ def _two_sizes(scene: Scene, one: Anatomy, other: Anatomy) -> Pair | None:
         return None
     if not all(scene.trained.get(who.subject, True) for who in (one, other)):
         return None
+    if widths_of(one) == widths_of(other):  # other grids or heads make no other size: zoo:vit and zoo:vit:48px
+        pair = _two_trainings(scene, one.subject, other.subject)
+        return pair if pair.relation == "fine-tuned" else None
     small, large = sorted((one, other), key=lambda who: (len(who.pick("block")), who.flops))
     return Pair(small.subject, large.subject, "size")
 
@@ -130,6 +133,11 @@ def build_of(anatomy: Anatomy) -> tuple[object, ...]:
     """Blocks with their channels and grids, and the heads: what twins share."""
     blocks = tuple((site.channels, site.grid) for site in anatomy.pick("block"))
     return blocks, tuple(site.heads for site in anatomy.pick("attention"))
+
+
+def widths_of(anatomy: Anatomy) -> tuple[int, ...]:
+    """Channels of each block: the size of a subject, whatever it is shown."""
+    return tuple(site.channels for site in anatomy.pick("block"))
 
 
 def first_word(name: str) -> str:

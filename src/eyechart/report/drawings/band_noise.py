@@ -63,7 +63,7 @@ def by_strength(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "mean_cost")
     ticks = finding.strength.values.tolist()
     scale = alt.Scale(type="log", domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
-    title = f"strength of the noise ({unit(finding)})"
+    title = f"strength: {unit(finding)}, in quarters of the pixel range"
     x = alt.X("strength:Q", title=title, scale=scale, axis=theme.axis_at(ticks, format=".2~g"))
     y = alt.Y("mean_cost:Q", title="mean change (points)")
     shown = tooltip("mean_cost", alt.Tooltip("strength:Q", format=".2f"))

@@ -52,7 +52,8 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     shown = places[::2] if kind == "occlusion" else places
     x = alt.X("at:Q", title=axis, scale=scale, axis=theme.axis_at(shown, format=form, grid=False))
     words = {"accuracy": "accuracy", "relative": "of its accuracy when intact"}[name]
-    most = max(1.0, float(np.nanmax(finding[f"{name}_high"])) if name == "relative" else 1.0)
+    highest = finding[f"{name}_high"].values
+    most = float(np.max(highest, where=np.isfinite(highest), initial=1.0)) if name == "relative" else 1.0
     span = alt.Scale(domain=[0, min(most, 1.25)], clamp=True)
     y = alt.Y(f"{name}:Q", title=words if first else None, scale=span, axis=alt.Axis(format="%"))
     colour = alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None)
