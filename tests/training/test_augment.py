@@ -164,6 +164,19 @@ def test_erasing_replaces_one_box_in_the_asked_share_of_images() -> None:
     assert torch.equal(erase(images, 0.0, generator()), images)
 
 
+def test_erased_boxes_have_their_whole_area_inside_the_image() -> None:
+    images = torch.full((2000, 3, 32, 32), 7.0)
+    changed = (erase(images, 1.0, generator()) != 7).all(1)
+    areas = changed.float().mean(dim=(1, 2))
+    assert float(areas.min()) > 0.015  # 2 %, but for the rounding of the sides
+    assert 0.30 < float(areas.max()) < 0.36
+    assert float(areas.mean()) == pytest.approx((0.02 + 1 / 3) / 2, abs=0.01)  # areas are drawn evenly
+    sides = torch.stack([changed.any(2).sum(1), changed.any(1).sum(1)]).float()
+    assert 0.25 < float((sides[0] / sides[1]).min()) < 0.4
+    assert float(sides[0].mean()) == pytest.approx(float(sides[1].mean()), rel=0.05)
+    assert int((changed.any(0) == 0).sum()) == 0
+
+
 def test_a_chunk_without_augmentation_is_the_normalised_images() -> None:
     images, labels = pictures(6), torch.arange(6) % 3
     normalisation = Normalisation((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))

@@ -114,6 +114,13 @@ def test_no_strength_changes_nothing(images: Tensor, name: str, nothing: float) 
     assert torch.equal(operate(name, images, torch.full((6,), nothing), FILL + 99), images)
 
 
+@pytest.mark.parametrize("name", [*COLOUR, *GEOMETRY])
+def test_an_image_of_two_pixels_a_side_has_no_inside_to_sharpen(images: Tensor, name: str) -> None:
+    small = images[:, :, :2, :2]
+    assert operate(name, small, torch.full((6,), 2.0), FILL).shape == small.shape
+    assert torch.equal(operate("sharpness", small, torch.full((6,), 2.0), FILL), small)
+
+
 def test_every_image_has_its_own_argument(images: Tensor) -> None:
     together = operate("rotate", images, FACTORS * 40, FILL)
     alone = torch.cat([operate("rotate", images[i : i + 1], FACTORS[i : i + 1] * 40, FILL) for i in range(6)])

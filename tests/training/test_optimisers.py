@@ -54,6 +54,25 @@ def test_no_position_table_bias_or_norm_of_any_model_decays(model: str, switches
     assert decayed == layers
 
 
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"class_token": (1, 1, 4), "pos_embedding": (1, 9, 4)},  # torchvision's
+        {"position_embeddings": (1, 9, 4), "mask_token": (1, 1, 4)},  # Hugging Face's
+        {"dist_token": (1, 1, 4), "reg_token": (1, 4, 4), "pos_embed1": (1, 9, 4), "attention_biases": (2, 9)},
+        {"layer_scale": (4, 1, 1), "logit_scale": (4, 1, 1), "alpha": (1, 1, 4)},
+    ],
+)
+def test_tables_and_scales_of_models_from_elsewhere_do_not_decay(shapes: dict[str, tuple[int, ...]]) -> None:
+    module = nn.Module()
+    module.part = nn.Linear(4, 4, bias=False)
+    for name, shape in shapes.items():
+        module.part.register_parameter(name, nn.Parameter(torch.zeros(shape)))
+    decayed, kept = decay_groups(module, 0.05)
+    assert (decayed["weight_decay"], kept["weight_decay"]) == (0.05, 0.0)
+    assert [parameter.shape for parameter in decayed["params"]] == [(4, 4)]
+
+
 class Bowl(nn.Module):
     """Logits (w, 0): with all of the target on class 0 the loss is log(1 + exp(−w))."""
 
@@ -102,7 +121,19 @@ def test_sam_climbs_along_the_whole_gradient_and_returns() -> None:
     sam.climb()
     assert (float(a.detach()), float(b.detach())) == pytest.approx((1.3, 2.4))
     sam.descend()
-    assert (float(a.detach()), float(b.detach())) == pytest.approx((1.0, 2.0))
+    assert (float(a.detach()), float(b.detach())) == (1.0, 2.0)
+
+
+def test_sam_counts_a_batch_once_in_the_running_statistics() -> None:
+    norm = nn.BatchNorm1d(1, momentum=0.25)
+    module = nn.Sequential(nn.Linear(2, 1, bias=False), norm, nn.Linear(1, 2))
+    recipe = find_recipe("none").changed(sam_radius=0.5)
+    inputs, targets = torch.tensor([[3.0, 0.0], [0.0, 5.0], [1.0, 1.0]]), torch.eye(2)[[0, 1, 0]]
+    with torch.no_grad():
+        mean = float(module[0](inputs).mean())
+    Step(module.train(), make_optimiser(module, recipe), recipe)(inputs, targets)
+    assert int(norm.num_batches_tracked) == 1  # type: ignore[arg-type]
+    assert float(norm.running_mean) == pytest.approx(0.25 * mean)  # type: ignore[arg-type]
 
 
 def test_the_average_follows_weights_and_float_buffers() -> None:

@@ -154,8 +154,10 @@ def test_a_card_alone_does_not_make_a_training_finished(data: str, tmp_path: Pat
 def test_other_data_under_the_same_arguments_are_refused(data: str, tmp_path: Path) -> None:
     train(toy_run(data, tmp_path))
     more = write_toys(tmp_path / "toys.npz", train=100)
-    with pytest.raises(RunFolderError, match="data was"):
+    with pytest.raises(RunFolderError, match=r"another training \(its training images or their labels were others\)"):
         train(toy_run(more, tmp_path))
+    with pytest.raises(RunFolderError, match=r"another training \(fraction was 1.0 and is now 0.5\)"):
+        train(toy_run(data, tmp_path, fraction=0.5))
 
 
 def test_the_same_data_elsewhere_are_the_same(data: str, tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ def test_a_list_of_runs(tmp_path: Path) -> None:
     [
         ("[[run]", "is no TOML"),
         ("[common]\nepochs = 3", r"must hold one \[\[run\]\]"),
+        ("common = 3\n[[run]]\nmodel = 'vit'", r"must hold one \[\[run\]\]"),
+        ("run = [1, 2]", r"must hold one \[\[run\]\]"),
         ("[[run]]\nmodel = 'vitt'", "did you mean vit"),
         ("[[run]]\nmodel = 'vit'\nepoch = 3", "Run 1 of .*no setting called 'epoch'; did you mean epochs"),
         ("[[run]]\nmodel = 'vit'\nepochs = 'ten'", "epochs takes a whole number; 'ten' came"),
@@ -84,6 +86,7 @@ def test_what_is_wrong_in_a_list_is_one_sentence(text: str, sentence: str, tmp_p
         ({"seed": 10**30}, r"from 0 to below 2\^62; 10{30} came"),
         ({"seed": -1}, r"from 0 to below 2\^62; -1 came"),
         ({"name": "a/b"}, "not a path, which is --out's; 'a/b' came"),
+        ({"name": "mine.warmup"}, "is a snapshot's; 'mine.warmup' came"),
         ({"learning_rate": math.nan}, "learning_rate is a finite number from 0; nan came"),
         ({"learning_rate": math.inf}, "learning_rate is a finite number from 0; inf came"),
         ({"weight_decay": -1}, "weight_decay is a finite number from 0; -1.0 came"),

@@ -1,14 +1,18 @@
 """The command: trainings side by side in their own processes, lists, switches, and its refusals."""
 
 import json
+import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from eyechart.training.command import train
+from eyechart.training.side_by_side import run_side_by_side
 
-from .toys import write_toys
+from .toys import toy_run, write_toys
 
 QUICK = ["--recipe", "none", "--epochs", "1", "--warmup-epochs", "0", "--batch-size", "20", "--snapshots", "init"]
 
@@ -29,6 +33,20 @@ def test_two_models_side_by_side_with_a_switch(data: str, tmp_path: Path) -> Non
     assert "vit: epoch 1/1 loss" in result.output
     card = json.loads((tmp_path / "out" / "vit.json").read_text())
     assert (card["switches"]["depth"], card["switches"]["heads"], card["switches"]["width"]) == (1, 10, 160)
+
+
+def test_a_reader_that_went_away_stops_nothing(data: str, tmp_path: Path) -> None:
+    def gone(event: Mapping[str, Any]) -> None:
+        raise BrokenPipeError
+
+    codes: dict[str, int] = {}
+    command = threading.Thread(
+        target=lambda: codes.update(run_side_by_side([toy_run(data, tmp_path / "out")], 1, gone)), daemon=True
+    )
+    command.start()
+    command.join(timeout=60)
+    assert codes == {"vit": 0}
+    assert (tmp_path / "out" / "vit.safetensors").is_file()
 
 
 def test_a_list_in_which_one_training_fails(data: str, tmp_path: Path) -> None:

@@ -124,6 +124,23 @@ def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
         load_data(str(tmp_path / "half.npz"))
 
 
+def test_a_damaged_archive_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "toys.npz"
+    path.touch()
+    with pytest.raises(ImagesError, match=r"toys.npz cannot be read as .npz \(No data left"):
+        load_data(str(path))
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(ImagesError, match="is one array"):
+        load_data(str(path))
+    np.savez_compressed(path, **{**arrays(), "x_train": arrays()["x_train"] // 64})
+    content = bytearray(path.read_bytes())
+    content[200:400] = bytes(byte ^ 0x5A for byte in content[200:400])
+    path.write_bytes(content)
+    with pytest.raises(ImagesError, match=r"toys.npz cannot be read as .npz \(Error -3 while decompressing"):
+        load_data(str(path))
+
+
 def test_a_fraction_is_stratified_seeded_and_never_empties_a_class(tmp_path: Path) -> None:
     np.savez(tmp_path / "toys.npz", **arrays())
     data = load_data(str(tmp_path / "toys.npz"))

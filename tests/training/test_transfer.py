@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -44,6 +45,15 @@ def test_all_but_the_head_comes_from_the_checkpoint_and_its_card(data: str, trai
             assert torch.equal(state[name], saved[name].float())
     whole = Training(toy_run(data, tmp_path))
     assert training.normalisation == whole.normalisation  # the card's, not that of three classes
+
+
+def test_a_new_head_is_not_the_one_that_the_weights_grew_from(data: str, trained: Path, tmp_path: Path) -> None:
+    first = load_file(trained.with_name("vit.init.safetensors"))["head.weight"].float()
+    new, again = (
+        Training(transfer(data, tmp_path, trained)).module.get_parameter("head.weight").detach() for _ in range(2)
+    )
+    assert torch.equal(new, again)
+    assert abs(float(torch.corrcoef(torch.stack([new.flatten(), first.flatten()]))[0, 1])) < 0.3
 
 
 def test_another_input_size_resizes_the_position_table(data: str, trained: Path, tmp_path: Path) -> None:
@@ -87,6 +97,21 @@ def test_all_but_the_head_stay_still_batch_statistics_too(data: str, tmp_path: P
     assert {name for name in after if not torch.equal(before[name], after[name])} == {"fc.weight", "fc.bias"}
 
 
+@pytest.mark.parametrize(
+    ("switches", "low"),
+    [
+        ({"position": "2d"}, {"0"}),
+        ({"position": "1d", "position_at": "layers"}, {"0", "1"}),
+        ({"position": "2d", "position_at": "shared"}, set()),  # upper blocks use it too
+    ],
+)
+def test_position_tables_of_the_low_third_stay_still(switches: dict[str, Any], low: set[str]) -> None:
+    module = zoo.build("vit", image_size=16, **{**TINY, "depth": 6, **switches})
+    freeze(module, "low-third", head_names(module, 10), 16)
+    tables = [(name, table) for name, table in module.named_parameters() if name.startswith("positions.")]
+    assert {name.split(".")[1] for name, table in tables if not table.requires_grad} == low
+
+
 @pytest.mark.parametrize(("model", "switches"), [("vit", {**TINY, "depth": 6}), ("resnet", {"width": 8})])
 def test_the_low_third_is_stem_and_lowest_blocks(model: str, switches: dict[str, Any]) -> None:
     module = zoo.build(model, image_size=16, **switches)
@@ -127,6 +152,12 @@ def test_a_timm_model_without_a_setter_of_its_size_is_built_for_it(data: str, tm
     assert not hasattr(module, "set_input_size")
     assert module.pos_embed.shape[-2:] == (7, 7)  # patches of 16 every 8 pixels
     assert module(torch.zeros(2, 3, 64, 64)).shape == (2, 2)
+
+
+def test_both_heads_of_a_distilled_model_are_its_head() -> None:
+    sizes = {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2, "num_classes": 7}
+    module = timm.create_model("deit_tiny_distilled_patch16_224", **sizes)
+    assert set(head_names(module, 7)) == {"head.weight", "head.bias", "head_dist.weight", "head_dist.bias"}
 
 
 def test_any_other_classifier_gets_its_last_layer_replaced(data: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ launches independent of the batch size; image by image or batch by batch, launch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ TRIVIAL = (
     "identity", "shear-x", "shear-y", "translate-x", "translate-y", "rotate", "brightness", "colour",
     "contrast", "sharpness", "posterise", "solarise", "autocontrast", "equalise",
 )  # fmt: skip
+ERASING_TRIES = 10  # one in a hundred boxes is too long for its image
 ENHANCEMENTS = ("colour", "contrast", "brightness", "sharpness")
 
 
@@ -104,19 +106,31 @@ def augment(images: Tensor, recipe: Recipe, fill: Tensor, generator: Generator) 
 
 
 def erase(images: Tensor, probability: float, generator: Generator) -> Tensor:
-    """Replace a box (2 to 33 % of the area, aspect 0.3 to 3.3) of some normalised images by Gaussian noise."""
+    """Replace a box (2 to 33 % of the area, aspect 0.3 to 3.3) of some normalised images by Gaussian noise.
+
+    The box lies wholly inside the image: one that is too long for it is drawn again, as in timm.
+    """
     count, _, height, width = images.shape
 
-    def uniform(low: float, high: float) -> Tensor:
-        return low + (high - low) * torch.rand(count, generator=generator, device=images.device)
+    def uniform(low: float, high: float, tries: int = 1) -> Tensor:
+        return low + (high - low) * torch.rand(tries, count, generator=generator, device=images.device)
 
-    area, aspect = uniform(0.02, 1 / 3) * height * width, uniform(-1.2, 1.2).exp()
-    box = boxes(
-        uniform(0, 1), uniform(0, 1), (area * aspect).sqrt() / height, (area / aspect).sqrt() / width, height, width
-    )
-    box = box & (uniform(0, 1) < probability).reshape(-1, 1, 1)
+    area = uniform(0.02, 1 / 3, ERASING_TRIES) * height * width
+    aspect = uniform(math.log(0.3), -math.log(0.3), ERASING_TRIES).exp()
+    tall, wide = (area * aspect).sqrt().round(), (area / aspect).sqrt().round()
+    fits = (tall < height) & (wide < width)
+    first = fits.int().argmax(dim=0, keepdim=True)
+
+    def span(lengths: Tensor, size: int) -> Tensor:
+        length = lengths.gather(0, first)
+        start = (uniform(0, 1) * (size - length + 1)).floor()
+        place = torch.arange(size, device=images.device)
+        return (place >= start.T) & (place < (start + length).T)
+
+    box = span(tall, height)[:, :, None] & span(wide, width)[:, None, :]
+    erased = fits.any(dim=0) & (uniform(0, 1)[0] < probability)
     noise = torch.randn(images.shape, generator=generator, device=images.device)
-    return torch.where(box[:, None], noise, images)
+    return torch.where((box & erased.reshape(-1, 1, 1))[:, None], noise, images)
 
 
 def boxes(centre_y: Tensor, centre_x: Tensor, tall: Tensor, wide: Tensor, height: int, width: int) -> Tensor:

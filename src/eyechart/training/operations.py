@@ -46,6 +46,8 @@ def contrast(images: Tensor, factor: Tensor) -> Tensor:
 
 def sharpness(images: Tensor, factor: Tensor) -> Tensor:
     """Blend with a 3×3 smoothing (centre 5, others 1, over 13); the border pixels stay as they are."""
+    if min(images.shape[2:]) < 3:  # all of it is border
+        return images
     kernel = torch.ones(3, 1, 3, 3, device=images.device)
     kernel[:, :, 1, 1] = 5
     smooth = images.float()

@@ -29,20 +29,20 @@ def make_optimiser(module: nn.Module, recipe: Recipe, head: Collection[str] = ()
     return SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, fused=on_gpu)
 
 
-TABLES = ("pos_embed", "cls_token", "relative_position_bias_table")  # looked up, not multiplied: they do not decay
+TABLES = ("pos_embed", "position", "token", "bias")  # in names: what is looked up or added, not multiplied
 
 
 def decay_groups(
     module: nn.Module, weight_decay: float, head: Collection[str] = (), scale: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Parameters that decay (matrices, kernels), and those that do not: biases, norms, position table, CLS token.
+    """Parameters that decay (matrices, kernels), and those that do not: biases, norms, scales, position tables, CLS.
 
     With a `scale` other than 1, each is parted again into the head and the rest.
     """
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            plain = parameter.ndim < 2 or name.split(".")[-1] in TABLES
+            plain = parameter.squeeze().ndim < 2 or any(word in name.split(".")[-1] for word in TABLES)
             groups.setdefault((1.0 if name in head else scale, plain), []).append(parameter)
     return [
         {"params": parameters, "weight_decay": 0.0 if plain else weight_decay, "scale": times}
@@ -79,26 +79,30 @@ def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
 
 
 class Sam:
-    """Sharpness-aware minimisation: climb to w + ρ g/‖g‖, take the gradient there, step from w (SPEC 1.10)."""
+    """Sharpness-aware minimisation: climb to w + ρ g/‖g‖, take the gradient there, step from w (SPEC 1.10).
 
-    def __init__(self, parameters: Iterable[nn.Parameter], radius: float) -> None:
+    `buffers` are set back with the weights: running statistics follow the batch at w, not at the climbed point too.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], radius: float, buffers: Iterable[Tensor] = ()) -> None:
         self.parameters = list(parameters)
+        self.buffers = list(buffers)
         self.radius = radius
-        self.moves: list[tuple[nn.Parameter, Tensor]] = []
+        self.before: list[tuple[Tensor, Tensor]] = []
 
     @torch.no_grad()
     def climb(self) -> None:
         gradients = {p: p.grad for p in self.parameters if p.grad is not None}
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients.values()]))
-        self.moves = [(p, gradient * (self.radius / (norm + 1e-12))) for p, gradient in gradients.items()]
-        for parameter, move in self.moves:
-            parameter.add_(move)
+        self.before = [(tensor, tensor.clone()) for tensor in (*gradients, *self.buffers)]
+        for parameter, gradient in gradients.items():
+            parameter.add_(gradient * (self.radius / (norm + 1e-12)))
 
     @torch.no_grad()
     def descend(self) -> None:
-        """Back to w; the gradients stay those of the climbed point."""
-        for parameter, move in self.moves:
-            parameter.sub_(move)
+        """Back to w, to the last bit; the gradients stay those of the climbed point."""
+        for tensor, before in self.before:
+            tensor.copy_(before)
 
 
 class Average:

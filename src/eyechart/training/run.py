@@ -104,6 +104,8 @@ class Run:
             raise UsageError("--backbone-lr-scale is a finite number; inf came.")
         if "/" in self.label or self.label.startswith("."):
             raise UsageError(f"--name is what files are called, not a path, which is --out's; {self.label!r} came.")
+        if self.label.endswith(endings := tuple(f".{name}" for name in (*SNAPSHOTS, LAST_GOOD))):
+            raise UsageError(f"A name that ends in {', '.join(endings)} is a snapshot's; {self.label!r} came.")
         if self.begin_from is None and (self.freeze != "none" or self.head != "new" or self.backbone_lr_scale != 1):
             raise UsageError("--freeze, --head and --backbone-lr-scale need --from: there are no weights to keep.")
         return self
@@ -182,10 +184,12 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     >>> difference({"seed": 0, "recipe": {"clip": 1.0}}, {"seed": 0, "recipe": {"clip": 5.0}})
     'clip was 1.0 and is now 5.0'
     """
-    for name in sorted({*before, *now}):
+    for name in sorted({*before, *now}, key=lambda name: (name == "data", name)):  # a fraction changes the data too
         old, new = before.get(name), now.get(name)
         if old == new:
             continue
+        if name == "data":  # hashes, which say nothing to anyone
+            return "its training images or their labels were others"
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             return difference(old, new)
         return f"{name.replace('_', ' ')} was {old} and is now {new}"

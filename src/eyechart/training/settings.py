@@ -113,13 +113,14 @@ def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) ->
         raise UsageError(f"The list {path} cannot be read: {error.strerror or error}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is no TOML: {error}.") from error
-    rows = document.get("run")
-    if set(document) - {"common", "run"} or not isinstance(rows, list) or not rows:
+    common, rows = document.get("common", {}), document.get("run", [])
+    known = not set(document) - {"common", "run"} and isinstance(rows, list) and rows
+    if not known or not all(isinstance(part, dict) for part in (common, *rows)):
         raise UsageError(f"{path} must hold one [[run]] a training and, if wanted, [common]; it does not.")
     runs = []
     for number, row in enumerate(rows, 1):
         try:
-            runs.append(make_run({**document.get("common", {}), **row, **given}))
+            runs.append(make_run({**common, **row, **given}))
         except UsageError as error:
             raise UsageError(f"Run {number} of {path}: {error}") from error
     wanted = list(only)

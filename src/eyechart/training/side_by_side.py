@@ -8,8 +8,10 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from eyechart.training.progress import Report
 from eyechart.training.run import Run
@@ -24,12 +26,15 @@ def run_side_by_side(runs: Sequence[Run], parallel: int, report: Report) -> dict
     going: dict[str, Child] = {}
     lock = threading.Lock()
 
+    def say(event: Mapping[str, Any]) -> None:
+        with lock, suppress(OSError):  # whoever read the reports may be gone; the trainings go on without
+            report(event)
+
     def follow(run: Run, child: Child) -> None:
         assert child.stdout is not None
         for line in child.stdout:
             if line.startswith("{"):  # a library may print a line of its own
-                with lock:
-                    report(json.loads(line))
+                say(json.loads(line))
         ended.put((run, child.wait()))
 
     try:
@@ -43,7 +48,7 @@ def run_side_by_side(runs: Sequence[Run], parallel: int, report: Report) -> dict
             codes[run.label] = code
             if code < 0:
                 words = f"The training was killed by signal {-code}; the same command goes on from its last state."
-                report({"run": run.label, "error": words})
+                say({"run": run.label, "error": words})
     finally:
         for child in going.values():
             child.terminate()

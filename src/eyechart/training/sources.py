@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ from eyechart.words import count
 SHEET_ROWS, SHEET_COLUMNS = 25, 40
 TRAIN_FOLDERS = ("train", "training")
 TEST_FOLDERS = ("test", "testing", "val", "valid", "validation")
+UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)  # what a damaged archive raises
 TEST_SHARE = 5  # one picture in so many is for testing where a folder does not say which
 
 Pixels = NDArray[np.uint8]
@@ -93,13 +95,16 @@ def _tensor(images: Pixels) -> Tensor:
 
 def _read_npz(path: Path, name: str) -> TrainingData:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        opened = np.load(path, allow_pickle=False)
+        if isinstance(opened, np.ndarray):
+            raise ImagesError(f"{path} is one array, an .npy; one with x_train, y_train, x_test and y_test is needed.")
+        with opened as file:
             missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in file]
             if missing:
                 raise ImagesError(f"{path} must hold x_train, y_train, x_test and y_test; it has no {missing[0]}.")
             arrays = (file["x_train"], file["y_train"], file["x_test"], file["y_test"])
-            classes = tuple(map(str, file["classes"])) if "classes" in file else None
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+            classes = tuple(map(str, np.atleast_1d(file["classes"]))) if "classes" in file else None
+    except UNREADABLE as error:
         raise ImagesError(f"{path} cannot be read as .npz ({error}).") from error
     return _labelled(name, arrays, classes)
 
@@ -129,7 +134,7 @@ def _read_archives(files: Sequence[Path]) -> tuple[Pixels, Labels]:
                         side = pixels.shape[0] // SHEET_ROWS
                         cells = pixels.reshape(SHEET_ROWS, side, SHEET_COLUMNS, side, 3).transpose(0, 2, 1, 3, 4)
                         sheets[member] = cells.reshape(-1, side, side, 3)
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
+        except UNREADABLE as error:
             raise ImagesError(f"{file} cannot be read as an archive of sheets ({error}).") from error
     if labels is None:
         raise ImagesError(f"None of {', '.join(file.name for file in files)} holds labels.npy.")

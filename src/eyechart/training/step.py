@@ -58,7 +58,7 @@ class Step:
         self.bfloat16 = bfloat16
         self.parameters = list(module.parameters())
         self.device = self.parameters[0].device
-        self.sam = Sam(self.parameters, recipe.sam_radius) if recipe.sam_radius else None
+        self.sam = Sam(self.parameters, recipe.sam_radius, module.buffers()) if recipe.sam_radius else None
         self.notices: list[str] = []
         self.compiled = compiled
         self.captured = captured

@@ -27,6 +27,10 @@ from eyechart.subjects.weights import INCIDENTAL, State, fit_to, read_checkpoint
 from eyechart.training.augment import Normalisation
 from eyechart.training.run import Run
 
+OTHER_DRAWS = 0x9E3779B9
+"""Added to the seed where weights are given. With the seed that they were trained with, a new head would be drawn as
+theirs was, which they have grown to fit: on CIFAR-10 it was right on 93 % of the images before its first step."""
+
 
 @dataclass(frozen=True)
 class Beginning:
@@ -42,7 +46,7 @@ class Beginning:
 
 
 def begin(run: Run, classes: Sequence[str], image_size: int) -> Beginning:
-    """The model a run starts with. Fresh weights are drawn from torch's default generator."""
+    """The model a run starts with. Fresh weights are drawn from torch's default generator, which --from seeds anew."""
     if run.begin_from is None:
         module = zoo.build(
             run.model,
@@ -53,6 +57,7 @@ def begin(run: Run, classes: Sequence[str], image_size: int) -> Beginning:
         )
         return Beginning(module, head_names(module, len(classes)), switches=dict(run.switches) or None)
     spec = _source(run)
+    torch.manual_seed(run.seed + OTHER_DRAWS)
     beginning = (
         _from_zoo(run, spec, classes, image_size)
         if spec.source == "zoo"
@@ -207,7 +212,11 @@ def _normalisation(subject: Subject) -> Normalisation | None:
 
 
 def head_names(module: nn.Module, classes: int) -> tuple[str, ...]:
-    """The parameters of the last layer with one output a class."""
+    """The parameters of the last layer with one output a class; of both heads where a timm model has two (DeiT)."""
+    several = module.get_classifier() if hasattr(module, "get_classifier") else None  # type: ignore[operator]
+    if isinstance(several, (tuple, list)):
+        theirs = {id(parameter) for part in several for parameter in part.parameters()}
+        return tuple(name for name, parameter in module.named_parameters() if id(parameter) in theirs)
     for path, part in reversed(list(module.named_modules())):
         outputs = getattr(part, "out_features", None) or getattr(part, "out_channels", None)
         if isinstance(part, (nn.Linear, nn.Conv2d)) and outputs == classes:
@@ -231,26 +240,47 @@ def freeze(module: nn.Module, how: str, head: Sequence[str], image_size: int) ->
     if how == "none":
         return []
     names = [name for name, _ in module.named_parameters()]
-    frozen = set(names) - set(head) if how == "all-but-head" else set(names[: _end_of_low_third(module, image_size)])
+    frozen = set(names) - set(head) if how == "all-but-head" else _low_third(module, image_size)
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name not in frozen)
     parts = [part for part in module.modules() if next(part.parameters(), None) is not None]
     return [part for part in parts if not any(parameter.requires_grad for parameter in part.parameters())]
 
 
-def _end_of_low_third(module: nn.Module, image_size: int) -> int:
-    """Where the first parameter of the first block above the lowest third stands; before it are stem and low blocks."""
+def _low_third(module: nn.Module, image_size: int) -> set[str]:
+    """The parameters before those of the blocks above the lowest third: stem and low blocks.
+
+    And those, outside of the blocks above, that act only through the low ones: a ViT's 2-D position tables come last.
+    """
     from eyechart.subjects.anatomy import anatomy_of
 
+    pictures = torch.rand(2, 3, image_size, image_size)
     with torch.no_grad():
-        anatomy = anatomy_of("the model", module.eval(), torch.rand(2, 3, image_size, image_size))
+        anatomy = anatomy_of("the model", module.eval(), pictures)
     paths = list(dict.fromkeys(site.path for site in anatomy.pick("block")))
     low = math.ceil(len(paths) / 3)
     if low >= len(paths):
         raise UsageError(f"--freeze low-third needs a model of at least two blocks; this one has {len(paths)}.")
-    names = [name for name, _ in module.named_parameters()]
-    inside = [place for place, name in enumerate(names) if any(name.startswith(f"{path}.") for path in paths[low:])]
-    return min(inside)
+    cut = module.get_submodule(paths[low - 1]).register_forward_hook(lambda _module, _inputs, output: _detached(output))
+    try:
+        with torch.enable_grad():
+            total = module(pictures).sum()
+    finally:
+        cut.remove()
+    names, parameters = zip(*module.named_parameters(), strict=True)
+    slopes = torch.autograd.grad(total, parameters, allow_unused=True)
+    above = [any(name.startswith(f"{path}.") for path in paths[low:]) for name in names]
+    return {
+        name
+        for place, (name, slope) in enumerate(zip(names, slopes, strict=True))
+        if place < above.index(True) or (slope is None and not above[place])
+    }
+
+
+def _detached(output: Any) -> Any:
+    if isinstance(output, Tensor):
+        return output.detach()
+    return type(output)(map(_detached, output)) if isinstance(output, (tuple, list)) else output
 
 
 def _try(module: nn.Module, name: str, image_size: int, classes: int) -> None:

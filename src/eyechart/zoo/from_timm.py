@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from timm.layers.drop import DropPath
 from timm.layers.norm import GroupNorm1
 from timm.models.metaformer import MetaFormer
 from timm.models.mlp_mixer import MlpMixer
@@ -13,6 +14,7 @@ from timm.models.swin_transformer import SwinTransformer
 from torch import nn
 
 from eyechart.errors import UsageError
+from eyechart.zoo.vit import rising
 
 
 def swin(
@@ -89,14 +91,16 @@ def mixer(
     _check(image_size, patch)
     if width < 2:
         raise UsageError(f"A Mixer's MLP over tokens has half as many channels as a token, so 2 or more; {width} came.")
-    return MlpMixer(
+    model = MlpMixer(
         img_size=image_size,
         patch_size=patch,
         num_classes=classes,
         embed_dim=width,
         num_blocks=depth,
-        drop_path_rate=drop_path,
     )
+    for block, rate in zip(model.blocks, rising(drop_path, depth), strict=True):
+        block.drop_path = DropPath(rate) if rate else nn.Identity()  # timm would drop all blocks at one rate
+    return model
 
 
 def poolformer(
