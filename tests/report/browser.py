@@ -24,7 +24,7 @@ class Browser:
         flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
         shell = f'exec chromium {flags} --disable-component-update "$@" 3<&{read_commands} 4>&{write_answers}'
         window = [f"--window-size={width},{height}", f"--user-data-dir={profile}", "--remote-debugging-pipe"]
-        # What it leaves in the folder of temporary files is taken away; the path must be short, there are sockets in it.
+        # Its temporary files are taken away at the end; their path must be short, because there are sockets in it.
         self._leavings = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
             ["bash", "-c", shell, "chromium", *window, "about:blank"],

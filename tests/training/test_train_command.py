@@ -49,6 +49,21 @@ def test_a_reader_that_went_away_stops_nothing(data: str, tmp_path: Path) -> Non
     assert (tmp_path / "out" / "vit.safetensors").is_file()
 
 
+def test_a_batch_norm_over_one_value_is_told_what_it_needs(data: str, tmp_path: Path) -> None:
+    arguments = ["resnet", "--data", data, *QUICK, "--batch-size", "1", "--image-size", "8", "--out", str(tmp_path)]
+    result = CliRunner().invoke(train, [*arguments, "--switch", "width=8", "--device", "cpu"])
+    assert result.exit_code == 1, result.output
+    assert "Batch norms have no spread over one value; raise --batch-size (1) or --image-size" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_scores_of_a_single_draw_are_called_so(data: str, tmp_path: Path) -> None:
+    arguments = ["resnet-mcdropout", "--data", data, *QUICK, "--switch", "width=8", "--out", str(tmp_path)]
+    result = CliRunner().invoke(train, arguments)
+    assert result.exit_code == 0, result.output
+    assert "Scores are of one draw of its test-time dropout" in result.output
+
+
 def test_a_list_in_which_one_training_fails(data: str, tmp_path: Path) -> None:
     small = "switches = { depth = 1 }"
     (tmp_path / "runs.toml").write_text(

@@ -80,7 +80,8 @@ def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, par
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        click.echo("interrupted; the same command goes on from the last states.", err=True)
+        again = "the same command without --overwrite" if options.get("overwrite") else "the same command"
+        click.echo(f"interrupted; {again} goes on from the last states.", err=True)
         sys.exit(INTERRUPTED)
     failed = [name for name, code in codes.items() if code]
     for run in runs:

@@ -24,6 +24,7 @@ from eyechart.training.sources import load_data
 from eyechart.training.state import gather, read_state, remove_state, restore, write_state
 from eyechart.training.step import Step
 from eyechart.training.transfer import begin, freeze, input_size_of
+from eyechart.zoo.dropout import has_draws
 
 CHUNK = 51_200  # images of 32 pixels augmented at once: an epoch of CIFAR; 2 GB of float32 at the widest point
 CLEAN_IMAGES = 5_000  # training images whose clean NLL is recorded
@@ -313,6 +314,8 @@ class Training:
         path = self.records.snapshot(self._state())
         shipped = copy.deepcopy(self.module).to(memory_format=torch.contiguous_format)
         scores = evaluate(load_weights(shipped, path), self.data.x_test, self.data.y_test, self.normalisation)
+        if has_draws(shipped):
+            self._notice("Scores are of one draw of its test-time dropout; the measure mc_dropout averages over many.")
         card = make_card(self, seconds, scores)
         self.records.card(card)
         if self.done == self.recipe.epochs:

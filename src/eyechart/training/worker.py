@@ -35,10 +35,14 @@ def main(text: str) -> int:
     except BrokenPipeError:  # who asked for the training is gone; its last state is kept
         os._exit(1)
     except Exception as error:
-        if type(error).__name__ != "OutOfMemoryError":
-            raise
         size = run.recipe.batch_size
-        report({"run": run.label, "error": f"The device has no memory left for batches of {size}; lower --batch-size."})
+        if type(error).__name__ == "OutOfMemoryError":
+            words = f"The device has no memory left for batches of {size}; lower --batch-size."
+        elif "more than 1 value per channel" in str(error):
+            words = f"Batch norms have no spread over one value; raise --batch-size ({size}) or --image-size."
+        else:
+            raise
+        report({"run": run.label, "error": words})
         return 1
     return 0
 
