@@ -172,19 +172,14 @@ def test_a_claim_of_several_subjects_is_told_once() -> None:
     def row(claim: str, sentence: str, word: str = "holds") -> dict[str, Any]:
         return {"claim": claim, "sentence": sentence, "kind": verdict_rows.KINDS[word]}
 
-    told = [
-        row("C03", "a"),
-        row("C03", "a"),
-        row("C15", "b"),
-        row("C15", "b, read c", "fails"),
-        row("C03", "a", "fails"),
-    ]
-    assert [one["span"] for one in verdict_rows.claim_spans(told)] == [2, 0, 1, 1, 1]
-    lines = verdict_rows.at_a_glance([*told, row("C01", "d", "not tested")])
+    near, top = CLAIMS["C03"].sentence, CLAIMS["C15"].sentence
+    told = [row("C03", near), row("C03", near), row("C15", top), row("C15", f"{top} Read so.", "fails")]
+    assert [one["span"] for one in verdict_rows.claim_spans([*told, row("C03", near, "fails")])] == [2, 0, 1, 1, 1]
+    lines = verdict_rows.at_a_glance([*told, row("C03", near, "fails"), row("C01", "d", "not tested")])
     assert [(line["claim"], line["sentence"], len(line["rows"])) for line in lines] == [
-        ("C03", "a", 3),
-        ("C15", "b", 1),
-        ("C15", "b, read c", 1),
+        ("C03", near, 3),
+        ("C15", top, 1),
+        ("C15", "Read so.", 1),
     ]
 
 

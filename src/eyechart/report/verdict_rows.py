@@ -62,12 +62,25 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
 
 
 def at_a_glance(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each tested claim once, with all its verdicts: the whole table where it can be seen in one look."""
+    """Each tested claim once, with all its verdicts: the whole table where it can be seen in one look.
+
+    Of a claim's second reading only the words that tell it apart from the first.
+    """
     lines: dict[tuple[str, str], dict[str, Any]] = {}
+    met: set[str] = set()
     for row in told:
+        claim, sentence = row["claim"], row["sentence"]
         if row["kind"].word != "not tested":
-            first = {"claim": row["claim"], "sentence": row["sentence"], "rows": []}
-            lines.setdefault((row["claim"], row["sentence"]), first)["rows"].append(row)
+            if (claim, sentence) not in lines:
+                words = sentence.removeprefix(CLAIMS[claim].sentence).strip() if claim in met else ""
+                lines[claim, sentence] = {
+                    "claim": claim,
+                    "sentence": words or sentence,
+                    "again": claim in met,
+                    "rows": [],
+                }
+                met.add(claim)
+            lines[claim, sentence]["rows"].append(row)
     return list(lines.values())
 
 
