@@ -17,6 +17,7 @@ import pytest
 import xarray as xr
 
 from eyechart.claims.summary import Summary
+from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
 from eyechart.report import embed, numbers, page, sentences, theme, verdict_rows
 from eyechart.sites import Anatomy
@@ -285,8 +286,6 @@ def test_columns_are_small() -> None:
 
 
 def test_picture_of_a_verdict_shows_margin_and_side() -> None:
-    from eyechart.claims.table import CLAIMS
-
     above = verdict_rows.picture(part("C13", 0, "gap", 0.3, 0.2, 0.4, "holds"), CLAIMS["C13"])  # at least 0.1
     margin = next(tick for tick in above["ticks"] if tick["kind"] == "margin")
     assert margin["text"] == "0.1"
@@ -326,16 +325,12 @@ def test_a_number_beside_its_picture_is_not_told_again() -> None:
 
 
 def test_part_without_number_has_no_picture() -> None:
-    from eyechart.claims.table import CLAIMS
-
     verdict = next(verdict for verdict in synthetic_verdicts("a", "b") if verdict.claim == "C58")
     drawn = verdict_rows.picture(verdict.parts[1], CLAIMS["C58"])
     assert (drawn["effect"], drawn["middle"]) == ("n/a", None)
 
 
 def test_no_source_of_a_claim_needs_a_key() -> None:
-    from eyechart.claims.table import CLAIMS
-
     for claim in CLAIMS.values():
         assert not re.search(r"(?<!\w)(?:[VRP],? [A-Za-z]|N\d|M\d|notes?\b|slides\b)", claim.figure), claim.figure
 
