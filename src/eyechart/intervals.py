@@ -199,9 +199,11 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
                 low, high = (np.array(bound, dtype=np.float64) for bound in quantity.bounds(estimate)[subjects])
             elif quantity.smooth or tally.folds < 2:
                 low, high = jackknife(value, left_out.series(quantity, subjects), quantity.limits)
+                drawn_alone = int(estimate.attrs.get("trials", estimate.attrs.get("images", scene.images)))
                 if quantity.share and tally.folds > 1:
-                    drawn_alone = estimate.attrs.get("trials", estimate.attrs.get("images", scene.images))
-                    low, high = _at_the_ends(value, low, high, int(drawn_alone))
+                    low, high = _at_the_ends(value, low, high, drawn_alone)
+                if quantity.paired and tally.folds > 1:
+                    low, high = _where_none_moved(value, low, high, max(drawn_alone, 1))
             else:
                 drawn = draws.series(quantity, subjects), small_draws.series(quantity, subjects)
                 low, high = bootstrap(value, *drawn, tally.folds, quantity.limits)

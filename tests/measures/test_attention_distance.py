@@ -135,6 +135,38 @@ def test_verdicts_with_the_class_token_kept_say_so() -> None:
         with_option(AttentionDistance(), "cls", "both")
 
 
+@pytest.mark.parametrize("cls", ["drop", "keep"])
+def test_what_pads_a_window_is_no_place_of_the_picture(cls: Cls) -> None:
+    """A 2×3 grid of 4-pixel cells in windows of 2×2, the second half padding: a Swin at a size it was not made for."""
+    column = np.array([[2.0, 6.0, 2.0, 6.0], [10.0, np.nan, 10.0, np.nan]])
+    row = np.where(np.isnan(column), np.nan, [2.0, 2.0, 6.0, 6.0])
+    places = np.stack([row, column], axis=-1)
+    geometry = AttentionGeometry("windowed", (2, 2), 2, 0, 0, (4, 4), 4.0, 4, places, places)
+    weights = torch.full((1, 2, 1, 4, 4), 0.25)
+    seen = how_far(Look(site("a", role="attention", attention=geometry), weights=lambda: weights), cls)[0, 0]
+    square = (4 + 4 + np.hypot(4, 4)) / 4  # from a corner of the whole window; from a cell of the cut one, half of 4
+    assert seen[DISTANCE] == pytest.approx((4 * square + 2 * 2) / 6, rel=1e-6)
+    assert seen[[PREFIX, COVERAGE, SHARE]].tolist() == pytest.approx([0, 1, 1], abs=1e-6)
+
+
+def test_weights_that_do_not_add_up_to_one_give_nothing_to_a_class_token_that_is_not_there() -> None:
+    """Talking heads (CaiT) mix the heads after the softmax."""
+    assert look_at(torch.full((16, 16), 3 / 16), full_grid(4, 8))[PREFIX] == 0
+    mixed = torch.full((17, 17), 3 / 16)
+    mixed[:, 0] = 1
+    assert look_at(mixed, full_grid(4, 8, prefix=1))[PREFIX] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("cls", ["drop", "keep"])
+def test_rows_that_subtract_are_no_attention(cls: Cls) -> None:
+    weights = torch.eye(16)
+    weights[0, 0], weights[0, 15], weights[1] = 0, 1, torch.cat([torch.full((15,), -0.1), torch.tensor([2.5])])
+    seen = look_at(weights, full_grid(4, 8), cls)
+    assert seen[DISTANCE] == pytest.approx(3 * 8 * 2**0.5 / 15)  # one of the fifteen proper rows looks far
+    assert seen[SHARE] == pytest.approx(15 / 16)
+    assert look_at(weights[[1] * 16], full_grid(4, 8), cls)[SHARE] == 0
+
+
 def test_rows_without_mass_on_patches_are_counted_not_averaged() -> None:
     weights = torch.zeros(65, 65)
     weights[:, 0] = 1

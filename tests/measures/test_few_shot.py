@@ -158,6 +158,7 @@ def test_permuted_labels_are_at_chance_and_separate_classes_are_perfect() -> Non
     assert finding.way.values.tolist() == [2, 5]
     np.testing.assert_allclose(finding.linear.values, 1.0)
     np.testing.assert_allclose(finding.episodes.values, 1.0)
+    np.testing.assert_allclose(finding.episodes_low.values, 0.025 ** (1 / 400))  # all right so far is not for certain
     assert float(finding.within[0] / finding.between[0]) < 0.02
     shuffled = labels[torch.randperm(400, generator=torch.Generator().manual_seed(1))]
     chance = measured(features, shuffled)

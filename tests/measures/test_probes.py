@@ -97,6 +97,21 @@ def test_accuracies_equal_a_reference_ridge(labels: np.ndarray) -> None:
     assert finding.attrs["images"] == 200
 
 
+def test_what_all_images_agree_on_is_still_not_certain(labels: np.ndarray) -> None:
+    """Folds that all say 1, or 0 for a difference, have no spread; other 200 images might differ by the exact bound."""
+    places = blocks(3)
+    where = labelled(anatomy("v", places, cls=0), images=200)
+    looks = {("v", place.name): Look(place, output=tokens_of(labels, signal=100)) for place in places}
+    finding = measure_tensors(Probes(), where, looks, 8, labels)
+    least = 0.025 ** (1 / 200)
+    assert float(finding.accuracy.sel(readout="cls")[2]) == 1
+    assert float(finding.accuracy_low.sel(readout="cls")[2]) == pytest.approx(least)
+    assert float(finding.token_accuracy_low[2, 0, 1]) == pytest.approx(least)
+    row = finding.isel(quantity_row=finding["quantity"].values.tolist().index("cls_over_mean_last"))
+    ends = [float(row[f"quantity_{end}"]) for end in ("low", "value", "high")]
+    assert ends == pytest.approx([least - 1, 0, 1 - least])
+
+
 def test_images_without_a_row_are_in_the_fit(labels: np.ndarray) -> None:
     """Only 64 of 200 images leave a row; the answers about them are those of probes fitted on all."""
     (place,) = blocks(1)

@@ -61,6 +61,21 @@ def test_fine_grids_become_cells() -> None:
     assert seen[0, 17, RATIO] == pytest.approx(float(per_location[0, 2:4, 2:4].mean()), rel=1e-5)
 
 
+@pytest.mark.parametrize("grid", [(28, 28), (56, 31)])
+def test_every_location_counts_alike_where_cells_do_not_fit(grid: tuple[int, int]) -> None:
+    skip, branch = torch.randn(2, 1, 3, *grid, generator=torch.Generator().manual_seed(0)).unbind(0)
+    cells = look_at(skip, branch, axes="NCYX", grid=grid)[0, :, RATIO]
+    per_location = skip.norm(dim=1) / branch.norm(dim=1)
+    assert len(cells) == 256
+    assert float(cells.mean()) == pytest.approx(float(per_location.mean()), rel=1e-5)
+    # The first cell is 1.75 (or 3.5) rows high and 1.75 (or 31/16) columns wide.
+    height, width = grid[0] / 16, grid[1] / 16
+    down = torch.tensor([min(1.0, max(0.0, height - y)) for y in range(4)])
+    across = torch.tensor([min(1.0, max(0.0, width - x)) for x in range(4)])
+    first = down @ per_location[0, :4, :4] @ across / (height * width)
+    assert float(cells[0]) == pytest.approx(float(first), rel=1e-5)
+
+
 def test_the_finding_is_the_mean_of_ratios_not_the_ratio_of_means() -> None:
     # Branch norms are skewed over images: the two differ by far.
     generator = torch.Generator().manual_seed(0)

@@ -42,8 +42,10 @@ def labelled(scene: Scene) -> Scene:
     return replace(scene, label_maps={subject: tuple(range(10)) for subject in scene.subjects})
 
 
-def finding_of(*subjects: Subject, images: int = 64, labels: bool = True, **options: object) -> xarray.Dataset:
-    people, scene = staged(*subjects, images=images, block=16)
+def finding_of(
+    *subjects: Subject, images: int = 64, labels: bool = True, block: int = 16, **options: object
+) -> xarray.Dataset:
+    people, scene = staged(*subjects, images=images, block=block)
     scene = labelled(scene) if labels else scene
     measure = SkipRemoval(**options)  # type: ignore[arg-type]
     return with_intervals(measure, tally_of(measure, people, scene), scene)
@@ -162,6 +164,19 @@ def test_recalibration_by_brute_force() -> None:
         torch.testing.assert_close(found["hsic"][1, 2, number, -1, -1], hsic_table(features[None])[0, 0])
     assert not torch.allclose(found["hsic"][0], found["hsic"][1])
     assert SkipRemoval(recalibrate="no").experiment(bench)["hsic"].shape[0] == 1
+
+
+@pytest.mark.parametrize(("block", "recalibrate"), [(6, "yes"), (16, "no")])
+def test_batch_norms_that_were_not_recalibrated_have_no_number_that_says_so(block: int, recalibrate: str) -> None:
+    """A block of six images has none to spare: C27 would be decided by the number of stale statistics, named twice."""
+    cnn, other = module_subject(resnet(width=8, depths=(2, 1, 1, 1)), "cnn"), module_subject(vit(), "vit")
+    finding = finding_of(cnn, other, images=48, block=block, recalibrate=recalibrate)
+    found = quantities(finding)
+    assert np.isnan(found["skip_drop_recalibrated", "cnn"][0])
+    assert np.isnan(found["skip_drop_gap_recalibrated", "vit | cnn"][0])
+    assert np.isfinite(found["skip_drop", "cnn"][0])
+    assert found["skip_drop_recalibrated", "vit"][0] == found["skip_drop", "vit"][0]  # nothing there to recalibrate
+    assert "(its batch norms as they were trained" in SkipRemoval().sentence(finding)
 
 
 def test_a_verdict_speaks_of_recalibration_only_where_there_was_some() -> None:

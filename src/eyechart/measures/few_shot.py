@@ -197,7 +197,13 @@ class FewShot(Measure):
         Quantity(
             "class_spread", spread_ratio, "distance within a class / distance between classes", limits=(0.0, None)
         ),
-        Quantity("few_shot_lead", lead(accuracy_of), "episode accuracy, first subject minus second", limits=(-1, 1)),
+        Quantity(
+            "few_shot_lead",
+            lead(accuracy_of),
+            "episode accuracy, first subject minus second",
+            limits=(-1, 1),
+            paired=True,
+        ),
         Quantity("class_spread_lead", lead(spread_of), "class spread, first subject minus second"),
         Quantity("tightness_of_the_better", leads_together, "lead in episode accuracy times lead in class spread"),
         Quantity(
@@ -273,7 +279,7 @@ class FewShot(Measure):
                 if everyone is not None:
                     some = [part[: max(3, min(LINEAR_DRAWS, 320 // classes))] for part in everyone]
                     linear[row, column] = share_right(linear_evaluation, features, *some)
-        limits, far = {"limits": (0.0, 1.0)}, {"limits": (0.0, np.inf)}
+        limits, far = {"limits": (0.0, 1.0), "trials": len(there)}, {"limits": (0.0, np.inf)}
         return xarray.Dataset(
             {
                 "linear": (("subject", "shot"), linear, limits),

@@ -132,6 +132,8 @@ class Quantity:
     """Read off the weights alone: no image was drawn, so it has no interval."""
     share: bool = False
     """A share of the images, or of what the estimate's `trials` counts: at exactly 0 or 1 it gets the exact bound."""
+    paired: bool = False
+    """A difference of two shares of the same images: where none of them moved it gets the exact bound."""
     bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """An interval that the estimate holds itself (from random draws), in place of one over images."""
 

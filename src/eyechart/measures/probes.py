@@ -87,16 +87,23 @@ class Probes(Measure):
         "are over held-out images, for the probes that were fitted."
     )
     quantities = (
-        Quantity("token_probe_gap", token_gap, "single-token probe at the last block, GAP ViT minus class-token ViT"),
+        Quantity(
+            "token_probe_gap",
+            token_gap,
+            "single-token probe at the last block, GAP ViT minus class-token ViT",
+            paired=True,
+        ),
         Quantity(
             "pooled_over_first_last",
             at_the_end("gap", "first", "gap"),
             "probe of the mean token minus the first patch token, last block",
+            paired=True,
         ),
         Quantity(
             "pooled_over_first_middle",
             pooled_over_first_at_mid_depth,
             "probe of the mean token minus the first patch token, middle third of the blocks",
+            paired=True,
         ),
         Quantity(
             "parting_depth",
@@ -110,11 +117,13 @@ class Probes(Measure):
             "cls_over_mean_last",
             at_the_end("cls", "gap with cls", "cls"),
             "probe of the class token minus the mean of all tokens, last block",
+            paired=True,
         ),
         Quantity(
             "mean_without_cls",
             at_the_end("gap", "gap with cls", "cls"),
             "probe of the mean token at the last block, without minus with the class token",
+            paired=True,
         ),
         Quantity(
             "probe_divergence",
@@ -123,7 +132,10 @@ class Probes(Measure):
             smooth=False,
         ),
         Quantity(
-            "middle_probe_gap", middle_gap, "probe of the mean token at the middle third of blocks, ViT minus CNN"
+            "middle_probe_gap",
+            middle_gap,
+            "probe of the mean token at the middle third of blocks, ViT minus CNN",
+            paired=True,
         ),
     )
     claims = (
@@ -262,7 +274,7 @@ class Probes(Measure):
             if group.readout == "tokens":
                 of_tokens[group.site, : group.grid[0], : group.grid[1]] = own
             at += group.probes
-        limits = {"limits": (0.0, 1.0)}
+        limits = {"limits": (0.0, 1.0), "trials": float(weights @ held)}
         coordinates = site_coordinates(scene, sites) | {"readout": list(READOUTS)}
         coordinates["pooling"] = ("site", [scene.anatomy(subject).pooling or "" for subject, _ in sites])
         coordinates["build"] = ("site", [str(build_of(scene.anatomy(subject))) for subject, _ in sites])

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 class SkipRemovalTally(Tally):
     hsic: Annotated[torch.Tensor, Sum("fold", "variant", "mode", "site", "other_site")]
     counted: Annotated[torch.Tensor, Sum("fold", "variant", "mode", "outcome")]
+    stale: Annotated[torch.Tensor, Sum("fold", "variant")]
+    """Blocks in which batch normalisations kept the statistics of training and were not recalibrated."""
     images: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
@@ -76,14 +78,32 @@ class SkipRemoval(Measure):
     )
     quantities = (
         Quantity(
-            "skip_drop", skips.mean_of("lost", MODES[0]), "accuracy lost without a block's skips, mean over blocks"
+            "skip_drop",
+            skips.mean_of("lost", MODES[0]),
+            "accuracy lost without a block's skips, mean over blocks",
+            paired=True,
         ),
-        Quantity("skip_drop_recalibrated", skips.mean_of("lost", MODES[1]), "the same, batch norms recalibrated"),
+        Quantity(
+            "skip_drop_recalibrated",
+            skips.mean_of("lost", MODES[1]),
+            "the same, batch norms recalibrated",
+            paired=True,
+        ),
         Quantity(
             "skip_across", skips.mean_of("across", MODES[0]), "CKA across a block without skips, relative to intact"
         ),
-        Quantity("skip_drop_gap", skips.drop_gap(MODES[0]), "accuracy lost without a block's skips, ViT minus CNN"),
-        Quantity("skip_drop_gap_recalibrated", skips.drop_gap(MODES[1]), "the same, batch norms recalibrated"),
+        Quantity(
+            "skip_drop_gap",
+            skips.drop_gap(MODES[0]),
+            "accuracy lost without a block's skips, ViT minus CNN",
+            paired=True,
+        ),
+        Quantity(
+            "skip_drop_gap_recalibrated",
+            skips.drop_gap(MODES[1]),
+            "the same, batch norms recalibrated",
+            paired=True,
+        ),
         Quantity(
             "trained_without_skip_across",
             skips.twin_across,
@@ -93,6 +113,7 @@ class SkipRemoval(Measure):
             "trained_without_skip_drop",
             skips.twin_drop,
             "accuracy, intact minus trained without the skip of a middle block",
+            paired=True,
         ),
     )
     claims = (
@@ -155,12 +176,14 @@ class SkipRemoval(Measure):
             return {}
         variants, places = variants_of(bench.anatomy), torch.arange(len(bench))
         found = [self._score(bench, variants, size, [(places[:used], None)])]
-        if self.recalibrate == "yes" and batch_norms(bench.subject.module) and size < len(bench):
+        norms = bool(batch_norms(bench.subject.module))
+        if self.recalibrate == "yes" and norms and size < len(bench):
             cut = (used // size + 1) // 2 * size
             halves = [half for half in (places[:cut], places[cut:used]) if len(half)]
             others = [(half, places[~torch.isin(places, half)]) for half in halves]
             found.append(self._score(bench, variants, size, others))
-        return {name: torch.stack([each[at] for each in found]) for at, name in enumerate(("hsic", "counted"))}
+        seen = {name: torch.stack([each[at] for each in found]) for at, name in enumerate(("hsic", "counted"))}
+        return seen | {"stale": torch.tensor(float(norms and len(found) < len(MODES)))}
 
     @staticmethod
     def _score(
@@ -217,6 +240,7 @@ class SkipRemoval(Measure):
                     tally.hsic[fold, first : first + count, mode, sites, sites] += hsic[:, number]
                     images = found["counted"][mode, :, number * size : (number + 1) * size]
                     tally.counted[fold, first : first + count, mode] += images.sum(1)
+                tally.stale[fold, first : first + count] += found["stale"]
                 tally.images[fold] += size if at == 0 else 0
             first += count
 
@@ -244,7 +268,7 @@ class SkipRemoval(Measure):
         }
         estimate = xarray.Dataset(
             variables | skips.intact_across(variants, cka),
-            coords=skips.coordinates(variants, normalised),
+            coords=skips.coordinates(variants, normalised, total.stale.numpy() > 0),
             attrs={"images": images},
         )
         return estimate.merge(skips.shown_maps(variants, cka, normalised))
@@ -264,6 +288,9 @@ class SkipRemoval(Measure):
                 told.append(f"loses {100 * lost[subject,]:.0f} points of accuracy")
                 if mine.normalised.values.all():
                     told[0] += f" ({100 * again[subject,]:.0f} with its batch norms recalibrated)"
+                elif mine.stale.values.any():
+                    told[0] += " (its batch norms as they were trained"
+                    told[0] += ")" if self.recalibrate == "no" else ": to recalibrate them takes 128 images or more)"
             elif np.isfinite(moved[subject,]):
                 told.append(f"changes {moved[subject,]:.0%} of its answers")
             if np.isfinite(kept[subject,]):

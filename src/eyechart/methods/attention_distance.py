@@ -23,7 +23,8 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
     """(image, head, 4): distance in pixels, mass on prefix tokens, coverage, share of rows that had mass on patches.
 
     Prefix tokens have no place. Dropped, what a row has left on patches counts as all of it; kept, what it gives to
-    them counts as no distance. Coverage is that of the patches in both cases.
+    them counts as no distance. Coverage is that of the patches in both cases. What pads a window has no place either,
+    and as it is nothing of the picture it is always dropped.
 
     Coverage tells a head that looks everywhere (uniform: 1, each query at itself: 1) from one that always looks at the
     same place (0), which scores 0.74 to 1.39 of uniform attention by distance alone: it is the spread of the mean
@@ -35,25 +36,35 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
     queries = torch.as_tensor(geometry.query_yx)[:, geometry.query_prefix :].to(weights)
     keys = torch.as_tensor(geometry.key_yx)[:, geometry.key_prefix :].to(weights)
-    distance = torch.cdist(queries, keys)  # (window, query, key)
-    centred = keys - keys.flatten(0, 1).mean(0)
+    asked, seen = (~places[..., 0].isnan() for places in (queries, keys))  # (window, query), (window, key)
+    if not seen.all():
+        weights = weights * seen[None, :, None, None]
+    distance = torch.cdist(queries, keys).nan_to_num()  # (window, query, key)
+    centred = (keys - keys[seen].mean(0)).nan_to_num()
     squares = centred.square().sum(-1, keepdim=True)
     moments = torch.cat([centred, squares], dim=-1)  # (window, key, 3): y, x, y² + x²
     on_prefix = look.weights[:, :, :, geometry.query_prefix :, : geometry.key_prefix].to(weights).sum(-1)
+    signed = bool((weights < -VANISHED).any())
     results, size = [], max(1, AT_ONCE // max(1, weights[0].numel()))
     for part, beside in zip(torch.split(weights, size), torch.split(on_prefix, size), strict=True):
         mass = part.sum(-1)  # (image, window, head, query)
-        there = mass > VANISHED
+        proper = asked[:, None].expand_as(mass)
+        if signed:  # talking heads may subtract: then a row is no shares of attention, and has no mean distance
+            proper = proper & (part.amin(-1) >= -VANISHED)
+        there = (mass > VANISHED) & proper
         per_row = torch.where(there, 1 / mass.clamp_min(VANISHED), 0)
         rows = there.sum((1, 3)).clamp_min(1)
         far = (part * distance[None, :, None]).sum(-1)
-        all_of_it = (mass + beside).clamp_min(VANISHED)  # 1 after softmax; talking heads add up to something else
-        far = (far * per_row).sum((1, 3)) / rows if cls == "drop" else (far / all_of_it).mean((1, 3))
+        all_of_it = mass + beside  # 1 after softmax; talking heads add up to something else
+        per_token = torch.where(proper, 1 / all_of_it.clamp_min(VANISHED), 0)
+        per_token = per_token / proper.sum((1, 3), keepdim=True).clamp_min(1)
+        far = (far * per_row).sum((1, 3)) / rows if cls == "drop" else (far * per_token).sum((1, 3))
         mean_map = (per_row.unsqueeze(-2) @ part).squeeze(-2)  # (image, window, head, key), summed over queries
         place = torch.einsum("nwhk,wkm->nhm", mean_map, moments) / rows[..., None]
         spread = (place[..., 2] - place[..., :2].square().sum(-1)).clamp_min(0)
-        coverage = (spread / squares.mean()).sqrt()
-        results.append(torch.stack([far, 1 - mass.mean((1, 3)), coverage, there.to(far).mean((1, 3))], dim=-1))
+        coverage = (spread / squares[seen].mean()).sqrt()
+        share = there.sum((1, 3)) / asked.sum()
+        results.append(torch.stack([far, (beside * per_token).sum((1, 3)), coverage, share], dim=-1))
     return torch.cat(results)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from eyechart.methods.area import area_means
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
@@ -36,16 +37,15 @@ def ratio_and_cosines(look: Look) -> torch.Tensor:
 
 
 def in_cells(values: torch.Tensor, site: Site) -> torch.Tensor:
-    """(image, value, token): prefix tokens, then grid cells, at most 16×16 of them, each a mean over its locations."""
+    """(image, value, token): prefix tokens, then grid cells, at most 16×16 of them, each a mean over its area."""
     layout = site.layout
     if layout.grid is None:
         return values.flatten(2)
     prefix = values[:, :, : layout.prefix] if "T" in layout.axes else values[:, :, :0].flatten(2)
     spatial = values[:, :, layout.prefix :] if "T" in layout.axes else values
     spatial = spatial.reshape(*values.shape[:2], *layout.grid)
-    cells = cell_grid(layout.grid)
-    if cells != layout.grid:
-        spatial = torch.nn.functional.adaptive_avg_pool2d(spatial, cells)
+    if cell_grid(layout.grid) != layout.grid:
+        spatial = area_means(spatial, cell_grid(layout.grid))
     return torch.cat([prefix, spatial.flatten(2)], dim=2)
 
 

@@ -157,7 +157,7 @@ def across(cka: np.ndarray, place: int) -> np.ndarray:
 # --- the estimate's tables ----------------------------------------------------------------------------------------
 
 
-def coordinates(variants: Sequence[Variant], normalised: np.ndarray) -> dict[str, Any]:
+def coordinates(variants: Sequence[Variant], normalised: np.ndarray, stale: np.ndarray) -> dict[str, Any]:
     """Along `variant`: whose, which block is without skips, where it lies; and what only concerns the subject."""
     columns: dict[str, list[Any]] = {
         "subject": [v.anatomy.subject for v in variants],
@@ -169,6 +169,7 @@ def coordinates(variants: Sequence[Variant], normalised: np.ndarray) -> dict[str
         "trained_without": [" ".join(str(block.block) for block in trained_without(v.anatomy)) for v in variants],
         "shape_of": [f"{build_of(v.anatomy)}, {v.anatomy.pooling}" for v in variants],
         "normalised": [int(there) for there in normalised],
+        "stale": [int(there) for there in stale],
     }
     names = [f"{v.anatomy.subject}, {v.removed}" for v in variants]
     return {"variant": names, "mode": list(MODES)} | {name: ("variant", list_) for name, list_ in columns.items()}
@@ -217,14 +218,17 @@ def shown_maps(variants: Sequence[Variant], cka: np.ndarray, normalised: np.ndar
 
 
 def mean_of(variable: str, mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The mean over a subject's removable blocks. Where there is nothing to recalibrate, as trained is the same."""
+    """The mean over a subject's removable blocks.
+
+    Where there is nothing to recalibrate, as trained is the same; where there is but it was not done, it is unknown.
+    """
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         result: PerSubjects = {}
         for subject in subjects_in(estimate):
             mine = estimate.isel(variant=(estimate.subject.values == subject) & (estimate.removed.values != INTACT))
             if mine.sizes["variant"]:
-                fits = mode if bool(mine.normalised.values.all()) else MODES[0]
+                fits = mode if mine.normalised.values.all() or mine.stale.values.any() else MODES[0]
                 result[subject,] = float(mine[variable].sel(mode=fits).values.mean())
         return result
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eyechart.methods.area import area_means
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.views import Look
 
@@ -58,7 +59,7 @@ def cells(look: Look) -> Tensor:
     grid = look.map(look.output).float()
     n, channels, height, width = grid.shape
     if height % rows or width % columns:
-        return torch.nn.functional.adaptive_avg_pool2d(grid, (rows, columns)).permute(0, 2, 3, 1)
+        return area_means(grid, (rows, columns)).permute(0, 2, 3, 1)
     r = flattening(look.site, last)
     split = grid.reshape(n, channels, rows, height // rows // r, r, columns, width // columns // r, r)
     return split.mean((3, 6)).permute(0, 2, 4, 1, 3, 5).flatten(3)

@@ -21,7 +21,7 @@ def draw(finding: xarray.Dataset) -> Chart:
     for subject in subjects_in(finding):
         table = head_table(finding, subject)
         uniform = float(finding.uniform.values[finding.subject.values == subject].max())
-        reach = alt.Scale(domain=[0, 1.06 * max(uniform, *table["distance"])], nice=False)
+        reach = alt.Scale(domain=[0, 1.06 * max([uniform, *table["distance"]])], nice=False)
         y = alt.Y("distance:Q", title="mean attention distance (px)", scale=reach)  # the same beside one another
         panels += [sorted_heads(table, subject, uniform, y), heads_by_depth(table, subject, uniform, y)]
     return theme.panels(panels, columns=2, shared=())
