@@ -112,7 +112,12 @@ class AttentionRole(Measure):
     )
     quantities = (
         *(
-            Quantity(f"lost_to_{key}_attention", lost_by(name), f"accuracy lost with {words}, all attentions at once")
+            Quantity(
+                f"lost_to_{key}_attention",
+                lost_by(name),
+                f"accuracy lost with {words}, all attentions at once",
+                paired=True,
+            )
             for name, (key, words) in WORDS.items()
         ),
         *(

@@ -159,7 +159,9 @@ class ErrorVsNll(Measure):
     needs_labels = True
     budget = {"quick": 5.0, "normal": 30.0, "full": 120.0}  # noqa: RUF012
     quantities = (
-        Quantity("error_gap", gap("error"), "share named wrong, one subject minus another", limits=(-1.0, 1.0)),
+        Quantity(
+            "error_gap", gap("error"), "share named wrong, one subject minus another", limits=(-1.0, 1.0), paired=True
+        ),
         Quantity("nll_train_gap", gap("nll_train"), "augmented training NLL, one subject minus another", unit="nats"),
         Quantity(
             "error_nll_rank",

@@ -128,7 +128,7 @@ class McDropout(Measure):
     quantities = (
         Quantity("mc_nll", partial(at_size, variable="nll", size=DRAWS), "negative log-likelihood of 50 draws"),
         Quantity("mc_nll_gain", partial(gained, variable="nll"), "negative log-likelihood, 50 draws minus one"),
-        Quantity("mc_accuracy_gain", partial(gained, variable="accuracy"), "accuracy, 50 draws minus one"),
+        Quantity("mc_accuracy_gain", partial(gained, variable="accuracy"), "accuracy, 50 draws minus one", paired=True),
         Quantity("mc_ece", partial(at_size, variable="ece", size=DRAWS), "calibration error of 50 draws", smooth=False),
     )
     needs_labels = True

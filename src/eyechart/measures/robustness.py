@@ -123,17 +123,24 @@ class Robustness(Measure):
             Quantity(f"{kind}_accuracy", partial(mean_of, kind=kind), f"mean over {words}", limits=(0, 1), share=True)
             for kind, words in MEANS.items()
         ),
-        Quantity("occlusion_advantage", partial(advantage, kind="occlusion"), "with patches missing, ViT minus CNN"),
+        Quantity(
+            "occlusion_advantage",
+            partial(advantage, kind="occlusion"),
+            "with patches missing, ViT minus CNN",
+            paired=True,
+        ),
         Quantity(
             "relative_occlusion_advantage",
             partial(advantage, kind="occlusion", relative=True),
             "share of its accuracy that is kept with patches missing, ViT minus CNN",
+            paired=True,  # of the accuracy: the bound is too narrow by what the intact subject gets wrong
         ),
-        Quantity("attack_advantage", partial(advantage, kind="pgd"), "accuracy under PGD, ViT minus CNN"),
+        Quantity("attack_advantage", partial(advantage, kind="pgd"), "accuracy under PGD, ViT minus CNN", paired=True),
         Quantity(
             "relative_attack_advantage",
             partial(advantage, kind="pgd", relative=True),
             "share of its accuracy that is kept under PGD, ViT minus CNN",
+            paired=True,  # of the accuracy: the bound is too narrow by what the intact subject gets wrong
         ),
     )
     needs_labels = True
