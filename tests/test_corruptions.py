@@ -128,6 +128,14 @@ def test_disc_is_a_disc() -> None:
     assert np.allclose(kernel.numpy(), inside / inside.sum(), atol=1e-6)
 
 
+@pytest.mark.parametrize(("severity", "brighter"), [(3, 1.0), (4, 1.012976), (5, 1.010786)])
+def test_wide_defocus_brightens_as_the_published_scripts_do(severity: int, brighter: float) -> None:
+    """Sums of the kernels that `cv2.GaussianBlur` (OpenCV 5.0) makes of their discs: it mirrors at the border."""
+    grey = torch.full((1, 3, 64, 64), 0.5)
+    blurred = corrupt(grey, "defocus_blur", severity, dice(), "ImageNet-C")
+    assert torch.allclose(blurred, torch.tensor(0.5 * brighter), atol=1e-5)
+
+
 def test_gaussian_is_scipy_s_also_where_it_is_wider_than_the_picture() -> None:
     maps = torch.rand(2, 20, 28, generator=dice())
     for sigma, border, mode in ((1.3, "nearest", "nearest"), (9.0, "nearest", "nearest"), (20.0, "mirror", "reflect")):

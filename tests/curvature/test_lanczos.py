@@ -55,6 +55,18 @@ def test_nearly_equal_eigenvalues_of_both_signs_are_told_apart(seed: int) -> Non
     np.testing.assert_allclose(found.values, [9, -8.9], rtol=1e-6)
 
 
+@pytest.mark.parametrize("seed", [4, 18])
+def test_a_value_that_settles_late_is_waited_for(seed: int) -> None:
+    """+5.9 lies among others and settles after −5.6 at the end of the spectrum, which is not one of the five."""
+    above = torch.tensor([20, 12, 8.2, -7.4, 5.9, -5.6, 5.2, -5.0, 4.4, 4.0, -3.6], dtype=torch.float64)
+    values = torch.cat([above, torch.linspace(-3, 3.4, 200, dtype=torch.float64)])
+    found = eigenvalues_of(quadratic(values, seed), tolerance=1e-3, most=60)
+    np.testing.assert_allclose(found.values, above[:5], rtol=1e-2)
+    assert (found.errors <= 1e-3 * abs(found.values)).all()
+    early = eigenvalues_of(quadratic(values, seed), tolerance=1e-3, most=14)
+    assert early.errors[-1] > 1e-2 * abs(early.values[-1])
+
+
 def test_residuals_are_the_true_ones_and_bound_the_error() -> None:
     generator, near = np.random.default_rng(0), []
     for seed in range(10):

@@ -14,11 +14,12 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
 from eyechart.measures.landscape import Landscape, penalty_share, rise
-from eyechart.measures.measure import Scene
+from eyechart.measures.measure import Batch, Scene
 from eyechart.methods.landscape import at, batch_statistics, direction, moved, norms
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
+from eyechart.tracing.bench import Bench
 from tests.measures.staging import anatomy, scene, site
 
 
@@ -194,5 +195,24 @@ def test_bad_options_and_unmatched_classes() -> None:
     assert Landscape().tally(where).nll.shape == (16, 1, 2, 11, 11)
     with pytest.raises(DoesNotApply, match="groups of 4 images, and there are 3"):
         Landscape().tally(replace(where, images=3))
-    with pytest.raises(DoesNotApply, match="blocks of 4; give at least 1024"):
+    with pytest.raises(DoesNotApply, match="blocks of 4; give at least 960"):
         Landscape(batch_norm="images").tally(where)
+
+
+def test_statistics_of_the_pictures_are_those_of_whole_blocks(subject: Subject) -> None:
+    """Of 62 pictures although 8 were asked for; of the 10 pictures of a last block none can be taken."""
+    source = open_images("sample")
+    pictures = subject.prepare(source.pictures(range(62)))
+    found = anatomy_of("small", subject.module, pictures[:2], call=subject.call)
+    labels = np.asarray(source.labels)[:62]
+    block = Batch(0, 0, np.arange(62), labels, 0, np.arange(62) % 16, True)
+    bench = Bench(subject, found, block, pictures, torch.as_tensor(labels))
+    measure = Landscape(images=8, steps=3, batch_norm="images")
+    losses = measure.experiment(bench)["losses"][0, 1, 1]
+    subject.module.train()
+    with torch.no_grad():
+        own = nn.functional.cross_entropy(subject.module(pictures[:60]), torch.as_tensor(labels[:60]), reduction="none")
+    subject.module.eval()
+    assert torch.allclose(losses, own, atol=1e-4)
+    assert measure.experiment(bench.picked(torch.arange(10))) == {}
+    assert len(Landscape(images=8, steps=3).experiment(bench)["group"]) == 8

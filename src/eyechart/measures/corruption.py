@@ -127,6 +127,7 @@ class Corruption(Measure):
             partial(vit_minus_cnn, variable="mean", alike="pictures"),
             "mean corruption accuracy, ViT minus CNN",
             limits=(-1, 1),
+            paired=True,
         ),
         Quantity(
             "relative_corruption_advantage",

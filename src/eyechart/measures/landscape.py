@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 DATA = ("clean", "augmented")
 MIXED = SMALLEST_BLOCK
 """Images that are mixed with one another (mixup, cutmix) when augmented: see error_vs_nll."""
-STATISTICS = 64
-"""Images in a block from which batch normalisation can take statistics.
+STATISTICS = 60
+"""Images in a block from which batch normalisation can take statistics; the bundled 1,000 come in blocks of 62.
 
 The loss of zoo:resnet as it is, .243 with its stored ones, is .72 with those of 4 images, .46 of 8, .27 of 64.
 """
@@ -104,7 +104,7 @@ class Landscape(Measure):
         "filter (option normalisation=paper: over the output axis, as in the paper's code); biases, norms and tables "
         "stay. Batch normalisation uses stored statistics, which do not fit moved weights, so part of a CNN's rise can "
         "be theirs: where one subject has them and another not, look at option batch_norm=images (statistics of "
-        "the pictures, in blocks of at least 64) too. "
+        "the pictures, in whole blocks of at least 60) too. "
         "Cross-entropy with soft targets on the augmented pictures, by the recipe of the bundled models; penalty "
         "c·Σ‖p‖ over all parameters with c = 0.05. The pictures are the exam's, usually test pictures, where the paper "
         "took training pictures (--images sample:train gives some)."
@@ -131,7 +131,7 @@ class Landscape(Measure):
     least_images: ClassVar[int] = 32
 
     images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
+    """How many images are used (with batch_norm=images in whole blocks); 0: as many as the effort allows."""
     steps: int = 0
     """Points a side, odd; 0: 11, or 21 at full effort."""
     normalisation: Literal["filter", "paper"] = "filter"
@@ -173,9 +173,9 @@ class Landscape(Measure):
         few = bench.first(self.images)
         if few.targets is None or few.subject.colours is None or not len(few):
             return {}
-        few = labelled(few)
+        few = labelled(few if self.batch_norm == "stored" else bench)  # statistics of a part of a block are too noisy
         few = few.picked(torch.arange(len(few) - len(few) % MIXED))
-        if not len(few):
+        if len(few) < (MIXED if self.batch_norm == "stored" else STATISTICS):
             return {}
         with torch.no_grad():
             classes = few.logits(few.images[:1]).shape[1]

@@ -146,19 +146,30 @@ class Lesion(Measure):
         "statistics, so they are somewhat too narrow."
     )
     quantities = (
-        Quantity("lesion_attention", mean_cost("attention"), "accuracy lost with an attention, mean over units"),
-        Quantity("lesion_mlp", mean_cost("mlp"), "accuracy lost with an MLP, mean over units"),
-        Quantity("lesion_convolution", mean_cost(CONVOLUTION), "accuracy lost with a spatial convolution, mean"),
-        Quantity("early_convolutions", early_convolutions, "accuracy lost with a convolution, first half minus second"),
+        Quantity(
+            "lesion_attention", mean_cost("attention"), "accuracy lost with an attention, mean over units", paired=True
+        ),
+        Quantity("lesion_mlp", mean_cost("mlp"), "accuracy lost with an MLP, mean over units", paired=True),
+        Quantity(
+            "lesion_convolution", mean_cost(CONVOLUTION), "accuracy lost with a spatial convolution, mean", paired=True
+        ),
+        Quantity(
+            "early_convolutions",
+            early_convolutions,
+            "accuracy lost with a convolution, first half minus second",
+            paired=True,
+        ),
         Quantity(
             "early_convolutions_recalibrated",
             partial(early_convolutions, variable="lost_recalibrated"),
             "the same, batch norms recalibrated",
+            paired=True,
         ),
         Quantity(
             "lesion_stage_interaction",
             stage_interaction,
             "accuracy lost with attention minus MLP, last minus first block of a stage",
+            paired=True,
         ),
     )
     claims = (

@@ -170,7 +170,8 @@ class ReceptiveField(Measure):
         "pass for every channel. Maps are averaged over images. The own patch is the cell of the site's grid, the "
         "radius is counted from its centre; or both about the map's own centre of mass, where that holds more, because "
         "a CNN with padded strides looks up to half a cell beside its cell. Branches are those that mix places, not "
-        "MLPs. Up to 12 blocks, evenly spaced; bright means much, on a root scale."
+        "MLPs. Widths are those of a square as large as the picture. Up to 12 blocks, evenly spaced; bright means "
+        "much, on a root scale."
     )
     quantities = (
         Quantity("early_radius", of_each(early), "radius, first quarter of depth", unit="widths", limits=(0, None)),

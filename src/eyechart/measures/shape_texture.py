@@ -168,12 +168,20 @@ class ShapeTexture(Measure):
     )
     quantities = (
         Quantity(
-            "filter_bias_difference", differences("filter_bias"), "low- minus high-passed accuracy, ViT minus CNN"
+            "filter_bias_difference",
+            differences("filter_bias"),
+            "low- minus high-passed accuracy, ViT minus CNN",
+            paired=True,
         ),
         Quantity(
             "shuffle_loss_difference", differences("shuffle_loss"), "share of accuracy lost to shuffling, ViT minus CNN"
         ),
-        Quantity("phase_share_difference", differences("phase_share"), "share of answers by phase, ViT minus CNN"),
+        Quantity(
+            "phase_share_difference",
+            differences("phase_share"),
+            "share of answers by phase, ViT minus CNN",
+            paired=True,
+        ),
         Quantity(
             "shape_tests_agreeing",
             agreeing,
