@@ -315,7 +315,9 @@ class Training:
         shipped = copy.deepcopy(self.module).to(memory_format=torch.contiguous_format)
         scores = evaluate(load_weights(shipped, path), self.data.x_test, self.data.y_test, self.normalisation)
         if has_draws(shipped):
-            self._notice("Scores are of one draw of its test-time dropout; the measure mc_dropout averages over many.")
+            words = "Scores are of one draw of its test-time dropout; the measure mc_dropout averages over many."
+            self.notices.append(words)  # which the card keeps
+            self._say(notice=words)
         card = make_card(self, seconds, scores)
         self.records.card(card)
         if self.done == self.recipe.epochs:
