@@ -44,7 +44,7 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
     squares = centred.square().sum(-1, keepdim=True)
     moments = torch.cat([centred, squares], dim=-1)  # (window, key, 3): y, x, y² + x²
     on_prefix = look.weights[:, :, :, geometry.query_prefix :, : geometry.key_prefix].to(weights).sum(-1)
-    signed = bool((weights < -VANISHED).any())
+    signed = bool(weights.min() < -VANISHED)
     results, size = [], max(1, AT_ONCE // max(1, weights[0].numel()))
     for part, beside in zip(torch.split(weights, size), torch.split(on_prefix, size), strict=True):
         mass = part.sum(-1)  # (image, window, head, query)
