@@ -70,6 +70,7 @@ def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, par
 
     A training that was stopped goes on when the same command is given again.
     """
+    runs: list[Run] = []
     try:
         runs = _runs(ctx, names, list_, options)
         if parallel < 1:
@@ -80,7 +81,7 @@ def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, par
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        again = "the same command without --overwrite" if options.get("overwrite") else "the same command"
+        again = max((run.again for run in runs), key=len, default="the same command")
         click.echo(f"interrupted; {again} goes on from the last states.", err=True)
         sys.exit(INTERRUPTED)
     failed = [name for name, code in codes.items() if code]

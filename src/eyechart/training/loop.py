@@ -180,7 +180,7 @@ class Training:
         if time_is_up:
             self._notice(
                 f"The time limit of {self.run.time_limit:g} s ended the training after epoch {epoch} of "
-                f"{self.recipe.epochs}; the same command{' without --overwrite' * self.run.overwrite} goes on."
+                f"{self.recipe.epochs}; {self.run.again} goes on."
             )
         if epoch < self.recipe.epochs and (time_is_up or time.monotonic() - self.saved_at >= self.run.save_seconds):
             self._save()

@@ -72,6 +72,11 @@ class Run:
     overwrite: bool = False
 
     @property
+    def again(self) -> str:
+        """What lets a training that was stopped go on."""
+        return "the same command without --overwrite" if self.overwrite else "the same command"
+
+    @property
     def label(self) -> str:
         return self.name or self.model
 

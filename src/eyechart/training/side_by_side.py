@@ -47,8 +47,7 @@ def run_side_by_side(runs: Sequence[Run], parallel: int, report: Report) -> dict
             del going[run.label]
             codes[run.label] = code
             if code < 0:
-                again = "the same command without --overwrite" if run.overwrite else "the same command"
-                words = f"The training was killed by signal {-code}; {again} goes on from its last state."
+                words = f"The training was killed by signal {-code}; {run.again} goes on from its last state."
                 say({"run": run.label, "error": words})
     finally:
         for child in going.values():

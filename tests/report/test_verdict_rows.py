@@ -1,0 +1,77 @@
+"""Verdicts as rows of the page: what each says, and where interval, margin and claimed side lie in its picture."""
+
+import re
+from typing import Any
+
+import pytest
+
+from eyechart.claims.table import CLAIMS
+from eyechart.claims.verdict import Verdict
+from eyechart.report import verdict_rows
+
+from .synthetic import part, synthetic_verdicts
+
+
+def test_a_claim_of_several_subjects_is_told_once() -> None:
+    def row(claim: str, sentence: str, word: str = "holds") -> dict[str, Any]:
+        return {"claim": claim, "sentence": sentence, "kind": verdict_rows.KINDS[word]}
+
+    near, top = CLAIMS["C03"].sentence, CLAIMS["C15"].sentence
+    told = [row("C03", near), row("C03", near), row("C15", top), row("C15", f"{top} Read so.", "fails")]
+    assert [one["span"] for one in verdict_rows.claim_spans([*told, row("C03", near, "fails")])] == [2, 0, 1, 1, 1]
+    lines = verdict_rows.at_a_glance([*told, row("C03", near, "fails"), row("C01", "d", "not tested")])
+    assert [(line["claim"], line["sentence"], len(line["rows"])) for line in lines] == [
+        ("C03", near, 3),
+        ("C15", top, 1),
+        ("C15", "Read so.", 1),
+    ]
+
+
+def test_picture_of_a_verdict_shows_margin_and_side() -> None:
+    above = verdict_rows.picture(part("C13", 0, "gap", 0.3, 0.2, 0.4, "holds"), CLAIMS["C13"])  # at least 0.1
+    margin = next(tick for tick in above["ticks"] if tick["kind"] == "margin")
+    assert margin["text"] == "0.1"
+    assert margin["x"] < above["low"] < above["middle"] < above["high"] < 240
+    (zone,) = above["zones"]
+    assert zone["x"] == margin["x"]
+    assert zone["x"] + zone["width"] == pytest.approx(240)
+
+    below = verdict_rows.picture(part("C09", 0, "near", 0.6, 0.55, 0.65, "fails"), CLAIMS["C09"])  # less than 0.5
+    (zone,) = below["zones"]
+    assert zone["x"] == 0
+    assert zone["width"] < below["low"]
+
+    within = verdict_rows.picture(part("C02", 0, "gap", 0.0, -0.02, 0.02, "undecided"), CLAIMS["C02"])  # within ±0.01
+    (zone,) = within["zones"]
+    assert within["low"] < zone["x"] < within["middle"] < zone["x"] + zone["width"] < within["high"]
+
+
+def test_a_number_beside_its_picture_is_not_told_again() -> None:
+    holds = part("C13", 0, "gap", 0.3, 0.2, 0.4, "holds")
+    fails = part("C13", 0, "gap", 0.0, -0.1, 0.05, "fails")
+    unsure = part("C13", 0, "gap", 0.1, 0.0, 0.2, "undecided")
+
+    def told(verdict: Any, remarks: str, shown: Any, *others: Any) -> str:
+        numbers, parts = (shown.effect, shown.low, shown.high), (*others, shown)
+        return verdict_rows.why(
+            Verdict("C13", ("a", "b"), "these weights", verdict, *numbers, "all of it", parts, remarks=remarks)
+        )
+
+    assert told("holds", "", holds) == "The whole interval lies where the claim says."
+    assert told("undecided", "Gate failed: x.", holds) == "Gate failed: x."
+    assert told("undecided", "More images may decide it.", unsure) == "More images may decide it."
+    counted = "Of its 2 parts 1 holds, 1 fails."
+    assert told("fails", counted, fails, holds) == f"It fails by this: gap. {counted}"
+    nothing = Verdict("C13", (), "these weights", "not tested", None, None, None, "Needs a study.")
+    assert verdict_rows.why(nothing) == "Needs a study."
+
+
+def test_part_without_number_has_no_picture() -> None:
+    verdict = next(verdict for verdict in synthetic_verdicts("a", "b") if verdict.claim == "C58")
+    drawn = verdict_rows.picture(verdict.parts[1], CLAIMS["C58"])
+    assert (drawn["effect"], drawn["middle"]) == ("n/a", None)
+
+
+def test_no_source_of_a_claim_needs_a_key() -> None:
+    for claim in CLAIMS.values():
+        assert not re.search(r"(?<!\w)(?:[VRP],? [A-Za-z]|N\d|M\d|notes?\b|slides\b)", claim.figure), claim.figure
