@@ -20,6 +20,7 @@ import torch
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
+from eyechart.images.plan import FOLDS
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
 from eyechart.methods import skips
@@ -289,8 +290,8 @@ class SkipRemoval(Measure):
                 if mine.normalised.values.all():
                     told[0] += f" ({100 * again[subject,]:.0f} with its batch norms recalibrated)"
                 elif mine.stale.values.any():
-                    told[0] += " (its batch norms as they were trained"
-                    told[0] += ")" if self.recalibrate == "no" else ": to recalibrate them takes 128 images or more)"
+                    more = f": to recalibrate them takes {FOLDS * skips.DIVISIBLE} images or more"
+                    told[0] += f" (its batch norms as they were trained{more if self.recalibrate == 'yes' else ''})"
             elif np.isfinite(moved[subject,]):
                 told.append(f"changes {moved[subject,]:.0%} of its answers")
             if np.isfinite(kept[subject,]):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MODES = ("as trained", "recalibrated")
 LEAST_BLOCK = 12  # images: with 8 the CKA across a block spreads half as much again as with 12, 20 or 62
+DIVISIBLE = 8  # images in a block of the exam, from which on it is scored by halves: four are the least for HSIC
 INTACT = "intact"
 SAME_FOR_ALL = 1e-5  # of the largest number: rounding leaves equal features this far apart
 
@@ -117,7 +118,7 @@ def small_block(block: int, images: int) -> int:
     >>> small_block(62, 80), small_block(62, 992), small_block(256, 4096)
     (12, 31, 128)
     """
-    parts = max(block // max(LEAST_BLOCK, images // 16), 2 if block >= 8 else 1)
+    parts = max(block // max(LEAST_BLOCK, images // 16), 2 if block >= DIVISIBLE else 1)
     return block // parts
 
 
