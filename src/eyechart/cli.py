@@ -15,6 +15,7 @@ import click
 
 import eyechart
 from eyechart.errors import EyechartError, UsageError
+from eyechart.studies.command import study
 from eyechart.training.command import train
 
 PARTLY, INTERRUPTED = 3, 130
@@ -325,11 +326,12 @@ def claims(name: str | None, json_: bool) -> None:
             "\nexam: `eyechart exam` decides it on subjects that are what it needs. study: no exam decides it, only\n"
             "a set of trainings that somebody makes for the purpose (`eyechart train`), with several seeds of each:"
         )
-        for study in dict.fromkeys(claim.settled_by for claim in studied):
-            click.echo(f"  {study:16} {STUDIES[study]}")
+        for name in dict.fromkeys(claim.settled_by for claim in studied):
+            click.echo(f"  {name:16} {STUDIES[name]}")
 
 
 main.add_command(train)
+main.add_command(study)
 
 
 @main.command()

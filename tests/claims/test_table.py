@@ -21,7 +21,7 @@ PLANNED = {
 
 
 def test_every_claim_is_there_once_and_in_order() -> None:
-    assert list(CLAIMS) == [f"C{number:02}" for number in range(1, 73)]
+    assert list(CLAIMS) == [f"C{number:02}" for number in range(1, 81) if number != 79]
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)

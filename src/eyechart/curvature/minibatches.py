@@ -86,5 +86,7 @@ def many_at_once(device: torch.device, basis: int, count: int) -> int:
     """A CPU is busy with one minibatch; a GPU is idle with one, and takes what fits its free memory."""
     if device.type != "cuda":
         return 1
-    free, _ = torch.cuda.mem_get_info(device)
+    free, whole = torch.cuda.mem_get_info(device)
+    share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)(device)  # torch ≥ 2.9 has it
+    free = min(free, int(share * whole) - torch.cuda.memory_reserved(device))
     return max(1, min(count, int(0.9 * free / ((1 + GRAPH_PER_BASIS) * basis))))

@@ -13,7 +13,7 @@ from eyechart import zoo
 from eyechart.errors import EyechartError, UsageError
 from eyechart.training.progress import board
 from eyechart.training.recipes import RECIPES
-from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, Run
+from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, STOPS, Run
 from eyechart.training.settings import make_run, parse_pairs, read_list, refuse_clashes
 from eyechart.training.side_by_side import run_side_by_side
 
@@ -59,6 +59,9 @@ PARTLY, INTERRUPTED = 3, 130
 @click.option("--evaluate-every", default=1, show_default=True, metavar="EPOCHS", help="Score each so many epochs.")
 @click.option("--save-seconds", default=60.0, show_default=True, help="Write the state about this often.")
 @click.option("--time-limit", type=float, metavar="SECONDS", help="End early, with everything written.")
+@click.option(
+    "--stop-after", default="end", show_default=True, help=f"One of {', '.join(STOPS)}; the schedule stays as it is."
+)
 @click.option("--parallel", default=1, show_default=True, metavar="N", help="So many trainings side by side.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--bfloat16/--no-bfloat16", default=None, help="Steps and the scores on the way; default: on a GPU.")

@@ -20,7 +20,7 @@ from eyechart.training.optimisers import Average, Schedule, make_optimiser, set_
 from eyechart.training.progress import Report, plainly
 from eyechart.training.records import Records, beyond_half, load_weights
 from eyechart.training.run import LAST_GOOD, SNAPSHOTS, Run, difference
-from eyechart.training.sources import load_data
+from eyechart.training.sources import load_data_once
 from eyechart.training.state import gather, read_state, remove_state, restore, write_state
 from eyechart.training.step import Step
 from eyechart.training.transfer import begin, freeze, input_size_of
@@ -30,6 +30,7 @@ CHUNK = 51_200  # images of 32 pixels augmented at once: an epoch of CIFAR; 2 GB
 CLEAN_IMAGES = 5_000  # training images whose clean NLL is recorded
 CLOSING_SECONDS = 20.0  # kept free of the time limit for the last evaluation and the writing
 TICK_SECONDS = 1.0
+COMPILED_STEPS = 20_000  # shorter trainings would spend more on compiling (16 to 105 s) than they gain
 
 
 def train(run: Run, report: Report = plainly) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class Training:
         self.report = report
         self.recipe = run.recipe
         self.device = _device(run.device)
-        whole = load_data(run.data, input_size_of(run))
+        whole = load_data_once(run.data, input_size_of(run))
         self.data = whole.cut(run).to(self.device)
         self.fingerprint = self.data.fingerprint()
         self.batch = min(self.recipe.batch_size, len(self.data.x_train))
@@ -79,7 +80,7 @@ class Training:
             self.recipe,
             self.average,
             bfloat16=self.bfloat16,
-            compiled=on_gpu if run.compiled is None else run.compiled,
+            compiled=on_gpu and self.end_of(run.last_epoch) >= COMPILED_STEPS if run.compiled is None else run.compiled,
             captured=on_gpu if run.captured is None else run.captured and on_gpu,
         )
         clean = torch.randperm(len(self.data.x_train), generator=torch.Generator().manual_seed(0))[:CLEAN_IMAGES]
@@ -108,7 +109,7 @@ class Training:
         try:
             if (card := self._begin_or_go_on()) is not None:
                 return card
-            for epoch in range(self.done + 1, self.recipe.epochs + 1):
+            for epoch in range(self.done + 1, self.run.last_epoch + 1):
                 if self._one_epoch(epoch):
                     break
             return self._close()
@@ -132,6 +133,9 @@ class Training:
             self._begin(mine)
             return None
         self.done, tensors, facts = found
+        if self.done >= self.run.last_epoch and (card := self.records.stopped(self.done)):
+            self._say(notice=f"{self.run.label} stopped after epoch {self.done} as asked; it is in {self.run.out}.")
+            return card
         restore(tensors, self.module, self.optimiser, self.average, self.generator)
         self.steps, self.seconds_before = facts["steps"], facts["seconds"]
         self.resumed = [*facts["resumed"], self.done]
@@ -174,15 +178,16 @@ class Training:
             self._snapshot("warmup")
         if epoch == math.ceil(self.recipe.epochs / 4):
             self._snapshot("quarter")
-        time_is_up = self._out_of_time(seconds) and epoch < self.recipe.epochs
-        last = epoch == self.recipe.epochs or time_is_up
+        time_is_up = self._out_of_time(seconds) and epoch < self.run.last_epoch
+        last = epoch == self.run.last_epoch or time_is_up
         self._record(epoch, loss, seconds, scored=last or epoch % self.run.evaluate_every == 0)
         if time_is_up:
             self._notice(
                 f"The time limit of {self.run.time_limit:g} s ended the training after epoch {epoch} of "
                 f"{self.recipe.epochs}; {self.run.again} goes on."
             )
-        if epoch < self.recipe.epochs and (time_is_up or time.monotonic() - self.saved_at >= self.run.save_seconds):
+        stops_early = last and epoch < self.recipe.epochs
+        if stops_early or (not last and time.monotonic() - self.saved_at >= self.run.save_seconds):
             self._save()
         return time_is_up
 

@@ -70,6 +70,11 @@ class Records:
         card = zoo.card_beside(self.weights_path())
         return card if "accuracy" in card else None
 
+    def stopped(self, epochs: int) -> dict[str, Any] | None:
+        """The card of a training that was asked to stop after so many epochs, and did."""
+        card = zoo.card_beside(self.weights_path()) if self.weights_path().is_file() else {}
+        return card if "accuracy" in card and card.get("epochs") == epochs else None
+
     def remove_weights(self, *snapshots: str) -> None:
         for snapshot in snapshots:
             self.weights_path(snapshot).unlink(missing_ok=True)

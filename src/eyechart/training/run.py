@@ -16,11 +16,12 @@ SNAPSHOTS = ("init", "warmup", "quarter")
 LAST_GOOD = "last-good"  # kept when a training diverges
 FREEZE = ("none", "low-third", "all-but-head")
 HEADS = ("new", "keep")
+STOPS = ("end", "warmup")
 
 # What may differ when a training goes on: where it lies, how it is watched, and how the device computes the same thing.
 NOT_DECIDING = frozenset(
     {"out", "name", "data", "evaluate_every", "device", "bfloat16", "compiled", "captured", "time_limit"}
-    | {"save_seconds", "overwrite"}
+    | {"save_seconds", "overwrite", "stop_after"}
 )
 
 
@@ -70,11 +71,18 @@ class Run:
     save_seconds: float = 60.0
     """The state, from which a killed training goes on, is written after the first epoch that ends so much later."""
     overwrite: bool = False
+    stop_after: str = "end"
+    """"warmup": stop there, with everything written. The schedule stays that of the whole training."""
 
     @property
     def again(self) -> str:
         """What lets a training that was stopped go on."""
         return "the same command without --overwrite" if self.overwrite else "the same command"
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch after which this run stops."""
+        return self.recipe.warmup_epochs if self.stop_after == "warmup" else self.recipe.epochs
 
     @property
     def label(self) -> str:
@@ -85,9 +93,12 @@ class Run:
         self.recipe.checked()
         if unknown := [name for name in self.snapshots if name not in SNAPSHOTS]:
             raise UsageError(f"Snapshots are {', '.join(SNAPSHOTS)}; {unknown[0]!r} came.")
-        for what, value, known in (("--freeze", self.freeze, FREEZE), ("--head", self.head, HEADS)):
+        words = (("--freeze", self.freeze, FREEZE), ("--head", self.head, HEADS))
+        for what, value, known in (*words, ("--stop-after", self.stop_after, STOPS)):
             if value not in known:
-                raise UsageError(f"{what} is one of {', '.join(known)}; {value!r} came.")
+                raise UsageError(f"{what} is one of {', '.join(known)}; got {value!r}.")
+        if self.last_epoch < 1:
+            raise UsageError("--stop-after warmup needs a recipe with a warm-up; got warmup_epochs=0.")
         if not 0 < self.fraction <= 1:
             raise UsageError(f"A fraction of the training images lies above 0 and up to 1; {self.fraction} came.")
         if not 0 <= self.label_noise < 1:
@@ -162,6 +173,7 @@ OPTIONS = {
     "head": "--head",
     "freeze": "--freeze",
     "backbone_lr_scale": "--backbone-lr-scale",
+    "stop_after": "--stop-after",
 }
 RECIPE_OPTIONS = ("epochs", "warmup_epochs", "batch_size", "learning_rate")
 

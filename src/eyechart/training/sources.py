@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,20 @@ def load_data(source: str, image_size: int | None = None) -> TrainingData:
         f"{source!r} is no training data: a .npz with x_train, y_train, x_test and y_test, a folder of sheets "
         "(train-0.zip …, test.zip), a folder of pictures, cifar10 or cifar100 was expected."
     )
+
+
+def load_data_once(source: str, image_size: int | None = None) -> TrainingData:
+    """The same, read once for all trainings of a process; a file or folder of archives that changed is read again."""
+    path = Path(source).expanduser()
+    files = [path] if path.is_file() else sorted(path.glob("*.zip")) if path.is_dir() else []
+    if not files:  # a folder of pictures, a name, or nothing at all
+        return load_data(source, image_size)
+    return _read_once(source, image_size, tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files))
+
+
+@lru_cache(maxsize=1)
+def _read_once(source: str, image_size: int | None, stamp: tuple[tuple[int, int], ...]) -> TrainingData:
+    return load_data(source, image_size)
 
 
 def _labelled(name: str, arrays: Arrays, classes: Sequence[str] | None) -> TrainingData:

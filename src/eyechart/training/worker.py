@@ -1,37 +1,34 @@
-"""One training in its own process: `python -m eyechart.training.worker RUN`, where RUN is a run as JSON.
-
-Its reports are lines of JSON on stdout.
+"""Trainings in a process of their own: `python -m eyechart.training.worker` reads runs, a line of JSON each, and does
+one after the other; with a run as its argument it does that one. Its reports are lines of JSON on stdout.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from eyechart.errors import EyechartError
 from eyechart.training.run import Run
 
 INTERRUPTED = 130
+Event = Mapping[str, Any]
 
 
-def main(text: str) -> int:
-    run = Run.from_json(text)
-
-    def report(event: Mapping[str, Any]) -> None:
-        print(json.dumps(event), flush=True)
-
+def train_run(run: Run, report: Callable[[Event], None]) -> tuple[int, Event | None]:
+    """The exit code of a training and its card; what went wrong is reported in a sentence."""
     try:
         from eyechart.training.loop import train
 
-        train(run, report)
+        return 0, train(run, report)
     except EyechartError as error:
         report({"run": run.label, "error": str(error)})
-        return error.exit_code
+        return error.exit_code, None
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return INTERRUPTED, None
     except BrokenPipeError:  # who asked for the training is gone; its last state is kept
         os._exit(1)
     except Exception as error:
@@ -43,9 +40,41 @@ def main(text: str) -> int:
         else:
             raise
         report({"run": run.label, "error": words})
-        return 1
+        return 1, None
+
+
+def clean_up() -> None:
+    """Before the next job of this process: free what the last one held on the device and in the compiler."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+
+
+def serve(work: Callable[[Event, Callable[[Event], None]], tuple[int, Event | None]]) -> int:
+    """Jobs from standard input, one after the other, until it ends."""
+
+    def report(event: Event) -> None:
+        print(json.dumps(event), flush=True)
+
+    for line in sys.stdin:
+        code, result = work(json.loads(line), report)
+        if code == INTERRUPTED:
+            return code
+        report({"ended": code, "result": result})
+        clean_up()
     return 0
 
 
+def main(arguments: list[str]) -> int:
+    if arguments:
+        return train_run(Run.from_json(arguments[0]), lambda event: print(json.dumps(event), flush=True))[0]
+    return serve(lambda task, report: train_run(Run.from_json(json.dumps(task)), report))
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,247 @@
+"""`eyechart study`: what there is, what is recorded, and running what is missing. Click only; workers import torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eyechart.errors import EyechartError, UsageError
+
+if TYPE_CHECKING:
+    from eyechart.studies.records import Records
+    from eyechart.studies.study import Study
+
+PARTLY, INTERRUPTED = 3, 130
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--arms", help="Only these arms, separated by commas.")
+@click.option("--seeds", help="Only these seeds, separated by commas.")
+@click.option("--data", metavar="PATH", help="Where the study's data lies: an .npz or a folder of sheets.")
+@click.option(
+    "--records",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for new records; by default those of the package.",
+)
+@click.option("--fresh", is_flag=True, help="As if nothing were recorded: to see whether a record can be repeated.")
+@click.option("--work", default="runs/study", show_default=True, type=click.Path(path_type=Path), help="For weights.")
+@click.option("--parallel", default=1, show_default=True, metavar="N", help="So many workers side by side.")
+@click.option("--minutes", type=float, help="Begin nothing new after so many minutes.")
+@click.option("--dry-run", is_flag=True, help="Say what would run and how long it may take.")
+@click.option("--verdicts", is_flag=True, help="Say what the records decide; nothing runs.")
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def study(name: str | None, arms: str | None, seeds: str | None, json_: bool, **options: Any) -> None:
+    """Train, examine and judge over seeds: a study NAME, or the list of studies without one.
+
+    What is recorded is not run again; a study that was stopped goes on when the same command is given again.
+    """
+    try:
+        if name is None:
+            _list(json_)
+            return
+        _one(name, arms, seeds, json_, **options)
+    except EyechartError as error:
+        click.echo(f"eyechart: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        click.echo("eyechart: interrupted; what ended is recorded, the same command goes on from there.", err=True)
+        sys.exit(INTERRUPTED)
+
+
+def _list(json_: bool) -> None:
+    from eyechart.studies.records import Records, records_folder
+    from eyechart.studies.study import find, names
+
+    rows = []
+    for each in map(find, names()):
+        records = Records.of(each, records_folder())
+        done = sum(records.recorded(arm.name, seed) for arm, seed in each.runs)
+        claims = sorted({test.claim for test in each.tests})
+        rows.append(
+            {
+                "study": each.name,
+                "row": each.row,
+                "title": each.title,
+                "arms": len(each.arms),
+                "runs": len(each.runs),
+                "recorded": done,
+                "failed": len(records.failures()),
+                "minutes": each.minutes,
+                "minutes_left": round(sum(cost for _, _, cost in costs(each, records, left(each, records))) / 60, 1),
+                "claims": claims,
+            }
+        )
+    if json_:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        click.echo(f"{row['study']}  (row {row['row']})  {row['title']}")
+        click.echo(
+            f"    {row['recorded']} of {row['runs']} trainings recorded ({row['arms']} arms), {row['failed']} failed; "
+            f"about {row['minutes_left']:g} of {row['minutes']:g} GPU-minutes left"
+        )
+        click.echo(f"    decides {', '.join(row['claims'])}")
+
+
+def _one(
+    name: str,
+    arms: str | None,
+    seeds: str | None,
+    json_: bool,
+    *,
+    data: str | None,
+    records: Path | None,
+    fresh: bool,
+    work: Path,
+    parallel: int,
+    minutes: float | None,
+    dry_run: bool,
+    verdicts: bool,
+) -> None:
+    from eyechart.studies.records import Records, missing, records_folder
+    from eyechart.studies.study import find
+
+    chosen = find(name)
+    home = records or records_folder()
+    folders = [home] if fresh else list(dict.fromkeys([records_folder(), home]))
+    known = Records.of(chosen, *folders)
+    if verdicts:
+        _show(known, json_)
+        return
+    if parallel < 1:
+        raise UsageError("--parallel is at least 1.")
+    wanted = _words(arms, chosen.arms, "arm") if arms else list(chosen.arms)
+    numbers = [int(word) for word in _words(seeds, map(str, all_seeds(chosen)), "seed")] if seeds else None
+    todo = missing(chosen, known, wanted, numbers)
+    if dry_run:
+        _plan(chosen, known, todo, json_)
+        return
+    if not todo:
+        click.echo(f"Nothing is missing: {chosen.name} is recorded.")
+        return
+    from eyechart.studies.run import Schedule, run_study
+
+    with _progress(len(todo)) as (tell, report):
+        schedule = Schedule(
+            chosen, known, home / f"{chosen.name}.jsonl", data or chosen.data, work / chosen.name, parallel, tell
+        )
+        run_study(schedule, todo, report, minutes)
+    still = missing(chosen, known, wanted, numbers)
+    click.echo(f"{home / f'{chosen.name}.jsonl'}: {len(todo) - len(still)} of {len(todo)} trainings recorded")
+    if still:
+        click.echo(f"eyechart: {len(still)} trainings are still missing; the same command goes on.", err=True)
+        sys.exit(PARTLY)
+
+
+def all_seeds(chosen: Study) -> list[int]:
+    return sorted({seed for arm in chosen.arms.values() for seed in arm.seeds})
+
+
+def left(chosen: Study, records: Records) -> list[tuple[str, int]]:
+    from eyechart.studies.records import missing
+
+    return missing(chosen, records, chosen.arms, None)
+
+
+def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> list[tuple[str, int, float]]:
+    """Seconds each training may take: what the same arm took with another seed, or its part of the estimate."""
+    guess = 60 * chosen.minutes / len(chosen.runs)
+    found = []
+    for arm, seed in todo:
+        lines = [records.training(arm, other) for other in chosen.arms[arm].seeds]
+        seconds = [float(line["seconds"]) for line in lines if line is not None and "seconds" in line]
+        found.append((arm, seed, sum(seconds) / len(seconds) if seconds else guess))
+    return found
+
+
+def _words(text: str, known: Any, what: str) -> list[str]:
+    there = list(known)
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in there:
+            raise UsageError(f"The study has no {what} {word!r}; it has {', '.join(there)}.")
+    return words
+
+
+def _plan(chosen: Study, records: Records, todo: Sequence[tuple[str, int]], json_: bool) -> None:
+    lines = costs(chosen, records, todo)
+    total = sum(cost for _, _, cost in lines) / 60
+    if json_:
+        rows = [{"arm": arm, "seed": seed, "seconds": round(cost, 1)} for arm, seed, cost in lines]
+        click.echo(json.dumps({"runs": rows, "minutes": round(total, 1)}, indent=2))
+        return
+    for arm in dict.fromkeys(arm for arm, _, _ in lines):
+        mine = [(seed, cost) for name, seed, cost in lines if name == arm]
+        seeds = ", ".join(str(seed) for seed, _ in mine)
+        click.echo(f"{arm:32} seeds {seeds:12} about {sum(cost for _, cost in mine):4.0f} s")
+    click.echo(f"{len(lines)} trainings, about {total:.0f} GPU-minutes by themselves; fewer side by side.")
+
+
+def _show(records: Records, json_: bool) -> None:
+    from eyechart.studies.verdicts import verdicts_of
+
+    found = verdicts_of(records)
+    if json_:
+        rows = [{**each.verdict.as_json(), "registered": each.registered, "seeds": each.seeds} for each in found]
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for each in found:
+        verdict = each.verdict
+        reading = f" ({verdict.reading})" if verdict.reading else ""
+        click.echo(f"{verdict.claim} {verdict.words}{reading}: {', '.join(verdict.subjects)}")
+        for part, interval in zip(verdict.parts, each.intervals, strict=True):
+            click.echo(f"    {part.verdict}: {part.sentence}; {interval.words}")
+        click.echo(f"    registered {each.registered}. {verdict.remarks}".rstrip())
+
+
+@contextmanager
+def _progress(count: int) -> Iterator[tuple[Any, Any]]:
+    """Where sentences and reports go: one bar over all trainings on a terminal, plain lines elsewhere."""
+    from rich.console import Console
+
+    errors = Console(stderr=True)
+
+    def error_line(event: Mapping[str, Any]) -> None:
+        if "error" in event:
+            print(f"{event['run']}: error: {event['error']}", file=sys.stderr, flush=True)
+
+    if not errors.is_terminal:
+        yield (lambda words: print(words, file=sys.stderr, flush=True)), error_line
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[now]}"),
+    )
+    with Progress(*columns, console=errors) as bars:
+        task = bars.add_task("", total=count, now="")
+
+        def tell(words: str) -> None:
+            bars.console.print(words, markup=False, highlight=False)
+            if "right" in words or "failed" in words:
+                bars.advance(task)
+
+        def report(event: Mapping[str, Any]) -> None:
+            if "steps" in event:
+                bars.update(task, now=f"{event['run']} {event['steps']}/{event['total']}")
+            error_line(event)
+
+        yield tell, report

@@ -1,0 +1,206 @@
+"""Records: what trainings and exams of a study gave, a line of JSON each, small enough to be committed. No torch here.
+
+`NAME.jsonl` holds two kinds of lines. A training: `arm`, `seed`, its settings, scores, curve and facts. An exam: its
+name, `seed`, `arms`, and rows `[measure, quantity, [subjects], value, low, high, images]`. Both say when, where and
+under which study file, claim table and registered tests they were made. What failed is recorded too, as `failed`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eyechart.claims.gates import Facts
+from eyechart.errors import RunFolderError
+from eyechart.studies.study import Contrast, ExamPlan, Study, folder
+
+DIGITS = 6  # significant ones: far below any interval, a third of the bytes
+
+
+def records_folder() -> Path:
+    """The records that come with the package."""
+    return folder() / "records"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A quantity of one exam, or of one training, with its interval within the run."""
+
+    measure: str
+    quantity: str
+    subjects: tuple[str, ...]
+    value: float
+    low: float
+    high: float
+    images: int
+
+
+@dataclass
+class Records:
+    """All that is recorded of one study."""
+
+    study: Study
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, study: Study, *folders: Path) -> Records:
+        """The records in these folders; the last line on a training or exam counts."""
+        return cls(study, [line for each in folders for line in read_lines(each / f"{study.name}.jsonl")])
+
+    def training(self, arm: str, seed: int) -> dict[str, Any] | None:
+        found = [line for line in self.lines if line.get("arm") == arm and line["seed"] == seed]
+        return found[-1] if found else None
+
+    def exam(self, exam: ExamPlan, arms: Sequence[str], seed: int) -> dict[str, Any] | None:
+        found = [
+            line
+            for line in self.lines
+            if line.get("exam") == exam.name and line["seed"] == seed and line["arms"] == list(arms)
+        ]
+        return found[-1] if found else None
+
+    def recorded(self, arm: str, seed: int) -> bool:
+        """Whether a training and all its exams are there, or it failed."""
+        line = self.training(arm, seed)
+        if line is None:
+            return False
+        return bool(line.get("failed")) or all(
+            self.exam(exam, group, seed) for exam in self.study.exams for group in exam.groups() if arm in group
+        )
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Every number with its seed: of trainings, then of exams. Subjects are arms; "vit@warmup" is a snapshot."""
+        for arm in self.study.arms.values():
+            for seed in arm.seeds:
+                line = self.training(arm.name, seed)
+                if line is not None and not line.get("failed"):
+                    for quantity, (value, low, high, images) in line["scores"].items():
+                        yield seed, Row("training", quantity, (arm.name,), value, low, high, images)
+        for exam in self.study.exams:
+            for group in exam.groups():
+                for seed in sorted({seed for arm in group for seed in self.study.arms[arm].seeds}):
+                    line = self.exam(exam, group, seed)
+                    if line is not None and not line.get("failed"):
+                        for measure, quantity, subjects, *numbers, images in line["rows"]:
+                            value, low, high = (math.nan if number is None else float(number) for number in numbers)
+                            yield seed, Row(measure, quantity, tuple(subjects), value, low, high, images)
+
+    def values(self, quantity: str) -> dict[tuple[str, ...], dict[int, Row]]:
+        """A quantity of each tuple of arms, by seed. Where several exams have it, the first one of the file counts."""
+        found: dict[tuple[str, ...], dict[int, Row]] = {}
+        for seed, row in self.rows():
+            if row.quantity == quantity:
+                arms = tuple(subject.partition("@")[0] for subject in row.subjects)
+                found.setdefault(arms, {}).setdefault(seed, row)
+        return found
+
+    def of_arms(self, contrast: Contrast) -> dict[str, dict[int, float]]:
+        """The quantity of a contrast for every arm that has it, on the scale of the contrast."""
+        result: dict[str, dict[int, float]] = {}
+        for arms, by_seed in self.values(contrast.quantity).items():
+            if len(arms) == 1:
+                numbers = {seed: scaled(row.value, contrast) for seed, row in by_seed.items()}
+                result[arms[0]] = {seed: number for seed, number in numbers.items() if math.isfinite(number)}
+        return result
+
+    def facts(self, arm: str) -> Facts | None:
+        """What is known of an arm, over its seeds: the input of the gates."""
+        seeds = self.study.arms[arm].seeds
+        lines = [line for seed in seeds if (line := self.training(arm, seed)) and not line.get("failed")]
+        if not lines:
+            return None
+        accuracy = np.array([line["scores"]["test_accuracy"][:3] for line in lines], float).mean(0)
+        first = lines[0]
+        grid = first["facts"]["grid"]
+        return Facts(
+            subject=arm,
+            architecture=first["facts"]["architecture"],
+            trained=True,
+            images=first["data"],
+            accuracy=(float(accuracy[0]), float(accuracy[1]), float(accuracy[2])),
+            recipe=first["recipe"]["name"],
+            settings=first["recipe"],
+            training_images=first["train_images"],
+            grid=None if grid is None else (grid[0], grid[1]),
+            heads=tuple(first["facts"]["heads"]),
+            classes=first["classes"],
+        )
+
+    def failures(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("failed")]
+
+
+def scaled(value: float, contrast: Contrast) -> float:
+    """On the scale that a contrast adds up in; NaN where it has no logarithm."""
+    if contrast.scale == "plain":
+        return value
+    return math.log(value) if value > 0 else math.nan
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of records; none where there is no file. A last line that a kill cut short is left out."""
+    if not path.is_file():
+        return []
+    found = []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise RunFolderError(f"{path}, line {number}, is not a record ({error}); restore the file.") from error
+    return found
+
+
+def append(path: Path, line: Mapping[str, Any]) -> None:
+    """One more record, on the disk at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(short(line), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    with path.open("ab") as file:
+        file.write(text.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def short(data: Any) -> Any:
+    """Floats with six significant digits, and null for what is not a finite number."""
+    if isinstance(data, Mapping):
+        return {str(key): short(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple, np.ndarray)):
+        return [short(value) for value in data]
+    if isinstance(data, (float, np.floating)):
+        return float(f"{data:.{DIGITS}g}") if math.isfinite(data) else None
+    if isinstance(data, np.integer):
+        return int(data)
+    return data
+
+
+def share_bounds(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of so many images.
+
+    >>> low, high = share_bounds(0.5, 10_000)
+    >>> round(low, 3), round(high, 3)
+    (0.49, 0.51)
+    """
+    z = 1.959964
+    middle, room = share + z**2 / (2 * count), z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return (middle - room) / (1 + z**2 / count), (middle + room) / (1 + z**2 / count)
+
+
+def missing(study: Study, records: Records, arms: Iterable[str], seeds: Iterable[int] | None) -> list[tuple[str, int]]:
+    """Trainings, by arm and seed, that are not recorded with all their exams."""
+    wanted = set(seeds) if seeds is not None else None
+    return [
+        (arm, seed)
+        for arm in arms
+        for seed in study.arms[arm].seeds
+        if (wanted is None or seed in wanted) and not records.recorded(arm, seed)
+    ]

@@ -1,0 +1,135 @@
+"""Run what is missing of a study: trainings side by side, each examined as soon as its partners are trained.
+
+Records are written the moment a training or an exam ends, so a lost machine loses at most what was in flight. No torch
+here: the workers import it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import eyechart
+from eyechart.studies.records import Records, append
+from eyechart.studies.study import ExamPlan, Study
+from eyechart.training.progress import Report
+from eyechart.training.run import Run
+from eyechart.training.workers import Ended, Job, work_through
+
+Told = Callable[[str], None]
+
+
+@dataclass
+class Schedule:
+    """What is to do, what is done, and which exams have all their partners trained."""
+
+    study: Study
+    records: Records
+    file: Path
+    """Where new records go."""
+    data: str
+    work: Path
+    """Where weights go; not kept in the repository."""
+    parallel: int = 1
+    tell: Told = lambda words: None
+    trained: set[tuple[str, int]] = field(default_factory=set)
+    lost: set[tuple[str, int]] = field(default_factory=set)
+    asked: set[tuple[str, int]] = field(default_factory=set)
+    exams_begun: set[tuple[str, tuple[str, ...], int]] = field(default_factory=set)
+    ended_jobs: int = 0
+
+    def run_of(self, arm: str, seed: int) -> Run:
+        return self.study.training(self.study.arms[arm], seed, self.data, str(self.work))
+
+    def trainings(self, todo: Sequence[tuple[str, int]]) -> list[Job]:
+        self.asked = set(todo)
+        jobs = []
+        for arm, seed in todo:
+            task = {"train": json.loads(self.run_of(arm, seed).as_json()), "share": 1 / self.parallel}
+            jobs.append(Job(f"{arm} seed {seed}", {**task, "arm": arm, "seed": seed}))
+        return jobs
+
+    def exams_ready(self) -> list[Job]:
+        """Exams all of whose arms of a seed were trained here (or failed), and that are not recorded."""
+        jobs = []
+        over = self.trained | self.lost
+        for exam in self.study.exams:
+            for group in exam.groups():
+                for seed in sorted({seed for _, seed in over}):
+                    members = [arm for arm in group if seed in self.study.arms[arm].seeds]
+                    key = (exam.name, group, seed)
+                    if key in self.exams_begun or not members or not all((arm, seed) in over for arm in members):
+                        continue
+                    there = [arm for arm in members if (arm, seed) in self.trained]
+                    if there and self.records.exam(exam, group, seed) is None:
+                        self.exams_begun.add(key)
+                        jobs.append(self.exam_job(exam, group, there, seed))
+        return jobs
+
+    def exam_job(self, exam: ExamPlan, group: Sequence[str], there: Sequence[str], seed: int) -> Job:
+        plan = {**asdict(exam), "arms": list(there)}
+        runs = [json.loads(self.run_of(arm, seed).as_json()) for arm in there]
+        about = {"exam": plan, "runs": runs, "share": 1 / self.parallel, "group": list(group), "seed": seed}
+        label = f"{exam.name} of {there[0] if len(there) == 1 else f'{len(there)} arms'}, seed {seed}"
+        return Job(label, about)
+
+    def ended(self, end: Ended) -> list[Job]:
+        """Record what a job gave, and say which exams can be made now."""
+        task, result = end.job.task, dict(end.result or {})
+        if end.code < 0 or end.result is None:
+            self.tell(f"{end.job.label} ended with code {end.code} and is not recorded; the same command tries again.")
+            if "train" in task:
+                self.lost.add((task["arm"], task["seed"]))
+            return self.exams_ready()
+        if "train" in task:
+            arm, seed = str(task["arm"]), int(task["seed"])
+            self.note({"arm": arm, "seed": seed}, result)
+            (self.lost if "failed" in result else self.trained).add((arm, seed))
+            scores = result.get("scores")
+            words = f"failed: {result['failed']}" if scores is None else f"{scores['test_accuracy'][0]:.1%} right"
+        else:
+            self.note({"exam": task["exam"]["name"], "arms": task["group"], "seed": task["seed"]}, result)
+            words = f"failed: {result['failed']}" if "failed" in result else f"{len(result['rows'])} numbers"
+        self.ended_jobs += 1
+        self.tell(f"{end.job.label}: {words} ({result.get('seconds', 0):.0f} s)")
+        return self.exams_ready()
+
+    def note(self, key: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        line = {**key, **result, **self.about()}
+        append(self.file, line)
+        self.records.lines.append(json.loads(json.dumps(line)))
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "study": self.study.name,
+            "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "eyechart": eyechart.__version__,
+            "study_file": self.study.hash,
+            "claim_table": claim_table_hash(),
+            "registered": self.study.registered,
+        }
+
+
+def run_study(
+    schedule: Schedule, todo: Sequence[tuple[str, int]], report: Report, minutes: float | None = None
+) -> None:
+    """Train and examine what is to do; nothing new is begun after so many minutes."""
+    began = time.monotonic()
+
+    def out_of_time() -> bool:
+        return minutes is not None and time.monotonic() - began > 60 * minutes
+
+    jobs = schedule.trainings(todo)
+    work_through("eyechart.studies.worker", jobs, schedule.parallel, report, schedule.ended, out_of_time)
+
+
+def claim_table_hash() -> str:
+    table = files("eyechart.claims").joinpath("claims.toml").read_bytes()
+    return hashlib.sha256(table).hexdigest()[:16]

@@ -1,0 +1,109 @@
+"""Intervals over seeds: what would other trainings of the same arms have given?
+
+A contrast is Σₐ wₐ · mean over seeds of arm a. Few seeds tell little about their own spread, so where the arms of a
+study share a recipe their variances are pooled (degrees of freedom summed):
+
+    half-width = t(Σ(nₐ−1)) · s · sqrt(Σ wₐ²/nₐ),    s² = Σₐ Σₛ (xₐₛ − x̄ₐ)² / Σ(nₐ−1)
+
+unless Bartlett's test finds the variances unequal (p < .05) or an arm does not vary at all; then each arm of the
+contrast keeps its own variance and the degrees of freedom are Welch and Satterthwaite's. `tests/studies/test_seeds.py`
+counts how often these 95 % intervals hold the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtrc, stdtrit
+
+CONFIDENCE = 0.95
+LEAST_SEEDS = 3
+UNEQUAL = 0.05
+"""Variances count as unequal below this p of Bartlett's test."""
+
+Values = Mapping[str, np.ndarray]
+"""Of each arm, one number a seed."""
+
+
+@dataclass(frozen=True)
+class OverSeeds:
+    """A contrast with its interval over seeds."""
+
+    value: float
+    low: float
+    high: float
+    seeds: int
+    """Of the arm that has fewest."""
+    freedom: float
+    pooled: int = 0
+    """How many arms the variance is pooled over; 0 where each arm keeps its own."""
+
+    @property
+    def words(self) -> str:
+        """How the interval was made, for the page."""
+        if math.isnan(self.low):
+            return f"no interval: {self.seeds} of at least {LEAST_SEEDS} seeds"
+        if self.pooled:
+            return f"t interval over {self.seeds} seeds, variance pooled over {self.pooled} arms ({self.freedom:.0f} degrees of freedom)"
+        return f"t interval over {self.seeds} seeds, each arm with its own variance ({self.freedom:.1f} degrees of freedom)"
+
+
+def contrast_over_seeds(weights: Mapping[str, float], values: Values, pool: Values) -> OverSeeds:
+    """Σ wₐ · mean of arm a, with its interval. `pool` holds the arms that share a recipe with those of the contrast.
+
+    >>> values = {"a": np.array([1.0, 1.1, 0.9]), "b": np.array([0.5, 0.6, 0.4])}
+    >>> found = contrast_over_seeds({"a": 1, "b": -1}, values, values)
+    >>> f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}], {found.freedom:.0f} degrees of freedom"
+    '0.50 [0.27, 0.73], 4 degrees of freedom'
+    """
+    used = {arm: weight for arm, weight in weights.items() if weight}
+    value = float(sum(weight * values[arm].mean() for arm, weight in used.items()))
+    seeds = min(len(values[arm]) for arm in used)
+    if seeds < LEAST_SEEDS or not math.isfinite(value):
+        return OverSeeds(value, math.nan, math.nan, seeds, 0)
+    counted = {
+        arm: numbers for arm, numbers in {**pool, **{arm: values[arm] for arm in used}}.items() if len(numbers) > 1
+    }
+    if set(used) <= set(pool) and equal_variances(counted):
+        freedom = float(sum(len(numbers) - 1 for numbers in counted.values()))
+        spread = sum(float(((numbers - numbers.mean()) ** 2).sum()) for numbers in counted.values()) / freedom
+        error = math.sqrt(spread * sum(weight**2 / len(values[arm]) for arm, weight in used.items()))
+        return OverSeeds(value, *ends(value, error, freedom), seeds, freedom, len(counted))
+    shares = {arm: weight**2 * float(values[arm].var(ddof=1)) / len(values[arm]) for arm, weight in used.items()}
+    total = sum(shares.values())
+    if total == 0:
+        return OverSeeds(value, value, value, seeds, 0)
+    freedom = total**2 / sum(share**2 / (len(values[arm]) - 1) for arm, share in shares.items())
+    return OverSeeds(value, *ends(value, math.sqrt(total), freedom), seeds, freedom)
+
+
+def mean_over_seeds(numbers: np.ndarray) -> OverSeeds:
+    """The mean of one number a seed: a t interval by itself."""
+    return contrast_over_seeds({"": 1.0}, {"": numbers}, {})
+
+
+def ends(value: float, error: float, freedom: float) -> tuple[float, float]:
+    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
+    return value - half, value + half
+
+
+def equal_variances(values: Values) -> bool:
+    """Whether Bartlett's test lets the variances of these arms pass for equal. An arm that never varies does not.
+
+    >>> equal_variances({"a": np.array([1.0, 2.0, 3.0]), "b": np.array([100.0, 300.0, 900.0])})
+    False
+    """
+    sizes = np.array([len(numbers) - 1 for numbers in values.values()], float)
+    variances = np.array([numbers.var(ddof=1) for numbers in values.values()])
+    if len(values) < 2:
+        return True
+    if (variances == 0).any() or not np.isfinite(variances).all():
+        return False
+    whole = sizes.sum()
+    pooled = (sizes * variances).sum() / whole
+    statistic = whole * math.log(pooled) - (sizes * np.log(variances)).sum()
+    correction = 1 + ((1 / sizes).sum() - 1 / whole) / (3 * (len(sizes) - 1))
+    return bool(chdtrc(len(sizes) - 1, statistic / correction) >= UNEQUAL)

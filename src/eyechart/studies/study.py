@@ -1,0 +1,249 @@
+"""A study as data, read from its TOML file. No torch here.
+
+title, question, row      what it asks, and its row of the run list
+data, seeds, [common]     settings that all trainings share; settings are those of `eyechart train`
+[[arm]]                   a name, settings of its own, and `seeds` where it has more than the others
+[[exam]]                  which arms are examined, on which images, by which measures; `together` where a measure
+                          compares arms, which are then seen side by side, seed by seed
+[[contrast]]              a number made of one quantity of several arms with equal seed: a weighted sum, or the slope
+                          over a number that each arm has
+[[claim]]                 what a claim asks of these contrasts; its margins are those of claims.toml
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from eyechart.claims.gates import GATES
+from eyechart.claims.table import CLAIMS
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.errors import UsageError
+from eyechart.training.run import Run
+from eyechart.training.settings import make_run
+from eyechart.words import did_you_mean
+
+Scale = Literal["plain", "log", "ratio"]
+#: Numbers that every training has, beside those that exams measure.
+OF_TRAININGS = ("test_accuracy", "test_error", "test_nll", "test_ece", "augmented_train_nll", "clean_train_nll")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train, repeated over seeds."""
+
+    name: str
+    settings: Mapping[str, Any]
+    seeds: tuple[int, ...]
+
+    def label(self, seed: int) -> str:
+        """What the files of one training are called."""
+        return f"{self.name}-seed{seed}"
+
+
+@dataclass(frozen=True)
+class ExamPlan:
+    """What is measured of some arms."""
+
+    name: str
+    arms: tuple[str, ...]
+    measures: tuple[str, ...]
+    together: bool = False
+    """All arms of a seed in one exam; otherwise each arm by itself."""
+    snapshot: Literal["warmup", "end"] = "end"
+    images: Literal["train", "test"] = "test"
+    limit: int = 1024
+    block: int | None = None
+    """Images in a block of the exam's plan; None: as in any exam."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    keep: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Variables of findings that records keep beside the quantities, for the figure."""
+
+    def groups(self) -> list[tuple[str, ...]]:
+        """The arms that are seen together in one exam."""
+        return [self.arms] if self.together else [(arm,) for arm in self.arms]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Σ weight · quantity over arms of equal seed; on the scale "log" of its logarithm, on "ratio" the exponential of
+    that."""
+
+    name: str
+    quantity: str
+    words: str
+    weights: Mapping[str, float]
+    scale: Scale = "plain"
+
+
+@dataclass(frozen=True)
+class Study:
+    name: str
+    title: str
+    question: str
+    row: int
+    data: str
+    minutes: float
+    """Estimated, of training and measuring everything on one H200."""
+    seeds: tuple[int, ...]
+    arms: Mapping[str, Arm]
+    exams: tuple[ExamPlan, ...]
+    contrasts: Mapping[str, Contrast]
+    tests: tuple[ClaimTest, ...]
+    replaces: frozenset[tuple[str, str]] = frozenset()
+    """Tests of exams, by claim and reading, in whose place the study has one of its own."""
+    text: str = field(repr=False, default="")
+    """The file itself: its hash is part of every record."""
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    @property
+    def runs(self) -> list[tuple[Arm, int]]:
+        return [(arm, seed) for arm in self.arms.values() for seed in arm.seeds]
+
+    @cached_property
+    def registered(self) -> dict[str, str]:
+        """A hash for each claim of what decides it: parts, margins, gates, contrasts with their arms."""
+        return {test_key(test): self._hash_of(test) for test in self.tests}
+
+    def _hash_of(self, test: ClaimTest) -> str:
+        used = [self.contrasts[part.quantity] for part in test.parts]
+        arms = sorted({arm for contrast in used for arm in contrast.weights})
+        deciding = {
+            "parts": [asdict(part) for part in test.parts],
+            "gates": [gate.key for gate in test.checks],
+            "contrasts": [asdict(contrast) for contrast in used],
+            "arms": {arm: dict(self.arms[arm].settings) for arm in arms},
+        }
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=list).encode()).hexdigest()[:16]
+
+    def training(self, arm: Arm, seed: int, data: str, out: str) -> Run:
+        """One training of the study, as `eyechart train` would make it."""
+        return make_run({**arm.settings, "seed": seed, "name": arm.label(seed), "data": data, "out": out})
+
+
+def test_key(test: ClaimTest) -> str:
+    return f"{test.claim} {test.reading}".strip()
+
+
+def folder() -> Path:
+    return Path(str(files(__package__)))
+
+
+def names() -> list[str]:
+    """Every study of the package, by its row in the run list."""
+    found = [find(path.stem) for path in folder().glob("*.toml")]
+    return [study.name for study in sorted(found, key=lambda study: (study.row, study.name))]
+
+
+def find(name: str) -> Study:
+    """A study by name, or by the path of a file of your own."""
+    path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
+    if not path.is_file():
+        known = sorted(each.stem for each in folder().glob("*.toml"))
+        there = f"there are {', '.join(known)}."
+        raise UsageError(f"There is no study called {name!r}; {did_you_mean(name, known, there)}")
+    try:
+        return read_study(path.stem, path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} is no study: {type(error).__name__}: {error}.") from error
+
+
+def read_study(name: str, text: str) -> Study:
+    document = tomllib.loads(text)
+    seeds = tuple(document["seeds"])
+    common = document.get("common", {})
+    arms = {
+        entry["name"]: Arm(
+            entry["name"],
+            {**common, **{key: value for key, value in entry.items() if key not in ("name", "seeds")}},
+            tuple(entry.get("seeds", seeds)),
+        )
+        for entry in document["arm"]
+    }
+    if len(arms) < len(document["arm"]):
+        raise UsageError(f"The study {name} names an arm twice.")
+    for arm in arms.values():  # a mistake in a setting is found before anything runs
+        make_run({**arm.settings, "data": document["data"]})
+    exams = tuple(_exam(entry, arms) for entry in document.get("exam", []))
+    contrasts = {entry["name"]: _contrast(entry, arms, name) for entry in document.get("contrast", [])}
+    tests = tuple(_test(entry, contrasts, name) for entry in document.get("claim", []))
+    return Study(
+        name=name,
+        title=document["title"],
+        question=document["question"],
+        row=int(document["row"]),
+        data=document["data"],
+        minutes=float(document["minutes"]),
+        seeds=seeds,
+        arms=arms,
+        exams=exams,
+        contrasts=contrasts,
+        tests=tests,
+        replaces=frozenset(
+            (entry["id"], entry["replaces"]) for entry in document.get("claim", []) if "replaces" in entry
+        ),
+        text=text,
+    )
+
+
+def _exam(entry: Mapping[str, Any], arms: Mapping[str, Arm]) -> ExamPlan:
+    named = entry["arms"]
+    chosen = tuple(arms) if named == "all" else tuple(named)
+    chosen = tuple(arm for arm in chosen if arm not in entry.get("except", ()))
+    for arm in chosen:
+        _known(arm, arms, f"The exam {entry['name']}")
+    rest = {key: value for key, value in entry.items() if key not in ("arms", "except", "measures")}
+    return ExamPlan(arms=chosen, measures=tuple(entry["measures"]), **rest)
+
+
+def _known(arm: str, arms: Mapping[str, Arm], what: str) -> None:
+    if arm not in arms:
+        near = did_you_mean(arm, arms, f"there are {', '.join(arms)}.")
+        raise UsageError(f"{what} names the arm {arm!r}, which the study does not have; {near}")
+
+
+def _contrast(entry: Mapping[str, Any], arms: Mapping[str, Arm], study: str) -> Contrast:
+    weights = {**entry["weights"]} if "weights" in entry else slope_weights(entry["per_doubling_of"])
+    for arm in weights:
+        _known(arm, arms, f"The contrast {entry['name']} of {study}")
+    return Contrast(entry["name"], entry["quantity"], entry["words"], weights, entry.get("scale", "plain"))
+
+
+def slope_weights(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Weights whose sum over arms is the least-squares slope over log₂ of a number that each arm has.
+
+    >>> slope_weights({"one": 1, "two": 2, "four": 4})
+    {'one': -0.5, 'two': 0.0, 'four': 0.5}
+    """
+    places = {arm: math.log2(number) for arm, number in numbers.items()}
+    middle = sum(places.values()) / len(places)
+    spread = sum((place - middle) ** 2 for place in places.values())
+    return {arm: (place - middle) / spread for arm, place in places.items()}
+
+
+def _test(entry: Mapping[str, Any], contrasts: Mapping[str, Contrast], study: str) -> ClaimTest:
+    parts = []
+    for part in entry["parts"]:
+        if part["contrast"] not in contrasts:
+            raise UsageError(f"{entry['id']} of {study} asks for a contrast {part['contrast']!r} that is not there.")
+        told = contrasts[part["contrast"]]
+        parts.append(
+            Part(told.name, part["side"], float(part["margin"]), told.words, inclusive=part.get("inclusive", False))
+        )
+    if entry["id"] not in CLAIMS:
+        raise UsageError(f"The study {study} names the claim {entry['id']!r}, which is not in the table.")
+    gates = tuple(GATES[key] for key in entry["gates"]) if "gates" in entry else None
+    return ClaimTest(entry["id"], tuple(parts), gates=gates, reading=entry.get("reading", ""))

@@ -1,0 +1,161 @@
+"""From records to verdicts: the same tests as in an exam, with seeds in place of images.
+
+A study's own tests are about contrasts between its arms. Every test of an exam whose quantities its exams measured is
+judged too: its value in each seed is one draw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eyechart.claims.gates import Facts
+from eyechart.claims.judge import Reading, decide
+from eyechart.claims.verdict import ClaimTest, Verdict
+from eyechart.studies.records import Records, Row
+from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds
+from eyechart.studies.study import Contrast, Study, test_key
+
+
+@dataclass(frozen=True)
+class StudyVerdict:
+    """A verdict over seeds, and how its intervals came about."""
+
+    study: str
+    verdict: Verdict
+    intervals: tuple[OverSeeds, ...]
+    registered: str
+    """ "before the runs", "changed after the runs", or "as in an exam"."""
+
+    @property
+    def seeds(self) -> int:
+        return min(each.seeds for each in self.intervals)
+
+
+def verdicts_of(records: Records) -> list[StudyVerdict]:
+    """One verdict for each test of the study that its records can answer, then those of exams."""
+    own = [found for test in records.study.tests if (found := own_verdict(test, records)) is not None]
+    return [*own, *exam_verdicts(records)]
+
+
+def own_verdict(test: ClaimTest, records: Records) -> StudyVerdict | None:
+    """A claim decided by contrasts; None while an arm of it has no record."""
+    study = records.study
+    contrasts = [study.contrasts[part.quantity] for part in test.parts]
+    arms = tuple(dict.fromkeys(arm for contrast in contrasts for arm in contrast.weights))
+    known = {arm: facts for arm in arms if (facts := records.facts(arm)) is not None}
+    if len(known) < len(arms):
+        return None
+    found = [interval_of(contrast, records) for contrast in contrasts]
+    if any(each is None for each in found):
+        return None
+    intervals = tuple(each for each in found if each is not None)
+    verdict = judged(test, arms, intervals, [known[arm] for arm in arms], study.name)
+    return StudyVerdict(study.name, verdict, intervals, registration(study, test, records))
+
+
+def judged(
+    test: ClaimTest, arms: tuple[str, ...], intervals: Sequence[OverSeeds], facts: Sequence[Facts], study: str
+) -> Verdict:
+    seeds = min(each.seeds for each in intervals)
+    readings = [Reading(each.value, each.low, each.high, seeds, study) for each in intervals]
+    verdict = decide(test, arms, readings, facts, max(seeds, 1))
+    if seeds < LEAST_SEEDS:
+        words = f"Undecided with {seeds} seed{'' if seeds == 1 else 's'}; at least {LEAST_SEEDS} are needed."
+        verdict = replace(verdict, verdict="undecided", reason=f"{words} {verdict.reason}", remarks=words)
+    return verdict
+
+
+def registration(study: Study, test: ClaimTest, records: Records) -> str:
+    """Whether what decides this claim is what its records were made under."""
+    used = {arm for part in test.parts for arm in study.contrasts[part.quantity].weights}
+    now = study.registered[test_key(test)]
+    made = {
+        line.get("registered", {}).get(test_key(test))
+        for line in records.lines
+        if line.get("arm") in used or used & set(line.get("arms", ()))
+    }
+    return "before the runs" if made <= {now} else "changed after the runs"
+
+
+def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
+    """A contrast over seeds, on its own scale; None while an arm of it has no number."""
+    by_arm = records.of_arms(contrast)
+    if any(not by_arm.get(arm) for arm in contrast.weights):
+        return None
+    values = {arm: np.array(list(numbers.values())) for arm, numbers in by_arm.items() if numbers}
+    recipes = {arm: facts.settings for arm in values if (facts := records.facts(arm)) is not None}
+    shared = [recipes.get(arm) for arm in contrast.weights]
+    pool = {arm: numbers for arm, numbers in values.items() if all(recipes.get(arm) == other for other in shared)}
+    found = contrast_over_seeds(contrast.weights, values, pool)
+    if found.low == found.high:
+        found = within_runs(contrast, records, found)
+    if contrast.scale != "ratio":
+        return found
+    return replace(found, value=math.exp(found.value), low=math.exp(found.low), high=math.exp(found.high))
+
+
+def of_seeds(rows: Sequence[Row]) -> OverSeeds:
+    """The mean of one quantity over seeds; where the seeds do not differ at all, as sure as its runs are."""
+    found = mean_over_seeds(np.array([row.value for row in rows]))
+    if found.low != found.high:
+        return found
+    half = float(np.mean([max(row.high - row.value, row.value - row.low) for row in rows])) / math.sqrt(len(rows))
+    return replace(found, low=found.value - half, high=found.value + half)
+
+
+def within_runs(contrast: Contrast, records: Records, found: OverSeeds) -> OverSeeds:
+    """Seeds that do not differ at all are no certainty: then the intervals within the runs are what is known."""
+    rows = {arms[0]: by_seed for arms, by_seed in records.values(contrast.quantity).items() if len(arms) == 1}
+    total = 0.0
+    for arm, weight in contrast.weights.items():
+        halves = [max(row.high - row.value, row.value - row.low) for row in rows[arm].values()]
+        total += (weight * float(np.mean(halves))) ** 2 / len(halves)
+    half = math.sqrt(total)
+    return replace(found, low=found.value - half, high=found.value + half)
+
+
+def exam_verdicts(records: Records) -> Iterator[StudyVerdict]:
+    """Every test of the measures in this study's exams, on every tuple of arms that has its quantities."""
+    from eyechart.measures.measure import choose_measures
+
+    plans = {measure: exam.options for exam in records.study.exams for measure in exam.measures}
+    for name, options in plans.items():
+        (measure,) = choose_measures(
+            [name], {key: value for key, value in options.items() if key.startswith(f"{name}.")}
+        )
+        for test in measure.tests():
+            if (test.claim, test.reading) in records.study.replaces:
+                continue
+            parts = [of_tuples(records, part.quantity) for part in test.parts]
+            for subjects in parts[0]:
+                if all(subjects in there for there in parts):
+                    found = exam_verdict(test, subjects, [there[subjects] for there in parts], records)
+                    if found is not None:
+                        yield found
+
+
+def of_tuples(records: Records, quantity: str) -> Mapping[tuple[str, ...], Mapping[int, Row]]:
+    found: dict[tuple[str, ...], dict[int, Row]] = {}
+    for seed, row in records.rows():
+        if row.quantity == quantity:
+            found.setdefault(row.subjects, {}).setdefault(seed, row)
+    return found
+
+
+def exam_verdict(
+    test: ClaimTest, subjects: tuple[str, ...], parts: list[Mapping[int, Row]], records: Records
+) -> StudyVerdict | None:
+    known = [records.facts(subject.partition("@")[0]) for subject in subjects]
+    finite = [[row for row in by_seed.values() if math.isfinite(row.value)] for by_seed in parts]
+    if not all(finite):
+        return None
+    intervals = tuple(of_seeds(rows) for rows in finite)
+    facts = [replace(fact, subject=name) for fact, name in zip(known, subjects, strict=True) if fact is not None]
+    if len(facts) < len(subjects):
+        return None
+    verdict = judged(test, subjects, intervals, facts, records.study.name)
+    return StudyVerdict(records.study.name, verdict, intervals, "as in an exam")

@@ -1,0 +1,71 @@
+"""A worker of a study: trains arms and examines them on the same device. `python -m eyechart.studies.worker`.
+
+A job is `{"train": RUN, …}` or `{"exam": …}`; the answer is the record's own part, which `run.py` completes and writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from eyechart.errors import EyechartError
+from eyechart.training.run import Run
+from eyechart.training.worker import serve, train_run
+
+Event = Mapping[str, Any]
+
+
+def work(task: Event, report: Callable[[Event], None]) -> tuple[int, Event | None]:
+    try:
+        _limit_memory(float(task.get("share", 1.0)))
+        if "train" in task:
+            return _train(Run.from_json(json.dumps(task["train"])), report)
+        from eyechart.studies.examine import examine_arms
+
+        began = time.monotonic()
+        found = examine_arms(task, lambda done, total: report({"steps": done, "total": total}))
+        return 0, {**found, "seconds": time.monotonic() - began}
+    except EyechartError as error:
+        report({"error": str(error)})
+        return error.exit_code, {"failed": str(error)}
+    except BrokenPipeError:
+        os._exit(1)
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:  # one arm that breaks must not stop the others: it is recorded as failed
+        traceback.print_exc(file=sys.stderr)
+        words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        report({"error": words})
+        return 1, {"failed": words}
+
+
+def _train(run: Run, report: Callable[[Event], None]) -> tuple[int, Event | None]:
+    said: list[str] = []
+
+    def listen(event: Event) -> None:
+        said.extend([event["error"]] if "error" in event else [])
+        report(event)
+
+    code, card = train_run(run, listen)
+    if code or card is None:
+        return code, {"failed": said[-1] if said else f"it ended with code {code}"}
+    from eyechart.studies.examine import of_training
+
+    return 0, of_training(run, card)
+
+
+def _limit_memory(share: float) -> None:
+    """Several workers share a GPU: none may take what the others need."""
+    import torch
+
+    if share < 1 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(share)
+
+
+if __name__ == "__main__":
+    sys.exit(serve(work))
