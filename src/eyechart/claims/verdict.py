@@ -84,7 +84,7 @@ class ClaimTest:
 
     def __post_init__(self) -> None:
         if self.claim not in CLAIMS:
-            raise EyechartError(f"No claim is called {self.claim!r}; they run from C01 to C{len(CLAIMS)}.")
+            raise EyechartError(f"No claim is called {self.claim!r}; they run from C01 to {max(CLAIMS)}.")
         if not self.parts:
             raise EyechartError(f"The test of {self.claim} has no parts; it needs at least one quantity and margin.")
         fixed = {(margin.side, margin.margin, margin.inclusive) for margin in CLAIMS[self.claim].margins}
@@ -98,6 +98,15 @@ class ClaimTest:
     @property
     def checks(self) -> tuple[Gate, ...]:
         return tuple(GATES[key] for key in CLAIMS[self.claim].gates) if self.gates is None else self.gates
+
+    def as_json(self) -> dict[str, Any]:
+        """What this reading of the claim asks for."""
+        return {
+            "reading": self.reading,
+            "parts": [asdict(part) | {"asks": part.asks} for part in self.parts],
+            "disagreement": self.disagreement,
+            "gates": [gate.key for gate in self.checks],
+        }
 
 
 @dataclass(frozen=True)

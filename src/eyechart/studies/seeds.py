@@ -5,19 +5,20 @@ study share a recipe their variances are pooled (degrees of freedom summed):
 
     half-width = t(Σ(nₐ−1)) · s · sqrt(Σ wₐ²/nₐ),    s² = Σₐ Σₛ (xₐₛ − x̄ₐ)² / Σ(nₐ−1)
 
-unless Bartlett's test finds the variances unequal (p < .05) or an arm does not vary at all; then each arm of the
-contrast keeps its own variance and the degrees of freedom are Welch and Satterthwaite's. `tests/studies/test_seeds.py`
+unless Bartlett's test finds the variances unequal (p < .05), the arms of the contrast vary more than the others (F
+test, p < .1), or an arm does not vary at all; then each arm of the contrast keeps its own variance and the degrees of
+freedom are Welch and Satterthwaite's. `tests/studies/test_seeds.py`
 counts how often these 95 % intervals hold the truth.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtrc, stdtrit
+from scipy.special import chdtrc, fdtrc, stdtrit
 
 CONFIDENCE = 0.95
 LEAST_SEEDS = 3
@@ -46,9 +47,8 @@ class OverSeeds:
         """How the interval was made, for the page."""
         if math.isnan(self.low):
             return f"no interval: {self.seeds} of at least {LEAST_SEEDS} seeds"
-        if self.pooled:
-            return f"t interval over {self.seeds} seeds, variance pooled over {self.pooled} arms ({self.freedom:.0f} degrees of freedom)"
-        return f"t interval over {self.seeds} seeds, each arm with its own variance ({self.freedom:.1f} degrees of freedom)"
+        how = f"variance pooled over {self.pooled} arms" if self.pooled else "each arm with its own variance"
+        return f"t interval over {self.seeds} seeds, {how} ({self.freedom:.1f} degrees of freedom)"
 
 
 def contrast_over_seeds(weights: Mapping[str, float], values: Values, pool: Values) -> OverSeeds:
@@ -64,10 +64,8 @@ def contrast_over_seeds(weights: Mapping[str, float], values: Values, pool: Valu
     seeds = min(len(values[arm]) for arm in used)
     if seeds < LEAST_SEEDS or not math.isfinite(value):
         return OverSeeds(value, math.nan, math.nan, seeds, 0)
-    counted = {
-        arm: numbers for arm, numbers in {**pool, **{arm: values[arm] for arm in used}}.items() if len(numbers) > 1
-    }
-    if set(used) <= set(pool) and equal_variances(counted):
+    counted = {arm: numbers for arm, numbers in pool.items() if len(numbers) > 1}
+    if set(used) <= set(counted) and equal_variances(counted) and not noisier(set(used), counted):
         freedom = float(sum(len(numbers) - 1 for numbers in counted.values()))
         spread = sum(float(((numbers - numbers.mean()) ** 2).sum()) for numbers in counted.values()) / freedom
         error = math.sqrt(spread * sum(weight**2 / len(values[arm]) for arm, weight in used.items()))
@@ -88,6 +86,21 @@ def mean_over_seeds(numbers: np.ndarray) -> OverSeeds:
 def ends(value: float, error: float, freedom: float) -> tuple[float, float]:
     half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
     return value - half, value + half
+
+
+def noisier(used: Collection[str], values: Values) -> bool:
+    """Whether some arms vary more than the others together (F test): with 3 seeds Bartlett's test overlooks it.
+
+    Four arms that vary 3.3 times as much as 16 others had intervals that covered .89 without this.
+    """
+    freedoms, squares = [0.0, 0.0], [0.0, 0.0]
+    for arm, numbers in values.items():
+        freedoms[arm in used] += len(numbers) - 1
+        squares[arm in used] += float(((numbers - numbers.mean()) ** 2).sum())
+    if not freedoms[0] or not squares[0]:
+        return False
+    ratio = (squares[1] / freedoms[1]) / (squares[0] / freedoms[0])
+    return bool(fdtrc(freedoms[1], freedoms[0], ratio) < 2 * UNEQUAL)
 
 
 def equal_variances(values: Values) -> bool:

@@ -114,7 +114,7 @@ class Study:
     @cached_property
     def registered(self) -> dict[str, str]:
         """A hash for each claim of what decides it: parts, margins, gates, contrasts with their arms."""
-        return {test_key(test): self._hash_of(test) for test in self.tests}
+        return {key_of(test): self._hash_of(test) for test in self.tests}
 
     def _hash_of(self, test: ClaimTest) -> str:
         used = [self.contrasts[part.quantity] for part in test.parts]
@@ -132,7 +132,7 @@ class Study:
         return make_run({**arm.settings, "seed": seed, "name": arm.label(seed), "data": data, "out": out})
 
 
-def test_key(test: ClaimTest) -> str:
+def key_of(test: ClaimTest) -> str:
     return f"{test.claim} {test.reading}".strip()
 
 

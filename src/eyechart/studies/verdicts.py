@@ -17,7 +17,7 @@ from eyechart.claims.judge import Reading, decide
 from eyechart.claims.verdict import ClaimTest, Verdict
 from eyechart.studies.records import Records, Row
 from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds
-from eyechart.studies.study import Contrast, Study, test_key
+from eyechart.studies.study import Contrast, Study, key_of
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def judged(
 def registration(study: Study, test: ClaimTest, records: Records) -> str:
     """Whether what decides this claim is what its records were made under."""
     used = {arm for part in test.parts for arm in study.contrasts[part.quantity].weights}
-    now = study.registered[test_key(test)]
+    now = study.registered[key_of(test)]
     made = {
-        line.get("registered", {}).get(test_key(test))
+        line.get("registered", {}).get(key_of(test))
         for line in records.lines
         if line.get("arm") in used or used & set(line.get("arms", ()))
     }

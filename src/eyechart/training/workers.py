@@ -124,7 +124,8 @@ def _locked(lock: threading.Condition, say: Report, event: Mapping[str, Any]) ->
 
 def _ask(child: Child, job: Job, say: Report) -> Ended:
     """One job given to a worker, and its answer; a worker that dies ends the job with its exit code."""
-    assert child.stdin is not None and child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout is not None
     with suppress(OSError):  # a worker that is gone has nothing to read: its exit code says so below
         child.stdin.write(json.dumps(job.task) + "\n")
         child.stdin.flush()
