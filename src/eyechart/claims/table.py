@@ -68,6 +68,8 @@ class Claim:
     note: str = ""
     notes: tuple[str, ...] = ()
     """The reading notes that ask for it."""
+    changed: str = ""
+    null: str = ""
 
     @property
     def citations(self) -> tuple[str, ...]:
@@ -96,7 +98,7 @@ class Claim:
 def read_claim(entry: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> Claim:
     """One entry of the table, with every reference in it resolved."""
     name = entry.get("id", "an entry without id")
-    missing = {field.name for field in fields(Claim)} - {"note", "notes"} - entry.keys()
+    missing = {field.name for field in fields(Claim)} - {"note", "notes", "changed", "null"} - entry.keys()
     if missing:
         raise EyechartError(f"claims.toml: {name} lacks {', '.join(sorted(missing))}.")
     references = [
