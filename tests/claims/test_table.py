@@ -59,7 +59,7 @@ def test_every_claim_is_complete(claim) -> None:
         ("C24", [("above", 0.8)], "B"),
         ("C28", [("above", 2.0)], "B"),
         ("C33", [("below", 0.02), ("above", 0.05)], "B"),
-        ("C44", [("above", 0.05)], "A"),
+        ("C44", [("above", 0.05), ("below", 0.05)], "A"),
         ("C62", [("above", 0.005)], "A"),
         ("C67", [("within", 0.02)], "A"),
     ],

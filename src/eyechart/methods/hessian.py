@@ -1,4 +1,4 @@
-"""Hessian spectra: who may be compared with whom, how far a number may be off, and what is said of them."""
+"""Hessian spectra: how far a number may be off, and what is said of them."""
 
 from __future__ import annotations
 
@@ -10,58 +10,12 @@ import torch
 from torch import Tensor
 
 from eyechart.intervals import jackknife, t_quantile
-from eyechart.methods.twins import snapshot
-from eyechart.zoo import SNAPSHOTS
 
 if TYPE_CHECKING:
     import xarray
 
     from eyechart.curvature import Eigenvalues
     from eyechart.measures.measure import PerSubjects
-    from eyechart.sites import Anatomy
-
-
-def of_each(variable: str, variant: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        if variant not in estimate.variant.values:
-            return {}
-        values = estimate[variable].sel(variant=variant)
-        return {(str(who),): float(values.sel(subject=who)) for who in estimate.subject.values}
-
-    return compute
-
-
-def against(
-    variable: str, variant: str, combine: Callable[[float, float], float], first: str = "vit", second: str = "cnn"
-) -> Callable[[xarray.Dataset], PerSubjects]:
-    """A number for every two subjects of these kinds that were taken at the same time of their training."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        own = of_each(variable, variant)(estimate)
-        kinds, times = estimate.kind.values, estimate.snapshot.values
-        build = dict(zip(estimate.subject.values.tolist(), estimate.build.values.tolist(), strict=True))
-        return {
-            (str(one), str(two)): combine(own[str(one),], own[str(two),])
-            for one, kind, time in zip(estimate.subject.values, kinds, times, strict=True)
-            for two, other, then in zip(estimate.subject.values, kinds, times, strict=True)
-            if own
-            and first in str(kind).split()
-            and second in str(other).split()
-            and time == then
-            and (second != "mean" or build[str(one)] == build[str(two)])  # a twin, not any other ViT
-        }
-
-    return compute
-
-
-def taken(time: str, compute: Callable[[xarray.Dataset], PerSubjects]) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The same number of those tuples only that were taken at this time of their training ("" is its end)."""
-
-    def limited(estimate: xarray.Dataset) -> PerSubjects:
-        times = dict(zip(estimate.subject.values.tolist(), estimate.snapshot.values.tolist(), strict=True))
-        return {key: value for key, value in compute(estimate).items() if all(times[who] == time for who in key)}
-
-    return limited
 
 
 def share_gap_bounds(
@@ -92,8 +46,33 @@ def share_gap_bounds(
     return bounds
 
 
-def mean_bounds(
+def small_share_bounds(
     compute: Callable[[xarray.Dataset], PerSubjects], variant: str
+) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
+    """The interval of the second one's share, from single minibatches, for the question whether it is nearly 0.
+
+    It never ends below the bound of a share of exactly 0: one negative eigenvalue among 16 minibatches would have a
+    mean and spread that end at .04, while none at all may still be .21.
+    """
+
+    def bounds(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+        result: dict[tuple[str, ...], tuple[float, float]] = {}
+        for (one, two), middle in compute(estimate).items():
+            shares = estimate.negative.sel(subject=two, variant=variant).values
+            shares = shares[np.isfinite(shares)]
+            if len(shares) < 2:
+                result[one, two] = float("nan"), float("nan")
+                continue
+            half = t_quantile(len(shares)) * shares.std(ddof=1) / np.sqrt(len(shares))
+            high = max(middle + half, at_most(len(shares)))
+            result[one, two] = max(0.0, float(middle - half)), min(1.0, float(high))
+        return result
+
+    return bounds
+
+
+def mean_bounds(
+    compute: Callable[[xarray.Dataset], PerSubjects], variant: str, sign: str = "positive"
 ) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
     """The interval of a mean positive eigenvalue (of one subject) or of a ratio of two, from single minibatches.
 
@@ -107,8 +86,8 @@ def mean_bounds(
         result: dict[tuple[str, ...], tuple[float, float]] = {}
         for subjects in compute(estimate):
             own = estimate.sel(subject=list(subjects), variant=variant).transpose("minibatch", "subject", ...)
-            there = np.isfinite(own.positive_sum.values)  # a subject that knows fewer of the images has fewer
-            sums, counts = (np.nan_to_num(own[f"positive_{each}"].values[there.any(1)]) for each in ("sum", "count"))
+            there = np.isfinite(own[f"{sign}_sum"].values)  # a subject that knows fewer of the images has fewer
+            sums, counts = (np.nan_to_num(own[f"{sign}_{each}"].values[there.any(1)]) for each in ("sum", "count"))
             if (there.sum(0) < 2).any():
                 result[subjects] = float("nan"), float("nan")
                 continue
@@ -177,27 +156,6 @@ def with_ends(form: str, *numbers: SupportsFloat) -> str:
 def at_most(trials: int) -> float:
     """Upper 97.5 % bound of a share that was 0 in so many trials."""
     return float(1 - 0.025 ** (1 / trials))
-
-
-def kind_of(anatomy: Anatomy) -> str:
-    """The parts a subject can play in a claim, as words."""
-    if anatomy.family == "vit":
-        return "vit" + {"cls": " class-token", "gap": " mean"}.get(anatomy.pooling or "", "")
-    if anatomy.family == "staged transformer":
-        kinds = {site.attention.kind for site in anatomy.sites if site.attention is not None}
-        # Swin's last stage may be one window, so a single windowed site makes it Swin.
-        return "windowed" if "windowed" in kinds else "staged" if kinds == {"global"} else "other"
-    return anatomy.family
-
-
-def time_of(subject: str) -> str:
-    """When in its training a subject was taken; empty at the end.
-
-    >>> time_of("zoo:vit@warmup"), time_of("zoo:vit")
-    ('warmup', '')
-    """
-    place = snapshot(subject)[1]
-    return SNAPSHOTS[place].removeprefix(".") if place < len(SNAPSHOTS) else ""
 
 
 def as_tensors(rows: Sequence[Sequence[Eigenvalues]]) -> dict[str, Tensor]:
