@@ -89,4 +89,6 @@ def many_at_once(device: torch.device, basis: int, count: int) -> int:
     free, whole = torch.cuda.mem_get_info(device)
     share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)(device)  # torch ≥ 2.9 has it
     free = min(free, int(share * whole) - torch.cuda.memory_reserved(device))
-    return max(1, min(count, int(0.9 * free / ((1 + GRAPH_PER_BASIS) * basis))))
+    most = max(1, min(count, int(0.9 * free / ((1 + GRAPH_PER_BASIS) * basis))))
+    groups = -(-count // most)
+    return -(-count // groups)  # equal groups: 8 and 8 rather than 15 and 1

@@ -21,6 +21,7 @@ from eyechart.images.arrays import ArrayImages
 from eyechart.intervals import with_intervals
 from eyechart.measures.measure import choose_measures
 from eyechart.studies.records import share_bounds
+from eyechart.studies.study import hash_of, key_of
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.labels import match_classes
 from eyechart.subjects.load import load_subject
@@ -131,7 +132,15 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
                 "coords": {dim: table[dim].values.tolist() for dim in table.dims if dim in table.coords},
                 "values": np.vectorize(lambda value: float(f"{value:.4g}"))(table.values).tolist(),
             }
-    return {"rows": rows, "kept": kept, "options": options, "images": len(batches.order), **where()}
+    tests = {key_of(test): hash_of(test) for measure in measures for test in measure.tests()}
+    return {
+        "measures": list(exam["measures"]),
+        "rows": rows,
+        "kept": kept,
+        "options": options,
+        "images": len(batches.order),
+        "tests": tests,
+    } | where()
 
 
 def subject_of(arm: str, run: Run, snapshot: str) -> Subject:

@@ -119,13 +119,11 @@ class Study:
     def _hash_of(self, test: ClaimTest) -> str:
         used = [self.contrasts[part.quantity] for part in test.parts]
         arms = sorted({arm for contrast in used for arm in contrast.weights})
-        deciding = {
-            "parts": [asdict(part) for part in test.parts],
-            "gates": [gate.key for gate in test.checks],
-            "contrasts": [asdict(contrast) for contrast in used],
-            "arms": {arm: dict(self.arms[arm].settings) for arm in arms},
-        }
-        return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=list).encode()).hexdigest()[:16]
+        return hash_of(
+            test,
+            contrasts=[asdict(contrast) for contrast in used],
+            arms={arm: dict(self.arms[arm].settings) for arm in arms},
+        )
 
     def training(self, arm: Arm, seed: int, data: str, out: str) -> Run:
         """One training of the study, as `eyechart train` would make it."""
@@ -134,6 +132,12 @@ class Study:
 
 def key_of(test: ClaimTest) -> str:
     return f"{test.claim} {test.reading}".strip()
+
+
+def hash_of(test: ClaimTest, **more: Any) -> str:
+    """A hash of all that decides: a part reworded or a margin moved after the runs is then seen."""
+    deciding = {"parts": [asdict(part) for part in test.parts], "gates": [gate.key for gate in test.checks], **more}
+    return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=list).encode()).hexdigest()[:16]
 
 
 def folder() -> Path:

@@ -17,7 +17,7 @@ from eyechart.claims.judge import Reading, decide
 from eyechart.claims.verdict import ClaimTest, Verdict
 from eyechart.studies.records import Records, Row
 from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds
-from eyechart.studies.study import Contrast, Study, key_of
+from eyechart.studies.study import Contrast, Study, hash_of, key_of
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class StudyVerdict:
     verdict: Verdict
     intervals: tuple[OverSeeds, ...]
     registered: str
-    """ "before the runs", "changed after the runs", or "as in an exam"."""
+    """ "before the runs" or "changed after the runs"."""
 
     @property
     def seeds(self) -> int:
@@ -133,7 +133,7 @@ def exam_verdicts(records: Records) -> Iterator[StudyVerdict]:
             parts = [of_tuples(records, part.quantity) for part in test.parts]
             for subjects in parts[0]:
                 if all(subjects in there for there in parts):
-                    found = exam_verdict(test, subjects, [there[subjects] for there in parts], records)
+                    found = exam_verdict(test, name, subjects, [there[subjects] for there in parts], records)
                     if found is not None:
                         yield found
 
@@ -147,7 +147,7 @@ def of_tuples(records: Records, quantity: str) -> Mapping[tuple[str, ...], Mappi
 
 
 def exam_verdict(
-    test: ClaimTest, subjects: tuple[str, ...], parts: list[Mapping[int, Row]], records: Records
+    test: ClaimTest, measure: str, subjects: tuple[str, ...], parts: list[Mapping[int, Row]], records: Records
 ) -> StudyVerdict | None:
     known = [records.facts(subject.partition("@")[0]) for subject in subjects]
     finite = [[row for row in by_seed.values() if math.isfinite(row.value)] for by_seed in parts]
@@ -158,4 +158,8 @@ def exam_verdict(
     if len(facts) < len(subjects):
         return None
     verdict = judged(test, subjects, intervals, facts, records.study.name)
-    return StudyVerdict(records.study.name, verdict, intervals, "as in an exam")
+    made = {
+        line["tests"].get(key_of(test)) for line in records.lines if "tests" in line and measure in line["measures"]
+    }
+    registered = "before the runs" if made <= {hash_of(test)} else "changed after the runs"
+    return StudyVerdict(records.study.name, verdict, intervals, registered)
