@@ -48,11 +48,16 @@ class Schedule:
     def run_of(self, arm: str, seed: int) -> Run:
         return self.study.training(self.study.arms[arm], seed, self.data, str(self.work))
 
+    @property
+    def share(self) -> float:
+        """Of the device's memory, for each worker. Trainings need little of theirs, exams what they get."""
+        return min(1.0, 1.5 / self.parallel)
+
     def trainings(self, todo: Sequence[tuple[str, int]]) -> list[Job]:
         self.asked = set(todo)
         jobs = []
         for arm, seed in todo:
-            task = {"train": json.loads(self.run_of(arm, seed).as_json()), "share": 1 / self.parallel}
+            task = {"train": json.loads(self.run_of(arm, seed).as_json()), "share": self.share}
             jobs.append(Job(f"{arm} seed {seed}", {**task, "arm": arm, "seed": seed}))
         return jobs
 
@@ -76,7 +81,7 @@ class Schedule:
     def exam_job(self, exam: ExamPlan, group: Sequence[str], there: Sequence[str], seed: int) -> Job:
         plan = {**asdict(exam), "arms": list(there)}
         runs = [json.loads(self.run_of(arm, seed).as_json()) for arm in there]
-        about = {"exam": plan, "runs": runs, "share": 1 / self.parallel, "group": list(group), "seed": seed}
+        about = {"exam": plan, "runs": runs, "share": self.share, "group": list(group), "seed": seed}
         label = f"{exam.name} of {there[0] if len(there) == 1 else f'{len(there)} arms'}, seed {seed}"
         return Job(label, about)
 
