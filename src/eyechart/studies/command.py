@@ -24,6 +24,7 @@ PARTLY, INTERRUPTED = 3, 130
 @click.argument("name", required=False)
 @click.option("--arms", help="Only these arms, separated by commas.")
 @click.option("--seeds", help="Only these seeds, separated by commas.")
+@click.option("--exams", help="Only these exams, separated by commas; the others stay missing.")
 @click.option("--data", metavar="PATH", help="Where the study's data lies: an .npz or a folder of sheets.")
 @click.option(
     "--records",
@@ -96,6 +97,7 @@ def _one(
     seeds: str | None,
     json_: bool,
     *,
+    exams: str | None,
     data: str | None,
     records: Path | None,
     fresh: bool,
@@ -132,6 +134,7 @@ def _one(
         schedule = Schedule(
             chosen, known, home / f"{chosen.name}.jsonl", data or chosen.data, work / chosen.name, parallel, tell
         )
+        schedule.only_exams = tuple(_words(exams, (exam.name for exam in chosen.exams), "exam")) if exams else ()
         run_study(schedule, todo, report, minutes)
     still = missing(chosen, known, wanted, numbers)
     click.echo(f"{home / f'{chosen.name}.jsonl'}: {len(todo) - len(still)} of {len(todo)} trainings recorded")

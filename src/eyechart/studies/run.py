@@ -42,6 +42,8 @@ class Schedule:
     trained: set[tuple[str, int]] = field(default_factory=set)
     lost: set[tuple[str, int]] = field(default_factory=set)
     asked: set[tuple[str, int]] = field(default_factory=set)
+    only_exams: tuple[str, ...] = ()
+    """Names of exams to make; none: all."""
     exams_begun: set[tuple[str, tuple[str, ...], int]] = field(default_factory=set)
     ended_jobs: int = 0
 
@@ -66,6 +68,8 @@ class Schedule:
         jobs = []
         over = self.trained | self.lost
         for exam in self.study.exams:
+            if self.only_exams and exam.name not in self.only_exams:
+                continue
             for group in exam.groups():
                 for seed in sorted({seed for _, seed in over}):
                     members = [arm for arm in group if seed in self.study.arms[arm].seeds]
@@ -95,7 +99,8 @@ class Schedule:
             return self.exams_ready()
         if "train" in task:
             arm, seed = str(task["arm"]), int(task["seed"])
-            self.note({"arm": arm, "seed": seed}, result)
+            if self.records.training(arm, seed) is None:  # it may have been trained before, and only an exam is missing
+                self.note({"arm": arm, "seed": seed}, result)
             (self.lost if "failed" in result else self.trained).add((arm, seed))
             scores = result.get("scores")
             words = f"failed: {result['failed']}" if scores is None else f"{scores['test_accuracy'][0]:.1%} right"
