@@ -37,13 +37,28 @@ PARTLY, INTERRUPTED = 3, 130
 @click.option("--minutes", type=float, help="Begin nothing new after so many minutes.")
 @click.option("--dry-run", is_flag=True, help="Say what would run and how long it may take.")
 @click.option("--verdicts", is_flag=True, help="Say what the records decide; nothing runs.")
+@click.option("--report", is_flag=True, help="Write docs/reproduction.md and the page from all records; nothing runs.")
+@click.option("--exam", type=click.Path(path_type=Path), help="With --report: the run whose verdicts stand beside.")
+@click.option("--out", default="docs", show_default=True, type=click.Path(path_type=Path), help="Folder of --report.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def study(name: str | None, arms: str | None, seeds: str | None, json_: bool, **options: Any) -> None:
+def study(
+    name: str | None,
+    arms: str | None,
+    seeds: str | None,
+    json_: bool,
+    report: bool,
+    exam: Path | None,
+    out: Path,
+    **options: Any,
+) -> None:
     """Train, examine and judge over seeds: a study NAME, or the list of studies without one.
 
     What is recorded is not run again; a study that was stopped goes on when the same command is given again.
     """
     try:
+        if report:
+            _report(out, exam)
+            return
         if name is None:
             _list(json_)
             return
@@ -56,6 +71,22 @@ def study(name: str | None, arms: str | None, seeds: str | None, json_: bool, **
         sys.exit(INTERRUPTED)
 
 
+def _report(out: Path, exam: Path | None) -> None:
+    from eyechart.store import Run, write_json, write_text
+    from eyechart.studies.answers import all_records, answers, bundled_verdicts
+    from eyechart.studies.markdown import markdown
+    from eyechart.studies.page import page
+    from eyechart.studies.records import records_folder
+
+    if exam is not None:
+        verdicts = [each.as_json() for each in Run.open(exam).verdicts if each.verdict != "not tested"]
+        write_json(records_folder() / "exam.json", verdicts)
+    records = all_records()
+    found = answers(records, bundled_verdicts())
+    click.echo(write_text(out / "reproduction.md", markdown(found, records)))
+    click.echo(write_text(out / "reproduction.html", page(found, records)))
+
+
 def _list(json_: bool) -> None:
     from eyechart.studies.records import Records, records_folder
     from eyechart.studies.study import find, names
@@ -64,6 +95,7 @@ def _list(json_: bool) -> None:
     for each in map(find, names()):
         records = Records.of(each, records_folder())
         done = sum(records.recorded(arm.name, seed) for arm, seed in each.runs)
+        trained = sum(records.training(arm.name, seed) is not None for arm, seed in each.runs)
         claims = sorted({test.claim for test in each.tests})
         rows.append(
             {
@@ -72,6 +104,7 @@ def _list(json_: bool) -> None:
                 "title": each.title,
                 "arms": len(each.arms),
                 "runs": len(each.runs),
+                "trained": trained,
                 "recorded": done,
                 "failed": len(records.failures()),
                 "minutes": each.minutes,
@@ -85,8 +118,8 @@ def _list(json_: bool) -> None:
     for row in rows:
         click.echo(f"{row['study']}  (row {row['row']})  {row['title']}")
         click.echo(
-            f"    {row['recorded']} of {row['runs']} trainings recorded ({row['arms']} arms), {row['failed']} failed; "
-            f"about {row['minutes_left']:g} of {row['minutes']:g} GPU-minutes left"
+            f"    {row['trained']} of {row['runs']} trainings recorded ({row['arms']} arms), {row['recorded']} of them "
+            f"with all exams, {row['failed']} failed; about {row['minutes_left']:g} of {row['minutes']:g} minutes left"
         )
         click.echo(f"    decides {', '.join(row['claims'])}")
 

@@ -70,6 +70,7 @@ def of_training(run: Run, card: Mapping[str, Any]) -> dict[str, Any]:
         "facts": {"architecture": facts.architecture, "grid": facts.grid, "heads": facts.heads},
         "seconds": card["seconds"],
         "step": card["step"],
+        **where(),
         "notices": card["notices"],
     }
 

@@ -1,0 +1,116 @@
+"""What is known of every claim: what studies say over seeds, what an exam of the bundled weights says beside it.
+
+The page and `docs/reproduction.md` are both made from this.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eyechart.claims.table import CLAIMS, STUDIES, Claim
+from eyechart.claims.verdict import PartVerdict, Verdict
+from eyechart.studies.records import Records, records_folder
+from eyechart.studies.study import find, names
+from eyechart.studies.verdicts import StudyVerdict, verdicts_of
+
+DECIDED = ("holds", "fails")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A claim with all that is known of it here."""
+
+    claim: Claim
+    studied: tuple[StudyVerdict, ...]
+    examined: tuple[Verdict, ...]
+
+    @property
+    def decided(self) -> bool:
+        return any(verdict.verdict in DECIDED for verdict in self.verdicts)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [*(each.verdict for each in self.studied), *self.examined]
+
+    @property
+    def status(self) -> str:
+        """In a word or two: "holds", "holds in one reading, fails in another", "undecided", "not yet"."""
+        of_studies = [each.verdict.verdict for each in self.studied]
+        decisions = list(dict.fromkeys(of_studies or [verdict.verdict for verdict in self.examined]))
+        if not decisions:
+            return "not yet"
+        return decisions[0] if len(decisions) == 1 else ", ".join(decisions) + " by reading"
+
+    @property
+    def compared(self) -> str:
+        """A sentence where a study and the bundled weights differ; empty where they agree or one of them is silent."""
+        over_seeds = {each.verdict.verdict for each in self.studied} & set(DECIDED)
+        of_weights = {verdict.verdict for verdict in self.examined} & set(DECIDED)
+        if not over_seeds or not of_weights or over_seeds & of_weights:
+            return ""
+        return (
+            f"Over seeds it {' and '.join(sorted(over_seeds))}, on the bundled weights it "
+            f"{' and '.join(sorted(of_weights))}: other data, another length of training, and one seed there."
+        )
+
+    @property
+    def missing(self) -> str:
+        """What it needs, where nothing is known yet."""
+        if self.claim.settled_by == "exam":
+            return f"Needs an exam of {self.claim.wants}."
+        return f"Needs {STUDIES[self.claim.settled_by]}; its trainings are not recorded yet."
+
+
+def answers(records: Iterable[Records], examined: Sequence[Verdict]) -> list[Answer]:
+    """One for each claim of the table, in its order."""
+    studied = [verdict for each in records for verdict in verdicts_of(each)]
+    return [
+        Answer(
+            claim,
+            tuple(each for each in studied if each.verdict.claim == claim.id),
+            tuple(verdict for verdict in examined if verdict.claim == claim.id and verdict.verdict != "not tested"),
+        )
+        for claim in CLAIMS.values()
+    ]
+
+
+def all_records(*folders: Path) -> list[Records]:
+    return [Records.of(find(name), *(folders or (records_folder(),))) for name in names()]
+
+
+def bundled_verdicts(path: Path | None = None) -> list[Verdict]:
+    """Verdicts of an exam of the bundled models, which `eyechart study --report --exam RUN` puts beside the records."""
+    path = path or records_folder() / "exam.json"
+    return (
+        [Verdict.from_json(entry) for entry in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+    )
+
+
+def change_of_mind(part: PartVerdict, unit: str = "seeds") -> str:
+    """What would change the verdict on one part."""
+    if math.isnan(part.effect) or math.isnan(part.low):
+        return f"It needs a number with an interval over at least 3 {unit}."
+    if part.verdict == "undecided":
+        if part.needed is None:
+            return "The effect lies on the margin."
+        return f"About {part.needed:,} {unit} would decide it if the effect stays."
+    if math.isinf(part.clearness):
+        return "Nothing varies here; another way of training might."
+    return f"The effect would have to move by {part.clearness:.1f} half-widths of its interval."
+
+
+def summary(found: Sequence[Answer]) -> Mapping[str, int]:
+    """How many claims are decided over seeds, decided on the bundled weights only, undecided, and not tested yet."""
+    over_seeds = [each for each in found if any(s.verdict.verdict in DECIDED for s in each.studied)]
+    of_weights = [each for each in found if each.decided and each not in over_seeds]
+    tested = [each for each in found if each.verdicts and not each.decided]
+    return {
+        "over seeds": len(over_seeds),
+        "on the bundled weights": len(of_weights),
+        "undecided": len(tested),
+        "not yet": len(found) - len(over_seeds) - len(of_weights) - len(tested),
+    }

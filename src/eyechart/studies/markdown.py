@@ -1,0 +1,122 @@
+"""`docs/reproduction.md`: every claim with what was found, made from the records by `eyechart study --report`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from eyechart.claims.table import EVIDENCE
+from eyechart.claims.verdict import PartVerdict, Verdict
+from eyechart.claims.wording import interval_words
+from eyechart.studies.answers import Answer, change_of_mind, summary
+from eyechart.studies.records import Records
+from eyechart.studies.verdicts import StudyVerdict
+from eyechart.words import count
+
+HEAD = """# Reproduction: what became of every claim
+
+Made by `eyechart study --report` from the records in `src/eyechart/studies/records/`; do not edit by hand.
+
+Data of the studies is **CIFAR-100 (re-split)**: all 60,000 pictures of CIFAR-100, divided anew into 50,000 for
+training and 10,000 for testing, so accuracies are not those of the literature. A verdict *over seeds* speaks of an
+architecture under one recipe at this scale: models of about 3 million parameters on pictures of 32 pixels. A verdict
+*on these weights* speaks of the models bundled with eyechart, on CIFAR-10. Intervals are 95 %; margins are ours and
+stand in `claims.toml`. What decides a claim in a study was committed before its runs; where it was changed afterwards,
+that is said.
+"""
+
+
+def markdown(found: Sequence[Answer], records: Sequence[Records]) -> str:
+    return "\n".join([HEAD, *_overview(found), *_studies(records), *(line for each in found for line in _claim(each))])
+
+
+def _overview(found: Sequence[Answer]) -> Iterator[str]:
+    numbers = summary(found)
+    over, weights, open_, waiting = numbers.values()
+    yield (
+        f"Of {len(found)} claims {over} are decided over seeds, {weights} more on the bundled weights, {open_} are "
+        f"tested and undecided, and {waiting} are not tested yet.\n"
+    )
+    yield "| claim | over seeds | bundled weights | |\n|---|---|---|---|"
+    for each in found:
+        seeds = _all(each.studied[place].verdict.verdict for place in range(len(each.studied)))
+        weights = _all(verdict.verdict for verdict in each.examined)
+        yield f"| [{each.claim.id}](#{each.claim.id.lower()}) | {seeds} | {weights} | {each.claim.sentence} |"
+    yield ""
+
+
+def _all(words: Iterator[str]) -> str:
+    """
+    >>> _all(iter(["holds", "fails", "holds"])), _all(iter([]))
+    ('2 × holds, fails', '–')
+    """
+    told = list(words)
+    counted = {word: told.count(word) for word in dict.fromkeys(told)}
+    return ", ".join(word if times == 1 else f"{times} × {word}" for word, times in counted.items()) or "–"
+
+
+def _studies(records: Sequence[Records]) -> Iterator[str]:
+    yield "## Studies\n"
+    for each in records:
+        study = each.study
+        lines = [each.training(arm.name, seed) for arm, seed in study.runs]
+        there = [line for line in lines if line is not None]
+        measured = sum(each.recorded(arm.name, seed) for arm, seed in study.runs)
+        yield f"### {study.title}\n"
+        failed = count(len(each.failures()), "failure")
+        yield (
+            f"`{study.name}`, row {study.row} of the run list: {study.question} {len(there)} of {len(lines)} trainings "
+            f"are recorded, {measured} of them with all their exams; {failed}.\n"
+        )
+        if not there:
+            continue
+        yield "| arm | seeds | parameters | training images | accuracy, mean over seeds (lowest to highest) | seconds |"
+        yield "|---|---|---|---|---|---|"
+        for arm in study.arms.values():
+            mine = [line for seed in arm.seeds if (line := each.training(arm.name, seed)) and not line.get("failed")]
+            if mine:
+                right = [100 * line["scores"]["test_accuracy"][0] for line in mine]
+                spent = sum(line["seconds"] for line in mine) / len(mine)
+                spread = f"{sum(right) / len(right):.1f} % ({min(right):.1f} to {max(right):.1f})"
+                size, images = f"{mine[0]['parameters']:,}", f"{mine[0]['train_images']:,}"
+                yield f"| {arm.name} | {len(mine)} | {size} | {images} | {spread} | {spent:.0f} |"
+        steps = "; ".join(sorted({line["step"] for line in there}))
+        yield f"\nData: {there[0]['data']} (re-split). Steps: {steps}.\n"
+
+
+def _claim(each: Answer) -> Iterator[str]:
+    claim = each.claim
+    yield f'\n## <a id="{claim.id.lower()}"></a>{claim.id}: {claim.sentence}\n'
+    yield f"{claim.korean}\n"
+    yield f"- **Published:** {claim.figure}: {claim.reported} ({EVIDENCE[claim.evidence]})."
+    yield f"- **Decided by:** {claim.decide}. Holds if {claim.margin}."
+    if claim.changed:
+        yield f"- **Changed after results were seen:** {claim.changed}"
+    for studied in each.studied:
+        yield from _studied(studied)
+    for verdict in each.examined:
+        yield from _examined(verdict)
+    if each.compared:
+        yield f"- **Both beside each other:** {each.compared}"
+    if not each.verdicts:
+        yield f"- **Not yet.** {each.missing}"
+
+
+def _studied(each: StudyVerdict) -> Iterator[str]:
+    verdict = each.verdict
+    reading = f", read {verdict.reading}" if verdict.reading else ""
+    yield f"- **{verdict.words.capitalize()}** (study `{each.study}`{reading}; registered {each.registered})."
+    for part, interval in zip(verdict.parts, each.intervals, strict=True):
+        yield f"  - {_part(part)}; {interval.words}. {change_of_mind(part)}"
+
+
+def _examined(verdict: Verdict) -> Iterator[str]:
+    reading = f", read {verdict.reading}" if verdict.reading else ""
+    yield f"- **{verdict.words.capitalize()}**: {', '.join(verdict.subjects)}{reading}."
+    for part in verdict.parts:
+        yield f"  - {_part(part)}."
+
+
+def _part(part: PartVerdict) -> str:
+    shown = "no number" if math.isnan(part.effect) else interval_words(part.effect, part.low, part.high)
+    return f"{part.verdict}: {part.words}: {shown}; the claim asks for {part.asks}"
