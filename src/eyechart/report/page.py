@@ -108,10 +108,12 @@ def explorer_context(run: Run, room: int | None = None) -> dict[str, Any] | None
     return {"data": json_in_html(data), "images": data["images"], "script": Markup(script), "css": css}
 
 
-def filled(context: Mapping[str, Any]) -> str:
-    room = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+def filled(context: Mapping[str, Any], template: str = "page.html") -> str:
+    """A template of this room with everything in it escaped, unless it is marked as made here."""
+    loader = jinja2.FunctionLoader(lambda name: HERE.joinpath(name).read_text(encoding="utf-8"))
+    room = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
     room.filters["count"] = count
-    return room.from_string(HERE.joinpath("page.html").read_text(encoding="utf-8")).render(context)
+    return room.get_template(template).render(context)
 
 
 def too_large(html: str) -> bool:

@@ -100,6 +100,8 @@ class Study:
     tests: tuple[ClaimTest, ...]
     replaces: frozenset[tuple[str, str]] = frozenset()
     """Tests of exams, by claim and reading, in whose place the study has one of its own."""
+    figure: Mapping[str, Any] = field(default_factory=dict)
+    """`title`, and `panels`: a quantity of every arm each."""
     text: str = field(repr=False, default="")
     """The file itself: its hash is part of every record."""
 
@@ -199,6 +201,7 @@ def read_study(name: str, text: str) -> Study:
         replaces=frozenset(
             (entry["id"], entry["replaces"]) for entry in document.get("claim", []) if "replaces" in entry
         ),
+        figure=document.get("figure", {}),
         text=text,
     )
 

@@ -1,0 +1,65 @@
+"""The figure of a study: a row for each arm, a dot for each seed with its interval, a tick at the mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eyechart.report import theme
+from eyechart.report.palette import SUBJECT_COLOURS
+from eyechart.studies.records import Records
+
+if TYPE_CHECKING:
+    import altair as alt
+
+ROW = 22  # pixels of an arm
+
+
+def figure(records: Records) -> alt.ConcatChart | None:
+    """None while no arm has a number for any panel."""
+    panels = [made for panel in records.study.figure.get("panels", []) if (made := _panel(records, panel)) is not None]
+    return theme.dress(theme.panels(panels, columns=2)) if panels else None
+
+
+def _panel(records: Records, panel: Any) -> alt.LayerChart | None:
+    import altair as alt
+    import pandas as pd
+
+    found = records.values(panel["quantity"])
+    arms = [name for name in records.study.arms if (name,) in found]
+    if not arms:
+        return None
+    rows = [
+        {"arm": arm, "seed": seed, "value": row.value, "low": row.low, "high": row.high, "images": row.images}
+        for arm in arms
+        for seed, row in found[arm,].items()
+    ]
+    table = pd.DataFrame(rows)
+    means = pd.DataFrame(
+        [{"arm": arm, "value": float(np.mean([r["value"] for r in rows if r["arm"] == arm]))} for arm in arms]
+    )
+    ends = [0.85 * float(table.low.min()), 1.15 * float(table.high.max())]  # so that no mark lies on the frame
+    scale = alt.Scale(type="log", nice=False, domain=ends) if panel.get("log") else alt.Scale(zero=True)
+    x = alt.X("value:Q", title=panel["title"], scale=scale)
+    y = alt.Y("arm:N", sort=arms, title=None)
+    shift = alt.YOffset("seed:N")
+    tooltip = [
+        "arm:N",
+        "seed:N",
+        alt.Tooltip("value:Q", format=".3g"),
+        alt.Tooltip("low:Q", format=".3g"),
+        alt.Tooltip("high:Q", format=".3g"),
+        "images:Q",
+    ]
+    colour = alt.value(SUBJECT_COLOURS[0])
+    bars = (
+        alt.Chart(table)
+        .mark_rule(opacity=0.45)
+        .encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, yOffset=shift, color=colour)
+    )
+    dots = (
+        alt.Chart(table).mark_circle(size=36, opacity=1).encode(x=x, y=y, yOffset=shift, color=colour, tooltip=tooltip)
+    )
+    mean = alt.Chart(means).mark_tick(thickness=2, height=ROW - 6).encode(x=x, y=y, color=alt.value("#7f7f7f"))
+    return alt.layer(bars, mean, dots).properties(width=330, height=ROW * len(arms))

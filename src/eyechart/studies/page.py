@@ -1,0 +1,125 @@
+"""The page of the studies: every claim with what was found, in the looks of an exam's page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+import eyechart
+from eyechart.claims.verdict import Verdict
+from eyechart.report import page as exam_page
+from eyechart.report import theme
+from eyechart.report.embed import data_uri, specification, svg
+from eyechart.report.verdict_rows import KINDS, references, rows
+from eyechart.studies.answers import Answer, change_of_mind, summary
+from eyechart.studies.figure import figure
+from eyechart.studies.records import Records
+
+GREY = "#7f7f7f"
+
+
+def page(found: Sequence[Answer], records: Sequence[Records]) -> str:
+    """One self-contained HTML file without scripts."""
+    numbers = summary(found)
+    css = exam_page.HERE.joinpath("page.css").read_text(encoding="utf-8")
+    context = {
+        "policy": exam_page.content_policy([]),
+        "version": eyechart.__version__,
+        "icon": exam_page.icon(),
+        "css": Markup(css),
+        "numbers": numbers,
+        "claims": [claim_context(each) for each in found],
+        "studies": [study_context(each) for each in records],
+        "references": references([verdict for each in found for verdict in each.verdicts]),
+    }
+    return exam_page.filled(context, "studies.html")
+
+
+def claim_context(each: Answer) -> dict[str, Any]:
+    claim = each.claim
+    return {
+        "id": claim.id,
+        "sentence": claim.sentence,
+        "korean": claim.korean,
+        "figure": claim.figure,
+        "reported": claim.reported,
+        "decide": claim.decide,
+        "changed": claim.changed,
+        "studied": [
+            {
+                **verdict_context(one.verdict),
+                "study": one.study,
+                "registered": one.registered,
+                "how": [interval.words for interval in one.intervals],
+                "minds": [change_of_mind(part) for part in one.verdict.parts],
+            }
+            for one in each.studied
+        ],
+        "examined": [verdict_context(verdict) for verdict in each.examined],
+        "compared": each.compared,
+        "missing": "" if each.verdicts else each.missing,
+        "kind": KINDS[each.status]
+        if each.status in KINDS
+        else KINDS["not tested" if not each.verdicts else "undecided"],
+        "status": each.status,
+    }
+
+
+def verdict_context(verdict: Verdict) -> dict[str, Any]:
+    (row,) = rows([verdict], lambda name: {"name": name, "colour": GREY}, [])
+    return {**row, "words": verdict.words, "reading": verdict.reading}
+
+
+def study_context(records: Records) -> dict[str, Any]:
+    study = records.study
+    lines = [records.training(arm.name, seed) for arm, seed in study.runs]
+    arms = []
+    for arm in study.arms.values():
+        mine = [line for seed in arm.seeds if (line := records.training(arm.name, seed)) and not line.get("failed")]
+        if mine:
+            right = [100 * line["scores"]["test_accuracy"][0] for line in mine]
+            arms.append(
+                {
+                    "name": arm.name,
+                    "seeds": len(mine),
+                    "parameters": mine[0]["parameters"],
+                    "images": mine[0]["train_images"],
+                    "accuracy": f"{sum(right) / len(right):.1f} %",
+                    "spread": f"{min(right):.1f} to {max(right):.1f}",
+                    "exams": sum(records.recorded(arm.name, seed) for seed in arm.seeds),
+                }
+            )
+    return {
+        "name": study.name,
+        "title": study.title,
+        "question": study.question,
+        "row": study.row,
+        "runs": len(lines),
+        "trained": sum(line is not None for line in lines),
+        "measured": sum(records.recorded(arm.name, seed) for arm, seed in study.runs),
+        "failures": records.failures(),
+        "arms": arms,
+        "picture": picture(records),
+        "figure": study.figure.get("title", ""),
+        "file": study.hash,
+        "made": sorted({line["made"][:10] for line in records.lines}),
+        "made_under": sorted({line["study_file"] for line in records.lines}),
+        "devices": sorted({f"{line['device']}, torch {line['torch']}" for line in records.lines if "device" in line}),
+    }
+
+
+def picture(records: Records) -> dict[str, Any] | None:
+    with theme.drawing(for_export=True):
+        chart = figure(records)
+        if chart is None:
+            return None
+        spec = specification(chart)
+    light = svg(spec)
+    width, height = (
+        round(float(side)) for side in re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', light)[0]
+    )
+    dark = data_uri(svg(spec, dark=True), "image/svg+xml")
+    return {"light": data_uri(light, "image/svg+xml"), "dark": dark, "width": width, "height": height}

@@ -1,0 +1,86 @@
+"""What the records say, in words and as a page: every claim once, and nothing claimed that is not recorded."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eyechart.claims.table import CLAIMS
+from eyechart.claims.verdict import Verdict
+from eyechart.measures.measure import measures
+from eyechart.studies.answers import Answer, all_records, answers, bundled_verdicts, change_of_mind, summary
+from eyechart.studies.figure import figure
+from eyechart.studies.markdown import markdown
+from eyechart.studies.page import page
+from eyechart.studies.records import Records, records_folder
+from eyechart.studies.study import find, names
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Records]:
+    return all_records()
+
+
+@pytest.fixture(scope="module")
+def found(records: list[Records]) -> list[Answer]:
+    return answers(records, bundled_verdicts())
+
+
+def test_every_claim_has_one_entry(found: list[Answer], records: list[Records]) -> None:
+    assert [each.claim.id for each in found] == list(CLAIMS)
+    assert sum(summary(found).values()) == len(CLAIMS)
+    text = markdown(found, records)
+    assert all(text.count(f'<a id="{claim.lower()}">') == 1 for claim in CLAIMS)
+    html = page(found, records)
+    assert all(html.count(f'id="{claim}"') == 1 for claim in CLAIMS)
+    assert "<script" not in html
+    assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", "").replace("https://arxiv", "")
+
+
+def test_a_verdict_names_its_seeds_and_how_its_interval_was_made(found: list[Answer], records: list[Records]) -> None:
+    text = markdown(found, records)
+    for each in found:
+        for studied in each.studied:
+            for part, interval in zip(studied.verdict.parts, studied.intervals, strict=True):
+                assert interval.words in text
+                assert change_of_mind(part) in text
+            if studied.seeds < 3:
+                assert studied.verdict.verdict == "undecided"
+
+
+def test_records_are_small_and_of_studies_that_are_there() -> None:
+    files = list(records_folder().glob("*.json*"))
+    assert sum(file.stat().st_size for file in files) < 6_000_000
+    assert {file.stem for file in files if file.suffix == ".jsonl"} <= set(names())
+
+
+def test_what_a_study_replaces_is_a_test_of_an_exam() -> None:
+    known = {(test.claim, test.reading) for measure in measures().values() for test in measure.tests()}
+    for name in names():
+        assert find(name).replaces <= known
+
+
+def test_the_figure_shows_every_seed_that_is_recorded(records: list[Records]) -> None:
+    for each in records:
+        panels = each.study.figure.get("panels", [])
+        chart = figure(each)
+        if not panels or chart is None:
+            continue
+        drawn = chart.to_dict()["datasets"].values()
+        seeds = [row for rows in drawn for row in rows if "seed" in row]
+        expected = sum(len(by_seed) for panel in panels for by_seed in each.values(panel["quantity"]).values())
+        assert len(seeds) == expected
+
+
+def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Answer], tmp_path: Path) -> None:
+    def verdict(word: str) -> Verdict:
+        return Verdict("C36", ("vit", "vit-gap"), "these weights", word, 0.1, 0.05, 0.2, "")  # type: ignore[arg-type]
+
+    studied = next(each for each in found if each.studied).studied[0]
+    over_seeds = type(studied)("toy", verdict("fails"), studied.intervals, "before the runs")
+    differ = Answer(CLAIMS["C36"], (over_seeds,), (verdict("holds"),))
+    assert differ.compared.startswith("Over seeds it fails, on the bundled weights it holds")
+    assert not Answer(CLAIMS["C36"], (over_seeds,), (verdict("fails"),)).compared
+    path = tmp_path / "exam.json"
+    path.write_text(json.dumps([verdict("holds").as_json()]))
+    assert bundled_verdicts(path)[0].verdict == "holds"
