@@ -17,6 +17,8 @@ from eyechart.errors import EyechartError
 
 Decision = Literal["holds", "fails", "undecided"]
 Subjects = tuple[str, ...]
+NUMBERS = ("effect", "low", "high", "clearness", "p")
+"""Of a part: NaN where there is none."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,8 @@ class PartVerdict:
     """Distance of the effect from the margin in half-widths of the interval; infinite where it has no width."""
     needed: int | None
     """Images (in a study: seeds) that would decide an undecided part; None where no number would."""
+    p: float = math.nan
+    """How easily it is this far from its margin by chance: see `multiplicity.py`."""
 
     @property
     def sentence(self) -> str:
@@ -155,6 +159,8 @@ class Verdict:
     remarks: str = ""
     """The reason without the sentence of the part that is `shown`, for where its number stands beside; all of it where
     none is."""
+    stands: bool | None = None
+    """Whether it stays decided under Holm's correction over all intervals of the run; None: it is not decided."""
 
     @property
     def sentence(self) -> str:
@@ -199,7 +205,7 @@ class Verdict:
             verdict=data["verdict"],
             reason=data["reason"],
             parts=tuple(
-                PartVerdict(**{**part, **{key: number(part[key]) for key in ("effect", "low", "high", "clearness")}})
+                PartVerdict(**{**part, **{key: number(part.get(key)) for key in NUMBERS}})
                 for part in data.get("parts", ())
             ),
             proxy=data.get("proxy", False),
@@ -207,6 +213,7 @@ class Verdict:
             gates=tuple(GateResult(**gate) for gate in data.get("gates", ())),
             reading=data.get("reading", ""),
             remarks=data.get("remarks", ""),
+            stands=data.get("stands"),
             **numbers,
         )
 
