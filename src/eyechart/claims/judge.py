@@ -6,9 +6,11 @@
                    or a gate failed
     not tested     no given subject can settle it (and it is said what would)
 
-A claim of several parts holds if all hold and fails if one fails. Of several parts the verdict shows the decisive one:
-of a failed claim the part that fails most clearly, of one that holds the part nearest to failing, of an undecided one
-the part farthest from a decision. Clearness is the distance from the margin in half-widths of the interval.
+A claim of several parts holds if all hold and fails if one fails; one that asks for two of three tests holds if two
+hold and fails if two fail. Of several parts the verdict shows the decisive one: of a failed claim the part that fails
+most clearly, of one that holds the part nearest to failing, of an undecided one the part farthest from a decision; where
+not all are asked for, the last of those that were needed. Clearness is the distance from the margin in half-widths of
+the interval.
 """
 
 from __future__ import annotations
@@ -131,15 +133,15 @@ def decide(
     parts = tuple(
         decide_part(part, subjects, reading, seeds) for part, reading in zip(test.parts, readings, strict=True)
     )
-    decisions = {part.verdict for part in parts}
-    failing = "fails" in decisions if test.disagreement == "fails" else decisions == {"fails"}
-    verdict: Decision = "holds" if decisions == {"holds"} else "fails" if failing else "undecided"
-    shown = decisive(parts, verdict)
+    holding, failing = (sum(part.verdict == decision for part in parts) for decision in ("holds", "fails"))
+    too_many = len(parts) - test.needed + 1 if test.disagreement == "fails" else len(parts)
+    verdict: Decision = "holds" if holding >= test.needed else "fails" if failing >= too_many else "undecided"
+    shown = decisive(parts, verdict, test.needed)
     gates = tuple(gate.check(facts) for gate in test.checks)
     failed = [gate for gate in gates if gate.outcome == "failed"]
     few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
     first: list[str] = []
-    reasons = [count_parts([part.verdict for part in parts])] if len(parts) > 1 else []
+    reasons = [count_parts([part.verdict for part in parts], test.least)] if len(parts) > 1 else []
     if failed:
         told = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
         first = [f"Gate failed, so nothing is decided: {told}"]
@@ -202,16 +204,18 @@ def decide_part(part: Part, subjects: Subjects, reading: Reading, seeds: int | N
     )
 
 
-def decisive(parts: Sequence[PartVerdict], verdict: Decision) -> PartVerdict:
-    """The part whose effect the verdict shows: see the head of this file."""
-    alike = [part for part in parts if part.verdict == verdict]
+def decisive(parts: Sequence[PartVerdict], verdict: Decision, needed: int) -> PartVerdict:
+    """The part whose effect the verdict shows: see the head of this file. `needed` parts must hold."""
+    alike = sorted((part for part in parts if part.verdict == verdict), key=lambda part: -part.clearness)
     if verdict == "fails":
-        return max(alike, key=lambda part: part.clearness)
+        return alike[min(len(parts) - needed, len(alike) - 1)]
     if verdict == "holds":
-        return min(alike, key=lambda part: part.clearness)
+        return alike[needed - 1]
     if not alike:  # definitions that contradict each other: the clearer one speaks
         return max(parts, key=lambda part: part.clearness)
-    return max(alike, key=lambda part: math.inf if part.needed is None else part.needed)
+    alike.sort(key=lambda part: math.inf if part.needed is None else part.needed)
+    missing = needed - sum(part.verdict == "holds" for part in parts)
+    return alike[min(missing, len(alike)) - 1]
 
 
 def not_tested(

@@ -81,6 +81,8 @@ class ClaimTest:
     proxy: bool = False
     disagreement: Literal["fails", "undecided"] = "fails"
     """What it means that one part holds and another fails: a compound claim fails, alternative definitions do not."""
+    least: int = 0
+    """How many of its parts must hold, of several tests that ask the same in other ways; 0: all of them."""
     reading: str = ""
     """How this test reads the claim where several tests do: "without the class token". Shown behind its sentence."""
 
@@ -89,6 +91,8 @@ class ClaimTest:
             raise EyechartError(f"No claim is called {self.claim!r}; they run from C01 to {max(CLAIMS)}.")
         if not self.parts:
             raise EyechartError(f"The test of {self.claim} has no parts; it needs at least one quantity and margin.")
+        if not 0 <= self.least <= len(self.parts):
+            raise EyechartError(f"The test of {self.claim} has {len(self.parts)} parts; {self.least} of them cannot hold.")
         fixed = {(margin.side, margin.margin, margin.inclusive) for margin in CLAIMS[self.claim].margins}
         for part in self.parts:
             if (part.side, part.margin, part.inclusive) not in fixed:
@@ -96,6 +100,11 @@ class ClaimTest:
                     f"The test of {self.claim} asks {part.quantity!r} to be {part.asks}, but claims.toml fixes "
                     f"{CLAIMS[self.claim].margin}; change the one or the other."
                 )
+
+    @property
+    def needed(self) -> int:
+        """How many of its parts must hold."""
+        return self.least or len(self.parts)
 
     @property
     def checks(self) -> tuple[Gate, ...]:
@@ -107,6 +116,7 @@ class ClaimTest:
             "reading": self.reading,
             "parts": [asdict(part) | {"asks": part.asks} for part in self.parts],
             "disagreement": self.disagreement,
+            "least": self.needed,
             "gates": [gate.key for gate in self.checks],
         }
 
