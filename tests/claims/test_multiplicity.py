@@ -66,6 +66,9 @@ def part_verdict(verdict) -> PartVerdict:
 @pytest.mark.parametrize(
     ("disagreement", "word", "parts", "stays", "expected"),
     [
+        ("two of three", "holds", ["holds", "holds", "holds"], [True, False, True], True),
+        ("two of three", "holds", ["holds", "holds", "fails"], [True, False, True], False),
+        ("two of three", "fails", ["fails", "holds", "fails"], [True, False, True], True),
         ("fails", "holds", ["holds", "holds"], [True, True], True),
         ("fails", "holds", ["holds", "holds"], [True, False], False),
         ("fails", "fails", ["holds", "fails"], [False, True], True),
@@ -75,7 +78,8 @@ def part_verdict(verdict) -> PartVerdict:
     ],
 )
 def test_a_verdict_stands_on_the_parts_that_carry_it(disagreement, word, parts, stays, expected) -> None:
-    test = ClaimTest("C13", (GAP,) * len(parts), disagreement=disagreement)
+    how = {"least": 2} if disagreement == "two of three" else {"disagreement": disagreement}
+    test = ClaimTest("C13", (GAP,) * len(parts), **how)
     verdict = Verdict("C13", ("a",), "", word, None, None, None, "", tuple(map(part_verdict, parts)))
     assert stands(test, verdict, stays) is expected
 

@@ -8,9 +8,9 @@
 
 A claim of several parts holds if all hold and fails if one fails; one that asks for two of three tests holds if two
 hold and fails if two fail. Of several parts the verdict shows the decisive one: of a failed claim the part that fails
-most clearly, of one that holds the part nearest to failing, of an undecided one the part farthest from a decision; where
-not all are asked for, the last of those that were needed. Clearness is the distance from the margin in half-widths of
-the interval.
+most clearly, of one that holds the part nearest to failing, of an undecided one the part farthest from a decision;
+where not all are asked for, the last of those that were needed. Clearness is the distance from the margin in
+half-widths of the interval.
 """
 
 from __future__ import annotations
@@ -133,9 +133,7 @@ def decide(
     parts = tuple(
         decide_part(part, subjects, reading, seeds) for part, reading in zip(test.parts, readings, strict=True)
     )
-    holding, failing = (sum(part.verdict == decision for part in parts) for decision in ("holds", "fails"))
-    too_many = len(parts) - test.needed + 1 if test.disagreement == "fails" else len(parts)
-    verdict: Decision = "holds" if holding >= test.needed else "fails" if failing >= too_many else "undecided"
+    verdict = test.combine([part.verdict for part in parts])
     shown = decisive(parts, verdict, test.needed)
     gates = tuple(gate.check(facts) for gate in test.checks)
     failed = [gate for gate in gates if gate.outcome == "failed"]

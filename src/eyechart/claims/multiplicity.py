@@ -81,6 +81,7 @@ def holm(numbers: Sequence[float], level: float = LEVEL) -> list[bool]:
 
 def stands(test: ClaimTest, verdict: Verdict, stays: Sequence[bool]) -> bool:
     """Whether a decided verdict is the same when the parts that do not stay count as undecided."""
-    if verdict.verdict == "fails" and test.disagreement == "fails":
-        return any(stay for part, stay in zip(verdict.parts, stays, strict=True) if part.verdict == "fails")
-    return all(stays)
+    left: list[Decision] = [
+        part.verdict if stay else "undecided" for part, stay in zip(verdict.parts, stays, strict=True)
+    ]
+    return test.combine(left) == verdict.verdict

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -92,7 +92,9 @@ class ClaimTest:
         if not self.parts:
             raise EyechartError(f"The test of {self.claim} has no parts; it needs at least one quantity and margin.")
         if not 0 <= self.least <= len(self.parts):
-            raise EyechartError(f"The test of {self.claim} has {len(self.parts)} parts; {self.least} of them cannot hold.")
+            raise EyechartError(
+                f"The test of {self.claim} has {len(self.parts)} parts; {self.least} of them cannot hold."
+            )
         fixed = {(margin.side, margin.margin, margin.inclusive) for margin in CLAIMS[self.claim].margins}
         for part in self.parts:
             if (part.side, part.margin, part.inclusive) not in fixed:
@@ -105,6 +107,13 @@ class ClaimTest:
     def needed(self) -> int:
         """How many of its parts must hold."""
         return self.least or len(self.parts)
+
+    def combine(self, decisions: Sequence[Decision]) -> Decision:
+        """What is decided of the claim where this is decided of its parts."""
+        too_many = len(self.parts) - self.needed + 1 if self.disagreement == "fails" else len(self.parts)
+        if decisions.count("holds") >= self.needed:
+            return "holds"
+        return "fails" if decisions.count("fails") >= too_many else "undecided"
 
     @property
     def checks(self) -> tuple[Gate, ...]:
