@@ -197,6 +197,35 @@ def test_definitions_that_disagree_are_undecided() -> None:
     assert (half.verdict, half.effect) == ("undecided", 0.0)
 
 
+CLEAR, OPEN, WRONG = (0.3, 0.2, 0.4), (0.1, -0.1, 0.3), (-0.2, -0.3, -0.1)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "effect"),
+    [
+        ((CLEAR, CLEAR, WRONG), "holds", 0.3),
+        (((0.9, 0.8, 1.0), CLEAR, (0.2, 0.01, 0.39)), "holds", 0.3),  # the second clearest is the one that was needed
+        ((CLEAR, OPEN, OPEN), "undecided", 0.1),
+        ((CLEAR, OPEN, (0.01, -0.1, 0.12)), "undecided", 0.1),  # the nearer of two to a decision: one more is enough
+        ((CLEAR, OPEN, WRONG), "undecided", 0.1),
+        ((WRONG, OPEN, WRONG), "fails", -0.2),
+        ((CLEAR, WRONG, (-0.9, -1.0, -0.8)), "fails", -0.2),
+    ],
+)
+def test_two_of_three_tests_must_be_clear(found, verdict, effect) -> None:
+    names = ("one", "two", "three")
+    test = ClaimTest("C23", tuple(Part(name, "above", 0, f"{name} of {{0}}") for name in names), least=2)
+    rows = [(name, "vit", *ends) for name, ends in zip(names, found, strict=True)]
+    [said] = of("C23", judge([test], {"skip_ratio": finding(*rows)}, FACTS))
+    assert (said.verdict, said.effect) == (verdict, effect)
+    assert "; 2 must hold" in said.reason
+
+
+def test_no_more_parts_can_be_asked_for_than_there_are() -> None:
+    with pytest.raises(EyechartError, match="has 1 parts; 2 of them cannot"):
+        ClaimTest("C13", (GAP,), least=2)
+
+
 def test_one_verdict_for_each_tuple_that_has_every_part() -> None:
     found = {
         "attention_distance": finding(
@@ -311,12 +340,13 @@ def test_the_summary_counts_verdicts_and_expected_misses() -> None:
         "attention_distance": finding(("near", "vit", 0.3, 0.2, 0.4), ("far", "vit", 0.7, 0.69, 0.71)),
     }
     summary = summarise(judge([ClaimTest("C13", (GAP,)), C09], found, FACTS))
-    assert (summary.holds, summary.fails, summary.undecided, summary.not_tested) == (1, 1, 1, 70)
+    assert (summary.holds, summary.fails, summary.undecided, summary.not_tested) == (1, 1, 1, len(CLAIMS) - 2)
     assert (summary.decided, summary.claims, summary.intervals) == (2, 2, 4)
     assert summary.expected_misses == pytest.approx(0.2)
     assert str(summary) == (
-        "2 verdicts decided (1 holds, 1 fails) and 1 undecided, on 2 claims; 70 claims not tested. "
-        "Of the 4 intervals behind them about one in twenty misses: expect 0.2."
+        f"2 verdicts decided (1 holds, 1 fails) and 1 undecided, on 2 claims; {len(CLAIMS) - 2} claims not tested. "
+        "Of the 4 intervals behind them about one in twenty misses: expect 0.2. "
+        "With Holm's correction for all 4 intervals, 2 of 2 decided verdicts stay decided."
     )
     assert "one in twenty" not in str(summarise([]))
 
@@ -357,11 +387,25 @@ def test_no_number_of_images_is_foretold_for_steps() -> None:
     assert "More images may decide it" in next(v for v in stepped if v.claim == "C13").reason
 
 
+def test_what_still_moves_with_the_images_is_said() -> None:
+    def reason(half: float) -> str:
+        table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.05, 0.9))
+        table = table.assign_coords(quantity_half_value=("quantity_row", [half]))
+        [verdict] = of("C13", judge([ClaimTest("C13", (GAP,))], {"cka": table}, FACTS))
+        assert verdict.verdict == "undecided"
+        return verdict.reason
+
+    moving = reason(0.21)
+    assert "It still moves with the number of images: 0.21 at half of them, 0.30 at all. More images may" in moving
+    assert "still moves" not in reason(0.29)
+    assert "images would decide it" in reason(math.nan)
+
+
 def test_few_images_decide_nothing() -> None:
-    table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.29, 0.31), images=63)
+    table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.29, 0.31), images=127)
     verdict = next(v for v in judge([ClaimTest("C13", (GAP,))], {"cka": table}, FACTS) if v.claim == "C13")
     assert verdict.verdict == "undecided"
-    assert verdict.reason.startswith("Fewer than 64 images")
+    assert verdict.reason.startswith("Fewer than 128 images")
     assert verdict.effect == 0.3
 
 
