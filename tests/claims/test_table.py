@@ -57,7 +57,7 @@ def test_every_claim_is_complete(claim) -> None:
         ("C16", [("above", 0.0)], "C"),
         ("C18", [("below", -0.5)], "B"),
         ("C24", [("above", 0.8)], "B"),
-        ("C28", [("above", 2.0)], "B"),
+        ("C28", [("above", 2.0), ("above", 0.0)], "B"),
         ("C33", [("below", 0.02), ("above", 0.05)], "B"),
         ("C44", [("above", 0.05)], "A"),
         ("C62", [("above", 0.005)], "A"),

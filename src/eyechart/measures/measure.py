@@ -137,6 +137,13 @@ class Quantity:
     """A difference of two shares of the same images: where none of them moved it gets the exact bound."""
     bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """An interval that the estimate holds itself (from random draws), in place of one over images."""
+    halving: bool = False
+    """Also computed on random halves of the folds: the drift from half to all is an estimate of the bias."""
+    if_unmoved: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
+    """Bounds where no draw of images moved it. Of few possible values (shares of heads, of tokens) a bare [1, 1] would
+    pass for certainty."""
+    ceiling: Callable[[xarray.Dataset], PerSubjects] | None = None
+    """The most that is possible, where that depends on the subjects: the interval is cut there."""
 
 
 @dataclass(frozen=True)
