@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -76,19 +77,14 @@ def gap() -> list[Subject | str]:
     return ["zoo:vit", "zoo:vit-gap"]
 
 
+case = partial(Case, limit=128, options=FEW)
 CASES = (
-    Case(
-        "C28", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens, options=FEW
-    ),
-    Case("C28", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches, options=FEW),
-    Case("C29", "tokens that hold their own patch alone", "holds", subjects=own_patches, options=FEW),
-    Case("C29", "tokens at the edge that share what they hold", "fails", subjects=shared_edges, options=FEW),
-    Case(
-        "C30", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens, options=FEW
-    ),
-    Case("C30", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches, options=FEW),
-    Case(
-        "C31", "a GAP twin whose tokens hold their own patch alone", "holds", subjects=gap_with_own_patches, options=FEW
-    ),
-    Case("C31", "the bundled ViT and its GAP twin", "fails", subjects=gap, options=FEW),
+    case("C28", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens),
+    case("C28", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches),
+    case("C29", "tokens that hold their own patch alone", "holds", subjects=own_patches),
+    case("C29", "tokens at the edge that share what they hold", "fails", subjects=shared_edges),
+    case("C30", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens),
+    case("C30", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches),
+    case("C31", "a GAP twin whose tokens hold their own patch alone", "holds", subjects=gap_with_own_patches),
+    case("C31", "the bundled ViT and its GAP twin", "fails", subjects=gap),
 )
