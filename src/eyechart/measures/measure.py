@@ -135,10 +135,11 @@ class Quantity:
     """A share of the images, or of what the estimate's `trials` counts: at exactly 0 or 1 it gets the exact bound."""
     paired: bool = False
     """A difference of two shares of the same images: where none of them moved it gets the exact bound."""
+    halving: bool = False
+    """A rank, an argmax, a share of heads, a hit-rate: too low or too high where images are few. It is computed on
+    halves of the images as well, and what it still moves widens its interval (see `intervals.still_moving`)."""
     bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """An interval that the estimate holds itself (from random draws), in place of one over images."""
-    halving: bool = False
-    """Also computed on random halves of the folds: the drift from half to all is an estimate of the bias."""
     if_unmoved: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """Bounds where no draw of images moved it. Of few possible values (shares of heads, of tokens) a bare [1, 1] would
     pass for certainty."""
