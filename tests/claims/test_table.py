@@ -55,7 +55,7 @@ def test_every_claim_is_complete(claim) -> None:
         ("C13", [("above", 0.1)], "B"),
         ("C14", [("below", 0.35)], "B"),
         ("C16", [("above", 0.0)], "C"),
-        ("C18", [("below", -0.5)], "B"),
+        ("C18", [("below", -0.5), ("above", 0.05), ("above", 0.1)], "B"),
         ("C24", [("above", 0.8)], "B"),
         ("C28", [("above", 2.0), ("above", 0.0)], "B"),
         ("C33", [("below", 0.02), ("above", 0.05)], "B"),

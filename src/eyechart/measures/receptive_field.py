@@ -44,6 +44,7 @@ from eyechart.methods.receptive_over_depth import (
     own_cell,
     skip_effect,
     steps_above,
+    within_a_block,
 )
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -160,6 +161,7 @@ class ReceptiveField(Measure):
             "largest step's share of all growth from the bare cell on, ViT minus CNN",
             smooth=False,
             limits=(-1, 1),
+            halving=True,
         ),
         Quantity(
             "jump_from_middle",
@@ -167,6 +169,8 @@ class ReceptiveField(Measure):
             "depth of the ViT's largest step minus one half",
             smooth=False,
             limits=(-0.5, 0.5),
+            halving=True,
+            if_unmoved=within_a_block,
         ),
         Quantity(
             "late_own_share_after_minus_before",

@@ -70,6 +70,13 @@ def jump_place(estimate: xarray.Dataset, subject: str) -> float:
     return place_of_largest_step(curve, np.concatenate([[0], middles + middles[0]]))
 
 
+def within_a_block(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Where no draw of images moved the largest step, it lies anywhere in its block."""
+    half = {vit: float(of_blocks(estimate, vit, "middle")[0]) for vit in subjects_in(estimate, "vit")}
+    places = of_pairs(lambda estimate, vit, cnn: jump_place(estimate, vit) - 0.5)(estimate)
+    return {pair: (place - half[pair[0]], place + half[pair[0]]) for pair, place in places.items()}
+
+
 def is_late(estimate: xarray.Dataset) -> np.ndarray:
     """Sites of the last third of the depth."""
     return np.asarray(estimate.middle.values > 2 / 3)
