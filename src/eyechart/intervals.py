@@ -235,6 +235,8 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
         elif name in variables:
             drawn = draws.stack(name, value), small_draws.stack(name, value)
             low, high = bootstrap(value, *drawn, tally.folds, limits)
+            if "trials" in variable.attrs:
+                low, high = _where_nothing_moved(value, low, high, variable.attrs["trials"], limits)
         else:
             replicates = left_out.stack(name, value)
             low, high = jackknife(value, replicates, limits)
@@ -269,6 +271,7 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
                 on_halves = halves.series(quantity, subjects)
                 half = float(np.mean(on_halves))
                 low, high = still_moving(value, low, high, on_halves, quantity.limits)
+            low, high = _of_few_values(quantity, estimate, subjects, low, high)
             rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half)))
     finding = finding.assign(_quantity_table(rows))
     finding.attrs = {"images": scene.images, **estimate.attrs, "folds": tally.folds}
@@ -363,15 +366,47 @@ def _finish(value: Array, low: Array, high: Array, resampled: Array, limits: Lim
     return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
 
 
+def room_for(trials: float | Array) -> float | Array:
+    """How far a share may lie from what all of so many trials say: the exact binomial bound, 2.5 % on each side.
+
+    >>> round(room_for(36), 3)
+    0.097
+    """
+    room: float | Array = 1 - ((1 - CONFIDENCE) / 2) ** (1 / np.maximum(trials, 1))
+    return room
+
+
+def _where_nothing_moved(
+    value: Array, low: Array, high: Array, trials: float | Array, limits: Limits
+) -> tuple[Array, Array]:
+    """A share of few things (tokens, heads) that no draw of images moved: the exact bound of that many trials."""
+    still, room = low == high, room_for(trials)
+    return (
+        np.where(still, np.clip(value - room, *limits), low),
+        np.where(still, np.clip(value + room, *limits), high),
+    )
+
+
+def _of_few_values(
+    quantity: Quantity, estimate: xarray.Dataset, subjects: tuple[str, ...], low: Array, high: Array
+) -> tuple[Array, Array]:
+    """Bounds of a quantity that moves in steps, where it did not, and the cut at what is possible for its subjects."""
+    if quantity.if_unmoved is not None and low == high:
+        low, high = (np.array(bound, dtype=np.float64) for bound in quantity.if_unmoved(estimate)[subjects])
+    if quantity.ceiling is not None:
+        high = np.minimum(high, quantity.ceiling(estimate)[subjects])
+    return low, high
+
+
 def _at_the_ends(value: Array, low: Array, high: Array, trials: float | Array) -> tuple[Array, Array]:
     """A share of exactly 0 or 1 has no spread between folds; the exact binomial bound says what it may still be."""
-    room = 1 - ((1 - CONFIDENCE) / 2) ** (1 / np.maximum(trials, 1))
+    room = room_for(trials)
     return np.where(value == 1, 1 - room, low), np.where(value == 0, room, high)
 
 
 def _where_none_moved(value: Array, low: Array, high: Array, pairs: float) -> tuple[Array, Array]:
     """A difference of two shares of the same images, none of which moved: no spread between folds, the same bound."""
-    room = 1 - ((1 - CONFIDENCE) / 2) ** (1 / pairs)
+    room = room_for(pairs)
     none = (value == 0) & (low == 0) & (high == 0)
     return np.where(none, -room, low), np.where(none, room, high)
 

@@ -1,6 +1,7 @@
 """The gates on both sides of every threshold."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from eyechart.claims.gates import (
     ACCURACY,
     HEADS,
     HEADS_OF_ONE_BLOCK,
+    LAST_GRID,
     MATCHED,
     RECIPE,
     REGIME,
@@ -177,4 +179,14 @@ def test_facts_from_an_anatomy() -> None:
     )
     anatomy = Anatomy("swin", sites, (), (32, 32), "transformer", None, "gap")
     known = Facts.of(anatomy, trained=True, images="sample", recipe="strong")
-    assert known == Facts("swin", "transformer", True, "sample", recipe="strong", grid=(16, 16), heads=(4, 6))
+    grids = {"grid": (16, 16), "last_grid": (16, 16)}
+    assert known == Facts("swin", "transformer", True, "sample", recipe="strong", heads=(4, 6), **grids)
+
+
+def test_the_grid_that_is_read_counts_where_the_last_block_is() -> None:
+    vit, cnn = Facts("vit", "transformer", True, last_grid=(8, 8)), Facts("cnn", "cnn", True, last_grid=(4, 4))
+    result = LAST_GRID.check([vit, cnn])
+    assert result.outcome == "failed"
+    assert result.words == "the last block of cnn, which is read, has a grid of 4×4, less than 7×7"
+    assert LAST_GRID.check([vit, replace(cnn, last_grid=(7, 7))]).outcome == "passed"  # as in the paper
+    assert LAST_GRID.check([Facts("flat", "cnn", True)]).outcome == "unknown"

@@ -227,6 +227,9 @@ def test_quantities_of_a_vit_of_four_blocks() -> None:
     assert rows["late_nearest_head"] == pytest.approx(0.1 + 24 / 40, abs=0.005)
     assert rows["late_coverage"] == pytest.approx(1, abs=1e-6)
     assert rows["distance_grows"] == 1
+    assert rows["distance_growth"] == pytest.approx(24 / 40, abs=0.005)  # the first and the last of four blocks
+    assert rows["early_near_head"] == rows["early_nearest_head"]
+    assert rows["early_far_head"] == rows["early_farthest_head"]
     assert rows["local_heads"] == pytest.approx(16.5 / 32, abs=0.5 / 32)
 
 
@@ -251,6 +254,31 @@ def test_a_hybrid_has_fewer_local_heads_early() -> None:
     rows = finding.isel(quantity_row=finding["quantity"].values == "early_local_gap")
     assert rows.quantity_subjects.values.tolist() == ["v | h"]
     assert float(rows.quantity_value[0]) == pytest.approx(2 / 4)
+    ends = [float(rows[f"quantity_{end}"][0]) for end in ("low", "high")]
+    assert ends == pytest.approx([1 / 2 - 0.37, 1 / 2 + 0.37], abs=0.01)  # of eight heads each, which no draw moved
+    nearer = finding.isel(quantity_row=finding["quantity"].values == "early_near_gap")
+    assert float(nearer.quantity_value[0]) == pytest.approx(0)  # two of eight heads attend themselves in both
+
+
+def test_heads_on_the_class_token_or_in_a_corner_are_neither_near_nor_far() -> None:
+    """Four heads: on the class token and else uniform, always in a corner, half as far as uniform, at oneself."""
+    geometry, cells = full_grid(8, 4, prefix=1), 64
+    weights = torch.zeros(4, 64 + 1, 65)
+    weights[0, :, 0], weights[0, :, 1:] = 0.9, 0.1 / cells
+    weights[1, :, 1] = 1
+    weights[2, :, 1:] = 0.5 / cells
+    weights[2, 1:, 1:] += 0.5 * torch.eye(cells)
+    weights[3, 1:, 1:] = torch.eye(cells)
+    sites, looks = [], {}
+    for block in range(4):
+        place = site(f"a{block}", "attention", "attention", heads=4, attention=geometry, block=block, grid=(8, 8))
+        sites += [place, site(f"b{block}", block=block, depth=(block + 1) / 4, grid=(8, 8))]
+        looks["v", place.name] = Look(place, weights=lambda: weights.expand(64, 1, 4, 65, 65))
+    finding = measure_tensors(AttentionDistance(), scene(anatomy("v", sites)), looks, 4)
+    rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
+    assert rows["early_farthest_head"] > 1.2  # the corner
+    assert rows["early_far_head"] == pytest.approx(0.5, abs=0.01)
+    assert rows["early_near_head"] == pytest.approx(0, abs=0.01)
 
 
 def test_whose_tokens_are_whose() -> None:

@@ -93,6 +93,8 @@ def test_local_averages_of_a_cnn_map_give_higher_cka_than_global_averages() -> N
     rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
     assert rows["head_cka_falls"] == pytest.approx(-1)
     assert rows["near_heads_over_far"] == pytest.approx(curve[0] - curve[-1], abs=1e-6)
+    uniform = float(finding.group_uniform[0])
+    assert rows["head_distance_spread"] == pytest.approx(float(finding.distance[-1] - finding.distance[0]) / uniform)
 
 
 def test_heads_of_several_blocks_are_pooled_on_request() -> None:

@@ -20,8 +20,9 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.measure import Measure, Scene, Views
-from eyechart.measures.receptive_field import ReceptiveField, before_after, skip_effect
-from eyechart.methods.receptive import largest_step
+from eyechart.measures.receptive_field import ReceptiveField, before_after
+from eyechart.methods.receptive import cell_radius, largest_step, radius_of_share, ring_width, summary
+from eyechart.methods.receptive_over_depth import skip_effect
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
@@ -195,7 +196,7 @@ def test_claims_are_decided_for_a_vit_and_a_cnn() -> None:
     assert found.keys() == {"C19", "C20"}
     assert found["C20"].subjects == ("vit", "cnn")
     effects = {part.quantity: part.effect for part in found["C20"].parts}
-    assert effects["own_share_after_minus_before"] == pytest.approx(skip_effect(finding, "vit"))
+    assert effects["late_own_share_after_minus_before"] == pytest.approx(skip_effect(finding, "vit"))
 
 
 def test_quantities_by_hand() -> None:
@@ -207,7 +208,7 @@ def test_quantities_by_hand() -> None:
         {
             "reach": ("site", [reach[who][block] for who, block in rows]),
             "own_share": ("site", [share[who][block] for who, block in rows]),
-            "disc_share": ("site", [0.3] * 8),
+            "disc_share": ("site", [0.9, 0.3, 0.2, 0.3, 0.9, 0.9, 0.2, 0.1]),
             "persistence": ("site", [np.nan, 0.9, 0.9, 0.9, np.nan, 0.5, 0.5, 0.5]),
         },
         coords={
@@ -216,15 +217,24 @@ def test_quantities_by_hand() -> None:
             "role": ("site", ["block"] * 8),
             "block": ("site", [block for _, block in rows]),
             "middle": ("site", [(block + 0.5) / 4 for _, block in rows]),
+            "rows": ("site", [8] * 4 + [32] * 4),
+            "columns": ("site", [8] * 4 + [32] * 4),
         },
     )
     value = {quantity.name: quantity.compute(estimate) for quantity in ReceptiveField.quantities}
     assert value["early_radius_above_cnn"]["vit", "cnn"] == pytest.approx(0.08)
-    assert value["largest_step_above_cnn"]["vit", "cnn"] == pytest.approx(1 - 1 / 3)
+    bare = {"vit": 0.0499, "cnn": 0.0125}  # cells of 4 and of 1 of 32 pixels
+    assert value["early_view_above_cnn"]["vit", "cnn"] == pytest.approx(0.08 - bare["vit"] + bare["cnn"], abs=1e-3)
+    assert value["least_growth"]["vit", "cnn"] == pytest.approx(0.08 - bare["cnn"], abs=1e-3)
+    steps = 0.2 / (0.3 - bare["vit"]), 0.02 / (0.08 - bare["cnn"])
+    assert value["largest_step_above_cnn"]["vit", "cnn"] == pytest.approx(steps[0] - steps[1], abs=1e-3)
+    assert value["jump_from_middle"]["vit", "cnn"] == pytest.approx(0.625 - 0.5)  # made by the third block of four
+    assert value["late_disc_share_above_cnn"]["vit", "cnn"] == pytest.approx(0.2)  # the last of four blocks
     assert value["own_share_above_cnn"]["vit", "cnn"] == pytest.approx(0.4)
     assert value["persistence_above_cnn"]["vit", "cnn"] == pytest.approx(0.4)
-    assert np.isnan(value["own_share_after_minus_before"]["vit", "cnn"])  # no branch was looked at
+    assert np.isnan(value["late_own_share_after_minus_before"]["vit", "cnn"])  # no branch was looked at
     assert largest_step(np.array(reach["vit"]), 4) == 1
+    assert cell_radius((8, 8)) == pytest.approx(bare["vit"], abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -283,3 +293,11 @@ def test_padded_strides_do_not_widen_a_view() -> None:
         nn.init.zeros_(unit.conv2.weight)  # type: ignore[arg-type, union-attr]
     finding = estimate_of(ReceptiveField(images=16), bench_of(module.eval(), cases.images(16)))
     assert (finding.radius.values[finding.role.values == "block"] < 1).all()
+
+
+def test_the_radius_of_a_bare_cell_is_measured_as_it_is_computed() -> None:
+    maps = torch.zeros(1, 32, 32)
+    maps[:, 16:20, 16:20] = 1
+    kept = summary(maps, (8, 8))
+    radius = radius_of_share(kept["ring"][:, 0].double(), torch.tensor([ring_width((32, 32))], dtype=torch.float64))
+    assert float(radius) / 32 == pytest.approx(cell_radius((8, 8)), rel=0.02)

@@ -37,6 +37,8 @@ class Facts:
     training_images: int | None = None
     grid: tuple[int, int] | None = None
     """The finest grid of its blocks: the token grid of a ViT."""
+    last_grid: tuple[int, int] | None = None
+    """The grid of its last block."""
     heads: tuple[int, ...] = ()
     """Heads of each attention site, in execution order."""
     classes: int | None = None
@@ -51,6 +53,7 @@ class Facts:
             architecture=anatomy.architecture,
             trained=trained,
             grid=max(grids, key=lambda grid: grid[0] * grid[1], default=None),
+            last_grid=next((site.grid for site in reversed(anatomy.pick("block"))), None),
             heads=tuple(site.heads for site in anatomy.pick("attention") if site.heads is not None),
             **known,
         )
@@ -189,6 +192,27 @@ class Tokens(Gate):
 
 
 @dataclass(frozen=True)
+class LastGrid(Gate):
+    """g2 where the last block is read: 7×7 as in the paper has 25 inner cells; of 4×4 there are four."""
+
+    key: str = "g2-last-grid"
+    title: ClassVar[str] = "grid of the last block"
+    least: int = 7
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        small = [
+            f"the last block of {fact.subject}, which is read, has a grid of {fact.last_grid[0]}×{fact.last_grid[1]}, "
+            f"less than {self.least}×{self.least}"
+            for fact in facts
+            if fact.last_grid is not None and min(fact.last_grid) < self.least
+        ]
+        if small:
+            return self.result("failed", *small)
+        unknown = [f"the last grid of {fact.subject} is not known" for fact in facts if fact.last_grid is None]
+        return self.result("unknown", *unknown) if unknown else self.result("passed", "every last grid is large enough")
+
+
+@dataclass(frozen=True)
 class Heads(Gate):
     """g2: statistics over heads need at least 6 of them, in `blocks` blocks pooled, at both ends of the subject."""
 
@@ -260,8 +284,9 @@ class SameRecipe(Gate):
 
 
 TRAINED, ACCURACY, TOKENS, HEADS, REGIME, RECIPE = Trained(), Accuracy(), Tokens(), Heads(), Regime(), SameRecipe()
-HEADS_OF_ONE_BLOCK, MATCHED = Heads("g2-heads-one-block", blocks=1), Matched()
+HEADS_OF_ONE_BLOCK, MATCHED, LAST_GRID = Heads("g2-heads-one-block", blocks=1), Matched(), LastGrid()
 
 GATES: dict[str, Gate] = {
-    gate.key: gate for gate in (TRAINED, ACCURACY, MATCHED, TOKENS, HEADS, HEADS_OF_ONE_BLOCK, REGIME, RECIPE)
+    gate.key: gate
+    for gate in (TRAINED, ACCURACY, MATCHED, TOKENS, LAST_GRID, HEADS, HEADS_OF_ONE_BLOCK, REGIME, RECIPE)
 }

@@ -8,7 +8,8 @@ with the class token's row and column dropped and the rows renormalised; the dro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,8 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of, subjects_in
+from eyechart.estimates import places_of, subjects_in, thirds
+from eyechart.intervals import room_for
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, attentions, tokens_from
 from eyechart.tally import Sum, Tally
@@ -26,6 +28,7 @@ from eyechart.tracing.needs import Need, View
 if TYPE_CHECKING:
     import xarray
 
+Bounds = Mapping[tuple[str, ...], tuple[float, float]]
 LOCAL = 0.5  # SPEC: a head is local if it looks less than half as far as uniform attention
 
 
@@ -77,6 +80,34 @@ def late(estimate: xarray.Dataset, subject: str) -> slice:
     return slice(-1, None) if len(heads_of(estimate, subject, slice(-1, None))) >= 6 else slice(-2, None)
 
 
+def near_and_far(summary: Callable[[np.ndarray], float], *, covering: float) -> Callable[[xarray.Dataset], PerSubjects]:
+    """The nearest or farthest of the early heads that give patches at least half of their attention.
+
+    What is left of a head with 99 % on the class token reads as uniform attention. A far head must also cover the
+    picture: one that always looks at a corner scores 1.3 of uniform attention. 0 where there is no such head.
+    """
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        result: PerSubjects = {}
+        for subject in vits(estimate):
+            rows = places_of(estimate, subject)[:2]
+            relative, mass, coverage = (estimate[name].values[rows] for name in ("relative", "prefix_mass", "coverage"))
+            heads = relative[np.isfinite(relative) & (mass <= 0.5) & (coverage >= covering)]
+            result[subject,] = float(summary(heads)) if len(heads) else 0.0 if covering else math.nan
+        return result
+
+    return compute
+
+
+def growth(estimate: xarray.Dataset) -> PerSubjects:
+    """Mean distance of all heads over the last third of the attentions minus over the first."""
+    result: PerSubjects = {}
+    for subject in vits(estimate):
+        first, last = (np.nanmean(estimate.relative.values[rows]) for rows in thirds(places_of(estimate, subject)))
+        result[subject,] = float(last - first)
+    return result
+
+
 def farthest_prefix_mass(estimate: xarray.Dataset) -> PerSubjects:
     """What the farthest early head gives to the class token: one with all its mass there reads as uniform."""
     result: PerSubjects = {}
@@ -91,19 +122,41 @@ def local_share(estimate: xarray.Dataset) -> PerSubjects:
     return {(s,): float((heads_of(estimate, s, slice(None)) < LOCAL).mean()) for s in subjects_in(estimate)}
 
 
-def early_local_gap(estimate: xarray.Dataset) -> PerSubjects:
-    """Share of local heads in the first two attentions, of a ViT on patches minus one whose tokens come from a CNN."""
+def unmoved_local_share(estimate: xarray.Dataset) -> Bounds:
+    """What the share may be where no draw of images moved it: the exact bound of as many trials as heads."""
+    rooms = {who: float(room_for(len(heads_of(estimate, *who, slice(None))))) for who in local_share(estimate)}
+    return {who: (max(share - rooms[who], 0), share + rooms[who]) for who, share in local_share(estimate).items()}
 
-    def share(subject: str) -> float:
-        return float((heads_of(estimate, subject, slice(0, 2)) < LOCAL).mean())
 
-    stems = dict(zip(estimate.subject.values.tolist(), estimate.tokens_from.values.tolist(), strict=True))
-    return {
-        (vit, hybrid): share(vit) - share(hybrid)
-        for vit in vits(estimate)
-        for hybrid in stems
-        if stems[vit] == "patches" and stems[hybrid] == "a CNN" and len(places_of(estimate, hybrid)) >= 4
-    }
+def with_hybrids(compare: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[xarray.Dataset], PerSubjects]:
+    """Heads of the first two attentions, of every ViT on patches and every one whose tokens come from a CNN."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        stems = dict(zip(estimate.subject.values.tolist(), estimate.tokens_from.values.tolist(), strict=True))
+        return {
+            (vit, hybrid): compare(heads_of(estimate, vit, slice(0, 2)), heads_of(estimate, hybrid, slice(0, 2)))
+            for vit in vits(estimate)
+            for hybrid in stems
+            if stems[vit] == "patches" and stems[hybrid] == "a CNN" and len(places_of(estimate, hybrid)) >= 4
+        }
+
+    return compute
+
+
+def more_local(vit: np.ndarray, hybrid: np.ndarray) -> float:
+    return float((vit < LOCAL).mean() - (hybrid < LOCAL).mean())
+
+
+def looks_nearer(vit: np.ndarray, hybrid: np.ndarray) -> float:
+    """How much farther the nearest quarter of the hybrid's heads looks: no head crosses a threshold in it."""
+    nearest = [np.sort(heads)[: max(1, len(heads) // 4)].mean() for heads in (vit, hybrid)]
+    return float(nearest[1] - nearest[0])
+
+
+def unmoved_local_gap(estimate: xarray.Dataset) -> Bounds:
+    gaps = with_hybrids(more_local)(estimate)
+    rooms = with_hybrids(lambda vit, hybrid: float(room_for(min(len(vit), len(hybrid)))))(estimate)
+    return {pair: (max(gap - rooms[pair], -1), min(gap + rooms[pair], 1)) for pair, gap in gaps.items()}
 
 
 def distance_grows(estimate: xarray.Dataset) -> PerSubjects:
@@ -132,7 +185,8 @@ class AttentionDistance(Measure):
         "line is attention spread evenly over the picture, the lower one a patch that attends to itself. Low points in "
         "early blocks are local heads, as a convolution would be. A head far from its patch is not yet global: one "
         "that always looks at a corner is far too, so the coverage in the tooltip says whether it looks everywhere (1) "
-        "or at one place (0)."
+        "or at one place (0). Early far heads count for the claim only where they cover half of the picture, and none "
+        "counts that gives the class token most of its attention."
     )
     how_to_read_ko = (
         "점 하나가 어텐션 헤드 하나이고, 높이는 패치와 그 패치가 보는 곳 사이의 평균 거리(픽셀)이다. 왼쪽은 가장 낮은 "
@@ -147,7 +201,12 @@ class AttentionDistance(Measure):
     )
     quantities = (
         Quantity(
-            "local_heads", local_share, "share of heads below half of uniform attention", smooth=False, limits=(0, 1)
+            "local_heads",
+            local_share,
+            "share of heads below half of uniform attention",
+            smooth=False,
+            limits=(0, 1),
+            if_unmoved=unmoved_local_share,
         ),
         Quantity(
             "early_nearest_head",
@@ -159,6 +218,18 @@ class AttentionDistance(Measure):
             "early_farthest_head",
             over_heads(np.max, early),
             "farthest head of the first two blocks, uniform = 1",
+            smooth=False,
+        ),
+        Quantity(
+            "early_near_head",
+            near_and_far(np.min, covering=0),
+            "nearest head of the first two blocks that gives patches half of its attention, uniform = 1",
+            smooth=False,
+        ),
+        Quantity(
+            "early_far_head",
+            near_and_far(np.max, covering=0.5),
+            "farthest of these that covers half of the picture, uniform = 1",
             smooth=False,
         ),
         Quantity(
@@ -179,10 +250,18 @@ class AttentionDistance(Measure):
         ),
         Quantity(
             "early_local_gap",
-            early_local_gap,
+            with_hybrids(more_local),
             "share of local heads in the first two attentions, ViT minus hybrid",
             smooth=False,
             limits=(-1, 1),
+            halving=True,
+            if_unmoved=unmoved_local_gap,
+        ),
+        Quantity(
+            "early_near_gap",
+            with_hybrids(looks_nearer),
+            "nearest quarter of the heads of the first two attentions, uniform = 1, hybrid minus ViT",
+            smooth=False,
         ),
         Quantity(
             "distance_grows",
@@ -190,24 +269,38 @@ class AttentionDistance(Measure):
             "rank correlation of distance with depth",
             smooth=False,
             limits=(-1, 1),
+            halving=True,
+        ),
+        Quantity(
+            "distance_growth",
+            growth,
+            "distance, uniform = 1, mean over the last third of the attentions minus the first",
         ),
     )
     claims = (
         ClaimTest(
             "C09",
             (
-                Part("early_nearest_head", "below", 0.5, "distance of the nearest early head of {0}, uniform = 1"),
-                Part("early_farthest_head", "above", 0.8, "distance of the farthest early head of {0}, uniform = 1"),
+                Part("early_near_head", "below", 0.5, "distance of the nearest early head of {0}, uniform = 1"),
+                Part("early_far_head", "above", 0.8, "distance of the farthest early head of {0}, uniform = 1"),
             ),
         ),
         ClaimTest(
-            "C11", (Part("early_local_gap", "above", 0.0, "share of local early heads of {0} above that of {1}"),)
+            "C11",
+            (
+                Part("early_local_gap", "above", 0.0, "share of local early heads of {0} above that of {1}"),
+                Part("early_near_gap", "above", 0.0, "distance of the nearest quarter of early heads, {1} minus {0}"),
+            ),
+            disagreement="undecided",  # two definitions of one thing
         ),
         ClaimTest(
             "C10",
             (
                 Part("late_nearest_head", "above", 0.7, "distance of the nearest late head of {0}, uniform = 1"),
                 Part("distance_grows", "above", 0, "rank correlation of distance and depth in {0}"),
+                Part(
+                    "distance_growth", "above", 0.05, "distance in the last third of {0} minus the first, uniform = 1"
+                ),
                 Part("late_coverage", "above", 0.5, "least share of the picture that a late head of {0} covers"),
             ),
         ),

@@ -112,6 +112,19 @@ def near_minus_far(estimate: xarray.Dataset) -> PerSubjects:
     return {pair: float((cka[0] - cka[-1]).mean()) for pair, cka in curves_of(estimate, "vit") if len(cka) >= 2}
 
 
+def spread_of_distance(estimate: xarray.Dataset) -> PerSubjects:
+    """How much farther the farthest group looks than the nearest, uniform attention = 1.
+
+    Untrained heads all look everywhere (within .01 of uniform): an order of theirs is one of noise.
+    """
+    result: PerSubjects = {}
+    for (vit, cnn), _ in curves_of(estimate, "vit"):
+        mine = estimate.group_subject.values == vit
+        distance = estimate.distance.values[mine] / estimate.group_uniform.values[mine]
+        result[vit, cnn] = float(distance[-1] - distance[0])
+    return result
+
+
 @dataclass(frozen=True)
 class HeadSubsets(Measure):
     name = "head_subsets"
@@ -136,7 +149,8 @@ class HeadSubsets(Measure):
         "Heads of the first attention (option blocks: of the first few, pooled) are sorted by attention distance; a "
         "window of a quarter of a block's heads slides over that order. The window's head outputs before the output "
         "projection, all tokens, are compared with the first units of the CNN's first two stages by minibatch CKA with "
-        "the unbiased HSIC. Orders can change from sample to sample, so intervals are bootstrapped with the sorting."
+        "the unbiased HSIC. Orders can change from sample to sample, so intervals are bootstrapped with the sorting. "
+        "Ranks alone do not decide: heads must differ in distance, and likeness must fall by more than a trifle."
     )
     quantities = (
         Quantity(
@@ -145,11 +159,18 @@ class HeadSubsets(Measure):
             "rank correlation of head groups' CKA with their distance, mean over low CNN sites",
             smooth=False,
             limits=(-1, 1),
+            halving=True,  # 64 images rank 17 of 22 curves right
         ),
         Quantity(
             "near_heads_over_far",
             near_minus_far,
             "CKA with low CNN sites, nearest head group minus farthest",
+            smooth=False,
+        ),
+        Quantity(
+            "head_distance_spread",
+            spread_of_distance,
+            "distance of the farthest head group minus the nearest, uniform = 1",
             smooth=False,
         ),
     )
@@ -163,6 +184,13 @@ class HeadSubsets(Measure):
                     -0.5,
                     "rank correlation of distance and likeness to low layers of {1} in head groups of {0}",
                 ),
+                Part(
+                    "near_heads_over_far",
+                    "above",
+                    0.05,
+                    "CKA with low layers of {1}, nearest head group of {0} minus farthest",
+                ),
+                Part("head_distance_spread", "above", 0.1, "distance of head groups of {0}, farthest minus nearest"),
             ),
         ),
     )

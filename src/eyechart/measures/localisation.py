@@ -27,15 +27,23 @@ from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, V
 from eyechart.methods.hsic import packed
 from eyechart.methods.localisation import (
     at_end,
+    build_of,
     earlier_gain,
     edge_likeness,
+    edges_over_pictures,
+    largest_ratio,
+    last_block,
     of_each,
     over_best,
-    over_gap_twin,
     over_untrained,
+    peak_of_vit,
     ratio,
     units_sentence,
+    unmoved_over_gap,
+    unmoved_rates,
+    unmoved_ratio,
     with_cnn,
+    with_gap_twin,
 )
 from eyechart.methods.places import (
     FINEST,
@@ -44,6 +52,7 @@ from eyechart.methods.places import (
     cells_of,
     picture_patches,
     place_names,
+    raw_edge_contrast,
     read,
     tokens_in_cells,
 )
@@ -83,6 +92,8 @@ class LocalisationTally(Tally):
     patch: Annotated[torch.Tensor, Sum("fold", "site", "patch")]
     reference_hsic: Annotated[torch.Tensor, Sum("fold", "site", "reference", "patch")]
     """Of the mean of all patches, and of the class token."""
+    raw_hsic: Annotated[torch.Tensor, Sum("fold", "subject", "token", "patch")]
+    """The same of the raw patches in place of the tokens of the last block: what pictures do without a model."""
     reference: Annotated[torch.Tensor, Sum("fold", "site", "reference")]
     blocks: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
@@ -100,25 +111,29 @@ class Localisation(Measure):
         "the raw pixels of that patch (CKA). The token's own patch is outlined. A bright spot at the outline means "
         "that the token is still about its place; a tile that glows all over means that it is about the whole picture. "
         "Each model has its own colour scale. The small panels show a token that knows no place (the mean of all "
-        "patches) and the class token: pictures alone make such maps uneven. The curves count how many interior tokens "
-        "resemble their own patch most, over depth; short strokes mark chance; dashed lines, where NAME@random was "
-        "given, are the same network untrained: what it shows was not learnt."
+        "patches) and the class token: pictures alone make such maps uneven, and their edges alike. The curves count "
+        "how many interior tokens resemble their own patch most, over depth; short strokes mark chance; dashed lines, "
+        "where NAME@random was given, are the same network untrained: what it shows was not learnt. Few images make "
+        "these counts too low. The peak beside them does not have this bias: how far the likeness to the own patch "
+        "stands above that to the eight patches around it (0: not at all, 1: nothing around)."
     )
     how_to_read_ko = (
         "타일 하나는 마지막 블록의 토큰 하나이고, 타일의 위치는 그 토큰의 위치이다. 타일 안의 칸은 입력 패치이며, "
         "토큰이 그 패치의 픽셀과 닮을수록 밝다(CKA). 테두리는 토큰 자신의 패치이다. 테두리에 밝은 점이 있으면 토큰이 "
         "아직 자기 자리를 담고 있고, 타일 전체가 밝으면 그림 전체를 담고 있다. 곡선은 자기 패치를 가장 닮은 안쪽 "
-        "토큰의 비율이고, 점선은 (NAME@random을 주었을 때) 학습하지 않은 같은 모형이다."
+        "토큰의 비율이고, 점선은 (NAME@random을 주었을 때) 학습하지 않은 같은 모형이다. 이미지가 적으면 이 비율은 낮게 "
+        "나온다. 옆의 봉우리(peak)는 자기 패치가 둘레의 여덟 패치보다 얼마나 더 닮았는지이며, 이런 치우침이 없다."
     )
     method = (
         "Minibatch CKA with the unbiased HSIC between each token (a CNN's location) and each patch of the picture as "
         "the subject is given it. Maps finer than 14×14 are averaged into cells (the largest divisor from 7 to 14); of "
         "grids finer than 8×8, 8 rows and columns of tokens are asked about, against all patches. Hit-rate, sharpness "
         "and displacement (rows in heights, columns in widths of the picture) are over interior tokens; likeness of "
-        "edges leaves out adjoining patches. The option "
+        "edges leaves out adjoining patches, and is also compared with that of the raw patches themselves. Peak: (own "
+        "− around) / (own + around), of the mean CKA with the own patch and with the eight around it. The option "
         "colour=removed takes each patch's mean colour away, tokens=normalised divides every token of every image by "
         "its length first; give NAME@random for the floor. Of a CNN all units on grids of at least 3×3 are looked at "
-        "(of more than 16 as many, evenly spaced), of others 3 blocks. The highest of many noisy hit-rates is too "
+        "(of more than 16 as many, evenly spaced), of others 3 blocks. The highest of many noisy peaks is too "
         "high. So what a CNN gains before its last unit is told by the best of three means, over the lower, middle and "
         "upper third of those units; the ViT is compared with the CNN's single best unit, which favours the CNN."
     )
@@ -129,6 +144,8 @@ class Localisation(Measure):
             "share of interior tokens of the last block that resemble their own patch most",
             smooth=False,
             limits=(0, 1),
+            halving=True,
+            if_unmoved=unmoved_rates,
         ),
         Quantity(
             "localisation_sharpness",
@@ -143,34 +160,52 @@ class Localisation(Measure):
             unit="picture widths",
             limits=(0, None),
         ),
+        Quantity("token_peak", of_each("peak"), "own patch against the eight around it", limits=(-1, 1)),
         Quantity("edge_likeness", edge_likeness, "CKA of edge tokens with edge patches minus with interior ones"),
+        Quantity(
+            "edges_over_pictures",
+            edges_over_pictures,
+            "contrast of edge tokens' likeness to edges and to the inside, minus that of the raw patches",
+        ),
         Quantity(
             "hit_rate_ratio",
             with_cnn(ratio),
-            "hit-rate of the ViT over that of the CNN (at least chance)",
+            "hit-rate of the ViT over that of the CNN, which counts at least as chance",
             smooth=False,
             limits=(0, None),
+            halving=True,
+            if_unmoved=unmoved_ratio,
+            ceiling=with_cnn(largest_ratio),
         ),
+        Quantity("peak_beside_cnn", with_cnn(peak_of_vit), "peak of the ViT's last block", limits=(-1, 1)),
         Quantity(
-            "earlier_hit_rate_gain",
+            "earlier_peak_gain",
             with_cnn(earlier_gain),
-            "hit-rate of the CNN's units before the last, mean over their best third, minus its last",
+            "peak of the CNN's units before the last, mean over their best third, minus its last",
             smooth=False,
-            limits=(-1, 1),
+            limits=(-2, 2),
         ),
         Quantity(
-            "hit_rate_over_best_unit",
+            "peak_over_best_unit",
             with_cnn(over_best),
-            "hit-rate of the ViT minus the CNN's best unit",
+            "peak of the ViT minus the CNN's best unit",
             smooth=False,
-            limits=(-1, 1),
+            limits=(-2, 2),
         ),
         Quantity(
             "hit_rate_over_gap",
-            over_gap_twin,
+            with_gap_twin(lambda vit, twin: vit - twin, "hit_rate"),
             "hit-rate of the class-token ViT minus its GAP twin",
             smooth=False,
             limits=(-1, 1),
+            halving=True,
+            if_unmoved=unmoved_over_gap,
+        ),
+        Quantity(
+            "peak_kept_by_gap",
+            with_gap_twin(lambda vit, twin: twin - vit / 2, "peak"),
+            "peak of the GAP twin minus half that of the class-token ViT",
+            limits=(-1.5, 1.5),
         ),
         Quantity(
             "hit_rate_over_untrained",
@@ -181,24 +216,52 @@ class Localisation(Measure):
         ),
     )
     claims = (
-        ClaimTest("C28", (Part("hit_rate_ratio", "above", 2.0, "hit-rate of {0} over that of {1}", inclusive=True),)),
+        ClaimTest(
+            "C28",
+            (
+                Part(
+                    "hit_rate_ratio",
+                    "above",
+                    2.0,
+                    "hit-rate of {0} over that of {1}, which counts at least as chance",
+                    inclusive=True,
+                ),
+                Part("peak_beside_cnn", "above", 0.0, "own patch above the eight around it, last block of {0}"),
+            ),
+        ),
         ClaimTest(
             "C29",
-            (Part("edge_likeness", "above", 0.0, "likeness of edge tokens of {0} to other edges minus to the inside"),),
+            (
+                Part(
+                    "edge_likeness", "above", 0.0, "likeness of edge tokens of {0} to other edges minus to the inside"
+                ),
+                Part(
+                    "edges_over_pictures",
+                    "above",
+                    0.0,
+                    "contrast of other edges and inside for edge tokens of {0} minus for the raw patches",
+                ),
+            ),
         ),
         ClaimTest(
             "C30",
             (
                 Part(
-                    "earlier_hit_rate_gain",
+                    "earlier_peak_gain",
                     "above",
                     0.0,
-                    "hit-rate of the best third of the earlier units of {1} minus its last unit",
+                    "peak of the best third of the earlier units of {1} minus its last unit",
                 ),
-                Part("hit_rate_over_best_unit", "above", 0.0, "hit-rate of {0} minus the best unit of {1}"),
+                Part("peak_over_best_unit", "above", 0.0, "peak of {0} minus the best unit of {1}"),
             ),
         ),
-        ClaimTest("C31", (Part("hit_rate_over_gap", "above", 0.0, "hit-rate of {0} minus that of {1}"),)),
+        ClaimTest(
+            "C31",
+            (
+                Part("hit_rate_over_gap", "above", 0.0, "hit-rate of {0} minus that of {1}"),
+                Part("peak_kept_by_gap", "below", 0.0, "peak of {1} minus half that of {0}"),
+            ),
+        ),
     )
 
     depths: int = 3
@@ -248,7 +311,14 @@ class Localisation(Measure):
             raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
         grids = [cells_of(site.grid) for _, site in sites if site.grid is not None]
         tokens, patches = max(len(asked(cells)) for cells in grids), max(math.prod(cells) for cells in grids)
-        return LocalisationTally.empty(fold=scene.folds, site=len(sites), token=tokens, patch=patches, reference=2)
+        return LocalisationTally.empty(
+            fold=scene.folds,
+            site=len(sites),
+            subject=len(scene.subjects),
+            token=tokens,
+            patch=patches,
+            reference=2,
+        )
 
     def update(self, tally: LocalisationTally, batch: Batch, views: Views, scene: Scene) -> None:
         if not batch.whole:
@@ -265,6 +335,9 @@ class Localisation(Measure):
             tally.hsic[fold, row, : len(grid), places] += grid @ patches.T
             tally.token[fold, row, : len(grid)] += grid.square().sum(1)
             tally.patch[fold, row, places] += patches.square().sum(1)
+            if site.name == last_block(anatomy):
+                raw = patches[torch.as_tensor(asked(cells_of(site.grid)))]
+                tally.raw_hsic[fold, scene.subjects.index(subject), : len(raw), places] += raw @ patches.T
             references = [mean, prefix[anatomy.cls : anatomy.cls + 1] if anatomy.cls is not None else prefix[:0]]
             for place, reference in enumerate(references):
                 if len(reference):
@@ -285,9 +358,16 @@ class Localisation(Measure):
         cells = [cells_of(site.grid) for _, site in sites if site.grid is not None]
         readings = [read(table[: len(asked(c)), : math.prod(c)], c) for table, c in zip(cka, cells, strict=True)]
         tokens = [np.array(place_names(c))[asked(c)].tolist() for c in cells]
+        last = {anatomy.subject: last_block(anatomy) for anatomy in scene.anatomies}
+        raw_edges = [
+            raw_edge_contrast(total.raw_hsic.numpy()[scene.subjects.index(subject)], own, c)
+            if site.name == last[subject]
+            else math.nan
+            for (subject, site), own, c in zip(sites, patch, cells, strict=True)
+        ]
         limits: dict[str, Any] = {"limits": (-1.0, 1.0)}
-        share = {"limits": (0.0, 1.0), "smooth": False}
-        last = {anatomy.subject: anatomy.pick("block")[-1].name for anatomy in scene.anatomies if anatomy.pick("block")}
+        interior = np.array([reading.interior for reading in readings])
+        share = {"limits": (0.0, 1.0), "smooth": False, "trials": interior}
         return xarray.Dataset(
             {
                 "cka": (("site", "token", "patch"), cka, limits),
@@ -304,12 +384,16 @@ class Localisation(Measure):
                     {"limits": (0.0, np.inf), "smooth": False, "unit": "picture widths"},
                 ),
                 "edge_likeness": ("site", [reading.edge_likeness for reading in readings]),
+                "peak": ("site", [reading.peak for reading in readings], limits),
+                "edge_contrast": ("site", [reading.edge_contrast for reading in readings], limits),
+                "raw_edge_contrast": ("site", raw_edges, limits),
                 "chance": ("site", [1 / (h * w) for h, w in cells], {"exact": True}),
             },
             coords={
                 **site_coordinates(scene, sites),
                 "rows": ("site", [h for h, _ in cells]),
                 "columns": ("site", [w for _, w in cells]),
+                "interior": ("site", interior),
                 "token_place": (("site", "token"), filled(tokens, cka.shape[1])),
                 "patch_place": (("site", "patch"), filled([place_names(c) for c in cells], cka.shape[2])),
                 "reference": ["mean of all patches", "class token"],
@@ -328,7 +412,8 @@ class Localisation(Measure):
             text = (
                 f"in the last block of {subject} {hits:.0%} of the interior tokens resemble their own patch most "
                 f"(chance {at_end(finding, subject, 'chance'):.1%}); the most similar patch is on average "
-                f"{at_end(finding, subject, 'displacement'):.2f} picture widths away"
+                f"{at_end(finding, subject, 'displacement'):.2f} picture widths away, and the own patch stands "
+                f"{at_end(finding, subject, 'peak'):.2f} above the eight around it"
             )
             if twin is not None:
                 text += f"; untrained it is {at_end(finding, twin):.0%}"
@@ -339,9 +424,3 @@ class Localisation(Measure):
 
 def filled(rows: Sequence[Sequence[str]], length: int) -> list[list[str]]:
     return [[*row, *[""] * (length - len(row))] for row in rows]
-
-
-def build_of(anatomy: Anatomy) -> str:
-    """Twins share it: the blocks with their channels and grid, and the heads."""
-    blocks = [f"{site.channels} on {site.grid}" for site in anatomy.pick("block")]
-    return f"{'; '.join(dict.fromkeys(blocks))} × {len(blocks)}, heads {[s.heads for s in anatomy.pick('attention')]}"

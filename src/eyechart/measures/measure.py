@@ -140,6 +140,11 @@ class Quantity:
     halves of the images as well, and what it still moves widens its interval (see `intervals.still_moving`)."""
     bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """An interval that the estimate holds itself (from random draws), in place of one over images."""
+    if_unmoved: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
+    """Bounds where no draw of images moved it. Of few possible values (shares of heads, of tokens) a bare [1, 1] would
+    pass for certainty."""
+    ceiling: Callable[[xarray.Dataset], PerSubjects] | None = None
+    """The most that is possible, where that depends on the subjects: the interval is cut there."""
 
 
 @dataclass(frozen=True)

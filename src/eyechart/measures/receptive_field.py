@@ -5,7 +5,7 @@ map(y, x) = size of ∂f/∂x(y, x) over the channels of f, averaged over images
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -14,21 +14,37 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of, subjects_in
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.estimates import subjects_in
+from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
 from eyechart.methods.receptive import (
     RINGS,
     SIDE,
     evenly,
     exact_map,
     fixed_weights,
-    largest_step,
     middle,
     persistence,
     projected_map,
     radius_of_share,
     ring_width,
     summary,
+)
+from eyechart.methods.receptive_over_depth import (
+    early,
+    early_beyond_cell,
+    gap_of,
+    growth,
+    jump_place,
+    late,
+    least_growth,
+    mean_of,
+    of_blocks,
+    of_each,
+    of_pairs,
+    own_cell,
+    skip_effect,
+    steps_above,
+    within_a_block,
 )
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -80,68 +96,6 @@ class ReceptiveTally(Tally):
     images: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
-# --- numbers ----------------------------------------------------------------------------------------------------
-
-
-def of_blocks(estimate: xarray.Dataset, subject: str, variable: str) -> np.ndarray:
-    return np.asarray(estimate[variable].values[places_of(estimate, subject, "block")])
-
-
-def early(estimate: xarray.Dataset, subject: str) -> float:
-    """Mean radius over the first quarter of the depth, in widths of the picture."""
-    first = of_blocks(estimate, subject, "middle") < 0.25
-    reach = of_blocks(estimate, subject, "reach")[first]
-    return float(reach.mean()) if len(reach) else float("nan")
-
-
-def steps_above(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
-    """Both are read at as many depths as the one with fewer blocks has: of more steps each is a smaller share."""
-    curves = [of_blocks(estimate, subject, "reach") for subject in (vit, cnn)]
-    points = min(map(len, curves))
-    if points < 3 or not np.isfinite(np.concatenate(curves)).all():
-        return float("nan")
-    return largest_step(curves[0], points) - largest_step(curves[1], points)
-
-
-def skip_effect(estimate: xarray.Dataset, subject: str) -> float:
-    """Own-patch share of a block's output minus that of the branches in it; mean over blocks."""
-    after, before = places_of(estimate, subject, "block"), places_of(estimate, subject, "junction")
-    share, block = estimate.own_share.values, estimate.block.values
-    gaps = [share[at] - share[before[block[before] == block[at]]].mean() for at in after if block[at] in block[before]]
-    return float(np.mean(gaps)) if gaps else float("nan")
-
-
-def of_each(compute: Callable[[xarray.Dataset, str], float]) -> Callable[[xarray.Dataset], PerSubjects]:
-    return lambda estimate: {(subject,): compute(estimate, subject) for subject in subjects_in(estimate)}
-
-
-def of_pairs(compute: Callable[[xarray.Dataset, str, str], float]) -> Callable[[xarray.Dataset], PerSubjects]:
-    """One number for every (ViT, CNN)."""
-    return lambda estimate: {
-        (vit, cnn): compute(estimate, vit, cnn)
-        for vit in subjects_in(estimate, "vit")
-        for cnn in subjects_in(estimate, "cnn")
-    }
-
-
-def mean_of(variable: str) -> Callable[[xarray.Dataset, str], float]:
-    def compute(estimate: xarray.Dataset, subject: str) -> float:
-        values = of_blocks(estimate, subject, variable)
-        known = values[np.isfinite(values)]
-        return float(known.mean()) if len(known) else float("nan")
-
-    return compute
-
-
-def gap_of(compute: Callable[[xarray.Dataset, str], float]) -> Callable[[xarray.Dataset, str, str], float]:
-    return lambda estimate, vit, cnn: compute(estimate, vit) - compute(estimate, cnn)
-
-
-def growth(estimate: xarray.Dataset, subject: str) -> float:
-    reach = of_blocks(estimate, subject, "reach")
-    return float(reach[-1] - reach[0])
-
-
 @dataclass(frozen=True)
 class ReceptiveField(Measure):
     name = "receptive_field"
@@ -154,14 +108,17 @@ class ReceptiveField(Measure):
         "depth, from 0 (black) to the tile's own largest value; the outline is the middle cell itself. Left: the "
         "output of a block. Right: the branch alone, before it is added to the skip. A bright outline on the left that "
         "is gone on the right is the skip's doing. Below: the radius that holds half of a map, and the share inside "
-        "the outline. In the original, low ViT layers already see far, and a ResNet's view grows step by step. A CNN's "
-        "first cells are smaller than a ViT's patch, which by itself makes their share small: dotted is the share in a "
-        "disc of 1/64 of the picture, the same for all."
+        "the outline. Short strokes mark the radius of a bare cell: what is above them comes from elsewhere. In the "
+        "original, low ViT layers already see far, a ResNet's view grows step by step, and the ViT's jumps midway. A "
+        "CNN's cells are smaller than a ViT's patch at first and larger at last, which alone moves their share: dotted "
+        "is the share in a disc of 1/64 of the picture, the same for all. It decides, in the last third of the blocks."
     )
     how_to_read_ko = (
         "칸마다 입력 그림이며, 지도 가운데의 특징을 움직이는 화소가 밝다(칸마다 가장 큰 값이 기준). "
         "테두리는 그 위치의 칸이다. 왼쪽은 블록의 "
-        "출력, 오른쪽은 스킵과 더하기 전의 가지이다. 아래는 질량의 절반을 담는 반지름과 자기 칸 안의 비율이다."
+        "출력, 오른쪽은 스킵과 더하기 전의 가지이다. 아래는 질량의 절반을 담는 반지름과 자기 칸 안의 비율이다. "
+        "짧은 선은 자기 칸만 볼 때의 반지름이다. 칸의 크기가 모형마다 다르므로, 판정에는 모두에게 같은 원(그림의 "
+        "1/64) 안의 비율(점선)을 마지막 3분의 1에서 쓴다."
     )
     method = (
         "Gradient of the feature vector at row h/2, column w/2 (rounded down: an even grid has no centre) with respect "
@@ -170,8 +127,9 @@ class ReceptiveField(Measure):
         "pass for every channel. Maps are averaged over images. The own patch is the cell of the site's grid, the "
         "radius is counted from its centre; or both about the map's own centre of mass, where that holds more, because "
         "a CNN with padded strides looks up to half a cell beside its cell. Branches are those that mix places, not "
-        "MLPs. Widths are those of a square as large as the picture. Up to 12 blocks, evenly spaced; bright means "
-        "much, on a root scale."
+        "MLPs. A bare cell, seen evenly, has the radius sqrt(its area / 2π); growth and steps are counted from there. "
+        "Widths are those of a square as large as the picture. Up to 12 blocks, evenly spaced; bright means much, on a "
+        "root scale."
     )
     quantities = (
         Quantity("early_radius", of_each(early), "radius, first quarter of depth", unit="widths", limits=(0, None)),
@@ -185,22 +143,54 @@ class ReceptiveField(Measure):
         ),
         Quantity("early_radius_above_cnn", of_pairs(gap_of(early)), "early radius, ViT minus CNN", unit="widths"),
         Quantity(
-            "largest_step_above_cnn",
-            of_pairs(steps_above),
-            "largest step's share of all growth, ViT minus CNN",
-            smooth=False,
-            limits=(-1, 1),
+            "early_view_above_cnn",
+            of_pairs(early_beyond_cell),
+            "early radius beyond that of a bare cell, ViT minus CNN",
+            unit="widths",
         ),
         Quantity(
-            "own_share_after_minus_before",
-            of_pairs(lambda estimate, vit, cnn: skip_effect(estimate, vit)),
-            "own-patch share of a ViT's blocks minus that of their attention branches",
+            "least_growth",
+            of_pairs(least_growth),
+            "radius of the last block minus that of a bare cell, the smaller of ViT and CNN",
+            smooth=False,  # a minimum of two
+            unit="widths",
         ),
-        Quantity("own_share_above_cnn", of_pairs(gap_of(mean_of("own_share"))), "own-patch share, ViT minus CNN"),
+        Quantity(
+            "largest_step_above_cnn",
+            of_pairs(steps_above),
+            "largest step's share of all growth from the bare cell on, ViT minus CNN",
+            smooth=False,
+            limits=(-1, 1),
+            halving=True,
+        ),
+        Quantity(
+            "jump_from_middle",
+            of_pairs(lambda estimate, vit, cnn: jump_place(estimate, vit) - 0.5),
+            "depth of the ViT's largest step minus one half",
+            smooth=False,
+            limits=(-0.5, 0.5),
+            halving=True,
+            if_unmoved=within_a_block,
+        ),
+        Quantity(
+            "late_own_share_after_minus_before",
+            of_pairs(lambda estimate, vit, cnn: skip_effect(estimate, vit)),
+            "own-patch share of a ViT's late blocks minus that of their attention branches",
+        ),
+        Quantity(
+            "own_share_above_cnn",
+            of_pairs(gap_of(mean_of("own_share"))),
+            "own-cell share, ViT minus CNN, whose cells may be smaller: it decides nothing",
+        ),
         Quantity(
             "disc_share_above_cnn",
             of_pairs(gap_of(mean_of("disc_share"))),
-            "share in a disc of 1/64 of the picture, ViT minus CNN",
+            "share in a disc of 1/64 of the picture, mean over all blocks, ViT minus CNN",
+        ),
+        Quantity(
+            "late_disc_share_above_cnn",
+            of_pairs(gap_of(late("disc_share"))),
+            "share in a disc of 1/64 of the picture, mean over the last third of blocks, ViT minus CNN",
         ),
         Quantity("persistence_above_cnn", of_pairs(gap_of(mean_of("persistence"))), "shape persistence, ViT minus CNN"),
     )
@@ -208,15 +198,32 @@ class ReceptiveField(Measure):
         ClaimTest(
             "C19",
             (
-                Part("early_radius_above_cnn", "above", 0, "radius in the first quarter, {0} minus {1}"),
+                Part(
+                    "early_view_above_cnn",
+                    "above",
+                    0,
+                    "radius in the first quarter beyond that of a bare cell, {0} minus {1}",
+                ),
+                Part("least_growth", "above", 0.05, "growth of the radius, the smaller of {0} and {1}"),
                 Part("largest_step_above_cnn", "above", 0, "largest step's share of the growth, {0} minus {1}"),
+                Part("jump_from_middle", "within", 0.25, "depth of the largest step of {0} minus one half"),
             ),
         ),
         ClaimTest(
             "C20",
             (
-                Part("own_share_after_minus_before", "above", 0, "own-patch share of {0} after minus before the skip"),
-                Part("own_share_above_cnn", "above", 0, "own-patch share, {0} minus {1}"),
+                Part(
+                    "late_own_share_after_minus_before",
+                    "above",
+                    0,
+                    "own-patch share of {0} after minus before the skip, in the last third",
+                ),
+                Part(
+                    "late_disc_share_above_cnn",
+                    "above",
+                    0,
+                    "share in a disc of 1/64 of the picture in the last third, {0} minus {1}",
+                ),
             ),
         ),
     )
@@ -335,12 +342,18 @@ class ReceptiveField(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            reach, own = of_blocks(finding, subject, "reach"), of_blocks(finding, subject, "own_share").mean()
+            reach, own = of_blocks(finding, subject, "reach"), late("own_share")(finding, subject)
             text = (
                 f"{subject} has half of its gradient within {100 * reach[0]:.0f} % of the picture's width after its "
-                f"first block and {100 * reach[-1]:.0f} % after its last. On average over blocks {100 * own:.0f} % "
-                f"of it lies in its own patch and {100 * mean_of('disc_share')(finding, subject):.0f} % in a disc of "
-                "1/64 of the picture"
+                f"first block and {100 * reach[-1]:.0f} % after its last (a bare cell: "
+                f"{100 * own_cell(finding, subject):.0f} %)"
+            )
+            jump = jump_place(finding, subject)
+            if np.isfinite(jump):
+                text += f"; the largest step lies at {100 * jump:.0f} % of the depth"
+            text += (
+                f". In its last third {100 * own:.0f} % lies in its own patch and "
+                f"{100 * late('disc_share')(finding, subject):.0f} % in a disc of 1/64 of the picture"
             )
             effect = skip_effect(finding, subject)
             if np.isfinite(effect):

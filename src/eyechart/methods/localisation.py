@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eyechart.estimates import subjects_in
+from eyechart.intervals import room_for
 from eyechart.methods.twins import untrained_twin
 
 if TYPE_CHECKING:
     import xarray
 
     from eyechart.measures.measure import PerSubjects
+    from eyechart.sites import Anatomy
 
 
 def at_end(estimate: xarray.Dataset, subject: str, variable: str = "hit_rate") -> float:
@@ -34,8 +36,26 @@ def class_token_vits(estimate: xarray.Dataset) -> list[str]:
     return [subject for subject in subjects_in(estimate, "vit") if reads[subject] == "cls"]
 
 
+def rate_bounds(estimate: xarray.Dataset, subject: str) -> tuple[float, float]:
+    """What a hit-rate may be that no draw of images moved: the exact bound of as many trials as interior tokens."""
+    rate, room = at_end(estimate, subject), float(room_for(at_end(estimate, subject, "interior")))
+    return max(rate - room, 0.0), min(rate + room, 1.0)
+
+
+def unmoved_rates(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+    return {(subject,): rate_bounds(estimate, subject) for subject in subjects_in(estimate)}
+
+
 def edge_likeness(estimate: xarray.Dataset) -> PerSubjects:
     return {(vit,): at_end(estimate, vit, "edge_likeness") for vit in class_token_vits(estimate)}
+
+
+def edges_over_pictures(estimate: xarray.Dataset) -> PerSubjects:
+    """The edges of pictures are alike before any model sees them: of raw patches .23 against .10 with the inside."""
+    return {
+        (vit,): at_end(estimate, vit, "edge_contrast") - at_end(estimate, vit, "raw_edge_contrast")
+        for vit in class_token_vits(estimate)
+    }
 
 
 def with_cnn(compare: Callable[[xarray.Dataset, str, str], float]) -> Callable[[xarray.Dataset], PerSubjects]:
@@ -49,58 +69,106 @@ def with_cnn(compare: Callable[[xarray.Dataset, str, str], float]) -> Callable[[
 
 
 def ratio(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
-    """The CNN's hit-rate counts at least as chance: of a few interior cells none may hit, and the ratio be infinite."""
+    """The CNN's hit-rate counts at least as chance, its floor: of a few interior cells none may hit."""
     return at_end(estimate, vit) / float(np.maximum(at_end(estimate, cnn), at_end(estimate, cnn, "chance")))
 
 
+def largest_ratio(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+    """Every token of the ViT hits, and the CNN is at its floor."""
+    return 1 / at_end(estimate, cnn, "chance")
+
+
+def unmoved_ratio(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+    """From the least of the ViT over the most of the CNN to the most over its floor."""
+
+    def bounds(vit: str, cnn: str) -> tuple[float, float]:
+        (low, high), (least, most) = rate_bounds(estimate, vit), rate_bounds(estimate, cnn)
+        return low / most, high / max(least, at_end(estimate, cnn, "chance"))
+
+    return {pair: bounds(*pair) for pair in itertools.product(class_token_vits(estimate), subjects_in(estimate, "cnn"))}
+
+
 def earlier_units(estimate: xarray.Dataset, cnn: str) -> np.ndarray:
-    """Hit-rates of the units before the last, as far as they were looked at."""
-    return np.asarray(estimate.hit_rate.values[(estimate.subject.values == cnn) & ~estimate.final.values])
+    """Peaks of the units before the last, as far as they were looked at."""
+    return np.asarray(estimate.peak.values[(estimate.subject.values == cnn) & ~estimate.final.values])
 
 
-def best_third(rates: np.ndarray) -> float:
+def best_third(peaks: np.ndarray) -> float:
     """The best mean over the lower, middle and upper third of some units.
 
     Of units that are all as good as the last, the best single one of 7 (15) is clear of it in 5–15 (13–28) of 100
     simulated exams, the best third in 3–5 of either.
     """
-    thirds = [third.mean() for third in np.array_split(rates, 3) if len(third)]
+    thirds = [third.mean() for third in np.array_split(peaks, 3) if len(third)]
     return float(np.max(thirds)) if thirds else math.nan
 
 
 def earlier_gain(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
-    return best_third(earlier_units(estimate, cnn)) - at_end(estimate, cnn)
+    return best_third(earlier_units(estimate, cnn)) - at_end(estimate, cnn, "peak")
 
 
 def over_best(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
     """The ViT minus the best unit; as that is too high by chance, the difference is if anything too small."""
-    return at_end(estimate, vit) - float(np.max([*earlier_units(estimate, cnn), at_end(estimate, cnn)]))
+    units = [*earlier_units(estimate, cnn), at_end(estimate, cnn, "peak")]
+    return at_end(estimate, vit, "peak") - float(np.max(units))
+
+
+def peak_of_vit(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+    return at_end(estimate, vit, "peak")
 
 
 def units_sentence(finding: xarray.Dataset, subject: str) -> list[str]:
-    """Which unit of a CNN hits most, among how many."""
-    mine = finding.isel(site=(finding.subject.values == subject) & np.isfinite(finding.hit_rate.values))
+    """Which unit of a CNN has the highest peak, among how many."""
+    mine = finding.isel(site=(finding.subject.values == subject) & np.isfinite(finding.peak.values))
     if subject not in subjects_in(finding, "cnn") or mine.sizes["site"] < 2:
         return []
-    best = mine.isel(site=int(mine.hit_rate.values.argmax()))
-    return [f"of the {mine.sizes['site']} units looked at {best.name.item()} hits most ({float(best.hit_rate):.0%})"]
+    best = mine.isel(site=int(mine.peak.values.argmax()))
+    name, peak = best.name.item(), float(best.peak)
+    return [f"of the {mine.sizes['site']} units looked at {name} has the highest peak ({peak:.2f})"]
 
 
-def over_gap_twin(estimate: xarray.Dataset) -> PerSubjects:
-    """A class-token ViT minus every ViT of the same build whose classifier reads the mean of the tokens."""
+def with_gap_twin(compare: Callable[[float, float], float], variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """A number of a class-token ViT and of every twin: a ViT of its build whose classifier reads the tokens' mean."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        return {
+            (vit, twin): compare(at_end(estimate, vit, variable), at_end(estimate, twin, variable))
+            for vit, twin in gap_twins(estimate)
+        }
+
+    return compute
+
+
+def unmoved_over_gap(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+    bounds = {pair: [rate_bounds(estimate, subject) for subject in pair] for pair in gap_twins(estimate)}
+    return {pair: (vit[0] - twin[1], vit[1] - twin[0]) for pair, (vit, twin) in bounds.items()}
+
+
+def gap_twins(estimate: xarray.Dataset) -> list[tuple[str, str]]:
     about = zip(*(estimate[name].values.tolist() for name in ("subject", "build", "classifier_reads")), strict=True)
     build, reads = {}, {}
     for subject, built, read_by in about:
         build[subject], reads[subject] = built, read_by
-    return {
-        (vit, twin): at_end(estimate, vit) - at_end(estimate, twin)
+    return [
+        (vit, twin)
         for vit in class_token_vits(estimate)
         for twin in subjects_in(estimate, "vit")
         if reads[twin] == "gap" and build[twin] == build[vit]
-    }
+    ]
 
 
 def over_untrained(estimate: xarray.Dataset) -> PerSubjects:
     subjects = subjects_in(estimate)
     pairs = ((subject, untrained_twin(subject, subjects)) for subject in subjects)
     return {(s, twin): at_end(estimate, s) - at_end(estimate, twin) for s, twin in pairs if twin is not None}
+
+
+def last_block(anatomy: Anatomy) -> str:
+    blocks = anatomy.pick("block")
+    return blocks[-1].name if blocks else ""
+
+
+def build_of(anatomy: Anatomy) -> str:
+    """Twins share it: the blocks with their channels and grid, and the heads."""
+    blocks = [f"{site.channels} on {site.grid}" for site in anatomy.pick("block")]
+    return f"{'; '.join(dict.fromkeys(blocks))} × {len(blocks)}, heads {[s.heads for s in anatomy.pick('attention')]}"

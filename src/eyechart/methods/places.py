@@ -99,6 +99,16 @@ class Reading:
     """Mean distance of the most similar patch from the own one, over interior tokens, in widths of the picture."""
     edge_likeness: float
     """Edge tokens: mean CKA with edge patches minus with interior ones, adjoining patches left out."""
+    peak: float
+    """(own - around) / (own + around), of the mean CKA of interior tokens with their own patch and the eight around it.
+
+    Means of unbiased HSIC, so few images make it noisy and not low: of the bundled ViT's last block .24, .29, .28, .29
+    from 128, 256, 512 and 1,000 images, where hit-rates are .14, .83, 1, 1 and sharpness is 1.9, 3.3, 4.5, 5.1.
+    """
+    edge_contrast: float
+    """(edge - inside) / (edge + inside), of the means behind `edge_likeness`: free of how alike anything is at all."""
+    interior: int
+    """How many tokens hit-rate, sharpness, displacement and peak are taken over."""
 
 
 def read(cka: np.ndarray, cells: Cells) -> Reading:
@@ -107,23 +117,48 @@ def read(cka: np.ndarray, cells: Cells) -> Reading:
     tokens = asked(cells)
     edge = (rows % (cells[0] - 1) == 0) | (columns % (cells[1] - 1) == 0)
     apart = np.maximum(abs(rows[tokens, None] - rows), abs(columns[tokens, None] - columns))
-    far_edge, far_inside = (np.where((apart > 1) & where, cka, np.nan)[edge[tokens]] for where in (edge, ~edge))
+    far_edge, far_inside = (
+        mean_known(np.where((apart > 1) & where, cka, np.nan)[edge[tokens]]) for where in (edge, ~edge)
+    )
     own = cka[np.arange(len(tokens)), tokens]
     inside = np.flatnonzero(~edge[tokens] & np.isfinite(own))
     if not len(inside):
-        return Reading(math.nan, math.nan, math.nan, math.nan)
+        return Reading(*[math.nan] * 6, interior=0)
     place = tokens[inside]
     best = np.where(np.isnan(cka), -np.inf, cka)[inside].argmax(1)
     off = np.hypot((rows[best] - rows[place]) / cells[0], (columns[best] - columns[place]) / cells[1])
     others = np.where(apart == 0, np.nan, cka)[inside]
     mean = mean_known(others)
     spread = np.sqrt(mean_known((others - mean[:, None]) ** 2))
+    around = mean_known(np.where(apart == 1, cka, np.nan)[inside])
     return Reading(
         hit_rate=float((best == place).mean()),
         sharpness=float(((own[inside] - mean) / np.where(spread > 0, spread, np.nan)).mean()),
         displacement=float(off.mean()),
-        edge_likeness=float(mean_known((mean_known(far_edge) - mean_known(far_inside))[None])[0]),
+        edge_likeness=float(mean_known((far_edge - far_inside)[None])[0]),
+        peak=contrast(own[inside], around),
+        edge_contrast=contrast(far_edge, far_inside),
+        interior=len(inside),
     )
+
+
+def raw_edge_contrast(hsic: np.ndarray, own: np.ndarray, cells: Cells) -> float:
+    """Of raw patches, from their HSIC (asked patch, patch) and each patch's own size (patch,)."""
+    places, count = asked(cells), math.prod(cells)
+    return read(hsic[: len(places), :count] / np.outer(own[places], own[:count]), cells).edge_contrast
+
+
+def contrast(one: np.ndarray, other: np.ndarray) -> float:
+    """(a - b) / (|a| + |b|) of the means of two rows over places where both are known: 0 alike, 1 where b is nothing.
+
+    >>> contrast(np.array([3.0, 5.0]), np.array([1.0, 1.0]))
+    0.6
+    """
+    known = np.isfinite(one + other)
+    if not known.any():
+        return math.nan
+    a, b = float(one[known].mean()), float(other[known].mean())
+    return (a - b) / (abs(a) + abs(b)) if a or b else math.nan
 
 
 def mean_known(values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The figure of M7: maps of the last block's tokens in their places, references, and hit-rates over depth."""
+"""The figure of M7: maps of the last block's tokens in their places, references, and hit-rates and peaks over depth."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ def draw(finding: xarray.Dataset) -> Chart:
     maps = [token_tiles(at, floor=at.subject.item() in owner) for at in last]
     references = [reference_tiles(at) for at in last if at.subject.item() not in owner]
     rows = [theme.panels(maps, columns=2, shared=()), theme.panels(references, columns=4, shared=())]
-    return theme.panels([*rows, hit_rates(finding, owner)], columns=1, shared=())
+    curves = [
+        over_depth(finding, owner, "hit_rate", "tokens most like their own patch", (0, 1)),
+        over_depth(finding, owner, "peak", "own patch above the eight around it", None),
+    ]
+    return theme.panels([*rows, theme.panels(curves, columns=2, shared=())], columns=1, shared=())
 
 
 def owners(finding: xarray.Dataset) -> dict[str, str]:
@@ -67,31 +71,37 @@ def reference_tiles(at: xarray.Dataset) -> Chart:
     return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=130 * len(known))
 
 
-def hit_rates(finding: xarray.Dataset, owner: dict[str, str]) -> Chart:
-    """Hit-rate over depth, by subject; an untrained twin is dashed, in the colour of its subject."""
-    table = finding[["hit_rate", "hit_rate_low", "hit_rate_high", "chance"]].to_dataframe().reset_index()
+def over_depth(
+    finding: xarray.Dataset, owner: dict[str, str], variable: str, title: str, domain: tuple[float, float] | None
+) -> Chart:
+    """A number of interior tokens by subject; an untrained twin is dashed, in the colour of its subject."""
+    ends = [f"{variable}_low", f"{variable}_high"]
+    table = finding[[variable, *ends, "chance"]].to_dataframe().reset_index().dropna(subset=[variable])
     table["weights"] = ["untrained twin" if subject in owner else "as given" for subject in table["subject"]]
     table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
-    x = theme.depth_axis()
-    title, axis = "tokens most like their own patch", alt.Axis(format=".0%")
-    y = alt.Y("hit_rate:Q", title=title, axis=axis, scale=alt.Scale(domain=[0, 1]))
+    x, share = theme.depth_axis(), variable == "hit_rate"
+    scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=True)
+    y = alt.Y(f"{variable}:Q", title=title, axis=alt.Axis(format=".0%" if share else ".1f"), scale=scale)
     colour = alt.Color("line:N", scale=theme.subject_scale(table["line"].tolist()), title=None)
     dashes = alt.Scale(domain=["as given", "untrained twin"], range=[[1, 0], [5, 4]])
     legend = alt.Legend() if (table["weights"] == "untrained twin").any() else None
     dash = alt.StrokeDash("weights:N", scale=dashes, title=None, legend=legend)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="subject:N")
-    bars = theme.error_bars(table, x, y, "hit_rate_low", "hit_rate_high", color=colour)
+    bars = theme.error_bars(table, x, y, *ends, color=colour)
     tooltip = [
         alt.Tooltip("subject:N"),
         alt.Tooltip("name:N", title="block"),
-        alt.Tooltip("hit_rate:Q", title="hit-rate", format=".1%"),
-        alt.Tooltip("chance:Q", format=".1%"),
+        alt.Tooltip(f"{variable}:Q", title="hit-rate" if share else variable, format=".1%" if share else ".2f"),
     ]
+    if share:
+        tooltip.append(alt.Tooltip("chance:Q", format=".1%"))
     dots = alt.Chart(table).mark_point(size=46).encode(x, y, color=colour, tooltip=tooltip)
-    chance = (
-        alt.Chart(table)
-        .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
-        .encode(x, alt.Y("chance:Q"), color=colour)
-    )
-    chart: Chart = (line + bars + chance + dots).properties(width=420, height=260, title="interior tokens, over depth")
+    layers = line + bars + dots
+    if share:
+        layers += (
+            alt.Chart(table)
+            .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
+            .encode(x, alt.Y("chance:Q"), color=colour)
+        )
+    chart: Chart = layers.properties(width=420, height=260, title="interior tokens, over depth")
     return chart

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.estimates import places_of, subjects_in
-from eyechart.methods.receptive import evenly, middle
+from eyechart.methods.receptive import cell_radius, evenly, middle
 from eyechart.report import theme
 
 if TYPE_CHECKING:
@@ -85,6 +85,14 @@ def table_of(finding: xarray.Dataset, variable: str) -> pd.DataFrame:
     return table.assign(read=np.where(table["role"] == "block", AFTER, BEFORE))
 
 
+def bare_cells(finding: xarray.Dataset, x: alt.X, colour: alt.Color) -> alt.Chart:
+    """Short strokes at the radius of a cell that is seen alone: what is above them comes from elsewhere."""
+    blocks = finding[["rows", "columns"]].isel(site=finding.role.values == "block").to_dataframe().reset_index()
+    blocks["bare"] = [cell_radius(grid) for grid in zip(blocks["rows"], blocks["columns"], strict=True)]
+    strokes = alt.Chart(blocks).mark_tick(orient="horizontal", thickness=2, size=12, tooltip=None)
+    return cast(alt.Chart, strokes.encode(x, alt.Y("bare:Q"), color=colour))
+
+
 def discs(finding: xarray.Dataset) -> pd.DataFrame:
     """The share in a disc that is as large for all, so that small cells do not look like far sight."""
     table = table_of(finding, "disc_share")
@@ -120,4 +128,7 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, told: Liter
     words += [alt.Tooltip(f"{end}:Q", format=".3f", title=word) for end, word in (("low", "from"), ("high", "to"))]
     marks = table[table["read"] != DISC]
     points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=words)
-    return cast("Chart", (line + area + points).properties(width=WIDTH, height=HEIGHT))
+    layers = line + area + points
+    if told == "subject":
+        layers += bare_cells(finding, x, colour)
+    return cast("Chart", layers.properties(width=WIDTH, height=HEIGHT))

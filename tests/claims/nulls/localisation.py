@@ -1,0 +1,90 @@
+"""C28–C31: tokens that hold their own patch or the whole picture, and edges that are alike in the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from eyechart.subjects.subject import Subject
+from tests.claims.nulls.case import Case
+from tests.claims.nulls.made_up import changed
+
+SIDE = 8  # tokens a side of the bundled ViT
+FEW = {"localisation.depths": 1, "localisation.units": 4}  # blocks and units that are looked at
+
+
+def without_attention(module: nn.Module) -> None:
+    """Every token holds its own patch alone."""
+    for block in module.blocks:  # type: ignore[union-attr]
+        nn.init.zeros_(block.attn.proj.weight)  # type: ignore[arg-type, union-attr]
+        nn.init.zeros_(block.attn.proj.bias)  # type: ignore[arg-type, union-attr]
+
+
+def in_last_block(change: Callable[[Tensor], Tensor]) -> Callable[[nn.Module], None]:
+    """The last block's patch tokens, (image, row, column, channel), changed before they leave it."""
+
+    def edit(module: nn.Module) -> None:
+        block = module.blocks[-1]  # type: ignore[index]
+
+        class Changed(type(block)):  # type: ignore[misc]
+            def forward(self, x: Tensor) -> Tensor:
+                x = super().forward(x)
+                grid = change(x[:, 1:].unflatten(1, (SIDE, SIDE))).flatten(1, 2)
+                return torch.cat([x[:, :1], grid], dim=1)
+
+        block.__class__ = Changed
+
+    return edit
+
+
+def diffuse(grid: Tensor) -> Tensor:
+    """Every token is nearly the mean of them all."""
+    return 0.03 * grid + grid.mean((1, 2), keepdim=True)
+
+
+def edges_share(grid: Tensor) -> Tensor:
+    """Every token at the edge holds little but the mean of them."""
+    edge = torch.ones(SIDE, SIDE, 1)
+    edge[1:-1, 1:-1] = 0
+    mean = (grid * edge).sum((1, 2), keepdim=True) / edge.sum()
+    return grid * (1 - 0.95 * edge) + edge * mean
+
+
+def diffuse_tokens() -> list[Subject | str]:
+    return [changed("zoo:vit", "diffuse", in_last_block(diffuse)), "zoo:resnet"]
+
+
+def own_patches() -> list[Subject | str]:
+    return [changed("zoo:vit", "own patches", without_attention), "zoo:resnet"]
+
+
+def shared_edges() -> list[Subject | str]:
+    def change(module: nn.Module) -> None:
+        without_attention(module)
+        in_last_block(edges_share)(module)
+
+    return [changed("zoo:vit", "shared edges", change)]
+
+
+def gap_with_own_patches() -> list[Subject | str]:
+    return ["zoo:vit", changed("zoo:vit-gap", "own patches, GAP", without_attention)]
+
+
+def gap() -> list[Subject | str]:
+    return ["zoo:vit", "zoo:vit-gap"]
+
+
+case = partial(Case, limit=128, options=FEW)
+CASES = (
+    case("C28", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens),
+    case("C28", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches),
+    case("C29", "tokens that hold their own patch alone", "holds", subjects=own_patches),
+    case("C29", "tokens at the edge that share what they hold", "fails", subjects=shared_edges),
+    case("C30", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens),
+    case("C30", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches),
+    case("C31", "a GAP twin whose tokens hold their own patch alone", "holds", subjects=gap_with_own_patches),
+    case("C31", "the bundled ViT and its GAP twin", "fails", subjects=gap),
+)
