@@ -8,9 +8,9 @@
 
 A claim of several parts holds if all hold and fails if one fails; one that asks for two of three tests holds if two
 hold and fails if two fail. Of several parts the verdict shows the decisive one: of a failed claim the part that fails
-most clearly, of one that holds the part nearest to failing, of an undecided one the part farthest from a decision; where
-not all are asked for, the last of those that were needed. Clearness is the distance from the margin in half-widths of
-the interval.
+most clearly, of one that holds the part nearest to failing, of an undecided one the part farthest from a decision;
+where not all are asked for, the last of those that were needed. Clearness is the distance from the margin in
+half-widths of the interval.
 """
 
 from __future__ import annotations
