@@ -113,11 +113,16 @@ def of_first_half(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarr
     return places[(estimate.block.values[places] + 0.5) / (blocks.max() + 1) <= 0.5]
 
 
+def beyond_rounding(changes: np.ndarray) -> np.ndarray:
+    """Changes of at most `UNMOVED` are none: their intervals are as narrow, and could lie clear of 0."""
+    return np.where(np.abs(changes) > UNMOVED, changes, np.where(np.isfinite(changes), 0.0, np.nan))
+
+
 def sign_test(changes: np.ndarray, rising: bool) -> float:
     """How clearly most sub-layers go one way: the z of a sign test, corrected for continuity (5 % one-sided: 1.645)."""
     if not np.isfinite(changes).all():
         return float("nan")
-    moved = changes[np.abs(changes) > UNMOVED]
+    moved = changes[beyond_rounding(changes) != 0]
     if len(moved) == 0:
         return float("nan")
     agree, half = float(np.sum(moved > 0 if rising else moved < 0)), len(moved) / 2
@@ -148,7 +153,7 @@ def at_stage_ends(scale: str, first: float, last: float) -> Callable[[xarray.Dat
         for subject in subjects_in(estimate, "staged transformer"):
             places = of_kind(estimate, subject, "attention")
             stages = [places[estimate.stage.values[places] == stage] for stage in set(estimate.stage.values[places])]
-            ends = [estimate[scale].values[stage[[0, -1]]] for stage in stages if len(stage) >= 2]
+            ends = [beyond_rounding(estimate[scale].values[stage[[0, -1]]]) for stage in stages if len(stage) >= 2]
             if ends:
                 result[subject,] = float(np.mean(ends, axis=0) @ [first, last])
         return result
