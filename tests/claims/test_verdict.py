@@ -387,10 +387,10 @@ def test_no_number_of_images_is_foretold_for_steps() -> None:
 
 
 def test_few_images_decide_nothing() -> None:
-    table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.29, 0.31), images=63)
+    table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.29, 0.31), images=127)
     verdict = next(v for v in judge([ClaimTest("C13", (GAP,))], {"cka": table}, FACTS) if v.claim == "C13")
     assert verdict.verdict == "undecided"
-    assert verdict.reason.startswith("Fewer than 64 images")
+    assert verdict.reason.startswith("Fewer than 128 images")
     assert verdict.effect == 0.3
 
 

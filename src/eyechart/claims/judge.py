@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     import xarray
 
 LEAST_SEEDS = 3
-LEAST_IMAGES = 64  # four a fold: below that nothing is decided, however narrow an interval looks
+LEAST_IMAGES = 128
+"""With fewer nothing is decided, however narrow an interval looks. Eight in each of sixteen folds: of 95 % intervals of
+64 images those of accuracies hold the truth in .88–.90 of the exams and those of low CKA cells in .895; from 128 images
+on .94–.96."""
 
 
 @dataclass(frozen=True)
