@@ -126,10 +126,10 @@ def test_the_temperature_is_that_of_a_search_without_a_grid(sharpness: float) ->
 
 
 def test_bundled_models_have_temperatures_of_their_own() -> None:
-    """The best temperature of the grid is .5946 for both on these images; they lie 3 % apart."""
+    """The best of those that were tried is .7071 for both on these images; the true ones are .702 and .694."""
     source = open_images("sample")
     places, read, searched = np.arange(0, 1000, 8), [], []
-    for name in ("zoo:swin", "zoo:alternet"):
+    for name in ("zoo:swin", "zoo:vit"):
         subject = load_subject(name)
         with torch.no_grad():
             logits = subject.logits(subject.call(subject.prepare(source.pictures(places.tolist()))))

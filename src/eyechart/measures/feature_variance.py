@@ -110,7 +110,7 @@ def of_first_half(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarr
     """
     blocks = estimate.block.values[estimate.subject.values == subject]
     places = of_kind(estimate, subject, kind)
-    return places[(estimate.block.values[places] + 0.5) / (blocks.max() + 1) <= 0.5]
+    return np.asarray(places[(estimate.block.values[places] + 0.5) / (blocks.max() + 1) <= 0.5])
 
 
 def beyond_rounding(changes: np.ndarray) -> np.ndarray:

@@ -297,7 +297,8 @@ class ShapeTexture(Measure):
             parts.append(
                 f"{subject} follows the phases in {value:.0%} [{low:.0%}, {high:.0%}] of the decided conflicts "
                 f"({float(own.decided):.0%} are decided, {float(own.clipped):.0%} of their pixel values were clipped) "
-                f"and loses {float(own.shuffle_loss):.0%} of its {what} to shuffling; low-passed pictures keep "
-                f"{100 * float(own.filter_bias):+.0f} % of it more than high-passed ones"
+                f"and loses {float(own.shuffle_loss):.0%} of its {what} to shuffling; of that it keeps "
+                f"{abs(float(own.filter_bias)):.0%} {'more' if own.filter_bias > 0 else 'less'} on low-passed than on "
+                "high-passed pictures"
             )
         return f"{'; '.join(parts)}; {finding.attrs['images']} images."

@@ -53,7 +53,7 @@ def spectra(seed: int, changes: Mapping[str, float], noise: float = 0.2) -> Mapp
             power = torch.ones(16, len(layers), len(PARTS), 5, dtype=torch.float64)
             for row, place in enumerate(layers):
                 early = "early " if place.kind == "attention" and place.block < 2 else ""
-                change = changes.get(early + place.kind, 0.0) + noise * dice.normal(size=16)
+                change = changes.get(place.name, changes.get(early + place.kind, 0.0)) + noise * dice.normal(size=16)
                 power[:, row, PARTS.index("result"), -1] = torch.from_numpy(np.exp(2 * change))
             energy = power[..., -1:].expand(*power.shape[:-1], len(BANDS))
             found[who.subject] = {"along": power, "energy": energy, "folds": torch.as_tensor(batch.image_folds)}
@@ -65,6 +65,12 @@ def nothing_changes(seed: int) -> Mapping[str, xarray.Dataset]:
     """Noise that leaves the mean power as it is."""
     level = -(0.2**2)  # the mean of exp(2 · .2 · normal) is exp(2 · .2²)
     return spectra(seed, dict.fromkeys(("attention", "early attention", "mlp", "conv"), level))
+
+
+def one_of_many(seed: int) -> Mapping[str, xarray.Dataset]:
+    """One block raises high frequencies by far, or damps them; all others do the opposite by a little."""
+    most = {"attention": 0.1, "early attention": -0.1, "mlp": -0.1, "conv": -0.1}
+    return spectra(seed, most | {"5 attention": -2.0, "5 mlp": 2.0, "5": 2.0})
 
 
 def as_the_paper(seed: int) -> Mapping[str, xarray.Dataset]:
@@ -80,6 +86,7 @@ CASES: tuple[Case, ...] = (
         reading="for attention",
         limit=128,
     ),
+    Case("C56", "one sub-layer does so by far, and all others do the opposite", "holds", findings=one_of_many, draws=3),
     Case("C56", "changes that are noise about 0", "holds", findings=nothing_changes, draws=20),
     Case(
         "C56",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import altair as alt
 import numpy as np
@@ -70,8 +70,7 @@ def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
     known = [*finding.kind.values[finding.role.values != "stem"], "subsampling"]
     marks = theme.kind_points(table, x, y, kind="kind", known=known, tooltip=tooltip)
     layers = [theme.reference(0, ""), *first_half(finding), line, bars, marks]
-    drawn: Chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
-    return drawn
+    return cast(alt.LayerChart, alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title))
 
 
 def first_half(finding: xarray.Dataset) -> list[alt.LayerChart]:
