@@ -222,7 +222,7 @@ def test_two_of_three_tests_must_be_clear(found, verdict, effect) -> None:
 
 
 def test_no_more_parts_can_be_asked_for_than_there_are() -> None:
-    with pytest.raises(EyechartError, match="has 1 parts; 2 of them cannot"):
+    with pytest.raises(EyechartError, match="asks that 2 parts hold; it has 1"):
         ClaimTest("C13", (GAP,), least=2)
 
 
@@ -286,7 +286,7 @@ def test_a_study_speaks_of_the_architecture_and_counts_seeds() -> None:
 def test_every_other_claim_is_listed_with_what_it_would_need() -> None:
     found = {"cka": finding(("uniformity_gap", "vit | cnn", 0.3, 0.2, 0.4))}
     staged = ClaimTest("C60", (Part("staged_block_contrast", "above", 0, "contrast"),))
-    did_not_apply = ClaimTest("C59", (Part("stage_position_interaction", "above", 0, "interaction"),))
+    did_not_apply = ClaimTest("C59", (Part("attention_stage_contrast", "above", 0, "interaction"),))
     verdicts = judge([ClaimTest("C13", (GAP,)), staged, did_not_apply], found, FACTS)
     assert [verdict.claim for verdict in verdicts] == list(CLAIMS)
     needs = {verdict.claim: verdict.reason for verdict in verdicts if verdict.verdict == "not tested"}

@@ -20,10 +20,10 @@ from eyechart.measures.band_noise import (
     BandNoise,
     between,
     crossing,
+    difference,
     ring_noise,
     rungs_of,
     slope,
-    slope_difference,
 )
 from eyechart.measures.measure import Scene, Views
 from eyechart.sites import Anatomy
@@ -107,14 +107,14 @@ def actor(subject: str, architecture: str) -> Anatomy:
     return replace(staging.anatomy(subject, sites, architecture), pooling="gap")
 
 
-def play(chances: dict[str, np.ndarray], labels: bool = True, images: int = 1024) -> Any:
+def play(chances: dict[str, np.ndarray], labels: bool = True, images: int = 1024, seed: int = 0) -> Any:
     """A finding of a ViT and a CNN, right on intact images and with `chances` (strength, ring) on noisy ones."""
     vit, cnn = actor("vit", "transformer"), actor("cnn", "cnn")
     scene = staging.scene(vit, cnn, images=images)
     if labels:
         scene = replace(scene, classes=("a", "b"), label_maps={"vit": (0, 1), "cnn": (0, 1)})
     measure = BandNoise(images=images, rungs=1)
-    tally, dice = measure.tally(scene), np.random.default_rng(0)
+    tally, dice = measure.tally(scene), np.random.default_rng(seed)
     for batch in staging.batches(images, 64):
         rungs = rungs_of(batch.start, len(batch.images), 1)
         found = {
@@ -139,17 +139,23 @@ def tilted(tilt: float) -> np.ndarray:
 
 def test_a_vit_hurt_at_low_and_a_cnn_hurt_at_high_frequencies() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)}, images=4096)
-    assert finding.quantity.values.tolist() == ["noise_slope_difference"]
-    value, low, high = (float(finding[f"quantity_{end}"][0]) for end in ("value", "low", "high"))
-    # 10 % are lost between the second and third strength, where the slopes are ±.1.
-    assert low < 0.2 < high
-    assert 0.1 < value < 0.3
+    rows = {
+        str(name): tuple(float(finding[f"quantity_{end}"][row]) for end in ("value", "low", "high"))
+        for row, name in enumerate(finding.quantity.values)
+    }
+    # 10 % are lost between the second and third strength, where the slopes are ±.1; three rings lie .35 off.
+    expected = {"low_noise_difference": 0.07, "high_noise_difference": 0.07, "noise_slope_difference": 0.2}
+    assert rows.keys() == expected.keys()
+    for name, (value, low, high) in rows.items():
+        assert low < expected[name] < high
+        assert expected[name] / 2 < value < 1.5 * expected[name]
     strength = float(finding.read_at[0])
     assert strength == pytest.approx(math.exp(math.log(0.16) + 3 / 8 * math.log(2)), rel=0.1)
     assert float(finding.cost.mean()) == pytest.approx(0.1)
     said = BandNoise().sentence(finding)
     assert said.startswith("At noise of RMS 0.2")
     assert "quarters of the pixel range: vit" in said
+    assert "points below 0.3 π" in said
     paper = BandNoise().sentence(finding.assign_attrs(scaling="paper"))
     assert paper.startswith("At noise of height 0.2")  # of the signs, of which a ring holds a part: not its RMS
     assert BandNoise().chart(finding).to_dict()
@@ -168,14 +174,15 @@ def test_where_no_strength_fits_nothing_is_compared() -> None:
 
 def test_pictures_of_two_sizes_are_not_compared() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)})
-    assert list(slope_difference(finding)) == [("vit", "cnn")]
-    assert slope_difference(finding.assign_coords(pictures=("subject", ["(32, 32)", "(224, 224)"]))) == {}
+    compare = difference("low_cost", 1)
+    assert list(compare(finding)) == [("vit", "cnn")]
+    assert compare(finding.assign_coords(pictures=("subject", ["(32, 32)", "(224, 224)"]))) == {}
 
 
 def test_without_labels_no_claim_is_decided() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)}, labels=False)
     assert finding.scored.values.tolist() == ["agreement", "agreement"]
-    assert slope_difference(finding) == {}
+    assert difference("low_cost", 1)(finding) == {}
     assert "agreement with its own intact answers" in BandNoise().sentence(finding)
 
 

@@ -206,7 +206,7 @@ def quantity_rows(values: Mapping[str, float]) -> xarray.Dataset:
 def test_c69_asks_all_three_measures_and_says_what_is_missing() -> None:
     facts = {name: Facts(name, kind, True, recipe="same") for name, kind in (("v", "transformer"), ("c", "cnn"))}  # type: ignore[arg-type]
     names = list(WORDS)
-    shares = {"calibration": names[:1], "corruption": names[1:3], "robustness": names[3:]}
+    shares = {"calibration": names[:2], "corruption": names[2:4], "robustness": names[4:]}
     tests = [*Corruption.claims]
 
     def said(values: Mapping[str, float], measures: list[str]) -> Any:

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.feature_variance import FeatureVariance, sign_test, skip_of, sub_layers, variance_and_square
+from eyechart.measures.feature_variance import (
+    UNMOVED,
+    FeatureVariance,
+    sign_test,
+    skip_of,
+    sub_layers,
+    variance_and_square,
+)
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
@@ -96,11 +103,11 @@ def chain(sites: list, levels: dict[str, float], noise: torch.Tensor) -> dict:  
 
 def test_the_finding_and_its_steps() -> None:
     noise = torch.randn(64, 5, 8, generator=torch.Generator().manual_seed(2))
-    vit = vit_sites(blocks=5)
+    vit = vit_sites(blocks=10)  # of which the first half counts: five blocks that smooth, then five that do not
     levels, level = {}, 0.0
     for place in vit:
         if place.role == "junction":
-            level += -0.7 if place.kind == "attention" else 1.1
+            level += (-0.7 if place.block < 5 else 0.4) if place.kind == "attention" else 1.1
         levels[place.name] = level
     cnn = [site("c stem", "stem", block=-1)]
     for b in range(6):
@@ -143,8 +150,41 @@ def test_stage_position_of_a_staged_transformer() -> None:
     looks = {("s", name): look for name, look in chain(sites, levels, torch.randn(64, 4, 8)).items()}
     finding = measure_tensors(FeatureVariance(), scene(anatomy("s", sites)), looks, 4)
     rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
-    # Stage 0: (0.25 − 0.5) − (−1 − 0.5) = 1.25; stage 1: (1 − 0.5) − (−2 − 0) = 2.5.
-    assert rows["stage_position_interaction"] == pytest.approx((1.25 + 2.5) / 2, abs=1e-4)
+    # Attention alone: stage 0 from −1 to .25, stage 1 from −2 to 1.
+    assert rows["attention_at_stage_start"] == pytest.approx(-1.5, abs=1e-4)
+    assert rows["attention_at_stage_end"] == pytest.approx(0.625, abs=1e-4)
+    assert rows["attention_stage_contrast"] == pytest.approx(2.125, abs=1e-4)
+    # Stretched features keep their variance over the mean square.
+    assert rows["attention_stage_contrast_relative"] == pytest.approx(0, abs=1e-4)
+    assert FeatureVariance().chart(finding).to_dict()
+
+
+def test_a_constant_moves_one_scale_and_a_stretch_the_other() -> None:
+    """Neither scale is safe alone, so each claim is read on both."""
+    noise = torch.randn(64, 4, 8, generator=torch.Generator().manual_seed(3))
+    sites = [
+        site("stem", "stem", block=-1),
+        site("a", "junction", "attention", block=0),
+        site("m", "junction", "mlp", block=0),
+        site("b", "block", "attention", block=0),
+    ]
+    looks = {
+        ("s", "stem"): Look(sites[0], output=noise),
+        ("s", "a"): Look(sites[1], output=noise + 1, skip=noise, branch=torch.ones_like(noise)),
+        ("s", "m"): Look(sites[2], output=2 * noise, skip=noise, branch=noise),
+        ("s", "b"): Look(sites[3], output=noise),
+    }
+    finding = measure_tensors(FeatureVariance(), scene(anatomy("s", sites)), looks, 4)
+    step, relative = finding.step.values, finding.relative_step.values
+    assert abs(step[1]) < UNMOVED
+    assert relative[1] == pytest.approx(-np.log(2), abs=0.1)  # mean 1 beside variance 1
+    assert step[2] == pytest.approx(2 * np.log(2), abs=1e-5)
+    assert abs(relative[2]) < UNMOVED
+    assert FeatureVariance().sentence(finding) == (
+        "Where the variance rises (in brackets: the variance over the mean square): in s 0 (0) of 1 attention "
+        "sub-layers and 1 (0) of 1 MLP sub-layers."
+    )
+    assert np.isnan(sign_test(step[1:2], rising=True))  # what did not move says nothing
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,9 @@ def test_changes_and_their_claims() -> None:
     assert read["late_attention_frequency_change"] == pytest.approx(-0.2 + level)
     assert read["late_mlp_frequency_change"] == pytest.approx(0.3 + level)
     assert read["late_attention_high_energy_change"] == pytest.approx(-0.2 + level)
+    assert read["late_mlp_high_energy_change"] == pytest.approx(0.3 + level)
+    assert read["early_attention_high_energy_change"] == pytest.approx(0.1 + level)
+    assert read["typical_late_mlp_frequency_change"] == pytest.approx(0.3 + level)
     assert finding.branch_change.values == pytest.approx(-0.7)
     assert finding.matrix_change.values == pytest.approx(-1.3)
     assert finding.strided_change.values[1] == pytest.approx(0.5 + level)  # first attention: .5 + .1 − .1

@@ -17,7 +17,13 @@ from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.lesion import Lesion, early_convolutions, stage_interaction
+from eyechart.measures.lesion import (
+    Lesion,
+    at_stage_ends,
+    early_convolutions,
+    early_convolutions_recalibrated,
+    stage_interaction,
+)
 from eyechart.measures.measure import Batch
 from eyechart.methods.units import spatial_convolutions, units_of
 from eyechart.subjects.subject import Subject
@@ -168,8 +174,36 @@ def test_the_stage_interaction_by_hand() -> None:
     # Stage 0: (0.04 − 0.01) − (0.01 − 0.05) = 0.07; stage 1: 0.01 − (−0.02) = 0.03; stage 2 has one block only.
     assert stage_interaction(hand_made(rows, "staged transformer")) == {("s",): pytest.approx(0.05)}
     assert stage_interaction(hand_made(rows, "vit")) == {}
+    # Of the stages after the first only stage 1 has two blocks.
+    assert at_stage_ends(hand_made(rows, "staged transformer"), "start") == {("s",): pytest.approx(0.02)}
+    assert at_stage_ends(hand_made(rows, "staged transformer"), "end") == {("s",): pytest.approx(0.01)}
+
+
+def test_the_first_mlp_of_the_network_is_no_start_of_a_stage() -> None:
+    """As zoo:pit: 75 points without its very first MLP, nothing without any other; interaction .256 [.226, .286]."""
+    rows = [(kind, block // 2, block, 0.0) for block in range(6) for kind in ("attention", "mlp")]
+    rows[1] = ("mlp", 0, 0, 0.75)
+    estimate = hand_made(rows, "staged transformer")
+    assert stage_interaction(estimate) == {("s",): pytest.approx(0.25)}
+    assert at_stage_ends(estimate, "start") == at_stage_ends(estimate, "end") == {("s",): 0.0}
+
+
+def test_early_convolutions_by_hand() -> None:
     convolutions = [("spatial convolution", 0, at, cost) for at, cost in enumerate((0.5, 0.3, 9.0, 0.1, 0.1))]
-    assert early_convolutions(hand_made(convolutions, "cnn")) == {("s",): pytest.approx(0.3)}
+    estimate = hand_made(convolutions, "cnn")
+    assert early_convolutions(estimate) == {("s",): pytest.approx(0.3)}
+    again = estimate.assign(lost_recalibrated=estimate.lost / 10)
+    assert early_convolutions_recalibrated(again) == {("s",): pytest.approx(0.03)}
+    unknown = estimate.assign(lost_recalibrated=estimate.lost * np.nan)
+    assert early_convolutions_recalibrated(unknown) == {("s",): pytest.approx(0.3)}  # no batch norms: nothing is stale
+    assert np.isnan(early_convolutions_recalibrated(unknown.assign_attrs(stale="s"))["s",])
+
+
+def test_without_recalibration_convolutions_are_read_as_trained() -> None:
+    asked, unasked = (Lesion(recalibrate=answer).tests() for answer in ("yes", "no"))
+    assert [len(test.parts) for test in asked] == [2, 2]
+    assert [len(test.parts) for test in unasked] == [2, 1]
+    assert unasked[1].reading.endswith("with batch norms as they were trained")
 
 
 def test_a_staged_transformer_is_judged() -> None:

@@ -92,9 +92,8 @@ class ClaimTest:
         if not self.parts:
             raise EyechartError(f"The test of {self.claim} has no parts; it needs at least one quantity and margin.")
         if not 0 <= self.least <= len(self.parts):
-            raise EyechartError(
-                f"The test of {self.claim} has {len(self.parts)} parts; {self.least} of them cannot hold."
-            )
+            there = f"it has {len(self.parts)}"
+            raise EyechartError(f"The test of {self.claim} asks that {self.least} parts hold; {there}.")
         fixed = {(margin.side, margin.margin, margin.inclusive) for margin in CLAIMS[self.claim].margins}
         for part in self.parts:
             if (part.side, part.margin, part.inclusive) not in fixed:

@@ -45,10 +45,13 @@ if TYPE_CHECKING:
 
     from eyechart.tracing.bench import Bench
 
+FAILS_AT = {"calibration_error_advantage": -0.02}
+"""What chance alone gives a calibrated model at 1,000 images: two such errors that differ by less say nothing."""
 EXAMPLE_SIDE = 64
 EXAMPLE_SEVERITY = 3
 WORDS = {
-    "calibration_advantage": "calibration error of {1} minus that of {0}",
+    "calibration_advantage": "distance of confidence from accuracy, {1} minus {0}",
+    "calibration_error_advantage": "calibration error of {1} minus that of {0}",
     "corruption_advantage": "accuracy of {0} on corrupted pictures minus that of {1}",
     "relative_corruption_advantage": "share of its accuracy that {0} keeps on corrupted pictures minus that of {1}",
     "occlusion_advantage": "accuracy of {0} on pictures with patches missing minus that of {1}",
@@ -135,7 +138,12 @@ class Corruption(Measure):
             "mean corruption accuracy by clean accuracy, ViT minus CNN",
         ),
     )
-    claims = (ClaimTest("C69", tuple(Part(name, "above", 0.0, words) for name, words in WORDS.items())),)
+    claims = (
+        ClaimTest(
+            "C69",
+            tuple(Part(name, "above", 0.0, words, fails_at=FAILS_AT.get(name)) for name, words in WORDS.items()),
+        ),
+    )
     needs_labels = True
     budget: ClassVar[Mapping[str, float]] = {"normal": 60.0, "full": 600.0}
     images: int = 0

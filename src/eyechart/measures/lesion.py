@@ -13,7 +13,7 @@ that have them are measured a second time, with statistics re-estimated on other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from eyechart.tracing.interventions import Intervention
     from eyechart.tracing.needs import Need
 
+CONVOLUTIONS = "for the convolutions of a CNN"
+LOST = "accuracy lost with a convolution of {0}"
 LEAST_OTHERS = 16
 """Images that statistics of batch normalisations are re-estimated on, at least."""
 
@@ -103,15 +105,44 @@ def stage_interaction(estimate: xarray.Dataset) -> PerSubjects:
     return result
 
 
-def early_convolutions(estimate: xarray.Dataset, variable: str = "lost") -> PerSubjects:
+def at_stage_ends(estimate: xarray.Dataset, end: Literal["start", "end"]) -> PerSubjects:
+    """In the first block of a stage the cost of the MLP minus attention, in the last that of attention minus the MLP.
+
+    Mean over the stages after the first, of which the paper reports: where the first stage starts the whole network
+    does, and there everything may matter (zoo:pit loses 75 points with its very first MLP, and 1 with any other).
+    """
+    result: PerSubjects = {}
+    for subject in subjects_in(estimate, "staged transformer"):
+        stages = attention_over_mlp(estimate, subject)
+        later = [blocks for stage, blocks in stages.items() if stage > min(stages) and len(blocks) >= 2]
+        if later:
+            costs = [-blocks[min(blocks)] if end == "start" else blocks[max(blocks)] for blocks in later]
+            result[subject,] = float(np.mean(costs))
+    return result
+
+
+def early_convolutions(estimate: xarray.Dataset) -> PerSubjects:
     """Accuracy lost with a spatial convolution, first half of them minus second half."""
     result: PerSubjects = {}
     for subject in subjects_in(estimate, "cnn"):
         mine = (estimate.subject.values == subject) & (estimate.kind.values == CONVOLUTION)
-        if mine.sum() >= 2 and (variable == "lost" or np.isfinite(estimate[variable].values[mine]).all()):
-            first, second = halves(estimate[variable].values[mine])
+        if mine.sum() >= 2:
+            first, second = halves(estimate.lost.values[mine])
             result[subject,] = first - second
     return result
+
+
+def early_convolutions_recalibrated(estimate: xarray.Dataset) -> PerSubjects:
+    """The same with batch norms recalibrated; of a CNN without batch norms the same number, for nothing goes stale.
+
+    NaN where there were too few images to recalibrate on; no key where that was not asked for.
+    """
+    if estimate.attrs.get("recalibrate") == "no":
+        return {}
+    again = early_convolutions(estimate.assign(lost=estimate.lost_recalibrated))
+    open_to_doubt = estimate.attrs.get("stale", "").split(" and ")
+    plain = early_convolutions(estimate)
+    return {who: value if np.isfinite(value) or who[0] in open_to_doubt else plain[who] for who, value in again.items()}
 
 
 @dataclass(frozen=True)
@@ -127,13 +158,14 @@ class Lesion(Measure):
         "(white diamonds) or the whole branch of a block (triangles). Zero means that nobody misses it. Shaded bands "
         "are the stages of the model. Papers report that early convolutions are missed most, and that in a transformer "
         "with stages MLPs matter where a stage begins and attention where it ends: the small panels compare the first "
-        "and the last block of the stages. A cut also leaves batch norms with statistics that no longer fit; the "
+        "and the last block of the stages after the first. A cut also leaves batch norms with statistics that no "
+        "longer fit; the "
         "panel beside a CNN's shows what is lost when they are made to fit."
     )
     how_to_read_ko = (
         "표 하나는 학습된 모델에서 한 부분만 없앴을 때의 정확도 변화이다. 회색 원은 어텐션, 흰 사각형은 MLP, 흰 "
         "마름모는 CNN의 공간 합성곱, 삼각형은 블록의 가지 전체이다. 0이면 없어도 된다는 뜻이다. 음영은 단계이고, 작은 "
-        "그림은 단계의 첫 블록과 마지막 블록을 비교한다. CNN은 배치 정규화의 통계를 다시 맞춘 그림도 함께 보인다."
+        "그림은 둘째 단계부터 첫 블록과 마지막 블록을 비교한다. CNN은 배치 정규화의 통계를 다시 맞춘 그림도 보인다."
     )
     method = (
         "One unit at a time: a residual addition returns its skip alone; or a convolution with a kernel larger than "
@@ -161,8 +193,20 @@ class Lesion(Measure):
         ),
         Quantity(
             "early_convolutions_recalibrated",
-            partial(early_convolutions, variable="lost_recalibrated"),
+            early_convolutions_recalibrated,
             "the same, batch norms recalibrated",
+            paired=True,
+        ),
+        Quantity(
+            "lesion_stage_start",
+            partial(at_stage_ends, end="start"),
+            "accuracy lost with MLP minus attention, first block of a later stage",
+            paired=True,
+        ),
+        Quantity(
+            "lesion_stage_end",
+            partial(at_stage_ends, end="end"),
+            "accuracy lost with attention minus MLP, last block of a later stage",
             paired=True,
         ),
         Quantity(
@@ -173,16 +217,32 @@ class Lesion(Measure):
         ),
     )
     claims = (
+        # Each end by itself: the difference of the two may hold although the MLP matters more at both.
         ClaimTest(
             "C61",
             (
                 Part(
-                    "lesion_stage_interaction",
+                    "lesion_stage_start", "above", 0, "accuracy lost with MLP minus attention where stages of {0} start"
+                ),
+                Part("lesion_stage_end", "above", 0, "accuracy lost with attention minus MLP where stages of {0} end"),
+            ),
+            reading="for the stages of a transformer",
+        ),
+        ClaimTest(
+            "C61",
+            (
+                Part(
+                    "early_convolutions", "above", 0, "accuracy lost with a convolution of {0}, first half minus second"
+                ),
+                Part(
+                    "early_convolutions_recalibrated",
                     "above",
                     0,
-                    "accuracy lost with attention minus MLP in {0}, last minus first block of a stage",
+                    f"{LOST}, batch norms recalibrated, first half minus second",
                 ),
             ),
+            disagreement="undecided",
+            reading=CONVOLUTIONS,
         ),
     )
     # With the 64 images of ten seconds intervals are ±5 points, and most units cost less than 3: nothing for "quick".
@@ -194,6 +254,16 @@ class Lesion(Measure):
     """What takes the place of a spatial convolution: its input, or zero."""
     recalibrate: Literal["yes", "no"] = "yes"
     """Whether subjects with batch normalisation are measured a second time with re-estimated statistics."""
+
+    def tests(self) -> Sequence[ClaimTest]:
+        """Without recalibration the test of convolutions has one part: the other would repeat its number."""
+        if self.recalibrate == "yes":
+            return self.claims
+        reading = f"{CONVOLUTIONS}, with batch norms as they were trained"
+        return [
+            replace(test, parts=test.parts[:1], reading=reading) if test.reading == CONVOLUTIONS else test
+            for test in self.claims
+        ]
 
     def needs(self) -> Sequence[Need]:
         return []
@@ -283,7 +353,10 @@ class Lesion(Measure):
         small = scene.block < 2 * LEAST_OTHERS
         stale = [who.subject for who in scene.anatomies if small and self._twice(who) and who.subject not in left_out]
         return estimate.merge(by_place(estimate)).assign_attrs(
-            left_out=" and ".join(left_out), stale=" and ".join(stale), images_in_all=scene.images
+            left_out=" and ".join(left_out),
+            stale=" and ".join(stale),
+            images_in_all=scene.images,
+            recalibrate=self.recalibrate,
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
@@ -302,12 +375,12 @@ class Lesion(Measure):
                 f"{subject} misses {name} most ({100 * value.values[worst]:.1f} {said}); half "
                 f"of its {mine.sizes['unit']} units cost {100 * np.median(value.values):.1f} or less"
             )
-        again = early_convolutions(finding, "lost_recalibrated")
+        again = early_convolutions(finding.assign(lost=finding.lost_recalibrated))
         parts += [
             f"Convolutions in the first half of {subject} cost {100 * stored:+.1f} points more than in the second, "
             f"{100 * again[subject,]:+.1f} with its batch norms recalibrated"
             for (subject,), stored in early_convolutions(finding).items()
-            if (subject,) in again
+            if np.isfinite(again[subject,])
         ]
         if finding.attrs["stale"]:
             parts.append(
@@ -320,14 +393,15 @@ class Lesion(Measure):
 
 
 def by_place(estimate: xarray.Dataset) -> xarray.Dataset:
-    """Mean cost of each kind of unit in the first and in the last block of the stages of two blocks or more."""
+    """Mean cost of each kind of unit in the first and in the last block of the stages after the first."""
     import xarray
 
     table = pd.DataFrame({name: estimate[name].values for name in ("subject", "kind", "stage", "block", "lost")})
     rows = []
     for (subject, kind), mine in table[table["kind"] != INTACT].groupby(["subject", "kind"], sort=False):
-        stages = [stage for _, stage in mine.groupby("stage") if stage["block"].nunique() >= 2]
-        if len(stages) >= 2:
+        first = mine["stage"].min()
+        stages = [stage for at, stage in mine.groupby("stage") if at > first and stage["block"].nunique() >= 2]
+        if stages:
             for place, end in (("first", "min"), ("last", "max")):
                 costs = [stage["lost"][stage["block"] == stage["block"].agg(end)].mean() for stage in stages]
                 rows.append((subject, kind, place, float(np.mean(costs))))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from eyechart.measures.band_noise import END, RINGS
 from eyechart.report import theme
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def by_frequency(finding: xarray.Dataset) -> Chart:
     shown = tooltip("cost", alt.Tooltip("frequency:Q", title="frequency / π", format=".2f"))
     lines = theme.curve(table, x, y, colour(finding), "cost_low", "cost_high", tooltip=shown)
     title = f"by frequency: noise of {unit(finding)} {strength:.2f}"
-    drawn: Chart = (lines + theme.reference(0, "")).properties(width=SIZE[0], height=SIZE[1], title=title)
+    ends = theme.reference(END / RINGS, "low", axis="x", side="left")
+    ends += theme.reference(1 - END / RINGS, "high", axis="x")
+    drawn: Chart = (lines + theme.reference(0, "") + ends).properties(width=SIZE[0], height=SIZE[1], title=title)
     return drawn
 
 

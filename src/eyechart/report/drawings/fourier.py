@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from eyechart.measures.measure import Chart
 
 ENDS = {"": "value", "_low": "from", "_high": "to"}
+CHANGES = {
+    "change": ("highest frequency against the mean", "change of Δ log amplitude"),
+    "high_change": ("amplitude of high frequencies", "change of log amplitude"),
+}
 STEPS = {"matrix_change": "attention matrix (mixed − values)", "branch_change": "branch − skip"}
 BANDS = {"constant": [1, 0], "low": [6, 3], "high": [2, 2]}
 WIDTH, HEIGHT, CURVES = 400, 240, 8
@@ -25,7 +29,8 @@ WIDTH, HEIGHT, CURVES = 400, 240, 8
 def draw(finding: xarray.Dataset) -> Chart:
     subjects = subjects_in(finding)
     above = theme.panels([spectra(finding, subject) for subject in subjects], columns=2)
-    over = [over_depth(finding), changes(finding), taken_apart(finding), energies(finding)]
+    changed = [changes(finding, name) for name in CHANGES]
+    over = [over_depth(finding), taken_apart(finding), *changed, energies(finding)]
     below = theme.panels(over, columns=2, shared=("color", "shape"))
     return theme.panels([above, below], columns=1, shared=())
 
@@ -96,23 +101,23 @@ def over_depth(finding: xarray.Dataset) -> Chart:
     return drawn
 
 
-def changes(finding: xarray.Dataset) -> Chart:
-    """What each sub-layer does to the highest frequency; the axis is stretched about 0, where most of them lie."""
-    table, title = table_of(finding, "change"), "what a sub-layer changes: after − before it"
+def changes(finding: xarray.Dataset, name: str) -> Chart:
+    """What each sub-layer does, on one of two scales; the axis is stretched about 0, where most of them lie."""
+    table, title = table_of(finding, name), f"what a sub-layer changes: {CHANGES[name][0]}"
     if table.empty:
         return theme.nothing(title, (WIDTH, HEIGHT))
     ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
     y = alt.Y(
-        "change:Q",
-        title="change of Δ log amplitude (log scale about 0)",
+        f"{name}:Q",
+        title=f"{CHANGES[name][1]} (log scale about 0)",
         scale=alt.Scale(type="symlog", constant=0.02),
         axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
     )
     x = theme.depth_axis()
-    bars = theme.error_bars(table, x, y, "change_low", "change_high", color=subject_colour(finding))
+    bars = theme.error_bars(table, x, y, f"{name}_low", f"{name}_high", color=subject_colour(finding))
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None)
     line = line.encode(x, y, subject_colour(finding), detail="kind:N")
-    told = tooltip("change", AFTER, KIND, format=".3f")
+    told = tooltip(name, AFTER, KIND, format=".3f")
     marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=told)
     zero = theme.reference(0, "")
     drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)

@@ -129,7 +129,7 @@ def shades(table: pd.DataFrame) -> list[alt.Chart]:
 
 
 def within_stages(finding: xarray.Dataset, subject: str) -> Chart:
-    """Mean over the stages of what their first and their last block lose: P's interaction at a glance."""
+    """Mean over the stages after the first of what their first and their last block lose: what the claim compares."""
     names = ["place_cost", "place_cost_low", "place_cost_high"]
     table = finding[names].isel(group=finding.place_subject.values == subject).to_dataframe().reset_index()
     table = table.assign(value=-100 * table[names[0]], low=-100 * table[names[2]], high=-100 * table[names[1]])
@@ -140,6 +140,6 @@ def within_stages(finding: xarray.Dataset, subject: str) -> Chart:
     tooltip = [alt.Tooltip("place_kind:N", title="without"), alt.Tooltip("value:Q", title="Δ", format=".2f")]
     marks = points(finding, table, x, y, tooltip, "place_kind").encode(xOffset=apart)
     chart = alt.layer(bars, marks, theme.reference(0, "")).properties(
-        width=170, height=HEIGHT, title=alt.TitleParams(f"{subject}: ends of stages", limit=220)
+        width=170, height=HEIGHT, title=alt.TitleParams(f"{subject}: ends of later stages", limit=220)
     )
     return cast(alt.LayerChart, chart)
