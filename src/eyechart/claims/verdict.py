@@ -84,7 +84,7 @@ class ClaimTest:
 
     def __post_init__(self) -> None:
         if self.claim not in CLAIMS:
-            raise EyechartError(f"No claim is called {self.claim!r}; they run from C01 to C{len(CLAIMS)}.")
+            raise EyechartError(f"No claim is called {self.claim!r}; they run from C01 to {max(CLAIMS)}.")
         if not self.parts:
             raise EyechartError(f"The test of {self.claim} has no parts; it needs at least one quantity and margin.")
         fixed = {(margin.side, margin.margin, margin.inclusive) for margin in CLAIMS[self.claim].margins}
