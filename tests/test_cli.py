@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
 
+from eyechart.claims.table import CLAIMS
 from eyechart.cli import main
 from eyechart.engines import inline
 from eyechart.engines.plan import reasons
@@ -37,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_help_does_not_import_torch(words: list[str]) -> None:
     program = f"""
 import sys
+from eyechart.claims.table import CLAIMS
 from eyechart.cli import main
 try:
     main({words!r})
@@ -213,7 +215,11 @@ def test_lists_as_json() -> None:
     assert json.loads(call("subjects", "vit", "--json").stdout)[0]["card"]["accuracy"] > 0.85
     assert "cka" in [row["name"] for row in json.loads(call("measures", "--json").stdout)]
     claims = json.loads(call("claims", "--json").stdout)
-    assert [claim["id"] for claim in claims] == [f"C{number:02d}" for number in range(1, 73)]
+    assert [claim["id"] for claim in claims] == list(CLAIMS)
+    assert all(bool(claim["readings"]) == (claim["settled_by"] == "exam") for claim in claims)
+    (reading, *_) = claims[list(CLAIMS).index("C13")]["readings"]
+    assert reading["measure"] == "cka"
+    assert {"quantity", "words", "side", "margin", "inclusive", "asks"} <= reading["parts"][0].keys()
 
 
 def test_lists_for_people() -> None:
@@ -240,6 +246,7 @@ def test_names_of_one_library() -> None:
 def test_claims_for_people() -> None:
     assert call("claims", "c09").stdout == call("claims", "9").stdout == call("claims", "C09").stdout
     assert "settled by  exam (skip_removal)" in call("claims", "C25").stdout
+    assert "test        cka: uniformity_gap at least 0.1" in call("claims", "C13").stdout
     one = call("claims", "C37").stdout
     assert "settled by  study data_fractions" in one
     assert "study: no exam decides it" in one

@@ -307,10 +307,11 @@ def claims(name: str | None, json_: bool) -> None:
     wanted = name.upper().removeprefix("C") if name else None
     wanted = f"C{int(wanted):02}" if wanted and wanted.isdecimal() else name
     if wanted and wanted not in CLAIMS:
-        raise UsageError(f"No claim is called {name!r}; they run from C01 to C{len(CLAIMS)}.")
+        raise UsageError(f"No claim is called {name!r}; they run from C01 to {max(CLAIMS)}.")
     chosen = [CLAIMS[wanted]] if wanted else list(CLAIMS.values())
     if json_:
-        as_json([claim.as_json() for claim in chosen])
+        readings = readings_of_claims()
+        as_json([claim.as_json() | {"readings": readings.get(claim.id, [])} for claim in chosen])
         return
     for claim in chosen:
         click.echo(f"{claim.id}  {claim.sentence}")
@@ -319,6 +320,15 @@ def claims(name: str | None, json_: bool) -> None:
         click.echo(f"     holds if    {claim.margin}")
         by = f"exam ({', '.join(claim.measures)})" if claim.settled_by == "exam" else f"study {claim.settled_by}"
         click.echo(f"     settled by  {by}; needs {claim.wants}")
+        if claim.null:
+            click.echo(f"     null        {claim.null}")
+        if claim.changed:
+            click.echo(f"     changed     {claim.changed}")
+        if wanted:
+            for test in readings_of_claims().get(claim.id, []):
+                asked = "; ".join(f"{part['quantity']} {part['asks']}" for part in test["parts"])
+                read = f", read {test['reading']}" if test["reading"] else ""
+                click.echo(f"     test        {test['measure']}{read}: {asked}")
     studied = [claim for claim in chosen if claim.settled_by != "exam"]
     if studied:
         click.echo(
@@ -327,6 +337,17 @@ def claims(name: str | None, json_: bool) -> None:
         )
         for study in dict.fromkeys(claim.settled_by for claim in studied):
             click.echo(f"  {study:16} {STUDIES[study]}")
+
+
+def readings_of_claims() -> dict[str, list[dict[str, Any]]]:
+    """How measures test each claim, by claim. It imports every measure, and torch with them."""
+    from eyechart.measures.measure import measures as known
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    for measure in known().values():
+        for test in measure.claims:
+            found.setdefault(test.claim, []).append({"measure": measure.name, **test.as_json()})
+    return found
 
 
 main.add_command(train)

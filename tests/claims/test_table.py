@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from eyechart.claims.gates import GATES
-from eyechart.claims.table import CLAIMS, SOURCES, STUDIES, asked, read_claim
+from eyechart.claims.table import CLAIMS, SOURCES, STUDIES, asked, read_claim, read_claims
 from eyechart.errors import EyechartError
 
 IN_THE_PACKAGE = {"cka", "attention_distance", "skip_ratio", "feature_variance", "recognition"}
@@ -21,8 +21,14 @@ PLANNED = {
 
 
 def test_every_claim_is_there_once_and_in_order() -> None:
-    assert list(CLAIMS) == sorted(CLAIMS)
-    assert set(CLAIMS) >= {f"C{number:02}" for number in range(1, 73)}
+    assert [f"C{number:02}" for number in range(1, 73)] == list(CLAIMS)[:72], "those of the specification"
+    assert all(re.fullmatch(r"C\d\d", claim) for claim in CLAIMS)
+
+
+def test_a_claim_that_stands_there_twice_is_named() -> None:
+    entries = [{"id": "C98"}, {"id": "C99"}, {"id": "C98"}]
+    with pytest.raises(EyechartError, match="C98 stands there twice"):
+        read_claims({"claim": entries})
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
@@ -107,6 +113,7 @@ def test_a_wrong_entry_is_named() -> None:
         "margins": [{"of": "x", "side": "above", "margin": 0.0}], "gates": ["g1"], "settled_by": "exam", "wants": "w",
     }  # fmt: skip
     assert read_claim(entry, known).margins[0].margin == 0.0
+    assert read_claim({**entry, "null": "n", "changed": "c"}, known).changed == "c"
     with pytest.raises(EyechartError, match="C99 names 'Z', which is not among the sources"):
         read_claim({**entry, "sources": ["Z"]}, known)
     with pytest.raises(EyechartError, match="C99 names 'g9', which is not among the gates"):
@@ -123,6 +130,7 @@ def test_a_claim_as_json_carries_its_citations_and_words() -> None:
     first = {"of": "uniformity, ViT minus CNN", "side": "above", "margin": 0.1, "inclusive": True}
     assert data["margins"][0] == first
     assert data["need_words"].startswith("made at larger scale")
+    assert {"changed", "null"} <= data.keys()
 
 
 def test_neither_the_table_nor_stored_verdicts_import_torch() -> None:

@@ -357,11 +357,25 @@ def test_no_number_of_images_is_foretold_for_steps() -> None:
     assert "More images may decide it" in next(v for v in stepped if v.claim == "C13").reason
 
 
+def test_what_still_moves_with_the_images_is_said() -> None:
+    def reason(half: float) -> str:
+        table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.05, 0.9))
+        table = table.assign_coords(quantity_half_value=("quantity_row", [half]))
+        [verdict] = of("C13", judge([ClaimTest("C13", (GAP,))], {"cka": table}, FACTS))
+        assert verdict.verdict == "undecided"
+        return verdict.reason
+
+    moving = reason(0.21)
+    assert "It still moves with the number of images: 0.21 at half of them, 0.30 at all. More images may" in moving
+    assert "still moves" not in reason(0.29)
+    assert "images would decide it" in reason(math.nan)
+
+
 def test_few_images_decide_nothing() -> None:
-    table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.29, 0.31), images=63)
+    table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.29, 0.31), images=127)
     verdict = next(v for v in judge([ClaimTest("C13", (GAP,))], {"cka": table}, FACTS) if v.claim == "C13")
     assert verdict.verdict == "undecided"
-    assert verdict.reason.startswith("Fewer than 64 images")
+    assert verdict.reason.startswith("Fewer than 128 images")
     assert verdict.effect == 0.3
 
 

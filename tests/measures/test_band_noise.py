@@ -262,7 +262,8 @@ def test_the_budget_buys_images_first_and_strengths_then() -> None:
     assert isinstance(quick, BandNoise)
     assert (quick.rungs, quick.images) == (1, 160)  # 18 s · 4e10 FLOP/s over 11 passes of 4e8, in whole folds
     with pytest.raises(
-        DoesNotApply, match=r"128 images .* longer than --effort quick allows .* --measures band_noise runs it"
+        DoesNotApply,
+        match=r"128 images, which takes longer than --effort quick allows .* --measures band_noise runs it",
     ):
         BandNoise().sized("quick", replace(few, anatomies=(replace(vit, flops=4e9),)))
 

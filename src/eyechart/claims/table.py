@@ -1,4 +1,4 @@
-"""The claims eyechart tests, C01 to C80: published sentences in our own words, from `claims.toml`.
+"""The claims eyechart tests: published sentences in our own words, from `claims.toml`.
 
 >>> CLAIMS["C13"].margins[0].of
 'uniformity, ViT minus CNN'
@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any, Literal
 
 from eyechart.claims.gates import GATES
@@ -69,7 +70,9 @@ class Claim:
     notes: tuple[str, ...] = ()
     """The reading notes that ask for it."""
     changed: str = ""
+    """One sentence: what was changed in how it is decided after results had been seen."""
     null: str = ""
+    """One sentence: the case, built so that the claim is false, that must not get "holds" (tests/claims/nulls)."""
 
     @property
     def citations(self) -> tuple[str, ...]:
@@ -116,10 +119,19 @@ def read_claim(entry: Mapping[str, Any], known: Mapping[str, Mapping[str, str]])
     return Claim(**{**entry, **lists, "margins": tuple(Margin(**margin) for margin in entry["margins"])})
 
 
+def read_claims(table: Mapping[str, Any]) -> dict[str, Claim]:
+    """The entries by name, in the order of their names: a claim added later may stand beside the ones it is like."""
+    entries = sorted(table["claim"], key=lambda entry: str(entry["id"]))
+    for one, next_one in pairwise(entries):
+        if one["id"] == next_one["id"]:
+            raise EyechartError(f"claims.toml: {one['id']} stands there twice; rename one of the two.")
+    return {entry["id"]: read_claim(entry, table) for entry in entries}
+
+
 _table = tomllib.loads(files(__package__).joinpath("claims.toml").read_text(encoding="utf-8"))
 
 SOURCES: dict[str, str] = _table["sources"]
 NEEDS: dict[str, str] = _table["needs"]
 EVIDENCE: dict[str, str] = _table["evidence"]
 STUDIES: dict[str, str] = _table["studies"]
-CLAIMS: dict[str, Claim] = {entry["id"]: read_claim(entry, _table) for entry in _table["claim"]}
+CLAIMS: dict[str, Claim] = read_claims(_table)

@@ -99,6 +99,15 @@ class ClaimTest:
     def checks(self) -> tuple[Gate, ...]:
         return tuple(GATES[key] for key in CLAIMS[self.claim].gates) if self.gates is None else self.gates
 
+    def as_json(self) -> dict[str, Any]:
+        """What this reading of the claim asks for."""
+        return {
+            "reading": self.reading,
+            "parts": [asdict(part) | {"asks": part.asks} for part in self.parts],
+            "disagreement": self.disagreement,
+            "gates": [gate.key for gate in self.checks],
+        }
+
 
 @dataclass(frozen=True)
 class PartVerdict:

@@ -116,6 +116,7 @@ class Cka(Measure):
             lambda estimate: matched_depth(estimate, half_way),
             "ViT depth most similar to the CNN's half-way blocks, between its blocks",
             smooth=False,
+            halving=True,
             limits=(0, 1),
         ),
         Quantity(
@@ -129,6 +130,7 @@ class Cka(Measure):
             lambda estimate: matched_depth(estimate, last_quarter),
             "ViT depth most similar to the CNN's last quarter of blocks, between its blocks",
             smooth=False,
+            halving=True,
             limits=(0, 1),
         ),
         Quantity(

@@ -192,6 +192,7 @@ class ErrorVsNll(Measure):
             rank_correlation,
             "rank correlation of error and augmented training NLL over families",
             smooth=False,
+            halving=True,
             limits=(-1.0, 1.0),
         ),
         *(
@@ -200,6 +201,7 @@ class ErrorVsNll(Measure):
                 bias_correlation(variable),
                 f"rank correlation over families of the weakness of their inductive bias with {words}",
                 smooth=False,
+                halving=True,
                 limits=(-1.0, 1.0),
             )
             for variable, words in (("error", "the share named wrong"), ("nll_train", "augmented training NLL"))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 import numpy as np
 
+from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.claims.verdict import ClaimTest
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.sites import Anatomy, Site
@@ -134,6 +135,9 @@ class Quantity:
     """A share of the images, or of what the estimate's `trials` counts: at exactly 0 or 1 it gets the exact bound."""
     paired: bool = False
     """A difference of two shares of the same images: where none of them moved it gets the exact bound."""
+    halving: bool = False
+    """A rank, an argmax, a share of heads, a hit-rate: too low or too high where images are few. It is computed on
+    halves of the images as well, and what it still moves widens its interval (see `intervals.still_moving`)."""
     bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """An interval that the estimate holds itself (from random draws), in place of one over images."""
 
@@ -170,7 +174,7 @@ class Measure(ABC):
     Counted on a plain machine of `SPEED`, from the size of the subject, so that the same question is asked everywhere.
     """
     least_images: ClassVar[int] = 64
-    """With fewer images than this its experiment says nothing."""
+    """Where its budget does not allow as many, it is left out. To decide a claim takes more (LEAST_IMAGES)."""
 
     @abstractmethod
     def needs(self) -> Sequence[Need]:
@@ -191,7 +195,7 @@ class Measure(ABC):
         """The measure as large as its budget at this effort allows; left out (DoesNotApply) where that is too small.
 
         A measure that was `asked_for` by name is never left out: it gets its smallest budget, and at least
-        `least_images`. An option `images` that was set by hand stays.
+        `least_images`. One that decides claims gets as many as decide. An option `images` that was set by hand stays.
         """
         mine = {option.name for option in fields(self)}
         if not self.budget or "images" not in mine or getattr(self, "images"):  # noqa: B009 - only some have it
@@ -205,10 +209,23 @@ class Measure(ABC):
             longer = [] if effort in allowed else [name for name in allowed if allowed[name] >= self.least_images]
             runs = [*(f"--effort {name}" for name in longer[:1]), f"--measures {self.name}"]
             raise DoesNotApply(
-                f"it needs {self.least_images} images to say anything, which takes longer than --effort {effort} "
+                f"it needs at least {self.least_images} images, which takes longer than --effort {effort} "
                 f"allows for the largest subject; {' or '.join(runs)} runs it."
             )
-        return with_option(self, "images", min(max(images, self.least_images), scene.images))
+        # Up to twice its seconds where it would otherwise show numbers and decide nothing.
+        least = max(self.least_images, LEAST_IMAGES) if self.decides_at(effort) else self.least_images
+        return with_option(self, "images", min(max(images, least), scene.images))
+
+    def decides_at(self, effort: str) -> bool:
+        """Whether a claim is read from it at this effort: a test of its own, or one of a measure that runs there too.
+
+        >>> [measures()["robustness"].decides_at(effort) for effort in ("quick", "normal")]  # C69 needs corruptions
+        [False, True]
+        """
+        mine = {quantity.name for quantity in self.quantities}
+        there = (measure for measure in measures().values() if not measure.budget or effort in measure.budget)
+        read = {part.quantity for measure in there for test in measure.claims for part in test.parts}
+        return bool(self.claims) or not mine.isdisjoint(read)
 
     @property
     def experiments(self) -> bool:

@@ -221,7 +221,7 @@ class ReceptiveField(Measure):
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 8, "normal": 60, "full": 600}
-    least_images = 32
+    least_images = 64
 
     images: int = 0
     """How many; 0: as the effort allows."""
