@@ -10,7 +10,7 @@ from eyechart.errors import UsageError
 from eyechart.measures.cka import Cka
 from eyechart.measures.measure import with_option
 from eyechart.methods.hsic import gram, hsic_table
-from eyechart.methods.layer_likeness import contrast, lag_at_half, lag_map, uniformity
+from eyechart.methods.layer_likeness import contrast, half_way, lag_map, matched_depth, peak, step, uniformity
 from eyechart.methods.token_lengths import Tokens
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
@@ -102,6 +102,25 @@ def test_contrast_of_a_perfect_two_stage_map_is_one() -> None:
     assert contrast((stages[:, None] == stages[None]).astype(float), stages) == 1
 
 
+def test_an_even_drift_has_a_contrast_but_no_step() -> None:
+    stages, places = np.repeat([0, 1, 2], 3), np.arange(9)
+    drift = 0.8 ** np.abs(places[:, None] - places)
+    assert contrast(drift, stages) > 0.2
+    assert step(drift, stages) == pytest.approx(0, abs=1e-12)
+    stepped = drift - 0.1 * (stages[:, None] != stages)
+    assert step(stepped, stages) == pytest.approx(0.1)
+    assert np.isnan(step(drift, np.arange(9)))
+
+
+def test_a_peak_lies_between_places_and_moves_without_a_jump() -> None:
+    depths = np.arange(10) / 9
+    for true in (0.3, 0.35, 0.3889, 0.4):
+        assert peak(0.8 - (depths - true) ** 2, depths) == pytest.approx(true)
+    assert peak(np.arange(10.0), depths) == 1
+    assert peak(np.ones(10), depths) == 0  # nothing stands out: the parts about the stem do not hold there
+    assert np.isnan(peak(np.full(10, np.nan), depths))
+
+
 def test_uniformity_is_the_mean_between_outer_thirds() -> None:
     values = np.arange(49.0).reshape(7, 7)
     estimate = estimate_with(values, anatomy("v", chain("v", [0] * 6, "transformer")))
@@ -116,7 +135,7 @@ def test_lag_of_a_shifted_diagonal() -> None:
     for j in range(9):  # CNN site j looks most like ViT site j // 2
         values[j // 2, 9 + j] = values[9 + j, j // 2] = 1
     estimate = estimate_with(values, vit, cnn)
-    assert lag_at_half(estimate)["v", "c"] == pytest.approx(2 / 8)
+    assert matched_depth(estimate, half_way)["v", "c"] == pytest.approx(2 / 8)
     assert estimate.match_depth.sel(matched="v").values[9:].tolist() == [j // 2 / 8 for j in range(9)]
 
 
@@ -325,4 +344,4 @@ def test_images_that_coincide_make_no_neighbours() -> None:
 
 def test_only_claims_without_a_limit_of_cka_are_read_by_neighbours() -> None:
     read = {(test.claim, test.reading) for test in Cka(index="neighbours").tests()}
-    assert read == {("C14", "by nearest neighbours"), ("C60", "by nearest neighbours")}
+    assert read == {(claim, "by nearest neighbours") for claim in ("C14", "C60", "C79")}

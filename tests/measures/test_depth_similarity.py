@@ -14,7 +14,7 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.measures.cka import Cka
-from eyechart.measures.depth_similarity import DepthSimilarity, decline, late_difference, slope
+from eyechart.measures.depth_similarity import DepthSimilarity, decline, late_difference, low_similarity, slope
 from eyechart.subjects.load import load_subject
 from tests.measures.on_subjects import finding_of, module_subject, quantities, staged, tally_of
 
@@ -122,6 +122,7 @@ def test_quantities_of_known_curves() -> None:
     )
     assert decline("fine-tuned")(found) == {("a", "b"): pytest.approx(0.4)}
     assert decline("size")(found) == {}
+    assert low_similarity("fine-tuned")(found) == {("a", "b"): pytest.approx(0.9)}
     assert late_difference(found) == {("g", "c"): pytest.approx(0.8 - 0.2)}
     assert slope(found) == {("few", "all"): pytest.approx(3 * (-0.3 + 0.1))}  # the ceiling falls by 0.1 a block
 

@@ -20,6 +20,7 @@ from eyechart.measures.error_vs_nll import (
     RECORDED,
     ErrorNllTally,
     ErrorVsNll,
+    bias_correlation,
     rank_correlation,
     reading,
     soft_nll,
@@ -160,7 +161,7 @@ def person(name: str, kind: str) -> Anatomy:
     if kind == "windows":
         window = replace(full_grid(2, 1.0), kind="windowed")
         blocks.append(site("attention", role="attention", attention=window, heads=2))
-    return anatomy(name, [*blocks, head], "cnn" if kind == "cnn" else "transformer")
+    return anatomy(name, [*blocks, head], kind if kind in ("cnn", "mixer") else "transformer")
 
 
 def stage(**people: tuple[str, float, float]) -> xarray.Dataset:
@@ -203,6 +204,10 @@ def test_families_settle_c42() -> None:
     }
     (verdict,) = [v for v in judge(tests, {"error_vs_nll": stage(**families)}, facts) if v.claim == "C42"]
     assert verdict.verdict == "holds"
+    weakest = stage(**families | {"mixer": ("mixer", 0.1, 2.0)})  # of the weakest bias, and best in both
+    assert set(bias_correlation("error")(weakest).values()) == {0.0}
+    (verdict,) = [v for v in judge(tests, {"error_vs_nll": weakest}, facts) if v.claim == "C42"]
+    assert verdict.verdict == "fails"
     families["swin"] = ("windows", 0.232, 1.5)  # it fits better than the CNN
     (verdict,) = [v for v in judge(tests, {"error_vs_nll": stage(**families)}, facts) if v.claim == "C42"]
     assert verdict.verdict == "fails"

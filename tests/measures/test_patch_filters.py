@@ -44,6 +44,10 @@ def test_a_cosine_basis_is_shown_and_found_smooth() -> None:
     assert 0.1 < low <= value <= high
 
 
+def strongest(finding: xarray.Dataset) -> float:
+    return float(finding.centroid.sel(subject="zoo:vit").values[:7].mean())
+
+
 def test_the_bundled_vit_is_below_random_and_its_untrained_twin_is_not(finding: xarray.Dataset) -> None:
     known = quantities(finding)
     for name in ("centroid_below_random", "weighted_centroid_below_random"):
@@ -52,6 +56,9 @@ def test_the_bundled_vit_is_below_random_and_its_untrained_twin_is_not(finding: 
         value, low, high = known[name, "zoo:vit@random"]
         assert low < 0.02  # a random draw lies where random draws lie
         assert abs(value) < 0.05
+    value, low, high = known["leading_centroid_below_random", "zoo:vit"]
+    assert value == pytest.approx(finding.random_leading.sel(subject="zoo:vit").values.mean() - strongest(finding))
+    assert low < 0 < high  # its first three lie above random ones, which a mean over 28 hides
     assert not [key for key in known if "below_random" in key[0] and key[1] in ("zoo:resnet", "zoo:swin")]
 
 
@@ -79,6 +86,7 @@ def test_fewer_than_28_components_are_not_judged() -> None:
     found = finding_of(PatchFilters(), module_subject(module, "fine"), images=16)
     assert np.isnan(quantities(found)["centroid_below_random", "fine"]).all()
     assert np.isnan(quantities(found)["weighted_centroid_below_random", "fine"]).all()
+    assert np.isnan(quantities(found)["leading_centroid_below_random", "fine"]).all()
 
 
 def test_any_cut_into_shards_gives_the_same() -> None:
@@ -97,5 +105,6 @@ def test_a_subject_without_filters_says_so() -> None:
 def test_sentence_and_figure(finding: xarray.Dataset) -> None:
     said = PatchFilters().sentence(finding)
     assert "The 28 leading components of the 160 filters of zoo:vit (4×4 pixels) hold" in said
+    assert f"that of the 7 strongest is {strongest(finding):.2f}, within" in said
     chart = PatchFilters().chart(finding).to_json()
     assert chart.count("data:image/png") >= 28

@@ -38,6 +38,16 @@ def test_a_sinusoidal_table_goes_with_nearness() -> None:
     assert 0 < low < value
 
 
+def test_a_table_of_rows_alone_has_no_bonus_of_columns() -> None:
+    table = sinusoids(8)
+    table[96:] = 0  # what the columns say; `sinusoids` writes the rows first
+    known = quantities(finding_of(PositionEmbeddings(), module_subject(with_table(table), "rows"), images=16))
+    assert known["position_nearness", "rows"][1] > 0.3
+    assert known["position_bonus", "rows"][1] > 0  # of both together it has one
+    assert known["position_row_bonus", "rows"][1] > 0
+    assert known["position_column_bonus", "rows"][2] < 0
+
+
 def test_untrained_is_about_zero_and_trained_is_not(finding: xarray.Dataset) -> None:
     known = quantities(finding)
     value, low, high = known["position_nearness", "zoo:vit@random"]
@@ -47,6 +57,8 @@ def test_untrained_is_about_zero_and_trained_is_not(finding: xarray.Dataset) -> 
     assert low < 0 < high
     assert known["position_nearness", "zoo:vit"][1] > 0.3
     assert known["position_bonus", "zoo:vit"][1] > 0
+    assert known["position_row_bonus", "zoo:vit"][1] > 0
+    assert known["position_column_bonus", "zoo:vit"][1] > 0
 
 
 def test_relative_tables_have_their_own_numbers_and_no_claim(finding: xarray.Dataset) -> None:

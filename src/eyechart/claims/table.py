@@ -1,7 +1,7 @@
 """The claims eyechart tests: published sentences in our own words, from `claims.toml`.
 
->>> CLAIMS["C13"].margin
-'uniformity, ViT minus CNN: at least 0.1'
+>>> CLAIMS["C13"].margins[0].of
+'uniformity, ViT minus CNN'
 """
 
 from __future__ import annotations

@@ -99,6 +99,30 @@ def rank_correlation(estimate: xarray.Dataset) -> PerSubjects:
     return {key: float(one @ two / size) if known else float("nan")}
 
 
+BIAS = {"cnn": 4, "windows": 3, "staged transformer": 2, "vit": 1, "mixer": 0}
+"""Park & Kim's order of inductive biases, strongest first: CNN, Swin, PiT, ViT, Mixer. Others have no place in it."""
+
+
+def bias_correlation(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """Rank correlation over families of the weakness of the bias with error or loss, for those that have a place."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        from scipy.stats import rankdata
+
+        key = families(estimate)
+        if key is None:
+            return {}
+        here = estimate.sel(subject=list(key))
+        placed = [at for at, kind in enumerate(here.kind.values.tolist()) if kind in BIAS]
+        weakness = [-BIAS[kind] for kind in here.kind.values[placed].tolist()]
+        values = here[variable].values[placed]
+        one, two = (ranks - ranks.mean() for ranks in (rankdata(weakness), rankdata(values)))
+        size = np.sqrt((one @ one) * (two @ two))
+        return {key: float(one @ two / size) if np.isfinite(values).all() and size > 0 else float("nan")}
+
+    return compute
+
+
 def steps(variable: str, lower: str, higher: str) -> Callable[[xarray.Dataset], PerSubjects]:
     """How much higher the first family of one kind is than the first of another, told of all families together."""
 
@@ -168,7 +192,19 @@ class ErrorVsNll(Measure):
             rank_correlation,
             "rank correlation of error and augmented training NLL over families",
             smooth=False,
+            halving=True,
             limits=(-1.0, 1.0),
+        ),
+        *(
+            Quantity(
+                f"{variable}_bias_rank",
+                bias_correlation(variable),
+                f"rank correlation over families of the weakness of their inductive bias with {words}",
+                smooth=False,
+                halving=True,
+                limits=(-1.0, 1.0),
+            )
+            for variable, words in (("error", "the share named wrong"), ("nll_train", "augmented training NLL"))
         ),
         *(
             Quantity(
@@ -185,6 +221,10 @@ class ErrorVsNll(Measure):
             "C42",
             (
                 Part("error_nll_rank", "above", 0.7, "rank correlation of error and training NLL"),
+                *(
+                    Part(f"{variable}_bias_rank", "above", 0.7, f"rank correlation of weakness of the bias and {words}")
+                    for variable, words in (("error", "error"), ("nll_train", "training NLL"))
+                ),
                 *(
                     Part(f"{variable}_{pair}", "above", 0.0, f"{words}, {pair.replace('_', ' ')}")
                     for variable, words in (("error", "rise of the error"), ("nll_train", "rise of the training NLL"))

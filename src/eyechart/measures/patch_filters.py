@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from eyechart.tracing.bench import Bench
 
 MOST = 28  # the paper's number of components
+LEADING = 7  # its first row of tiles: those that "leading" says most of
 DRAWS = 400  # random initialisations; 32 for the shares of variance, which need the filters themselves
 SHARE_DRAWS = 32
 SCREE_WEIGHTS = 1 << 18  # filters × pixels of these: more take seconds a draw, and the shares hardly vary
@@ -45,8 +46,10 @@ class FilterTally(Tally):
     random_share: Annotated[Tensor, Sum("subject", "component")]
     random_mean: Annotated[Tensor, Sum("subject", "draw")]
     """Centroid of freshly initialised filters, mean over as many components."""
+    random_leading: Annotated[Tensor, Sum("subject", "draw")]
+    """The same over the seven strongest."""
     random_weighted: Annotated[Tensor, Sum("subject", "draw")]
-    """The same, weighted by the components' shares of variance."""
+    """The same over all, weighted by the components' shares of variance."""
     random_single: Annotated[Tensor, Sum("subject", "draw")]
 
 
@@ -73,13 +76,20 @@ def plain_mean(estimate: xarray.Dataset) -> PerSubjects:
     return {(str(who),): float(estimate.centroid.sel(subject=who).values.mean()) for who in estimate.subject.values}
 
 
+def leading_mean(estimate: xarray.Dataset) -> PerSubjects:
+    """Centroid of the seven strongest components; NaN where there are fewer than 28, as the claim is about those."""
+    enough = {key: not np.isnan(value) for key, value in plain_mean(estimate).items()}
+    first = estimate.centroid.values[:, :LEADING].mean(1)
+    return {key: float(value) if enough[key] else np.nan for key, value in zip(enough, first, strict=True)}
+
+
 def by_variance(estimate: xarray.Dataset) -> PerSubjects:
     """The same weighted by variance; NaN where there are fewer, as the claim is about 28."""
     enough = {key: not np.isnan(value) for key, value in plain_mean(estimate).items()}
     return {key: value if enough[key] else np.nan for key, value in weighted(estimate, "centroid").items()}
 
 
-MEANS = {"alike": plain_mean, "by variance": by_variance}
+MEANS = {"leading": leading_mean, "alike": plain_mean, "by variance": by_variance}
 
 
 def vits(estimate: xarray.Dataset) -> list[str]:
@@ -125,14 +135,15 @@ class PatchFilters(Measure):
         "colours stretched to the full range. Plain colours, slopes and broad stripes are a smooth basis, as a cosine "
         "transform has; speckles are what filters begin with. Of a convolution the filters themselves are shown too. "
         "On the right, the mean frequency of each component (1: stripes one pixel wide) beside the band where 95 % of "
-        "random components lie, and the share of the filters' variance that the components hold together (dashed: "
-        "random filters)."
+        "random components lie; a dashed line ends the seven strongest, which must lie low by themselves if the "
+        "leading ones are a low-frequency basis. Below, the share of the filters' variance that the components hold "
+        "together (dashed: random filters)."
     )
     how_to_read_ko = (
         "타일 하나는 화소를 읽는 필터들의 주성분이며 가장 강한 것이 왼쪽 위이다(색은 범위 전체로 늘렸다). 민무늬, "
         "완만한 기울기, 넓은 줄무늬는 코사인 변환 같은 매끄러운 기저이고, 얼룩은 학습 전의 필터이다. 합성곱은 필터 "
-        "자체도 보인다. 오른쪽은 주성분의 평균 주파수(1은 한 화소 줄무늬)와 무작위 주성분의 95%가 놓이는 띠, 그리고 "
-        "주성분들이 함께 설명하는 분산(점선은 무작위 필터)이다."
+        "자체도 보인다. 오른쪽은 주성분의 평균 주파수(1은 한 화소 줄무늬, 파선까지가 가장 강한 일곱)와 무작위 주성분의 "
+        "95%가 놓이는 띠, 그리고 주성분들이 함께 설명하는 분산(점선은 무작위 필터)이다."
     )
     method = (
         "Singular values of the filters as they are applied (standardised kernels standardised), mean filter removed. "
@@ -155,6 +166,12 @@ class PatchFilters(Measure):
         ),
         Quantity("filter_variance", held, "share of the filters' variance that they hold", exact=True),
         Quantity(
+            "leading_centroid_below_random",
+            below_random("leading", "random_leading"),
+            "mean frequency of the seven strongest components, random initialisation minus these weights",
+            bounds=spread_of_random("leading", "random_leading"),
+        ),
+        Quantity(
             "centroid_below_random",
             below_random("alike", "random_mean"),
             "mean frequency of the 28 leading components, random initialisation minus these weights",
@@ -175,11 +192,12 @@ class PatchFilters(Measure):
                     quantity,
                     "above",
                     0.0,
-                    f"how far the mean frequency of the 28 leading components of {{0}}{how} lies below random filters'",
+                    f"how far the mean frequency of the {which} lies below random filters'",
                 )
-                for quantity, how in (
-                    ("centroid_below_random", ""),
-                    ("weighted_centroid_below_random", ", weighted by variance,"),
+                for quantity, which in (
+                    ("leading_centroid_below_random", "seven strongest components of {0}"),
+                    ("centroid_below_random", "28 leading components of {0}"),
+                    ("weighted_centroid_below_random", "28 leading components of {0}, weighted by variance,"),
                 )
             ),
         ),
@@ -206,6 +224,7 @@ class PatchFilters(Measure):
             "share": share,
             "random_share": random_share,
             "random_mean": random.mean(1),
+            "random_leading": random[:, :LEADING].mean(1),
             "random_weighted": random @ (random_share / random_share.sum()),
             "random_single": random[:, 0],
         }
@@ -250,6 +269,7 @@ class PatchFilters(Measure):
                 "share": (tile[:2], np.where(there, total.share.numpy(), np.nan), exact),
                 "random_share": (tile[:2], np.where(there, total.random_share.numpy(), np.nan), exact),
                 "random_mean": (("subject", "draw"), total.random_mean.numpy(), exact),
+                "random_leading": (("subject", "draw"), total.random_leading.numpy(), exact),
                 "random_weighted": (("subject", "draw"), total.random_weighted.numpy(), exact),
                 "random_single": (("subject", "draw"), total.random_single.numpy(), exact),
             },
@@ -277,16 +297,25 @@ class PatchFilters(Measure):
         for subject in map(str, finding.subject.values):
             at = finding.sel(subject=subject)
             low, high = np.quantile(at.random_weighted.values, TAIL)
-            side = "below" if own[subject,] < low else "above" if own[subject,] > high else "within"
+            side = where(own[subject,], low, high)
+            first = ""
+            if np.isfinite(at.centroid.values).all():
+                mean, ends = at.centroid.values[:LEADING].mean(), np.quantile(at.random_leading.values, TAIL)
+                first = f"; that of the {LEADING} strongest is {mean:.2f}, {where(mean, *ends)} "
+                first += f"{ends[0]:.2f} to {ends[1]:.2f}"
             parts.append(
                 f"the {int(np.isfinite(at.centroid.values).sum())} leading components of the {int(at.filters)} filters "
                 f"of {subject} ({int(at.height)}×{int(at.width)} pixels) hold {variance[subject,]:.0%} of their "
                 f"variance; weighted by it their mean frequency is {own[subject,]:.2f} of Nyquist, {side} the "
-                f"{low:.2f} to {high:.2f} of random filters"
+                f"{low:.2f} to {high:.2f} of random filters{first}"
             )
         said = ". ".join(part[0].upper() + part[1:] for part in parts) + "."
         gone = finding.attrs.get("left_out", "")
         return said + (f" The first weights of {gone} do not read patches of RGB pixels." if gone else "")
+
+
+def where(value: float, low: float, high: float) -> str:
+    return "below" if value < low else "above" if value > high else "within"
 
 
 def with_filters(scene: Scene) -> dict[str, Filters]:

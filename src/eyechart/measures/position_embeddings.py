@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -130,8 +131,8 @@ class PositionEmbeddings(Measure):
         "Tables as they are added, found in the forward pass. Nearness: Spearman correlation of cosine with minus "
         "distance over all pairs of patches. Row-and-column bonus: mean cosine of pairs in one row or column, two or "
         "more apart, above that of other pairs at the same distance, interpolated over the squared distance, which "
-        "never favours rows. Intervals leave out a sixteenth of the patches in turn, with all their pairs: which "
-        "patches there are, not which weights."
+        "never favours rows; the claim asks for it within rows and within columns, each by itself. Intervals leave "
+        "out a sixteenth of the patches in turn, with all their pairs: which patches there are, not which weights."
     )
     quantities = (
         Quantity(
@@ -146,6 +147,15 @@ class PositionEmbeddings(Measure):
             "cosine within a row or column above that of others as far apart",
             limits=(-2, 2),
         ),
+        *(
+            Quantity(
+                f"position_{line}_bonus",
+                partial(first_tables, variable=f"{line}_bonus"),
+                f"cosine within a {line} above that of others as far apart",
+                limits=(-2, 2),
+            )
+            for line in ("row", "column")
+        ),
         Quantity(
             "relative_nearness",
             of_steps,
@@ -158,7 +168,9 @@ class PositionEmbeddings(Measure):
             "C03",
             (
                 Part("position_nearness", "above", 0.3, "rank correlation of likeness with nearness in {0}"),
-                Part("position_bonus", "above", 0.0, "likeness within rows and columns of {0} above others'"),
+                # Each by itself: a table that knows only rows has a bonus of both together.
+                Part("position_row_bonus", "above", 0.0, "likeness within rows of {0} above others'"),
+                Part("position_column_bonus", "above", 0.0, "likeness within columns of {0} above others'"),
             ),
         ),
     )
@@ -218,7 +230,7 @@ class PositionEmbeddings(Measure):
 
         tables, steps = rows_of(scene, absolute), rows_of(scene, relative)
         far = max((max(row.grid) for row in tables), default=1) - 1
-        near, bonus = np.full((2, len(tables)), np.nan)
+        near, bonus, in_rows, in_columns = np.full((4, len(tables)), np.nan)
         curves = np.full((2, len(tables), far), np.nan)
         cosine = total.cosine.numpy().copy()
         for at, row in enumerate(tables):
@@ -227,6 +239,8 @@ class PositionEmbeddings(Measure):
             own, weights = cosine[at, :count, :count], total.dealt[at, :count].numpy()
             in_line, aside, mass = in_line_and_aside(own, row.grid, weights)
             near[at], bonus[at] = nearness(own, row.grid, weights), row_and_column_bonus(in_line, aside, mass)
+            in_rows[at] = row_and_column_bonus(*in_line_and_aside(own, row.grid, weights, "rows"))
+            in_columns[at] = row_and_column_bonus(*in_line_and_aside(own, row.grid, weights, "columns"))
             curves[0, at, : len(in_line)], curves[1, at, : len(aside)] = in_line, aside
         heads = total.steps.shape[1]
         stepped = np.full(total.steps.shape, np.nan)
@@ -241,6 +255,8 @@ class PositionEmbeddings(Measure):
                 "cosine": (("table", "patch", "other_patch"), cosine, exact),
                 "nearness": ("table", near, limits),
                 "bonus": ("table", bonus, {"limits": (-2.0, 2.0)}),
+                "row_bonus": ("table", in_rows, {"limits": (-2.0, 2.0)}),
+                "column_bonus": ("table", in_columns, {"limits": (-2.0, 2.0)}),
                 "in_line": (("table", "distance"), curves[0], limits),
                 "aside": (("table", "distance"), curves[1], limits),
                 "steps": (("relative", "head", "down", "across"), stepped, exact),
@@ -262,12 +278,16 @@ class PositionEmbeddings(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for at, subject in enumerate(finding.subject.values.tolist()):
-            low, high = float(finding.bonus_low[at]), float(finding.bonus_high[at])
+            bonuses = [
+                f"{float(finding[name][at]):+.3f} [{float(finding[f'{name}_low'][at]):+.3f}, "
+                f"{float(finding[f'{name}_high'][at]):+.3f}]"
+                for name in ("row_bonus", "column_bonus")
+            ]
             parts.append(
                 f"{subject}: likeness of the {int(finding.rows[at])}×{int(finding.columns[at])} position embeddings "
                 f"{where(int(finding.block[at]))} goes with nearness at a rank correlation of "
-                f"{float(finding.nearness[at]):.2f}, and is {float(finding.bonus[at]):+.3f} [{low:+.3f}, {high:+.3f}] "
-                "within rows and columns against others as far apart"
+                f"{float(finding.nearness[at]):.2f}, and is {bonuses[0]} within rows and {bonuses[1]} within columns "
+                "against others as far apart"
             )
         for (subject,), value in of_steps(finding).items():
             parts.append(f"{subject}: its relative tables go with nearness at a mean rank correlation of {value:.2f}")

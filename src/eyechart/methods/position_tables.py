@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import numpy as np
+
+Lines = Literal["rows", "columns", "both"]
 
 LARGEST_SIDE = 32  # of larger tables every second, third … row and column: all pairs of 64×64 places are 16 million
 
@@ -46,15 +49,23 @@ class Pairs:
     other: np.ndarray
     squared: np.ndarray
     """Distance squared: a whole number."""
-    in_line: np.ndarray
-    """In one row or one column."""
+    in_row: np.ndarray
+    in_column: np.ndarray
+
+    @property
+    def in_line(self) -> np.ndarray:
+        """In one row or one column."""
+        return self.in_row | self.in_column
+
+    def along(self, lines: Lines) -> np.ndarray:
+        return {"rows": self.in_row, "columns": self.in_column, "both": self.in_line}[lines]
 
 
 @cache
 def pairs_of(rows: int, columns: int) -> Pairs:
     one, other = np.triu_indices(rows * columns, k=1)
     down, across = np.abs(one // columns - other // columns), np.abs(one % columns - other % columns)
-    return Pairs(one, other, down**2 + across**2, (down == 0) | (across == 0))
+    return Pairs(one, other, down**2 + across**2, down == 0, across == 0)
 
 
 def rank_correlation(values: np.ndarray, others: np.ndarray, weights: np.ndarray) -> float:
@@ -88,9 +99,11 @@ def nearness(cosine: np.ndarray, grid: tuple[int, int], weights: np.ndarray) -> 
 
 
 def in_line_and_aside(
-    cosine: np.ndarray, grid: tuple[int, int], weights: np.ndarray
+    cosine: np.ndarray, grid: tuple[int, int], weights: np.ndarray, lines: Lines = "both"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean cosine of pairs 1, 2, 3 … cells apart in one row or column; others as far apart; the weight of the former.
+
+    `lines` looks along rows or columns alone; the others are those in neither.
 
     Few others are exactly as far apart (3, 4 → 5), so theirs is read off the straight line between the next nearer and
     the next farther ones, over the *squared* distance. Likeness that depends on distance alone is in every dimension a
@@ -112,9 +125,10 @@ def in_line_and_aside(
     if len(known):
         inside = (steps**2 >= known[0]) & (steps**2 <= known[-1])
         others[inside] = np.interp(steps[inside] ** 2, known, total[known] / mass[known])
-    line = np.sqrt(pairs.squared[pairs.in_line]).round().astype(int)
+    chosen = pairs.along(lines)
+    line = np.sqrt(pairs.squared[chosen]).round().astype(int)
     mass, total = (
-        np.bincount(line, weights=each[pairs.in_line], minlength=far + 1)[1:]
+        np.bincount(line, weights=each[chosen], minlength=far + 1)[1:]
         for each in (weight, np.where(weight > 0, weight * values, 0))
     )
     return total / np.where(mass > 0, mass, np.nan), others, mass

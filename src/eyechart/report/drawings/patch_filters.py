@@ -95,7 +95,9 @@ def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
     dots = alt.Chart(table).mark_point(size=36, filled=True).encode(x, y, color=colour, tooltip=tooltip)
     middle = theme.reference(float(at.random_mean.mean()), "")
     title = alt.TitleParams("grey: 95 % of the components of random filters", fontSize=12, fontWeight="normal")
-    chart: Chart = (band + middle + line + dots).properties(width=330, height=150, title=title)
+    last = pd.DataFrame({"component": [COLUMNS + 0.5]} if count > COLUMNS else {"component": []})
+    ends = alt.Chart(last).mark_rule(strokeDash=[4, 3], color="#8b9099", tooltip=None).encode(x)
+    chart: Chart = (band + middle + ends + line + dots).properties(width=330, height=150, title=title)
     return chart
 
 
