@@ -71,6 +71,18 @@ def thirds(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return places[middle < 1 / 3], places[middle > 2 / 3]
 
 
+def late_over_rest(differences: np.ndarray) -> float:
+    """Differences in the last third of the blocks minus twice those before: above 0 if they lie mostly at the end.
+
+    Twice, because two trainings differ everywhere: larger at the end by a hair is not "alike, and then different".
+
+    >>> round(late_over_rest(np.array([0.1, 0.1, 0.1, 0.1, 0.5, 0.3])), 3)
+    0.2
+    """
+    _, high = thirds(np.arange(len(differences)))
+    return float(differences[high].mean() - 2 * np.delete(differences, high).mean())
+
+
 def halves(values: np.ndarray) -> tuple[float, float]:
     """Means over the first and the second half of the blocks; a middle block is in neither.
 

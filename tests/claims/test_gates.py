@@ -10,6 +10,7 @@ from eyechart.claims.gates import (
     ACCURACY,
     HEADS,
     HEADS_OF_ONE_BLOCK,
+    INTACT_ACCURACY,
     LAST_GRID,
     MATCHED,
     RECIPE,
@@ -51,6 +52,17 @@ def test_accuracy_elsewhere_has_no_threshold_but_guessing() -> None:
     assert guessing.outcome == "failed"
     assert "not surely more than guessing one of 4 classes" in guessing.words
     assert ACCURACY.check([facts(images="sample", accuracy=0.9, classes=10)]).outcome == "passed"
+
+
+def test_of_a_twin_that_lost_something_only_the_intact_subject_must_be_accurate() -> None:
+    """Without a skip 50 % are left: that loss is what the claim is about, and no failed gate."""
+    whole, twin = facts("a", images="sample", accuracy=0.9), facts("b", images="sample", accuracy=0.5)
+    assert ACCURACY.check([whole, twin]).outcome == "failed"
+    passed = INTACT_ACCURACY.check([whole, twin])
+    assert (passed.gate, passed.outcome) == ("g1-intact", "passed")
+    assert "a names 90.0 % right" in passed.words
+    assert "b" not in passed.words.split()
+    assert INTACT_ACCURACY.check([twin, whole]).outcome == "failed"
 
 
 def test_one_weak_subject_fails_the_pair_and_is_the_one_named() -> None:

@@ -109,7 +109,11 @@ def test_a_directional_claim_fails_and_is_undecided() -> None:
 
 
 def test_a_value_on_the_margin_cannot_be_decided_by_more_images() -> None:
-    assert "lies on the margin, so no number of images would decide it" in gap_verdict(0.1, 0.05, 0.15).reason
+    said = gap_verdict(0.1, 0.05, 0.15).reason
+    assert "lies on the margin or between two, so no number of images would decide it" in said
+    between = Part("gap", "above", 0.1, "gap of {0}", fails_at=0)
+    assert between.decide(0.02, 0.04) == "undecided"
+    assert between.nearest_margin(0.03) == 0.03
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

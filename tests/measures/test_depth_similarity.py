@@ -67,7 +67,7 @@ def test_the_curves_are_the_diagonals_of_cka() -> None:
 def test_class_token_and_gap_part_in_the_last_third(finding: xarray.Dataset) -> None:
     value, low, high = quantities(finding)["cka_divergence", "zoo:vit-gap | zoo:vit"]
     curve = 1 - at(finding, "zoo:vit-gap", "zoo:vit").similarity.values
-    assert value == pytest.approx(curve[6:].mean() - curve[:6].mean())
+    assert value == pytest.approx(curve[6:].mean() - 2 * curve[:6].mean())
     assert 0 < low < value < high
     assert not {"size_decline", "tuning_decline"} & {name for name, _ in quantities(finding)}
 
@@ -123,7 +123,7 @@ def test_quantities_of_known_curves() -> None:
     assert decline("fine-tuned")(found) == {("a", "b"): pytest.approx(0.4)}
     assert decline("size")(found) == {}
     assert low_similarity("fine-tuned")(found) == {("a", "b"): pytest.approx(0.9)}
-    assert late_difference(found) == {("g", "c"): pytest.approx(0.8 - 0.2)}
+    assert late_difference(found) == {("g", "c"): pytest.approx(0.8 - 2 * 0.2)}
     assert slope(found) == {("few", "all"): pytest.approx(3 * (-0.3 + 0.1))}  # the ceiling falls by 0.1 a block
 
 

@@ -31,7 +31,7 @@ from eyechart.measures.few_shot import (
     tightness,
 )
 from eyechart.measures.measure import Scene
-from eyechart.methods.few_shot import correlation, leads_together, trend
+from eyechart.methods.few_shot import correlation, correlation_z, leads_together, trend
 from eyechart.methods.frozen_features import FEATURES, before_logits, what_is_read, width_of, words_for
 from eyechart.sites import Site
 from eyechart.subjects.anatomy import anatomy_of
@@ -211,6 +211,9 @@ def test_tightness_by_hand() -> None:
     assert correlation(better_is_tighter) == {}
     three = accuracies([0.9, 0.7, 0.5], [0.5, 0.6, 0.7], ["a", "b", "c"])
     assert correlation(three) == {("a", "b", "c"): pytest.approx(-1)}
+    assert correlation_z(three) == {}  # three subjects on a line are no evidence
+    four = accuracies([0.9, 0.7, 0.5, 0.3], [0.5, 0.7, 0.6, 0.8], ["a", "b", "c", "d"])
+    assert correlation_z(four) == {("a", "b", "c", "d"): pytest.approx(np.arctanh(-0.8))}
     assert leads_together(three) == {}
     with_floor = accuracies([0.9, 0.7, 0.2], [0.5, 0.8, 1.0], ["a", "b", "a@random"])  # untrained: no third subject
     assert correlation(with_floor) == {}

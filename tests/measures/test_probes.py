@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +13,32 @@ import xarray
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
-from eyechart.intervals import jackknife, leave_one_out_weights
+from eyechart.estimates import late_over_rest
+from eyechart.intervals import (
+    DRAWS,
+    SMALL_DRAWS,
+    bootstrap,
+    bootstrap_weights,
+    jackknife,
+    leave_one_out_weights,
+    small_size,
+)
 from eyechart.measures.measure import Scene
 from eyechart.measures.probes import PARTS, Probes, ProbeTally
-from eyechart.methods.probes import at_the_end, divergence, parting_depth, token_gap
+from eyechart.methods.probes import (
+    at_the_end,
+    cnns_with_vits,
+    depth_of_half,
+    divergence,
+    early_lead,
+    first_token_rise,
+    half_lead_depth,
+    middle_gap,
+    middle_over_last_gap,
+    shortfall_gap,
+    token_gap,
+    twins,
+)
 from eyechart.methods.ridge import PENALTIES
 from eyechart.rows import kept
 from eyechart.sites import Site
@@ -217,7 +240,7 @@ def test_the_projection_is_fixed_and_only_for_wide_features() -> None:
 
 
 def table(**accuracies: list[list[float]]) -> xarray.Dataset:
-    """A finding by hand: for each subject "cls…" or "gap…" its accuracies (block, readout)."""
+    """A finding by hand: for each subject "cls…", "gap…" or "cnn…" its accuracies (block, readout)."""
     subjects = [name for name, rows in accuracies.items() for _ in rows]
     depths = [(at + 1) / len(rows) for rows in accuracies.values() for at in range(len(rows))]
     return xarray.Dataset(
@@ -225,9 +248,9 @@ def table(**accuracies: list[list[float]]) -> xarray.Dataset:
         coords={
             "readout": list(READOUTS),
             "subject": ("site", subjects),
-            "family": ("site", ["vit"] * len(subjects)),
+            "family": ("site", ["cnn" if name[:3] == "cnn" else "vit" for name in subjects]),
             "role": ("site", ["block"] * len(subjects)),
-            "pooling": ("site", [name[:3] for name in subjects]),
+            "pooling": ("site", [name[:3].replace("cnn", "gap") for name in subjects]),
             "build": ("site", [name[3:] for name in subjects]),
             "depth": ("site", depths),
         },
@@ -238,32 +261,53 @@ def test_quantities_on_a_table_made_by_hand() -> None:
     nothing = float("nan")
     cls = [  # tokens, class token, mean, mean with class token, first
         [0.20, 0.30, 0.40, 0.40, 0.2],
-        [0.30, 0.50, 0.40, 0.41, 0.2],  # ahead, but not from here on
-        [0.40, 0.60, 0.54, 0.58, 0.3],  # ahead of the mean without the class token, not of the mean of all
+        [0.30, 0.40, 0.40, 0.41, 0.2],
+        [0.40, 0.60, 0.54, 0.58, 0.3],  # ahead of the mean without the class token, hardly of the mean of all
         [0.45, 0.80, 0.70, 0.72, 0.3],
-        [0.50, 0.90, 0.75, 0.80, 0.3],
+        [0.50, 0.90, 0.75, 0.80, 0.3],  # most ahead
         [0.50, 0.92, 0.80, 0.84, 0.3],
     ]
     gap = [[0.2 + 0.1 * at + 0.2 * (at > 3), nothing, 0.5, nothing, 0.1 * at] for at in range(6)]
     made = table(cls=cls, gap=gap)
-    assert token_gap(made) == {("gap", "cls"): pytest.approx(0.9 - 0.5)}
-    assert parting_depth(made) == {("cls",): pytest.approx(4 / 6)}
+    assert token_gap(twins)(made) == {("gap", "cls"): pytest.approx(0.9 - 0.5)}
+    assert shortfall_gap(twins)(made) == {("gap", "cls"): pytest.approx((0.92 - 0.5) - (0.5 - 0.9))}
+    assert half_lead_depth(made) == {("cls",): pytest.approx((3 + (0.05 - 0.02) / (0.08 - 0.02)) / 6)}
+    assert early_lead(made) == {("cls",): pytest.approx((-0.10 - 0.01 + 0.02) / 3)}
+    assert first_token_rise(made) == {("gap",): pytest.approx(0.5 - 0.25)}
     assert at_the_end("gap", "gap with cls", "cls")(made) == {("cls",): pytest.approx(-0.04)}
     assert at_the_end("gap", "first", "gap")(made) == {("gap",): pytest.approx(0.0)}
     late, early = (0.8 - 0.5 + 0.9 - 0.5) / 2, (0 + 0 + 0 + 0.05) / 4
-    assert divergence(made) == {("gap", "cls"): pytest.approx(late - early)}
-    assert parting_depth(table(cls=[[row[0], 0.3, *row[2:]] for row in cls])) == {("cls",): 1.0}
+    assert divergence(made) == {("gap", "cls"): pytest.approx(late - 2 * early)}
+    assert half_lead_depth(table(cls=[[row[0], 0.3, *row[2:]] for row in cls])) == {("cls",): 1.0}
+    from_the_start = table(cls=[[0, 0.5, 0, 0.4 - 0.02 * at, 0] for at in range(6)])
+    assert half_lead_depth(from_the_start) == {("cls",): pytest.approx(1 / 6)}
     ahead = next(q for q in Probes.quantities if q.name == "cls_over_mean_last").compute(made)
     assert ahead == {("cls",): pytest.approx(0.92 - 0.84)}
     other = table(cls=cls, gap_of_another_build=gap)
-    assert token_gap(other) == divergence(other) == {}  # a larger ViT is no twin
+    assert token_gap(twins)(other) == divergence(other) == {}  # a larger ViT is no twin
+    of_cnn = table(cls=cls, cnn=gap)
+    assert token_gap(cnns_with_vits)(of_cnn) == {("cnn", "cls"): pytest.approx(0.9 - 0.5)}
+    assert middle_gap(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5)}
+    assert middle_over_last_gap(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5 - (0.92 - 0.5))}
     middle = next(q for q in Probes.quantities if q.name == "pooled_over_first_middle").compute(made)
     assert middle == {("gap",): pytest.approx(0.5 - 0.25)}
 
 
+def test_differences_that_change_sign_do_not_cancel() -> None:
+    """± .2 before and .3 at the end: their means are 0 and .3, but the two ViTs are alike nowhere."""
+    signs = [0.2, -0.2, 0.2, -0.2, 0.3, 0.3]
+    made = table(cls=[[0.5] * 5 for _ in signs], gap=[[0.5 + sign] * 5 for sign in signs])
+    assert divergence(made) == {("gap", "cls"): pytest.approx(0.3 - 2 * 0.2)}
+
+
 def test_a_remark_beside_the_claim_does_not_make_it_fail() -> None:
     """As on zoo:vit: the mean without the class token tells less, which says nothing about where the two part."""
-    numbers = {"parting_depth": 0.9, "cls_over_mean_last": 0.1, "mean_without_cls": -0.03}
+    numbers = {
+        "half_lead_depth": 0.9,
+        "cls_over_mean_early": -0.1,
+        "cls_over_mean_last": 0.1,
+        "mean_without_cls": -0.03,
+    }
     rows = [
         list(column)
         for column in zip(*((value, value - 0.01, value + 0.01) for value in numbers.values()), strict=True)
@@ -278,8 +322,47 @@ def test_a_remark_beside_the_claim_does_not_make_it_fail() -> None:
     )
     facts = {"v": Facts("v", "transformer", True, "sample", (0.95, 0.94, 0.96))}
     verdicts = [verdict for verdict in judge(Probes().tests(), {"probes": found}, facts) if verdict.claim == "C34"]
-    assert [(verdict.verdict, len(verdict.parts)) for verdict in verdicts] == [("holds", 2), ("fails", 1)]
+    assert [(verdict.verdict, len(verdict.parts)) for verdict in verdicts] == [("holds", 3), ("fails", 1)]
     assert "leaving the class token out" in verdicts[1].sentence
+
+
+CURVES = {
+    "a late lead": [0.0, 0.0, 0.0, 0.0, 0.0, 0.02, 0.05, 0.15, 0.25],
+    "that of zoo:vit": [-0.084, -0.056, -0.057, -0.025, 0.062, 0.092, 0.146, 0.106, 0.065],
+    "an early lead": [0.0, 0.0, 0.05, 0.1, 0.15, 0.2, 0.2, 0.2, 0.2],
+}
+DIFFERENCES = {
+    "none": [0.0] * 9,
+    "of changing sign, then late": [0.05, -0.05, 0.05, -0.05, 0.05, -0.05, 0.2, 0.25, 0.3],
+    "late alone": [0.0] * 6 + [0.05, 0.1, 0.15],
+}
+
+
+@pytest.mark.parametrize("error", [0.006, 0.02], ids=["1,000 images", "100 images"])
+@pytest.mark.parametrize(
+    ("curve", "compute"),
+    [
+        *((curve, lambda lead: depth_of_half(lead, (np.arange(9) + 1) / 9)) for curve in CURVES.values()),
+        *((curve, lambda lead: late_over_rest(np.abs(lead))) for curve in DIFFERENCES.values()),
+    ],
+    ids=[*CURVES, *DIFFERENCES],
+)
+def test_bootstrap_intervals_hold_what_curves_say(
+    curve: list[float], compute: Callable[[np.ndarray], float], error: float
+) -> None:
+    """Half of the largest lead, and sizes of differences: 200 exams of 16 folds, blocks that err alike by half."""
+    truth, dice = compute(np.array(curve)), np.random.default_rng(0)
+    factor = np.linalg.cholesky(error**2 * (np.eye(9) + 1) / 2)
+    weights = [bootstrap_weights(16, DRAWS, 0), bootstrap_weights(16, SMALL_DRAWS, 1, small_size(16))]
+    means = [(each / each.sum(1, keepdim=True)).numpy() for each in weights]
+    covered = []
+    for _ in range(200):
+        folds = np.array(curve) + 4 * dice.normal(size=(16, 9)) @ factor.T
+        draws, small = (np.apply_along_axis(compute, 1, each @ folds) for each in means)
+        low, high = bootstrap(np.array(compute(folds.mean(0))), draws, small, 16)
+        covered.append(bool(low - 1e-9 <= truth <= high + 1e-9))
+    print(f"covered {np.mean(covered):.3f}")
+    assert np.mean(covered) >= 0.9
 
 
 def test_where_there_is_nothing_to_probe() -> None:
@@ -326,4 +409,9 @@ def test_the_chart_and_the_sentence_are_made_from_the_numbers(labels: np.ndarray
     assert f"{float(finding.accuracy.sel(readout='cls')[-1]):.1%} from the class token" in said
     assert f"{np.bincount(labels).max() / 200:.1%}" in said
     assert "commonest class" in str(Probes().chart(finding).to_dict())
+    assert "projection" not in said  # six features are read as they are
+    narrow = Probes(width=4, token_width=3)
+    told = narrow.sentence(measure_tensors(narrow, where, looks, 8, labels))
+    assert "random projection" in told
+    assert "single tokens of v (6 features, 3 read); single vectors of v (6 features, 4 read)" in told
     assert isinstance(Probes().view, View)

@@ -11,6 +11,7 @@ from eyechart.claims.judge import judge
 from eyechart.measures.skip_ratio import SkipRatio
 from eyechart.methods.skip_ratio import ratio_and_cosines
 from eyechart.tracing.views import Look
+from tests.measures.on_subjects import quantities
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
 RATIO, COSINE, BRANCH_COSINE, THERE = range(4)
@@ -125,8 +126,23 @@ def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0):  # 
 
 def test_the_phase_change_of_the_class_token() -> None:
     finding = phased_scene(early_cls=8, late_cls=2)
-    row = finding.quantity.values.tolist().index("cls_phase")
-    assert float(finding.quantity_value[row]) == pytest.approx(np.log(8) - np.log(2), rel=1e-5)
+    found = quantities(finding)
+    for kind in ("attention", "mlp"):
+        assert found[f"cls_phase_{kind}", "v"][0] == pytest.approx(np.log(8) - np.log(2), rel=1e-5)
+        assert found[f"grid_first_minus_second_{kind}", "v"][0] == pytest.approx(0, abs=1e-5)
+    assert "8.0 times at attention in the first half and 2.0 in the second; 8.0 times at MLPs" in (
+        SkipRatio().sentence(finding)
+    )
+
+
+def test_a_parallel_block_has_no_attention_of_its_own_and_is_not_judged() -> None:
+    """Where attention and MLP are added at once there are no two junctions that could differ."""
+    places = [site(f"{at}", "junction", "other", prefix=1, block=at, depth=at / 2) for at in range(2)]
+    sites = [*places, site("1b", "block", "other", prefix=1, block=1, depth=1.0)]
+    looks = {("v", place.name): Look(place, skip=torch.ones(64, 5, 8), branch=torch.ones(64, 5, 8)) for place in places}
+    finding = measure_tensors(SkipRatio(), scene(anatomy("v", sites, cls=0)), looks, 4)
+    assert not quantities(finding)
+    assert "class token" not in SkipRatio().sentence(finding)
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,23 @@ from eyechart.intervals import with_intervals
 from eyechart.measures.measure import Batch, Scene
 from eyechart.measures.skip_removal import SkipRemoval
 from eyechart.methods.hsic import gram, hsic_table
-from eyechart.methods.skips import cka_of, gram_of_blocks, projected_blocks, removable, small_block, trained_without
+from eyechart.methods.skips import (
+    cka_of,
+    gram_of_blocks,
+    lost_share,
+    projected_blocks,
+    removable,
+    share_gap,
+    small_block,
+    trained_without,
+)
 from eyechart.report.embed import specification
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from eyechart.zoo.resnet import resnet
 from eyechart.zoo.vit import ViT
 from tests import cases
+from tests.claims.nulls.made_up import finding
 from tests.measures.on_subjects import module_subject, quantities, staged, tally_of
 
 SIZES = {"width": 24, "depth": 4, "heads": 3, "patch": 8}
@@ -215,10 +225,46 @@ def test_a_twin_trained_without_a_skip_is_recognised_and_judged() -> None:
         for name in ("whole", "twin", "early")
     }
     verdicts = {(v.claim, v.subjects): v for v in judge(SkipRemoval().tests(), {"skip_removal": finding}, known)}
-    across = verdicts["C25", ("whole", "twin")]
+    across, within = verdicts["C25", ("whole", "twin")].parts
     assert across.effect == pytest.approx(places["twin", 1] / places["whole", 1])
+    assert within.effect == found["trained_without_skip_within", "whole | twin"][0]
     assert ("C26", ("whole", "twin")) in verdicts
     assert ("C26", ("whole", "early")) not in verdicts
+
+
+def test_a_large_loss_is_the_effect_and_no_failed_gate() -> None:
+    """A twin that is left with 30 % right used to be too bad to be judged, and C26 undecided."""
+    numbers = {("trained_without_skip_drop", "whole | twin"): (0.62, 0.58, 0.66)}
+    known = {
+        name: Facts(name, "transformer", True, "sample", (value, value - 0.04, value + 0.04), recipe="same")
+        for name, value in (("whole", 0.92), ("twin", 0.30))
+    }
+    (verdict,) = (
+        v for v in judge(SkipRemoval().tests(), {"skip_removal": finding(numbers)}, known) if v.claim == "C26"
+    )
+    assert verdict.verdict == "holds"
+    failed = judge(SkipRemoval().tests(), {"skip_removal": finding(numbers)}, {**known, "whole": known["twin"]})
+    assert next(v for v in failed if v.claim == "C26").verdict == "undecided"
+
+
+def test_what_is_lost_is_a_share_of_what_there_is_to_lose() -> None:
+    """By hand: .9 → .5 with ten classes loses half of what is above guessing; who guesses has nothing to lose."""
+    accuracy = np.array([[0.9], [0.5], [0.1], [0.05]]).repeat(2, 1)
+    made = xarray.Dataset(
+        {"accuracy": (("variant", "mode"), accuracy), "lost": (("variant", "mode"), accuracy[[0, 0, 2, 2]] - accuracy)},
+        coords={
+            "mode": ["as trained", "recalibrated"],
+            "subject": ("variant", ["vit", "vit", "cnn", "cnn"]),
+            "family": ("variant", ["vit", "vit", "cnn", "cnn"]),
+            "removed": ("variant", ["intact", "1", "intact", "1"]),
+            "normalised": ("variant", [0, 0, 0, 0]),
+            "stale": ("variant", [0, 0, 0, 0]),
+        },
+        attrs={"guessing": 0.1},
+    )
+    assert lost_share("as trained")(made)["vit",] == pytest.approx(0.4 / 0.8)
+    assert np.isnan(lost_share("as trained")(made)["cnn",])
+    assert np.isnan(share_gap("recalibrated")(made)["vit", "cnn"])
 
 
 def test_without_labels_answers_are_compared() -> None:

@@ -141,6 +141,20 @@ class Accuracy(Gate):
 
 
 @dataclass(frozen=True)
+class IntactAccuracy(Accuracy):
+    """g1 for claims about what was taken from the second subject: its loss of accuracy is the effect, not a fault.
+
+    Of the second one only trained weights are asked, by g1-trained.
+    """
+
+    key: str = "g1-intact"
+    title: ClassVar[str] = "accuracy of the intact subject"
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        return super().check(facts[:1])
+
+
+@dataclass(frozen=True)
 class Matched(Gate):
     """g1 for claims about what is lost: subjects that recognise the clean pictures about equally well lose alike."""
 
@@ -285,8 +299,20 @@ class SameRecipe(Gate):
 
 TRAINED, ACCURACY, TOKENS, HEADS, REGIME, RECIPE = Trained(), Accuracy(), Tokens(), Heads(), Regime(), SameRecipe()
 HEADS_OF_ONE_BLOCK, MATCHED, LAST_GRID = Heads("g2-heads-one-block", blocks=1), Matched(), LastGrid()
+INTACT_ACCURACY = IntactAccuracy()
 
 GATES: dict[str, Gate] = {
     gate.key: gate
-    for gate in (TRAINED, ACCURACY, MATCHED, TOKENS, LAST_GRID, HEADS, HEADS_OF_ONE_BLOCK, REGIME, RECIPE)
+    for gate in (
+        TRAINED,
+        ACCURACY,
+        INTACT_ACCURACY,
+        MATCHED,
+        TOKENS,
+        LAST_GRID,
+        HEADS,
+        HEADS_OF_ONE_BLOCK,
+        REGIME,
+        RECIPE,
+    )
 }

@@ -65,7 +65,17 @@ class Part:
         return value >= margin if self.inclusive else value > margin
 
     def nearest_margin(self, value: float) -> float:
-        return self.margin if self.side in ("above", "below") else math.copysign(self.margin, value)
+        """Where a decision would begin. Between what holds and what fails that is nowhere: the value itself.
+
+        >>> part = Part("gap", "above", 0.1, "gap", fails_at=0)
+        >>> part.nearest_margin(0.3), part.nearest_margin(0.03), part.nearest_margin(-0.2)
+        (0.1, 0.03, 0)
+        """
+        if self.side not in ("above", "below"):
+            return math.copysign(self.margin, value)
+        if self.fails_at is None or math.isnan(value):
+            return self.margin
+        return sorted((self.margin, value, self.fails_at))[1]
 
 
 @dataclass(frozen=True)

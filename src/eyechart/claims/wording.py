@@ -73,7 +73,7 @@ def what_would_decide(
     if not smooth:
         return f"More {unit} may decide it" if width > 0 else "It lies between what holds and what fails"
     if needed is None:
-        return f"The effect lies on the margin, so no number of {unit} would decide it"
+        return f"The effect lies on the margin or between two, so no number of {unit} would decide it"
     return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"
 
 

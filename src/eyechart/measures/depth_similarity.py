@@ -19,7 +19,7 @@ from torch import Tensor
 from eyechart.claims.gates import ACCURACY, RECIPE
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import thirds
+from eyechart.estimates import late_over_rest, thirds
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.methods.hsic import PREFIX, WHOLE, hsic_table, patch_gram
 from eyechart.methods.twins import WORDS, Pair, pairs_of
@@ -87,13 +87,8 @@ def low_similarity(relation: str) -> Callable[[xarray.Dataset], PerSubjects]:
 
 
 def late_difference(estimate: xarray.Dataset) -> PerSubjects:
-    """1 − CKA of a GAP and a class-token twin, mean of the last third minus mean of the blocks before."""
-    result: PerSubjects = {}
-    for at, subjects in chosen(estimate, "head"):
-        curve = 1 - curve_of(estimate, at)
-        _, high = thirds(np.arange(len(curve)))
-        result[subjects] = float(curve[high].mean() - np.delete(curve, high).mean())
-    return result
+    """1 − CKA of a GAP and a class-token twin, mean of the last third minus twice the mean of the blocks before."""
+    return {subjects: late_over_rest(1 - curve_of(estimate, at)) for at, subjects in chosen(estimate, "head")}
 
 
 def slope(estimate: xarray.Dataset) -> PerSubjects:
@@ -164,7 +159,7 @@ class DepthSimilarity(Measure):
         Quantity(
             "cka_divergence",
             late_difference,
-            "1 − CKA of the patch tokens of a GAP and a class-token ViT, last third minus the rest",
+            "1 − CKA of the patch tokens of a GAP and a class-token ViT, last third minus twice the rest",
         ),
         Quantity("data_slope", slope, "slope over depth of the CKA with the model of more data, less the ceiling's"),
     )

@@ -29,6 +29,7 @@ from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, V
 from eyechart.methods.few_shot import (
     accuracy_of,
     correlation,
+    correlation_z,
     lead,
     leads_together,
     pair_sentence,
@@ -189,7 +190,7 @@ class FewShot(Measure):
         "all images without labels; 32 queries a class, never among the support. 60 seeded draws, the same for all "
         "subjects. Intervals leave out images both as support and as query. How tight classes are is compared "
         "between trained subjects: of two, lead in episode accuracy (mean over the grid) times lead in spread; of "
-        "more, the correlation of the two."
+        "four or more, the correlation of the two, in standard errors over subjects (three decide nothing)."
     )
     quantities = (
         Quantity("shots_trend", trend("shot"), "episode accuracy for each doubling of the shots"),
@@ -212,6 +213,7 @@ class FewShot(Measure):
             "correlation of episode accuracy and class spread over the subjects",
             limits=(-1, 1),
         ),
+        Quantity("tightness_z", correlation_z, "the same in standard errors over the subjects, of four or more"),
     )
     claims = (
         ClaimTest(
@@ -222,12 +224,30 @@ class FewShot(Measure):
             ),
             reading="for shots and ways",
         ),
-        *(
-            ClaimTest("C71", (Part(quantity, "below", 0.0, words),), reading=TIGHTER)
-            for quantity, words in (
-                ("tightness_of_the_better", "lead in accuracy times lead in class spread, {0} over {1}"),
-                ("tightness_correlation", "correlation of accuracy and class spread over these subjects"),
-            )
+        ClaimTest(
+            "C71",
+            (
+                Part(
+                    "tightness_of_the_better",
+                    "below",
+                    0.0,
+                    "lead in accuracy times lead in class spread, {0} over {1}",
+                ),
+            ),
+            reading=TIGHTER,
+        ),
+        ClaimTest(
+            "C71",
+            (
+                Part(
+                    "tightness_z",
+                    "below",
+                    -1.645,
+                    "correlation of accuracy and class spread, in standard errors over these subjects",
+                    fails_at=0,
+                ),
+            ),
+            reading=TIGHTER,
         ),
     )
 

@@ -7,17 +7,29 @@ and the mean over images of the per-token values (not the ratio of means: 1.65 a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 
+from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, places_of, subjects_in
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.methods.skip_phases import (
+    KINDS,
+    agreement,
+    class_token_phase,
+    half_change,
+    higher_share,
+    late_attention_over_mlp,
+    late_mlp_share,
+    profile,
+    with_class_token,
+)
 from eyechart.methods.skip_ratio import SKIP_AND_BRANCH, junctions, tokens_of
 from eyechart.sites import Site
 from eyechart.tally import Sum, Tally
@@ -25,6 +37,16 @@ from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
+
+CLEAR = 0.1
+"""Log ratio: a phase change smaller than this is none. Untrained ViTs differ by .05 (standard deviation of ten) in what
+has no cause but the draw of their weights; twice that must be exceeded."""
+FALL_AND_RISE: tuple[tuple[str, str, Side, float], ...] = (
+    ("cls", "the class token", "above", CLEAR),
+    ("grid", "patch tokens", "below", -CLEAR),
+)
+MOST = 0.5
+HARDLY_HALF = 0.45  # of the late blocks: below it most of them go the other way; exactly half decides nothing
 
 
 @dataclass
@@ -34,102 +56,6 @@ class SkipRatioTally(Tally):
     branch_cosine: Annotated[torch.Tensor, Sum("fold", "site", "token")]
     finite: Annotated[torch.Tensor, Sum("fold", "site", "token")]
     images: Annotated[torch.Tensor, Sum("fold", counts=True)]
-
-
-def profile(estimate: xarray.Dataset, subject: str, variable: str, token: str, kind: str | None = None) -> np.ndarray:
-    """One value a block: `variable` at the class token or averaged over the grid, averaged over the block's junctions.
-
-    Ratios are read as logarithms: they are skewed, and one block with a ratio of 50 would decide a plain mean.
-    """
-    mine = estimate.subject.values == subject
-    if kind is not None:
-        mine &= estimate.kind.values == kind
-    part = estimate.isel(site=mine)
-    values = part[f"{variable}_{token}"].values
-    values = np.log(values) if variable == "ratio" else values
-    blocks = part.block.values
-    return np.array([values[blocks == block].mean() for block in dict.fromkeys(blocks.tolist())])
-
-
-def with_class_token(estimate: xarray.Dataset) -> list[str]:
-    """ViTs whose class token is there at every junction and is what the classifier reads (CaiT's enters late)."""
-    return [s for s in subjects_in(estimate, "vit") if estimate.class_token.values[places_of(estimate, s)].all()]
-
-
-def class_token_phase(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """First half minus second half of (class token minus grid): above 0 if the class token rides the skip early."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        for subject in with_class_token(estimate):
-            gap = profile(estimate, subject, variable, "cls") - profile(estimate, subject, variable, "grid")
-            if len(gap) >= 2:
-                first, second = halves(gap)
-                result[subject,] = first - second
-        return result
-
-    return compute
-
-
-def half_change(token: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The phase change of one kind of token by itself: the other may make up the difference of the two alone."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        for subject in with_class_token(estimate):
-            ratios = profile(estimate, subject, "ratio", token)
-            if len(ratios) >= 2:
-                first, second = halves(ratios)
-                result[subject,] = first - second
-        return result
-
-    return compute
-
-
-def agreement(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The phase change by a cosine, counted positive where it goes the way of the ratio's.
-
-    Not smooth: a ratio that may go either way makes the sign jump, which leaving out one fold in turn hardly ever sees.
-    Of 40 exams without any phase change of the ratio the jackknife let 27 decide, at random; the bootstrap 4.
-    """
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        ratio, cosine = class_token_phase("ratio")(estimate), class_token_phase(variable)(estimate)
-        return {subjects: float(np.sign(ratio[subjects])) * cosine[subjects] for subjects in cosine}
-
-    return compute
-
-
-def late_attention_over_mlp(estimate: xarray.Dataset) -> PerSubjects:
-    """Class token, second half: log ratio at attention minus at the MLP. Above 0 if it is the MLPs that change it."""
-    result: PerSubjects = {}
-    for subject in with_class_token(estimate):
-        attention = profile(estimate, subject, "ratio", "cls", "attention")
-        mlp = profile(estimate, subject, "ratio", "cls", "mlp")
-        if len(attention) == len(mlp) >= 2:
-            result[subject,] = halves(attention - mlp)[1]
-    return result
-
-
-def share_above(one: np.ndarray, other: np.ndarray) -> float:
-    return float(np.mean(one > other)) if np.isfinite(one + other).all() else float("nan")
-
-
-def higher_share(estimate: xarray.Dataset) -> PerSubjects:
-    """Share of the depth at which the ViT's grid tokens have a higher skip ratio than the CNN's locations."""
-    depths = (np.arange(100) + 0.5) / 100
-    curve_of = {}
-    for subject in subjects_in(estimate):
-        # A CNN is read junction by junction, a transformer block by block: both in order of execution.
-        values = profile(estimate, subject, "ratio", "grid")
-        if len(values) >= 2:
-            curve_of[subject] = np.interp(depths, (np.arange(len(values)) + 0.5) / len(values), values)
-    return {
-        (vit, cnn): share_above(curve_of[vit], curve_of[cnn])
-        for vit in subjects_in(estimate, "vit")
-        for cnn in subjects_in(estimate, "cnn")
-        if vit in curve_of and cnn in curve_of
-    }
 
 
 def class_token_place(scene: Scene, subject: str, site: Site) -> int:
@@ -156,13 +82,14 @@ class SkipRatio(Measure):
         "At every residual addition the incoming vector z meets what the branch adds, f(z). A ratio ‖z‖/‖f(z)‖ of 10 "
         "means that the token passes almost unchanged; 1 means that the branch writes as much as was there. Curves: "
         "the ratio over depth, for grid tokens and for the class token. Maps, on one colour scale: every token of "
-        "every junction; the class token is the first column. In the original, the class token rides the skip in "
-        "the first half and changes in the second, and grid tokens do the opposite."
+        "every junction; the class token is the first column. Attention and MLP are drawn and judged apart: one may "
+        "hide what the other does. In the original, the class token rides the skip in the first half and changes in "
+        "the second, and grid tokens do the opposite."
     )
     how_to_read_ko = (
         "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. 비율 ‖z‖/‖f(z)‖이 10이면 토큰이 거의 그대로 "
         "지나가고, 1이면 가지가 있던 만큼을 새로 쓴다. 곡선은 깊이에 따른 비율, 지도는 모든 토큰과 접점이다(첫 열이 "
-        "CLS)."
+        "CLS). 어텐션과 MLP는 서로 다를 수 있어 따로 그리고 따로 판정한다."
     )
     method = (
         "Per token, ‖z‖/‖f(z)‖ and cos(z, z + f(z)) before the addition runs, averaged over images (mean of ratios). A "
@@ -171,27 +98,34 @@ class SkipRatio(Measure):
         "counted, not averaged."
     )
     quantities = (
-        Quantity(
-            "cls_phase",
-            class_token_phase("ratio"),
-            "class token against grid, first against second half",
-            unit="log ratio",
+        *(
+            Quantity(
+                f"cls_phase_{kind}",
+                class_token_phase("ratio", kind),
+                f"class token against grid at {words}, first against second half",
+                unit="log ratio",
+            )
+            for kind, words in KINDS.items()
         ),
-        Quantity(
-            "cosine_agrees",
-            agreement("cosine"),
-            "the same with cos(z, z + f(z)), above 0 if the sign agrees",
-            smooth=False,
+        *(
+            Quantity(
+                f"{variable}_agrees_{kind}",
+                agreement(variable, kind),
+                f"the same at {words} with {formula}, above 0 if the sign agrees",
+                smooth=False,
+            )
+            for variable, formula in (("cosine", "cos(z, z + f(z))"), ("branch_cosine", "cos(z, f(z))"))
+            for kind, words in KINDS.items()
         ),
-        Quantity("branch_cosine_agrees", agreement("branch_cosine"), "the same with cos(z, f(z))", smooth=False),
-        Quantity(
-            "cls_first_minus_second", half_change("cls"), "class token alone, first minus second half", unit="log ratio"
-        ),
-        Quantity(
-            "grid_first_minus_second",
-            half_change("grid"),
-            "grid tokens alone, first minus second half",
-            unit="log ratio",
+        *(
+            Quantity(
+                f"{token}_first_minus_second_{kind}",
+                half_change(token, kind),
+                f"{who} alone at {words}, first minus second half",
+                unit="log ratio",
+            )
+            for token, who in (("cls", "class token"), ("grid", "grid tokens"))
+            for kind, words in KINDS.items()
         ),
         Quantity(
             "late_cls_attention_over_mlp",
@@ -200,9 +134,16 @@ class SkipRatio(Measure):
             unit="log ratio",
         ),
         Quantity(
+            "late_cls_mlp_share",
+            late_mlp_share,
+            "class token, second half: share of the blocks whose MLP writes more than their attention",
+            smooth=False,
+            limits=(0, 1),
+        ),
+        Quantity(
             "skip_higher_share",
             higher_share,
-            "share of the depth where the ViT's ratio is above the CNN's",
+            "share of the depth where the ViT's ratio is above the CNN's, at attention and at MLPs",
             smooth=False,
             limits=(0, 1),
         ),
@@ -210,22 +151,30 @@ class SkipRatio(Measure):
     claims = (
         ClaimTest(
             "C21",
-            (
+            tuple(
                 Part(
-                    "cls_phase", "above", 0, "log ratio of class token over grid tokens in {0}, first half minus second"
-                ),
+                    f"cls_phase_{kind}",
+                    "above",
+                    CLEAR,
+                    f"log ratio of class token over patch tokens at the {words} of {{0}}, first half minus second",
+                    fails_at=0,
+                )
+                for kind, words in KINDS.items()
             ),
             reading="as the class token against the patch tokens",
         ),
         ClaimTest(
             "C21",
-            (
+            tuple(
                 Part(
-                    "cls_first_minus_second", "above", 0, "log ratio of the class token in {0}, first half minus second"
-                ),
-                Part(
-                    "grid_first_minus_second", "below", 0, "log ratio of patch tokens in {0}, first half minus second"
-                ),
+                    f"{token}_first_minus_second_{kind}",
+                    side,
+                    margin,
+                    f"log ratio of {who} at the {words} of {{0}}, first half minus second",
+                    fails_at=0,
+                )
+                for token, who, side, margin in FALL_AND_RISE
+                for kind, words in KINDS.items()
             ),
             reading="for each kind of token by itself",
         ),
@@ -233,15 +182,32 @@ class SkipRatio(Measure):
             "C22",
             (
                 Part(
-                    "late_cls_attention_over_mlp", "above", 0, "late class-token log ratio of {0}, attention minus MLP"
+                    "late_cls_attention_over_mlp",
+                    "above",
+                    CLEAR,
+                    "late class-token log ratio of {0}, attention minus MLP",
+                    fails_at=0,
+                ),
+                Part(
+                    "late_cls_mlp_share",
+                    "above",
+                    MOST,
+                    "share of the late blocks of {0} whose MLP changes the class token more than their attention",
+                    fails_at=HARDLY_HALF,
                 ),
             ),
         ),
         ClaimTest(
             "C23",
-            (
-                Part("cosine_agrees", "above", 0, "phase change of {0} by cos(z, z + f), in the ratio's direction"),
-                Part("branch_cosine_agrees", "above", 0, "phase change of {0} by cos(z, f), in the ratio's direction"),
+            tuple(
+                Part(
+                    f"{variable}_agrees_{kind}",
+                    "above",
+                    0,
+                    f"phase change at the {words} of {{0}} by {formula}, in the ratio's direction",
+                )
+                for variable, formula in (("cosine", "cos(z, z + f)"), ("branch_cosine", "cos(z, f)"))
+                for kind, words in KINDS.items()
             ),
             disagreement="undecided",
         ),
@@ -252,7 +218,7 @@ class SkipRatio(Measure):
                     "skip_higher_share",
                     "above",
                     0.8,
-                    "share of depth where the skip ratio of {0} is above that of {1}",
+                    "share of depth where the skip ratio of {0} is above that of {1}, at attention and at MLPs",
                     inclusive=True,
                 ),
             ),
@@ -313,9 +279,18 @@ class SkipRatio(Measure):
             typical = float(np.nanmedian(ratios))
             text = f"in {subject} the skip carries {typical:.1f} times what a branch adds (median over junctions)"
             if subject in with_class_token(finding):
-                first, second = halves(profile(finding, subject, "ratio", "cls"))
-                early, late = np.exp(first), np.exp(second)
-                text += f", for its class token {early:.1f} times in the first half and {late:.1f} times in the second"
+                text += self.of_class_token(finding, subject)
             parts.append(text)
         said = "; ".join(parts)
         return said[0].upper() + said[1:] + "."
+
+    @staticmethod
+    def of_class_token(finding: xarray.Dataset, subject: str) -> str:
+        """ ", for its class token from 2.4 to 4.1 times at attention and …", as the claims read it."""
+        told = []
+        for kind, words in KINDS.items():
+            ratios = profile(finding, subject, "ratio", "cls", kind)
+            if len(ratios) >= 2 and np.isfinite(ratios).all():
+                early, late = np.exp(halves(ratios))
+                told.append(f"{early:.1f} times at {words} in the first half and {late:.1f} in the second")
+        return f", for its class token {'; '.join(told)}" if told else ""

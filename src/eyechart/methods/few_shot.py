@@ -1,8 +1,8 @@
 """What a table of few-shot accuracies says: trends over shots and ways, and whether tight classes go with it.
 
 "Tight" compares feature spaces, so the unit of that comparison is a subject. Of two it can only be told whether the
-more accurate one has the tighter classes; of three or more, how accuracy and spread go together. Both are about these
-subjects: their intervals are over images.
+more accurate one has the tighter classes; of four or more, whether accuracy and spread go together more than they would
+by the chance of which subjects were given. The intervals of both are over images.
 """
 
 from __future__ import annotations
@@ -94,6 +94,16 @@ def correlation(estimate: xarray.Dataset) -> PerSubjects:
     numbers = np.array([[table[who] for who in subjects] for table in (accuracy_of(estimate), spread_of(estimate))])
     with np.errstate(invalid="ignore", divide="ignore"):
         return {tuple(subjects): float(np.corrcoef(numbers)[0, 1])}
+
+
+def correlation_z(estimate: xarray.Dataset) -> PerSubjects:
+    """The same in standard errors over subjects: Fisher's atanh(r) · √(n − 3), so of four subjects or more.
+
+    Images alone do not make a relation: of three subjects without any, every other triple has a correlation below 0
+    whose interval over images ends before it.
+    """
+    found = {who: np.clip(r, -1 + 1e-9, 1 - 1e-9) for who, r in correlation(estimate).items() if len(who) > 3}
+    return {who: float(np.arctanh(r) * np.sqrt(len(who) - 3)) for who, r in found.items()}
 
 
 def pair_sentence(finding: xarray.Dataset) -> list[str]:

@@ -155,6 +155,18 @@ def across(cka: np.ndarray, place: int) -> np.ndarray:
     return found
 
 
+def within(cka: np.ndarray, place: int) -> np.ndarray:
+    """Mean CKA of two sites that both lie before `place` or both from it on, of maps (…, site, other_site).
+
+    >>> within(np.array([[1.0, 0.2, 0.4], [0.2, 1.0, 0.9], [0.4, 0.9, 1.0]]), 1).round(3)
+    np.float64(0.9)
+    """
+    one, two = np.triu_indices(cka.shape[-1], k=1)
+    same = (one < place) == (two < place)
+    found: np.ndarray = cka[..., one[same], two[same]].mean(-1)
+    return found
+
+
 # --- the estimate's tables ----------------------------------------------------------------------------------------
 
 
@@ -177,19 +189,21 @@ def coordinates(variants: Sequence[Variant], normalised: np.ndarray, stale: np.n
 
 
 def intact_across(variants: Sequence[Variant], cka: np.ndarray) -> dict[str, Any]:
-    """Mean CKA across every block of the intact subjects, along `place`: twins are compared by it."""
+    """Mean CKA across every block of the intact subjects and on its two sides, along `place`: for comparing twins."""
     rows = []
     for at, variant in enumerate(variants):
         sites = sites_of(variant.anatomy)
         if variant.block is None:
             for place, site in enumerate(sites):
                 if site.role == "block":
-                    value = across(cka[at, 0, : len(sites), : len(sites)], place)
-                    rows.append((variant.anatomy.subject, site.block, float(value)))
+                    own = cka[at, 0, : len(sites), : len(sites)]
+                    means = float(across(own, place)), float(within(own, place))
+                    rows.append((variant.anatomy.subject, site.block, *means))
     return {
         "place_subject": ("place", [row[0] for row in rows]),
         "place_block": ("place", [row[1] for row in rows]),
         "intact_across": ("place", np.array([row[2] for row in rows]), {"limits": (-1.0, 1.0)}),
+        "intact_within": ("place", np.array([row[3] for row in rows]), {"limits": (-1.0, 1.0)}),
     }
 
 
@@ -236,19 +250,36 @@ def mean_of(variable: str, mode: str) -> Callable[[xarray.Dataset], PerSubjects]
     return compute
 
 
-def drop_gap(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Accuracy lost without a block's skips, ViT minus CNN."""
+def lost_share(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """How much of its accuracy above guessing a subject loses: who knows nothing has nothing to lose, and no number."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         lost = mean_of("lost", mode)(estimate)
-        return {
-            (vit, cnn): lost[vit,] - lost[cnn,]
-            for vit in subjects_in(estimate, "vit")
-            for cnn in subjects_in(estimate, "cnn")
-            if (vit,) in lost and (cnn,) in lost
-        }
+        first = estimate.isel(variant=estimate.removed.values == INTACT)
+        known = dict(zip(first.subject.values.tolist(), first.accuracy.sel(mode=MODES[0]).values.tolist(), strict=True))
+        above = {who: known[who] - float(estimate.attrs["guessing"]) for who in known}
+        return {(who,): lost[who,] / above[who] if above[who] > 0 else np.nan for (who,) in lost}
 
     return compute
+
+
+def drop_gap(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """Accuracy lost without a block's skips, ViT minus CNN."""
+    return lambda estimate: vit_minus_cnn(estimate, mean_of("lost", mode)(estimate))
+
+
+def share_gap(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """The same as a share of what each had to lose."""
+    return lambda estimate: vit_minus_cnn(estimate, lost_share(mode)(estimate))
+
+
+def vit_minus_cnn(estimate: xarray.Dataset, of: PerSubjects) -> PerSubjects:
+    return {
+        (vit, cnn): of[vit,] - of[cnn,]
+        for vit in subjects_in(estimate, "vit")
+        for cnn in subjects_in(estimate, "cnn")
+        if (vit,) in of and (cnn,) in of
+    }
 
 
 def twins(estimate: xarray.Dataset) -> list[tuple[str, str, list[int]]]:
@@ -268,14 +299,18 @@ def twins(estimate: xarray.Dataset) -> list[tuple[str, str, list[int]]]:
     ]
 
 
-def twin_across(estimate: xarray.Dataset) -> PerSubjects:
-    """CKA across the blocks that were trained without skip, in the twin over in the intact ViT."""
-    at = estimate.intact_across.values
-    places = list(zip(estimate.place_subject.values.tolist(), estimate.place_block.values.tolist(), strict=True))
-    return {
-        (whole, twin): float(np.mean([at[places.index((twin, b))] / at[places.index((whole, b))] for b in missing]))
-        for whole, twin, missing in twins(estimate)
-    }
+def twin_relative(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """CKA across the blocks that were trained without skip, or on either side, in the twin over in the intact ViT."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        at = estimate[variable].values
+        places = list(zip(estimate.place_subject.values.tolist(), estimate.place_block.values.tolist(), strict=True))
+        return {
+            (whole, twin): float(np.mean([at[places.index((twin, b))] / at[places.index((whole, b))] for b in missing]))
+            for whole, twin, missing in twins(estimate)
+        }
+
+    return compute
 
 
 def twin_drop(estimate: xarray.Dataset) -> PerSubjects:

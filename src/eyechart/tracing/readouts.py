@@ -98,6 +98,8 @@ class Group:
     width: int
     start: int
     """Where its features begin in a row of all features of an image."""
+    channels: int = 0
+    """Features before the projection to `width`."""
 
     @property
     def probes(self) -> int:
@@ -146,5 +148,5 @@ def groups_of(scene: Scene, widths: Widths) -> list[Group]:
         for readout in READOUTS if has_cls(anatomy, site) else WITHOUT_CLS:
             grid, most = ((height, width), widths.token) if readout == "tokens" else ((1, 1), widths.vector)
             channels = site.channels * (1 if "cls" in readout else flattening(site, last) ** 2)
-            found.append(Group(row, readout, grid, min(channels, most), found[-1].stop if found else 0))
+            found.append(Group(row, readout, grid, min(channels, most), found[-1].stop if found else 0, channels))
     return found

@@ -121,4 +121,6 @@ def tooltips() -> list[alt.Tooltip]:
         alt.Tooltip("accuracy:Q", format=".3f"),
         alt.Tooltip("accuracy_low:Q", format=".3f", title="from"),
         alt.Tooltip("accuracy_high:Q", format=".3f", title="to"),
+        alt.Tooltip("features:Q", title="features there"),
+        alt.Tooltip("features_read:Q", title="features read"),
     ]
