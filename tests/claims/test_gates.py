@@ -97,7 +97,14 @@ def test_matched_accuracy(other, outcome) -> None:
 
 
 def test_the_trained_gate_has_no_threshold() -> None:
-    assert TRAINED.check([facts(images="sample", accuracy=0.11)]).outcome == "passed"
+    assert TRAINED.check([facts(images="sample", accuracy=0.13, classes=10)]).outcome == "passed"
+    assert TRAINED.check([facts(images="sample")]).outcome == "passed", "an accuracy that is not known"
+
+
+def test_the_trained_gate_asks_for_more_than_guessing() -> None:
+    result = TRAINED.check([facts(images="sample", accuracy=0.11, classes=10)])
+    assert result.outcome == "failed"
+    assert result.words == "vit names 11.0 % right [9.0, 13.0], not surely more than guessing one of 10 classes"
 
 
 def test_names_of_image_sets() -> None:

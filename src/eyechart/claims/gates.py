@@ -82,14 +82,34 @@ class Gate(ABC):
 
 @dataclass(frozen=True)
 class Trained(Gate):
-    """g1 without a threshold, for claims about early training or little data: the weights must not be random."""
+    """g1 without a threshold, for claims about early training or little data: more than guessing, where it is known."""
 
     key: str = "g1-trained"
     title: ClassVar[str] = "trained weights"
 
     def check(self, facts: Sequence[Facts]) -> GateResult:
-        untrained = [f"{fact.subject} has untrained weights" for fact in facts if not fact.trained]
-        return self.result("failed", *untrained) if untrained else self.result("passed", "all weights are trained")
+        failed = [f"{fact.subject} has untrained weights" for fact in facts if not fact.trained]
+        failed += [
+            f"{named(fact)}, not surely more than guessing one of {fact.classes} classes"
+            for fact in facts
+            if fact.trained and not better_than_guessing(fact)
+        ]
+        return self.result("failed", *failed) if failed else self.result("passed", "all weights are trained")
+
+
+def named(fact: Facts) -> str:
+    """The accuracy of a subject in words; it must be known."""
+    assert fact.accuracy is not None
+    value, low, high = (f"{100 * share:.1f}" for share in fact.accuracy)
+    return f"{fact.subject} names {value} % right" + (f" [{low}, {high}]" if low != "nan" else "")
+
+
+def better_than_guessing(fact: Facts) -> bool:
+    """Whether its accuracy is surely above chance; one without interval is taken as it is, an unknown one passes."""
+    if fact.accuracy is None or math.isnan(fact.accuracy[0]) or not fact.classes:
+        return True
+    value, low, _ = fact.accuracy
+    return (value if math.isnan(low) else low) > 1 / fact.classes
 
 
 @dataclass(frozen=True)
@@ -111,15 +131,13 @@ class Accuracy(Gate):
             elif fact.accuracy is None or math.isnan(fact.accuracy[0]):
                 unknown.append(f"the accuracy of {fact.subject} on these images is not known")
             else:
-                value, low, high = (f"{100 * share:.1f}" for share in fact.accuracy)
-                named = f"{fact.subject} names {value} % right" + (f" [{low}, {high}]" if low != "nan" else "")
-                least = self.least(fact)
+                least, words = self.least(fact), named(fact)
                 if least is not None and fact.accuracy[0] < least:
-                    failed.append(f"{named}, less than the {100 * least:.0f} % asked for on {image_set(fact.images)}")
-                elif least is None and not self.better_than_guessing(fact):
-                    failed.append(f"{named}, not surely more than guessing one of {fact.classes} classes")
+                    failed.append(f"{words}, less than the {100 * least:.0f} % asked for on {image_set(fact.images)}")
+                elif least is None and not better_than_guessing(fact):
+                    failed.append(f"{words}, not surely more than guessing one of {fact.classes} classes")
                 else:
-                    known.append(named)
+                    known.append(words)
         if failed:
             return self.result("failed", *failed)
         if unknown:
@@ -127,13 +145,6 @@ class Accuracy(Gate):
         values = [fact.accuracy[0] for fact in facts if fact.accuracy]
         gap = [f"a gap of {100 * (max(values) - min(values)):.1f} points"] if len(values) > 1 else []
         return self.result("passed", *known, *gap)
-
-    def better_than_guessing(self, fact: Facts) -> bool:
-        """What may be asked of images without a threshold; an accuracy without interval is taken as it is."""
-        if fact.accuracy is None or not fact.classes:
-            return True
-        value, low, _ = fact.accuracy
-        return (value if math.isnan(low) else low) > 1 / fact.classes
 
     def least(self, fact: Facts) -> float | None:
         of_cnn, of_others = self.thresholds.get(image_set(fact.images), (None, None))

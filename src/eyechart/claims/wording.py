@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from eyechart.words import count
+
 THESE_WEIGHTS = "these weights"
 
 
 def scope_words(seeds: int | None) -> str:
     """An exam speaks of the weights it was given, a study of an architecture under a recipe."""
-    return THESE_WEIGHTS if seeds is None else f"this architecture, over {seeds} seeds"
+    return THESE_WEIGHTS if seeds is None else f"this architecture, over {count(seeds, 'seed')}"
 
 
 def sentences(texts: Sequence[str]) -> str:
