@@ -294,7 +294,7 @@ def test_every_other_claim_is_listed_with_what_it_would_need() -> None:
     verdicts = judge([ClaimTest("C13", (GAP,)), staged, did_not_apply], found, FACTS)
     assert [verdict.claim for verdict in verdicts] == list(CLAIMS)
     needs = {verdict.claim: verdict.reason for verdict in verdicts if verdict.verdict == "not tested"}
-    assert len(needs) == 71
+    assert len(needs) == len(CLAIMS) - 1
     assert needs["C60"] == "Needs a transformer with stages (PiT, Swin) and a single-stage ViT."
     assert needs["C59"] == "Needs a transformer with stages of at least two blocks (PiT, Swin)."
     assert needs["C14"] == "No measure tests it yet; it needs a single-stage ViT and a CNN with stages."
