@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 PARTS = 4
 LARGEST_ROWS = 1 << 30  # bytes; the rows of all images together
 SUMMED = READOUTS[1:]
+MIDDLE_AHEAD = Part("middle_probe_gap", "above", 0.0, "mean token at mid depth, {0} minus {1}")
 
 
 @dataclass
@@ -173,14 +174,11 @@ class Probes(Measure):
                 ),
             ),
         ),
-        ClaimTest(
-            "C39",
-            (Part("middle_probe_gap", "above", 0.0, "mean token at mid depth, {0} minus {1}"),),
-            reading="as accuracy at mid depth",
-        ),
+        ClaimTest("C39", (MIDDLE_AHEAD,), reading="as accuracy at mid depth"),
         ClaimTest(  # apart: a ViT that leads everywhere has the better middle layers too
             "C39",
             (
+                MIDDLE_AHEAD,
                 Part(
                     "middle_over_last_probe_gap",
                     "above",
