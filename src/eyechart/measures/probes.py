@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 PARTS = 4
 LARGEST_ROWS = 1 << 30  # bytes; the rows of all images together
 SUMMED = READOUTS[1:]
+MIDDLE_AHEAD = Part("middle_probe_gap", "above", 0.0, "mean token at mid depth, {0} minus {1}")
 
 
 @dataclass
@@ -63,12 +64,14 @@ class Probes(Measure):
         "How many pictures a linear probe names right that it was not fitted on, after every block. First, a probe for "
         "each single token (of a CNN: each place), averaged: high where every place knows the class. Then one probe "
         "for the class token, for the mean of the patch tokens with and without it, and for the first patch token. "
+        "The depth at which class token and mean part is where the class token has half of its largest lead. "
         "Below, the accuracy of each token's own probe, at its place in the picture. The dashed line is what naming "
         "the commonest class would score."
     )
     how_to_read_ko = (
         "블록마다 선형 프로브가 학습에 쓰지 않은 그림을 맞힌 비율이다. 처음은 토큰(CNN은 위치) 하나하나에 따로 학습한 "
         "프로브의 평균, 다음은 클래스 토큰, 패치 토큰의 평균(클래스 토큰 포함/제외), 첫 패치 토큰의 프로브이다. "
+        "클래스 토큰과 평균이 갈라지는 깊이는 그 차이가 최댓값의 절반에 이르는 곳이다. "
         "아래는 토큰마다의 정확도를 그림 속 위치에 그린 것이다. 점선은 가장 흔한 클래스만 답할 때의 정확도이다."
     )
     method = (
@@ -173,14 +176,11 @@ class Probes(Measure):
                 ),
             ),
         ),
-        ClaimTest(
-            "C39",
-            (Part("middle_probe_gap", "above", 0.0, "mean token at mid depth, {0} minus {1}"),),
-            reading="as accuracy at mid depth",
-        ),
+        ClaimTest("C39", (MIDDLE_AHEAD,), reading="as accuracy at mid depth"),
         ClaimTest(  # apart: a ViT that leads everywhere has the better middle layers too
             "C39",
             (
+                MIDDLE_AHEAD,
                 Part(
                     "middle_over_last_probe_gap",
                     "above",

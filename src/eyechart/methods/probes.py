@@ -277,4 +277,7 @@ def through_a_projection(finding: xarray.Dataset) -> list[str]:
                 told.append(f"{words} of {subject}{where} ({span} features, {read[:, columns].max()} read)")
     if not told:
         return []
-    return [f"Read through a fixed random projection, which can cost a probe several points: {'; '.join(told)}."]
+    how = (
+        "a fixed random projection, which can cost a probe several points (probes.width and probes.token_width set it)"
+    )
+    return [f"Read through {how}: {'; '.join(told)}."]

@@ -23,7 +23,7 @@ from tests.measures.staging import scene
 IMAGES, BLOCKS = 512, 6
 Curve = Sequence[float]
 RISES: Curve = (0.3, 0.4, 0.5, 0.65, 0.8, 0.9)
-MIDDLE, BESIDE = "as accuracy at mid depth", "as a lead that the last block does not have"
+BESIDE = "as a lead that the last block does not have"
 
 
 @dataclass
@@ -146,8 +146,8 @@ def part_at_the_head(seed: int) -> Mapping[str, xarray.Dataset]:
 
 
 def equal_middles(seed: int) -> Mapping[str, xarray.Dataset]:
-    """The CNN is a little behind at the end and a little ahead in the middle."""
-    cnn = plus(RISES, (0, 0, 0.02, 0.02, 0, -0.02))
+    """The CNN is a little ahead in the middle and more at the end: less behind is not ahead."""
+    cnn = plus(RISES, (0, 0, 0.02, 0.02, 0.05, 0.08))
     return {"probes": drawn(seed, gap_vit={"mean": RISES}, cnn={"mean": cnn})}
 
 
@@ -178,7 +178,7 @@ CASES = (
     Case("C35", "differences of changing sign, as large before as at the end", "holds", findings=of_changing_sign),
     Case("C35", "twins that are unlike at every depth", "holds", findings=unlike_everywhere),
     Case("C35", "twins that part in the last third", "fails", findings=part_at_the_head),
-    Case("C39", "a ViT whose middle layers tell no more than a CNN's", "holds", findings=equal_middles, reading=MIDDLE),
+    Case("C39", "a ViT whose middle layers tell no more than a CNN's", "holds", findings=equal_middles),
     Case("C39", "a ViT that is ahead everywhere, most at the end", "holds", findings=ahead_everywhere, reading=BESIDE),
     Case("C39", "a ViT that is ahead in the middle alone", "fails", findings=ahead_in_the_middle),
 )
