@@ -241,10 +241,10 @@ class PositionEmbeddings(Measure):
             own, weights = cosine[at, :count, :count], total.dealt[at, :count].numpy()
             near[at] = nearness(own, row.grid, weights)
             bonus[at] = row_and_column_bonus(*in_line_and_aside(own, row.grid, weights))
-            for place, lines in enumerate(LINES):
+            for line, lines in enumerate(LINES):
                 in_line, aside, mass = in_line_and_aside(own, row.grid, weights, lines)
-                bonuses[place][at] = row_and_column_bonus(in_line, aside, mass)
-                curves[place, at, : len(in_line)], curves[2, at, : len(aside)] = in_line, aside
+                bonuses[line][at] = row_and_column_bonus(in_line, aside, mass)
+                curves[line, at, : len(in_line)], curves[2, at, : len(aside)] = in_line, aside
         heads = total.steps.shape[1]
         stepped = np.full(total.steps.shape, np.nan)
         stepped_near = np.full((len(steps), heads), np.nan)
