@@ -20,6 +20,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
 from eyechart.methods.position_tables import (
+    Lines,
     cosines,
     in_line_and_aside,
     likeness_of_steps,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from eyechart.tracing.bench import Bench
 
+LINES: tuple[Lines, ...] = ("rows", "columns")
 MOST = 3  # absolute tables of one subject: the first, a middle and the last, where every layer has one
 
 
@@ -117,14 +119,14 @@ class PositionEmbeddings(Measure):
         "Each small square belongs to one patch and stands where the patch stands; inside it, how alike (cosine) its "
         "position embedding is to that of every patch. A bright spot at the own place means that near patches are "
         "alike; a bright cross, that rows and columns are. Beside it, the likeness over distance, for patches in one "
-        "row or column and for others as far away: a gap is knowledge of rows and columns. Relative tables are drawn "
-        "over the step from the patch that looks to the one looked at, in the middle no step; the points are each "
-        "head's rank correlation of the table with nearness."
+        "row, in one column, and for others as far away: gaps are knowledge of rows and of columns. Relative tables "
+        "are drawn over the step from the patch that looks to the one looked at, in the middle no step; the points are "
+        "each head's rank correlation of the table with nearness."
     )
     how_to_read_ko = (
         "작은 정사각형 하나는 그 자리에 있는 패치의 것이고, 그 안은 그 패치의 위치 임베딩이 다른 모든 패치의 것과 "
         "얼마나 비슷한지(코사인)이다. 제자리의 밝은 점은 가까운 패치끼리, 밝은 십자는 같은 행과 열끼리 비슷하다는 "
-        "뜻이다. 옆은 거리에 따른 유사도로, 같은 행이나 열의 패치와 같은 거리의 다른 패치를 견준다. 상대 위치 표는 "
+        "뜻이다. 옆은 거리에 따른 유사도로, 같은 행, 같은 열, 같은 거리의 다른 패치를 견준다. 상대 위치 표는 "
         "보는 패치에서 보이는 패치로의 걸음 위에 그렸고, 점은 헤드마다 표와 가까움의 순위 상관이다."
     )
     method = (
@@ -230,18 +232,19 @@ class PositionEmbeddings(Measure):
 
         tables, steps = rows_of(scene, absolute), rows_of(scene, relative)
         far = max((max(row.grid) for row in tables), default=1) - 1
-        near, bonus, in_rows, in_columns = np.full((4, len(tables)), np.nan)
-        curves = np.full((2, len(tables), far), np.nan)
+        near, bonus, *bonuses = np.full((4, len(tables)), np.nan)
+        curves = np.full((3, len(tables), far), np.nan)
         cosine = total.cosine.numpy().copy()
         for at, row in enumerate(tables):
             count = row.grid[0] * row.grid[1]
             cosine[at, count:], cosine[at, :, count:] = np.nan, np.nan
             own, weights = cosine[at, :count, :count], total.dealt[at, :count].numpy()
-            in_line, aside, mass = in_line_and_aside(own, row.grid, weights)
-            near[at], bonus[at] = nearness(own, row.grid, weights), row_and_column_bonus(in_line, aside, mass)
-            in_rows[at] = row_and_column_bonus(*in_line_and_aside(own, row.grid, weights, "rows"))
-            in_columns[at] = row_and_column_bonus(*in_line_and_aside(own, row.grid, weights, "columns"))
-            curves[0, at, : len(in_line)], curves[1, at, : len(aside)] = in_line, aside
+            near[at] = nearness(own, row.grid, weights)
+            bonus[at] = row_and_column_bonus(*in_line_and_aside(own, row.grid, weights))
+            for line, lines in enumerate(LINES):
+                in_line, aside, mass = in_line_and_aside(own, row.grid, weights, lines)
+                bonuses[line][at] = row_and_column_bonus(in_line, aside, mass)
+                curves[line, at, : len(in_line)], curves[2, at, : len(aside)] = in_line, aside
         heads = total.steps.shape[1]
         stepped = np.full(total.steps.shape, np.nan)
         stepped_near = np.full((len(steps), heads), np.nan)
@@ -255,10 +258,11 @@ class PositionEmbeddings(Measure):
                 "cosine": (("table", "patch", "other_patch"), cosine, exact),
                 "nearness": ("table", near, limits),
                 "bonus": ("table", bonus, {"limits": (-2.0, 2.0)}),
-                "row_bonus": ("table", in_rows, {"limits": (-2.0, 2.0)}),
-                "column_bonus": ("table", in_columns, {"limits": (-2.0, 2.0)}),
-                "in_line": (("table", "distance"), curves[0], limits),
-                "aside": (("table", "distance"), curves[1], limits),
+                "row_bonus": ("table", bonuses[0], {"limits": (-2.0, 2.0)}),
+                "column_bonus": ("table", bonuses[1], {"limits": (-2.0, 2.0)}),
+                "in_row": (("table", "distance"), curves[0], limits),
+                "in_column": (("table", "distance"), curves[1], limits),
+                "aside": (("table", "distance"), curves[2], limits),
                 "steps": (("relative", "head", "down", "across"), stepped, exact),
                 "steps_nearness": (("relative", "head"), stepped_near, exact),
             },

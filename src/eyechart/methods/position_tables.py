@@ -55,7 +55,7 @@ class Pairs:
     @property
     def in_line(self) -> np.ndarray:
         """In one row or one column."""
-        return self.in_row | self.in_column
+        return np.asarray(self.in_row | self.in_column)
 
     def along(self, lines: Lines) -> np.ndarray:
         return {"rows": self.in_row, "columns": self.in_column, "both": self.in_line}[lines]

@@ -73,8 +73,8 @@ def grid_of_grids(at: xarray.Dataset, subject: str, *, legend: bool) -> Chart:
 
 
 def over_distance(at: xarray.Dataset, subject: str) -> Chart:
-    """Likeness over distance: within a row or column, and aside."""
-    kinds = {"in one row or column": "in_line", "others as far apart": "aside"}
+    """Likeness over distance: within a row, within a column, and aside."""
+    kinds = {"in one row": "in_row", "in one column": "in_column", "others as far apart": "aside"}
     table = pd.concat(
         pd.DataFrame(
             {
@@ -89,10 +89,10 @@ def over_distance(at: xarray.Dataset, subject: str) -> Chart:
     ).dropna(subset=["cosine"])
     x = alt.X("distance:Q", title="distance (patches)", axis=alt.Axis(tickMinStep=1))
     y = alt.Y("cosine:Q", title="mean cosine")
-    shades = alt.Scale(domain=list(kinds), range=[theme.subject_colour(subject), "#8b9099"])
+    shades = alt.Scale(domain=list(kinds), range=[theme.subject_colour(subject), "#7d5ba6", "#8b9099"])
     colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
     tooltip = [alt.Tooltip("pairs:N"), alt.Tooltip("distance:Q"), alt.Tooltip("cosine:Q", format=".3f")]
-    words = f"nearness {float(at.nearness):.2f}, rows and columns {float(at.bonus):+.3f}"
+    words = f"nearness {float(at.nearness):.2f}, rows {float(at.row_bonus):+.3f}, columns {float(at.column_bonus):+.3f}"
     lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)
     chart: Chart = (lines + theme.reference(0, "")).properties(
         width=300, height=260, title=alt.TitleParams(words, fontSize=12, fontWeight="normal")
