@@ -11,7 +11,11 @@ Images are dealt to folds; a statistic is computed again from the sums of the fo
 - **Minima, maxima, argmax, ranks, fractions: bootstrap over folds** (see `bootstrap`), since the jackknife of a minimum
   sees only the heads that are lowest now.
 
-`tests/test_coverage.py` measures on simulated data how often these 95 % intervals hold the truth.
+- **What is biased at few images (ranks, argmax, shares, hit-rates): also halves of the images** (see `still_moving`),
+  for a quantity that asks for it (`Quantity.halving`).
+
+How often these 95 % intervals hold the truth is measured on simulated data by `tests/test_coverage.py`, and on the
+bundled models, against what all their images give, by `tests/test_halving.py`.
 """
 
 from __future__ import annotations
@@ -41,12 +45,19 @@ DRAWS = 250
 SMALL_DRAWS = 150
 """Draws of a quarter of the folds, for the bias of minima and maxima. A mean needs fewer draws than a quantile."""
 
+SPLITS = 32
+"""Random splits of the folds into two halves: of 32, the mean errs by a fifth of what a single half does."""
+BIAS_POWER = 0.25
+"""Bias is taken to shrink with this power of the images: see `still_moving`."""
+
 
 @dataclass(frozen=True)
 class Interval:
     value: float
     low: float
     high: float
+    half: float = math.nan
+    """Its mean over halves of the images, where the quantity asks for it."""
 
 
 def leave_one_out_weights(counts: Tensor) -> Tensor:
@@ -125,6 +136,50 @@ def bootstrap(
     return _finish(value, low, high, np.concatenate([draws, small_draws]), limits)
 
 
+def half_weights(folds: int, splits: int = SPLITS, seed: int = 2) -> Tensor:
+    """Weights (half, fold): random splits of the folds, both halves of each; of an odd number one fold is left out.
+
+    >>> half_weights(5, 1).sum(1)
+    tensor([2., 2.], dtype=torch.float64)
+    """
+    generator = np.random.default_rng(seed)
+    weights = torch.zeros(2 * splits, folds, dtype=torch.float64)
+    for split in range(splits):
+        order = generator.permutation(folds)
+        for side in range(2):
+            weights[2 * split + side, order[side * (folds // 2) : (side + 1) * (folds // 2)]] = 1
+    return weights
+
+
+def still_moving(
+    value: Array, low: Array, high: Array, halves: Array, limits: Limits = (None, None)
+) -> tuple[Array, Array]:
+    """Bounds widened by the bias that is left, judged by the values on `halves` (half, …) of the images.
+
+    A token that is nearest to its own patch by little is taken for another one where images are few: a hit-rate begins
+    at chance and rises with the images (a unit of zoo:resnet: .29 at 128 images, .45 at 256, .67 at 512, .94 at 1,488),
+    and no resampling of the same images shows where it ends. If the bias is c · n^(−p), then
+
+        the bias left = drift / (2^p − 1),        drift = value − mean value on halves of the images
+
+    Smooth statistics have p = 1, extremes and ranks of near ties 1/2. Taken is 1/4, which expects more to come: 5.3
+    times the drift. The end of the interval that the value moves to is moved on by that much, cut at the limits; the
+    other one stays.
+
+    Measured on 16 units and quantities of `localisation`, against all 1,488 bundled images: intervals of 256 images
+    hold that in .91 of the exams (.73 without this; .86 with p = 1/2), of 512 in .98 (.90). It still misses what has
+    only begun to rise: .60 for a unit of .23 at 256 images that ends at .81.
+    """
+    with np.errstate(invalid="ignore"):
+        drift = value - np.mean(halves, axis=0)
+    left = drift / (2**BIAS_POWER - 1)
+    floor, ceiling = (-np.inf if limits[0] is None else limits[0]), (np.inf if limits[1] is None else limits[1])
+    unknown = np.isnan(left) & np.isfinite(value)
+    low = np.where(left < 0, np.clip(low + left, floor, ceiling), low)
+    high = np.where(left > 0, np.clip(high + left, floor, ceiling), high)
+    return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
+
+
 def t_quantile(folds: int) -> float:
     """What replaces 1.96 when the spread itself comes from so few folds: 2.131 for 16.
 
@@ -167,6 +222,8 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
         draws = _resample(measure, tally, scene, _draws(tally, DRAWS, 0, tally.folds), quantities, variables)
         fewer = _draws(tally, SMALL_DRAWS, 1, small_size(tally.folds))
         small_draws = _resample(measure, tally, scene, fewer, quantities, variables)
+    moving = [quantity for quantity in measure.quantities if quantity.halving]
+    halves = _resample(measure, tally, scene, _halves(tally), moving, ()) if moving and tally.folds > 1 else _nothing()
 
     finding = estimate.copy()
     for name, variable in estimate.data_vars.items():
@@ -207,7 +264,12 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             else:
                 drawn = draws.series(quantity, subjects), small_draws.series(quantity, subjects)
                 low, high = bootstrap(value, *drawn, tally.folds, quantity.limits)
-            rows.append((quantity, subjects, Interval(float(value), float(low), float(high))))
+            half = math.nan
+            if quantity.halving and tally.folds > 1:
+                on_halves = halves.series(quantity, subjects)
+                half = float(np.mean(on_halves))
+                low, high = still_moving(value, low, high, on_halves, quantity.limits)
+            rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half)))
     finding = finding.assign(_quantity_table(rows))
     finding.attrs = {"images": scene.images, **estimate.attrs, "folds": tally.folds}
     return finding
@@ -239,6 +301,14 @@ def _draws(tally: Tally, count: int, seed: int, size: int) -> Tensor:
     holding = tally.fold_counts > 0
     weights = torch.zeros(count, len(holding), dtype=torch.float64)
     weights[:, holding] = bootstrap_weights(tally.folds, count, seed, size)
+    return weights
+
+
+def _halves(tally: Tally) -> Tensor:
+    """Halves of the folds that hold anything."""
+    holding = tally.fold_counts > 0
+    weights = torch.zeros(2 * SPLITS, len(holding), dtype=torch.float64)
+    weights[:, holding] = half_weights(tally.folds)
     return weights
 
 
@@ -275,6 +345,7 @@ def _quantity_table(rows: Sequence[tuple[Quantity, tuple[str, ...], Interval]]) 
             "quantity_subjects": ("quantity_row", np.array([" | ".join(subjects) for _, subjects, _ in rows])),
             "quantity_unit": ("quantity_row", np.array([quantity.unit for quantity, _, _ in rows])),
             "quantity_smooth": ("quantity_row", np.array([int(quantity.smooth) for quantity, _, _ in rows])),
+            "quantity_half_value": ("quantity_row", np.array([interval.half for _, _, interval in rows])),
         },
     )
 

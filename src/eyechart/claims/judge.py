@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eyechart.claims.gates import Facts
+from eyechart.claims.multiplicity import holm, p_value, stands
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import ClaimTest, Decision, Part, PartVerdict, Subjects, Verdict
-from eyechart.claims.wording import begin, count_parts, scope_words, sentences, what_would_decide
+from eyechart.claims.wording import begin, count_parts, scope_words, sentences, still_moves, what_would_decide
 from eyechart.errors import EyechartError, UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ class Reading:
     smooth: bool = True
     of_weights: bool = False
     """Read off the weights: no image was drawn, and none would decide it."""
+    folds: int = 16
+    half: float = math.nan
+    """Its value on halves of the images, for a quantity that moves with their number."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether what it still moves makes up a good part of its interval: it widens it by five times the drift."""
+        return abs(self.value - self.half) > (self.high - self.low) / 20
 
 
 def judge(
@@ -65,13 +74,14 @@ def judge(
     """
     if seeds is not None and seeds < LEAST_SEEDS:
         raise UsageError(f"A study needs at least {LEAST_SEEDS} seeds to speak of an architecture, not {seeds}.")
-    verdicts: list[Verdict] = []
+    decided: list[tuple[ClaimTest, Verdict]] = []
     for test in sorted(tests, key=lambda test: test.claim):
         by_part = [read(findings, part.quantity) for part in test.parts]
         for subjects in by_part[0]:
             if all(subjects in there for there in by_part):
                 own = [there[subjects] for there in by_part]
-                verdicts.append(decide(test, subjects, own, [facts[subject] for subject in subjects], seeds))
+                decided.append((test, decide(test, subjects, own, [facts[subject] for subject in subjects], seeds)))
+    verdicts = corrected(decided)
     judged = {verdict.claim for verdict in verdicts}
     tested = {test.claim for test in tests}
     verdicts += [
@@ -80,6 +90,17 @@ def judge(
         if claim.id not in judged
     ]
     return sorted(verdicts, key=lambda verdict: verdict.claim)
+
+
+def corrected(decided: Sequence[tuple[ClaimTest, Verdict]]) -> list[Verdict]:
+    """The verdicts, each decided one with whether it stays so under Holm's correction over all of their intervals."""
+    stays = iter(holm([part.p for _, verdict in decided for part in verdict.parts]))
+    verdicts = []
+    for test, verdict in decided:
+        own = [next(stays) for _ in verdict.parts]
+        is_decided = verdict.verdict in ("holds", "fails")
+        verdicts.append(replace(verdict, stands=stands(test, verdict, own)) if is_decided else verdict)
+    return verdicts
 
 
 def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects, Reading]:
@@ -99,7 +120,9 @@ def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects
             value, low, high = (float(line[f"quantity_{name}"]) for name in ("value", "low", "high"))
             smooth = bool(line["quantity_smooth"].item()) if "quantity_smooth" in line.coords else True
             images, of_weights = int(finding.attrs.get("images", 0)), bool(finding.attrs.get("of_weights", False))
-            result[subjects] = Reading(value, low, high, images, measure, smooth, of_weights)
+            half = float(line["quantity_half_value"].item()) if "quantity_half_value" in line.coords else math.nan
+            folds = int(finding.attrs.get("folds", Reading.folds))
+            result[subjects] = Reading(value, low, high, images, measure, smooth, of_weights, folds, half)
     return result
 
 
@@ -108,12 +131,9 @@ def decide(
 ) -> Verdict:
     """The verdict of one claim on one tuple of subjects."""
     parts = tuple(
-        decide_part(part, subjects, reading, seeds or reading.images)
-        for part, reading in zip(test.parts, readings, strict=True)
+        decide_part(part, subjects, reading, seeds) for part, reading in zip(test.parts, readings, strict=True)
     )
-    holding, failing = (sum(part.verdict == decision for part in parts) for decision in ("holds", "fails"))
-    too_many = len(parts) - test.needed + 1 if test.disagreement == "fails" else len(parts)
-    verdict: Decision = "holds" if holding >= test.needed else "fails" if failing >= too_many else "undecided"
+    verdict = test.combine([part.verdict for part in parts])
     shown = decisive(parts, verdict, test.needed)
     gates = tuple(gate.check(facts) for gate in test.checks)
     failed = [gate for gate in gates if gate.outcome == "failed"]
@@ -130,8 +150,10 @@ def decide(
     elif verdict == "undecided" and readings[parts.index(shown)].of_weights:
         reasons.append("It is read off the weights, so more images would not decide it")
     elif verdict == "undecided":
-        used, unit = (seeds, "seeds") if seeds else (readings[parts.index(shown)].images, "images")
-        smooth = readings[parts.index(shown)].smooth
+        reading = readings[parts.index(shown)]
+        used, unit = (seeds, "seeds") if seeds else (reading.images, "images")
+        smooth = reading.smooth and not reading.moves
+        reasons += [still_moves(reading.value, reading.half)] if reading.moves else []
         reasons.append(what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth))
     reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
     there = not math.isnan(shown.effect)
@@ -154,7 +176,7 @@ def decide(
     )
 
 
-def decide_part(part: Part, subjects: Subjects, reading: Reading, samples: int) -> PartVerdict:
+def decide_part(part: Part, subjects: Subjects, reading: Reading, seeds: int | None = None) -> PartVerdict:
     from eyechart.intervals import images_to_decide  # It imports torch; reading verdicts from a file must not.
 
     value, low, high = (x if math.isfinite(x) else math.nan for x in (reading.value, reading.low, reading.high))
@@ -172,10 +194,11 @@ def decide_part(part: Part, subjects: Subjects, reading: Reading, samples: int) 
         high=high,
         verdict=verdict,
         clearness=math.nan if math.isnan(half) else distance / half if half > 0 else math.inf,
-        # The interval of an argmax does not shrink with the root of the images, so no number is foretold.
-        needed=images_to_decide(value, low, high, margin, samples)
-        if verdict == "undecided" and reading.smooth and not reading.of_weights
+        # The interval of an argmax, or of what still moves, does not shrink with the root of the images: no forecast.
+        needed=images_to_decide(value, low, high, margin, seeds or reading.images)
+        if verdict == "undecided" and reading.smooth and not reading.moves and not reading.of_weights
         else None,
+        p=p_value(part, verdict, value, low, high, seeds or reading.folds),
     )
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -17,6 +17,8 @@ from eyechart.errors import EyechartError
 
 Decision = Literal["holds", "fails", "undecided"]
 Subjects = tuple[str, ...]
+NUMBERS = ("effect", "low", "high", "clearness", "p")
+"""Of a part: NaN where there is none."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,13 @@ class ClaimTest:
         """How many of its parts must hold."""
         return self.least or len(self.parts)
 
+    def combine(self, decisions: Sequence[Decision]) -> Decision:
+        """What is decided of the claim where this is decided of its parts."""
+        too_many = len(self.parts) - self.needed + 1 if self.disagreement == "fails" else len(self.parts)
+        if decisions.count("holds") >= self.needed:
+            return "holds"
+        return "fails" if decisions.count("fails") >= too_many else "undecided"
+
     @property
     def checks(self) -> tuple[Gate, ...]:
         return tuple(GATES[key] for key in CLAIMS[self.claim].gates) if self.gates is None else self.gates
@@ -135,6 +144,8 @@ class PartVerdict:
     """Distance of the effect from the margin in half-widths of the interval; infinite where it has no width."""
     needed: int | None
     """Images (in a study: seeds) that would decide an undecided part; None where no number would."""
+    p: float = math.nan
+    """How easily it is this far from its margin by chance: see `multiplicity.py`."""
 
     @property
     def sentence(self) -> str:
@@ -166,6 +177,8 @@ class Verdict:
     remarks: str = ""
     """The reason without the sentence of the part that is `shown`, for where its number stands beside; all of it where
     none is."""
+    stands: bool | None = None
+    """Whether it stays decided under Holm's correction over all intervals of the run; None: it is not decided."""
 
     @property
     def sentence(self) -> str:
@@ -210,7 +223,7 @@ class Verdict:
             verdict=data["verdict"],
             reason=data["reason"],
             parts=tuple(
-                PartVerdict(**{**part, **{key: number(part[key]) for key in ("effect", "low", "high", "clearness")}})
+                PartVerdict(**{**part, **{key: number(part.get(key)) for key in NUMBERS}})
                 for part in data.get("parts", ())
             ),
             proxy=data.get("proxy", False),
@@ -218,6 +231,7 @@ class Verdict:
             gates=tuple(GateResult(**gate) for gate in data.get("gates", ())),
             reading=data.get("reading", ""),
             remarks=data.get("remarks", ""),
+            stands=data.get("stands"),
             **numbers,
         )
 

@@ -77,6 +77,15 @@ def what_would_decide(
     return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"
 
 
+def still_moves(value: float, half: float) -> str:
+    """
+    >>> still_moves(0.97, 0.52)
+    'It still moves with the number of images: 0.52 at half of them, 0.97 at all'
+    """
+    shown = [f"{x:.2f}".replace("-", "−") for x in (half, value)]
+    return f"It still moves with the number of images: {shown[0]} at half of them, {shown[1]} at all"
+
+
 def round_up(number: int) -> int:
     """To two digits: such a forecast is worth no more.
 

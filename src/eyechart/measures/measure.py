@@ -135,6 +135,9 @@ class Quantity:
     """A share of the images, or of what the estimate's `trials` counts: at exactly 0 or 1 it gets the exact bound."""
     paired: bool = False
     """A difference of two shares of the same images: where none of them moved it gets the exact bound."""
+    halving: bool = False
+    """A rank, an argmax, a share of heads, a hit-rate: too low or too high where images are few. It is computed on
+    halves of the images as well, and what it still moves widens its interval (see `intervals.still_moving`)."""
     bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """An interval that the estimate holds itself (from random draws), in place of one over images."""
 
