@@ -30,7 +30,7 @@ def draw(finding: xarray.Dataset) -> Chart:
     subjects = subjects_in(finding)
     above = theme.panels([spectra(finding, subject) for subject in subjects], columns=2)
     changed = [changes(finding, name) for name in CHANGES]
-    over = [over_depth(finding), taken_apart(finding), *changed, energies(finding)]
+    over = [over_depth(finding), *changed, taken_apart(finding), energies(finding)]
     below = theme.panels(over, columns=2, shared=("color", "shape"))
     return theme.panels([above, below], columns=1, shared=())
 
