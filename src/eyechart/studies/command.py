@@ -91,7 +91,7 @@ def _list(json_: bool) -> None:
     from eyechart.studies.records import Records, records_folder
     from eyechart.studies.study import find, names
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for each in map(find, names()):
         records = Records.of(each, records_folder())
         done = sum(records.recorded(arm.name, seed) for arm, seed in each.runs)

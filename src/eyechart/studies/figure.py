@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,19 +10,16 @@ from eyechart.report import theme
 from eyechart.report.palette import SUBJECT_COLOURS
 from eyechart.studies.records import Records
 
-if TYPE_CHECKING:
-    import altair as alt
-
 ROW = 22  # pixels of an arm
 
 
-def figure(records: Records) -> alt.ConcatChart | None:
+def figure(records: Records) -> Any:
     """None while no arm has a number for any panel."""
     panels = [made for panel in records.study.figure.get("panels", []) if (made := _panel(records, panel)) is not None]
     return theme.dress(theme.panels(panels, columns=2)) if panels else None
 
 
-def _panel(records: Records, panel: Any) -> alt.LayerChart | None:
+def _panel(records: Records, panel: Any) -> Any:
     import altair as alt
     import pandas as pd
 

@@ -32,9 +32,9 @@ def markdown(found: Sequence[Answer], records: Sequence[Records]) -> str:
 
 def _overview(found: Sequence[Answer]) -> Iterator[str]:
     numbers = summary(found)
-    over, weights, open_, waiting = numbers.values()
+    over, of_weights, open_, waiting = numbers.values()
     yield (
-        f"Of {len(found)} claims {over} are decided over seeds, {weights} more on the bundled weights, {open_} are "
+        f"Of {len(found)} claims {over} are decided over seeds, {of_weights} more on the bundled weights, {open_} are "
         f"tested and undecided, and {waiting} are not tested yet.\n"
     )
     yield "| claim | over seeds | bundled weights | |\n|---|---|---|---|"
