@@ -157,6 +157,7 @@ def test_what_is_left_out_is_named_once_for_each_reason(photos: Path, tmp_path: 
     assert "--classes MAP.json" in said
     assert "left, right" in said
     part = call(*words, "skip_ratio", "--limit", "20")
+    assert "note: Claims are decided on at least 128 images; with 9 the numbers are shown" in part.stderr
     assert "note: --limit 20 was asked for, and there are 9 images: all were used." in part.stderr
     assert "left, right. --classes MAP.json can say which is which." in part.stderr
     why = [("probes", "no labels."), ("cka", "one image."), ("few_shot", "no labels.")]

@@ -268,13 +268,13 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             else:
                 drawn = draws.series(quantity, subjects), small_draws.series(quantity, subjects)
                 low, high = bootstrap(value, *drawn, tally.folds, quantity.limits)
-            half = np.array(math.nan)
+            half = math.nan
             if quantity.halving and tally.folds > 1:
                 on_halves = halves.series(quantity, subjects)
-                half = np.mean(on_halves)
+                half = float(np.mean(on_halves))
                 low, high = still_moving(value, low, high, on_halves, quantity.limits)
             low, high = _of_few_values(quantity, estimate, subjects, low, high)
-            rows.append((quantity, subjects, Interval(float(value), float(low), float(high), float(half))))
+            rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half)))
     finding = finding.assign(_quantity_table(rows))
     finding.attrs = {"images": scene.images, **estimate.attrs, "folds": tally.folds}
     return finding

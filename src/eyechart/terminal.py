@@ -51,7 +51,7 @@ def print_verdicts(run: Run) -> None:
         rows = table("claim", "verdict", "effect [95 %]", "of what", "what the claim says, and why it is undecided")
         for verdict in tested:
             colour = VERDICT_COLOURS[verdict.verdict]
-            word = verdict.verdict + (" (proxy)" if verdict.proxy else "")
+            word = verdict.verdict + (" (proxy)" if verdict.proxy else "") + (" †" if verdict.stands is False else "")
             text = verdict.sentence
             if verdict.verdict == "undecided":
                 text += f" Undecided: {verdict.remarks}"
@@ -65,6 +65,8 @@ def print_verdicts(run: Run) -> None:
         show(rows)
         for line in not_checked(tested, "recognition" in run.measures):
             show(escape(line))
+        if any(verdict.stands is False for verdict in tested):
+            show("† not clear enough to stay decided under Holm's correction for all intervals of this exam.")
     show(str(summarise(run.verdicts)))
 
 

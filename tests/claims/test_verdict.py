@@ -197,6 +197,35 @@ def test_definitions_that_disagree_are_undecided() -> None:
     assert (half.verdict, half.effect) == ("undecided", 0.0)
 
 
+CLEAR, OPEN, WRONG = (0.3, 0.2, 0.4), (0.1, -0.1, 0.3), (-0.2, -0.3, -0.1)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "effect"),
+    [
+        ((CLEAR, CLEAR, WRONG), "holds", 0.3),
+        (((0.9, 0.8, 1.0), CLEAR, (0.2, 0.01, 0.39)), "holds", 0.3),  # the second clearest is the one that was needed
+        ((CLEAR, OPEN, OPEN), "undecided", 0.1),
+        ((CLEAR, OPEN, (0.01, -0.1, 0.12)), "undecided", 0.1),  # the nearer of two to a decision: one more is enough
+        ((CLEAR, OPEN, WRONG), "undecided", 0.1),
+        ((WRONG, OPEN, WRONG), "fails", -0.2),
+        ((CLEAR, WRONG, (-0.9, -1.0, -0.8)), "fails", -0.2),
+    ],
+)
+def test_two_of_three_tests_must_be_clear(found, verdict, effect) -> None:
+    names = ("one", "two", "three")
+    test = ClaimTest("C23", tuple(Part(name, "above", 0, f"{name} of {{0}}") for name in names), least=2)
+    rows = [(name, "vit", *ends) for name, ends in zip(names, found, strict=True)]
+    [said] = of("C23", judge([test], {"skip_ratio": finding(*rows)}, FACTS))
+    assert (said.verdict, said.effect) == (verdict, effect)
+    assert "; 2 must hold" in said.reason
+
+
+def test_no_more_parts_can_be_asked_for_than_there_are() -> None:
+    with pytest.raises(EyechartError, match="has 1 parts; 2 of them cannot"):
+        ClaimTest("C13", (GAP,), least=2)
+
+
 def test_one_verdict_for_each_tuple_that_has_every_part() -> None:
     found = {
         "attention_distance": finding(
@@ -311,12 +340,13 @@ def test_the_summary_counts_verdicts_and_expected_misses() -> None:
         "attention_distance": finding(("near", "vit", 0.3, 0.2, 0.4), ("far", "vit", 0.7, 0.69, 0.71)),
     }
     summary = summarise(judge([ClaimTest("C13", (GAP,)), C09], found, FACTS))
-    assert (summary.holds, summary.fails, summary.undecided, summary.not_tested) == (1, 1, 1, 70)
+    assert (summary.holds, summary.fails, summary.undecided, summary.not_tested) == (1, 1, 1, len(CLAIMS) - 2)
     assert (summary.decided, summary.claims, summary.intervals) == (2, 2, 4)
     assert summary.expected_misses == pytest.approx(0.2)
     assert str(summary) == (
-        "2 verdicts decided (1 holds, 1 fails) and 1 undecided, on 2 claims; 70 claims not tested. "
-        "Of the 4 intervals behind them about one in twenty misses: expect 0.2."
+        f"2 verdicts decided (1 holds, 1 fails) and 1 undecided, on 2 claims; {len(CLAIMS) - 2} claims not tested. "
+        "Of the 4 intervals behind them about one in twenty misses: expect 0.2. "
+        "With Holm's correction for all 4 intervals, 2 of 2 decided verdicts stay decided."
     )
     assert "one in twenty" not in str(summarise([]))
 

@@ -335,6 +335,7 @@ def synthetic_verdicts(one: str, two: str) -> list[Verdict]:
             part("C09", 1, "farthest quarter of early heads", 0.93, 0.90, 0.96, "holds"),
             measure="attention_distance",
             proxy=True,
+            stands=True,
         ),
         told(
             "C13",
@@ -343,6 +344,7 @@ def synthetic_verdicts(one: str, two: str) -> list[Verdict]:
             f"{gap}: 0.311 [0.290, 0.332]; the claim asks for at least 0.1.",
             part("C13", 0, gap, 0.311, 0.290, 0.332, "holds"),
             measure="cka",
+            stands=True,
         ),
         told(
             "C15",
@@ -351,6 +353,7 @@ def synthetic_verdicts(one: str, two: str) -> list[Verdict]:
             "The best match loses 0.04 [0.02, 0.06] from the lowest to the highest third; at least 0.1 is claimed.",
             part("C15", 0, "best CKA, lowest minus highest third", 0.04, 0.02, 0.06, "fails"),
             measure="cka",
+            stands=False,
         ),
         told(
             "C58",

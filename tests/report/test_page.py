@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,6 +16,7 @@ import pytest
 import xarray as xr
 
 from eyechart.claims.summary import Summary
+from eyechart.claims.table import CLAIMS
 from eyechart.report import embed, numbers, page, sentences, theme, verdict_rows
 from eyechart.sites import Anatomy
 
@@ -159,7 +161,11 @@ def test_every_verdict_is_seen_at_a_glance(run: SyntheticRun, outline: Outline) 
     """One stamp for each verdict that was tested, with its kind and subjects in words, and a way to its row."""
     tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
     stamps = [link for link in outline.all("a") if link.get("class", "").startswith("stamp")]
-    said = [f"{verdict.claim} {verdict.verdict}: {', '.join(verdict.subjects)}" for verdict in tested]
+    mark = {False: ", not under Holm"}
+    said = [
+        f"{verdict.claim} {verdict.verdict}{mark.get(verdict.stands, '')}: {', '.join(verdict.subjects)}"
+        for verdict in tested
+    ]
     assert sorted(link["aria-label"] for link in stamps) == sorted(said)
     rows = [row["id"] for row in outline.all("tr") if row.get("id", "").startswith("verdict-")]
     assert sorted(link["href"] for link in stamps) == sorted(f"#{row}" for row in rows)
@@ -195,6 +201,26 @@ def test_intervals_of_weights_are_not_said_to_be_about_images() -> None:
     said = page.multiplicity(Summary(intervals=2), ["C03", "C05"])
     assert "(those of C03, C05 do not: they read weights alone" in said
     assert "were drawn; margins" in page.multiplicity(Summary(intervals=2))
+
+
+def test_what_a_correction_for_many_tests_leaves_is_said_and_marked(outline: Outline) -> None:
+    html = outline.html
+    assert "With Holm&#39;s correction for all 5 intervals, 2 of 3 decided verdicts stay decided." in html
+    assert html.count(">not under Holm</span>") == 1
+    assert html.count('class="stamp fails corrected-away"') == 1
+    assert "Holm" not in page.multiplicity(Summary(intervals=2, undecided=1))
+
+
+def test_what_was_changed_after_results_were_seen_is_said_beside_its_claim(
+    run: SyntheticRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, claim in CLAIMS.items():
+        words = {"C13": "equal cuts of depth were added.", "C02": "not tested here."}.get(name, "")
+        monkeypatch.setitem(CLAIMS, name, replace(claim, changed=words))
+    html = page.render(run)
+    assert "decided was changed after results were seen: equal cuts of depth were added.</p>" in html
+    assert "How 1 of these claims is decided was changed after results were seen; it says how." in html
+    assert "not tested here." not in html
 
 
 # --- unkind names ----------------------------------------------------------------------------------------------------

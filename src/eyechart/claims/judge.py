@@ -6,19 +6,22 @@
                    or a gate failed
     not tested     no given subject can settle it (and it is said what would)
 
-A claim of several parts holds if all hold and fails if one fails. Of several parts the verdict shows the decisive one:
-of a failed claim the part that fails most clearly, of one that holds the part nearest to failing, of an undecided one
-the part farthest from a decision. Clearness is the distance from the margin in half-widths of the interval.
+A claim of several parts holds if all hold and fails if one fails; one that asks for two of three tests holds if two
+hold and fails if two fail. Of several parts the verdict shows the decisive one: of a failed claim the part that fails
+most clearly, of one that holds the part nearest to failing, of an undecided one the part farthest from a decision;
+where not all are asked for, the last of those that were needed. Clearness is the distance from the margin in
+half-widths of the interval.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eyechart.claims.gates import Facts
+from eyechart.claims.multiplicity import holm, p_value, stands
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import ClaimTest, Decision, Part, PartVerdict, Subjects, Verdict
 from eyechart.claims.wording import begin, count_parts, scope_words, sentences, still_moves, what_would_decide
@@ -46,6 +49,7 @@ class Reading:
     smooth: bool = True
     of_weights: bool = False
     """Read off the weights: no image was drawn, and none would decide it."""
+    folds: int = 16
     half: float = math.nan
     """Its value on halves of the images, for a quantity that moves with their number."""
 
@@ -70,13 +74,14 @@ def judge(
     """
     if seeds is not None and seeds < LEAST_SEEDS:
         raise UsageError(f"A study needs at least {LEAST_SEEDS} seeds to speak of an architecture, not {seeds}.")
-    verdicts: list[Verdict] = []
+    decided: list[tuple[ClaimTest, Verdict]] = []
     for test in sorted(tests, key=lambda test: test.claim):
         by_part = [read(findings, part.quantity) for part in test.parts]
         for subjects in by_part[0]:
             if all(subjects in there for there in by_part):
                 own = [there[subjects] for there in by_part]
-                verdicts.append(decide(test, subjects, own, [facts[subject] for subject in subjects], seeds))
+                decided.append((test, decide(test, subjects, own, [facts[subject] for subject in subjects], seeds)))
+    verdicts = corrected(decided)
     judged = {verdict.claim for verdict in verdicts}
     tested = {test.claim for test in tests}
     verdicts += [
@@ -85,6 +90,17 @@ def judge(
         if claim.id not in judged
     ]
     return sorted(verdicts, key=lambda verdict: verdict.claim)
+
+
+def corrected(decided: Sequence[tuple[ClaimTest, Verdict]]) -> list[Verdict]:
+    """The verdicts, each decided one with whether it stays so under Holm's correction over all of their intervals."""
+    stays = iter(holm([part.p for _, verdict in decided for part in verdict.parts]))
+    verdicts = []
+    for test, verdict in decided:
+        own = [next(stays) for _ in verdict.parts]
+        is_decided = verdict.verdict in ("holds", "fails")
+        verdicts.append(replace(verdict, stands=stands(test, verdict, own)) if is_decided else verdict)
+    return verdicts
 
 
 def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects, Reading]:
@@ -105,7 +121,8 @@ def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects
             smooth = bool(line["quantity_smooth"].item()) if "quantity_smooth" in line.coords else True
             images, of_weights = int(finding.attrs.get("images", 0)), bool(finding.attrs.get("of_weights", False))
             half = float(line["quantity_half_value"].item()) if "quantity_half_value" in line.coords else math.nan
-            result[subjects] = Reading(value, low, high, images, measure, smooth, of_weights, half)
+            folds = int(finding.attrs.get("folds", Reading.folds))
+            result[subjects] = Reading(value, low, high, images, measure, smooth, of_weights, folds, half)
     return result
 
 
@@ -114,18 +131,15 @@ def decide(
 ) -> Verdict:
     """The verdict of one claim on one tuple of subjects."""
     parts = tuple(
-        decide_part(part, subjects, reading, seeds or reading.images)
-        for part, reading in zip(test.parts, readings, strict=True)
+        decide_part(part, subjects, reading, seeds) for part, reading in zip(test.parts, readings, strict=True)
     )
-    decisions = {part.verdict for part in parts}
-    failing = "fails" in decisions if test.disagreement == "fails" else decisions == {"fails"}
-    verdict: Decision = "holds" if decisions == {"holds"} else "fails" if failing else "undecided"
-    shown = decisive(parts, verdict)
+    verdict = test.combine([part.verdict for part in parts])
+    shown = decisive(parts, verdict, test.needed)
     gates = tuple(gate.check(facts) for gate in test.checks)
     failed = [gate for gate in gates if gate.outcome == "failed"]
     few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
     first: list[str] = []
-    reasons = [count_parts([part.verdict for part in parts])] if len(parts) > 1 else []
+    reasons = [count_parts([part.verdict for part in parts], test.least)] if len(parts) > 1 else []
     if failed:
         told = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
         first = [f"Gate failed, so nothing is decided: {told}"]
@@ -162,7 +176,7 @@ def decide(
     )
 
 
-def decide_part(part: Part, subjects: Subjects, reading: Reading, samples: int) -> PartVerdict:
+def decide_part(part: Part, subjects: Subjects, reading: Reading, seeds: int | None = None) -> PartVerdict:
     from eyechart.intervals import images_to_decide  # It imports torch; reading verdicts from a file must not.
 
     value, low, high = (x if math.isfinite(x) else math.nan for x in (reading.value, reading.low, reading.high))
@@ -181,22 +195,25 @@ def decide_part(part: Part, subjects: Subjects, reading: Reading, samples: int) 
         verdict=verdict,
         clearness=math.nan if math.isnan(half) else distance / half if half > 0 else math.inf,
         # The interval of an argmax, or of what still moves, does not shrink with the root of the images: no forecast.
-        needed=images_to_decide(value, low, high, margin, samples)
+        needed=images_to_decide(value, low, high, margin, seeds or reading.images)
         if verdict == "undecided" and reading.smooth and not reading.moves and not reading.of_weights
         else None,
+        p=p_value(part, verdict, value, low, high, seeds or reading.folds),
     )
 
 
-def decisive(parts: Sequence[PartVerdict], verdict: Decision) -> PartVerdict:
-    """The part whose effect the verdict shows: see the head of this file."""
-    alike = [part for part in parts if part.verdict == verdict]
+def decisive(parts: Sequence[PartVerdict], verdict: Decision, needed: int) -> PartVerdict:
+    """The part whose effect the verdict shows: see the head of this file. `needed` parts must hold."""
+    alike = sorted((part for part in parts if part.verdict == verdict), key=lambda part: -part.clearness)
     if verdict == "fails":
-        return max(alike, key=lambda part: part.clearness)
+        return alike[min(len(parts) - needed, len(alike) - 1)]
     if verdict == "holds":
-        return min(alike, key=lambda part: part.clearness)
+        return alike[needed - 1]
     if not alike:  # definitions that contradict each other: the clearer one speaks
         return max(parts, key=lambda part: part.clearness)
-    return max(alike, key=lambda part: math.inf if part.needed is None else part.needed)
+    alike.sort(key=lambda part: math.inf if part.needed is None else part.needed)
+    missing = needed - sum(part.verdict == "holds" for part in parts)
+    return alike[min(missing, len(alike)) - 1]
 
 
 def not_tested(

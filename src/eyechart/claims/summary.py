@@ -24,6 +24,8 @@ class Summary:
     claims: int = 0
     """Claims with at least one verdict."""
     intervals: int = 0
+    stand: int | None = None
+    """Verdicts that stay decided under Holm's correction over all intervals; None where that is not known."""
 
     @property
     def decided(self) -> int:
@@ -32,6 +34,17 @@ class Summary:
     @property
     def expected_misses(self) -> float:
         return 0.05 * self.intervals
+
+    @property
+    def correction(self) -> str:
+        """What a correction for so many intervals leaves; nothing where no verdict was decided or it is not known."""
+        if not self.decided or self.stand is None:
+            return ""
+        stay = "stays" if self.stand == 1 else "stay"
+        return (
+            f"With Holm's correction for all {count(self.intervals, 'interval')}, {self.stand} of "
+            f"{count(self.decided, 'decided verdict')} {stay} decided."
+        )
 
     def __str__(self) -> str:
         hold, fail = ("holds" if self.holds == 1 else "hold"), ("fails" if self.fails == 1 else "fail")
@@ -44,6 +57,8 @@ class Summary:
                 f" Of the {count(self.intervals, 'interval')} behind them about one in twenty misses: "
                 f"expect {self.expected_misses:.1f}."
             )
+        if self.correction:
+            text += f" {self.correction}"
         return text
 
 
@@ -54,7 +69,9 @@ def summarise(verdicts: Sequence[Verdict]) -> Summary:
     summary = Summary(counts["holds"], counts["fails"], counts["undecided"], counts["not tested"])
     tested = {verdict.claim for verdict in verdicts if verdict.verdict != "not tested"}
     intervals = sum(math.isfinite(part.low) and math.isfinite(part.high) for part in _parts(verdicts))
-    return replace(summary, claims=len(tested), intervals=intervals)
+    known = [verdict.stands for verdict in verdicts if verdict.verdict in ("holds", "fails")]
+    stand = None if None in known else sum(map(bool, known))  # a run of an older version does not tell
+    return replace(summary, claims=len(tested), intervals=intervals, stand=stand)
 
 
 def _parts(verdicts: Sequence[Verdict]) -> Iterator[PartVerdict]:

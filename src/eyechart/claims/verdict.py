@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -17,6 +17,8 @@ from eyechart.errors import EyechartError
 
 Decision = Literal["holds", "fails", "undecided"]
 Subjects = tuple[str, ...]
+NUMBERS = ("effect", "low", "high", "clearness", "p")
+"""Of a part: NaN where there is none."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class ClaimTest:
     proxy: bool = False
     disagreement: Literal["fails", "undecided"] = "fails"
     """What it means that one part holds and another fails: a compound claim fails, alternative definitions do not."""
+    least: int = 0
+    """How many of its parts must hold, of several tests that ask the same in other ways; 0: all of them."""
     reading: str = ""
     """How this test reads the claim where several tests do: "without the class token". Shown behind its sentence."""
 
@@ -87,6 +91,10 @@ class ClaimTest:
             raise EyechartError(f"No claim is called {self.claim!r}; they run from C01 to {max(CLAIMS)}.")
         if not self.parts:
             raise EyechartError(f"The test of {self.claim} has no parts; it needs at least one quantity and margin.")
+        if not 0 <= self.least <= len(self.parts):
+            raise EyechartError(
+                f"The test of {self.claim} has {len(self.parts)} parts; {self.least} of them cannot hold."
+            )
         fixed = {(margin.side, margin.margin, margin.inclusive) for margin in CLAIMS[self.claim].margins}
         for part in self.parts:
             if (part.side, part.margin, part.inclusive) not in fixed:
@@ -94,6 +102,18 @@ class ClaimTest:
                     f"The test of {self.claim} asks {part.quantity!r} to be {part.asks}, but claims.toml fixes "
                     f"{CLAIMS[self.claim].margin}; change the one or the other."
                 )
+
+    @property
+    def needed(self) -> int:
+        """How many of its parts must hold."""
+        return self.least or len(self.parts)
+
+    def combine(self, decisions: Sequence[Decision]) -> Decision:
+        """What is decided of the claim where this is decided of its parts."""
+        too_many = len(self.parts) - self.needed + 1 if self.disagreement == "fails" else len(self.parts)
+        if decisions.count("holds") >= self.needed:
+            return "holds"
+        return "fails" if decisions.count("fails") >= too_many else "undecided"
 
     @property
     def checks(self) -> tuple[Gate, ...]:
@@ -105,6 +125,7 @@ class ClaimTest:
             "reading": self.reading,
             "parts": [asdict(part) | {"asks": part.asks} for part in self.parts],
             "disagreement": self.disagreement,
+            "least": self.needed,
             "gates": [gate.key for gate in self.checks],
         }
 
@@ -124,6 +145,8 @@ class PartVerdict:
     """Distance of the effect from the margin in half-widths of the interval; infinite where it has no width."""
     needed: int | None
     """Images (in a study: seeds) that would decide an undecided part; None where no number would."""
+    p: float = math.nan
+    """How easily it is this far from its margin by chance: see `multiplicity.py`."""
 
     @property
     def sentence(self) -> str:
@@ -155,6 +178,8 @@ class Verdict:
     remarks: str = ""
     """The reason without the sentence of the part that is `shown`, for where its number stands beside; all of it where
     none is."""
+    stands: bool | None = None
+    """Whether it stays decided under Holm's correction over all intervals of the run; None: it is not decided."""
 
     @property
     def sentence(self) -> str:
@@ -199,7 +224,7 @@ class Verdict:
             verdict=data["verdict"],
             reason=data["reason"],
             parts=tuple(
-                PartVerdict(**{**part, **{key: number(part[key]) for key in ("effect", "low", "high", "clearness")}})
+                PartVerdict(**{**part, **{key: number(part.get(key)) for key in NUMBERS}})
                 for part in data.get("parts", ())
             ),
             proxy=data.get("proxy", False),
@@ -207,6 +232,7 @@ class Verdict:
             gates=tuple(GateResult(**gate) for gate in data.get("gates", ())),
             reading=data.get("reading", ""),
             remarks=data.get("remarks", ""),
+            stands=data.get("stands"),
             **numbers,
         )
 

@@ -42,10 +42,12 @@ def interval_words(value: float, low: float, high: float) -> str:
     return f"{shown[0]} (no interval)" if math.isnan(half) else f"{shown[0]} [{shown[1]}, {shown[2]}]"
 
 
-def count_parts(decisions: Sequence[str]) -> str:
+def count_parts(decisions: Sequence[str], least: int = 0) -> str:
     """
     >>> count_parts(["holds", "fails", "holds"])
     'Of its 3 parts 2 hold, 1 fails'
+    >>> count_parts(["holds", "undecided", "undecided"], least=2)
+    'Of its 3 parts 1 holds, 2 are undecided; 2 must hold'
     """
     forms = {"holds": "holds hold", "fails": "fails fail", "undecided": "is_undecided are_undecided"}
     told = []
@@ -53,7 +55,7 @@ def count_parts(decisions: Sequence[str]) -> str:
         times = decisions.count(decision)
         if times:
             told.append(f"{times} {verbs.split()[times > 1].replace('_', ' ')}")
-    return f"Of its {len(decisions)} parts {', '.join(told)}"
+    return f"Of its {len(decisions)} parts {', '.join(told)}" + (f"; {least} must hold" if least else "")
 
 
 def what_would_decide(

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import Plan
 from eyechart.measures.measure import Measure, Scene, options_of
@@ -155,6 +156,11 @@ def notices(plan: Mapping[str, Any]) -> list[str]:
     limit = plan["settings"]["limit"]
     if limit is not None and limit > images["count"]:
         said.append(f"--limit {limit} was asked for, and there are {count(images['count'], 'image')}: all were used.")
+    if images["used"] < LEAST_IMAGES:
+        said.append(
+            f"Claims are decided on at least {LEAST_IMAGES} images; with {images['used']} the numbers are shown, but "
+            "only what is read off the weights is decided."
+        )
     if images["problems"]:
         skipped = len(images["problems"])
         were = "was skipped; it is" if skipped == 1 else "were skipped; they are"

@@ -35,6 +35,11 @@ LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
+HOLM = (
+    "Those that do not are marked: they are clear of their margin by themselves, but not clear enough to be the likely "
+    "exception among so many. (A distance from the margin is turned into a p by Student's t, which for bootstrap "
+    "intervals is an approximation.)"
+)
 
 
 def write_report(run: Run) -> Path:
@@ -220,7 +225,7 @@ def verdict_context(told: list[dict[str, Any]], counted: Summary, without_images
             {"slug": kind.slug, "number": numbers[word], "caption": captions.get(word, word), "target": targets[word]}
             for word, kind in KINDS.items()
         ],
-        "summary": summary(tested, numbers),
+        "summary": summary(tested, numbers, len({row["claim"] for row in decided + undecided if row["changed"]})),
         "multiplicity": multiplicity(counted, without_images),
         "glance": at_a_glance(told),
         "kinds": [KINDS[word] for word in ("holds", "fails", "undecided")],
@@ -231,7 +236,7 @@ def verdict_context(told: list[dict[str, Any]], counted: Summary, without_images
     }
 
 
-def summary(tested: int, numbers: Mapping[str, int]) -> str:
+def summary(tested: int, numbers: Mapping[str, int], changed: int = 0) -> str:
     if not tested:
         return "None of the published claims could be tested on these subjects."
     return (
@@ -241,7 +246,19 @@ def summary(tested: int, numbers: Mapping[str, int]) -> str:
         f"{numbers['undecided']} {plural(numbers['undecided'], 'is', 'are')} undecided. "
         f"{numbers['not tested']} more {plural(numbers['not tested'], 'claim needs', 'claims need')} other subjects, "
         "measures or training."
-    )
+    ) + after_results(changed)
+
+
+def after_results(changed: int) -> str:
+    """How many claims are decided in another way than when results were first seen.
+
+    >>> after_results(1), after_results(0)
+    (' How 1 of these claims is decided was changed after results were seen; it says how.', '')
+    """
+    if not changed:
+        return ""
+    are, says = plural(changed, "is", "are"), plural(changed, "it says how", "each says how")
+    return f" How {changed} of these claims {are} decided was changed after results were seen; {says}."
 
 
 def plural(number: int, one: str, many: str) -> str:
@@ -252,12 +269,13 @@ def multiplicity(counted: Summary, without_images: Sequence[str] = ()) -> str:
     """How many intervals there were, because some 95 % intervals miss by chance, and what they are about."""
     others = ", ".join(without_images)
     except_for = f" (those of {others} do not: they read weights alone, and their measures say what varied)"
+    correction = f" {counted.correction} {HOLM}" if counted.correction else ""
     told = f"{counted.intervals} {plural(counted.intervals, 'interval was', 'intervals were')} held against a margin"
     return (
         f"{told}. About one in twenty 95 % intervals misses the truth by chance: expect {counted.expected_misses:.1f} "
-        f"here. Intervals cover which images were drawn{except_for if others else ''}; margins are eyechart's own and "
-        "stand in one table. In the small pictures the shaded side of the dashed margin is where the claim says the "
-        "effect lies."
+        f"here.{correction} Intervals cover which images were drawn{except_for if others else ''}; margins are "
+        "eyechart's own and stand in one table. In the small pictures the shaded side of the dashed margin is where "
+        "the claim says the effect lies."
     )
 
 

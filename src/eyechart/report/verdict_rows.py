@@ -53,6 +53,8 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
                 "kind": KINDS[verdict.verdict],
                 "scope": verdict.scope,
                 "proxy": verdict.proxy,
+                "corrected_away": verdict.stands is False,
+                "changed": claim.changed,
                 "reason": why(verdict),
                 "section": f"measure-{verdict.measure}" if verdict.measure in measures else None,
                 "parts": [picture(part, claim) for part in verdict.parts],
