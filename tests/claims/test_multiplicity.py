@@ -50,6 +50,15 @@ def test_p_where_the_interval_is_odd() -> None:
     assert p_of(signs, 0.8, 0.7, 0.9) >= 0.05, "between the two nothing is decided"
 
 
+def test_an_interval_of_weights_has_a_p_too() -> None:
+    found = finding({("uniformity_gap", "vit | cnn"): (0.3, 0.28, 0.32)}).assign_attrs(folds=0, of_weights=1)
+    facts = {name: Facts(name, "transformer", trained=True) for name in ("vit", "cnn")}
+    verdicts = judge([ClaimTest("C13", (GAP,), gates=())], {"cka": found}, facts)
+    [verdict] = [verdict for verdict in verdicts if verdict.claim == "C13"]
+    assert verdict.stands
+    assert verdict.parts[0].p < 1e-6
+
+
 def test_holm_by_hand() -> None:
     assert holm([0.04]) == [True]
     assert holm([0.04, 0.04]) == [False, False]

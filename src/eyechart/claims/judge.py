@@ -50,6 +50,7 @@ class Reading:
     of_weights: bool = False
     """Read off the weights: no image was drawn, and none would decide it."""
     folds: int = 16
+    """Of the images; where none were drawn, what its interval from random draws is read with."""
     half: float = math.nan
     """Its value on halves of the images, for a quantity that moves with their number."""
 
@@ -121,7 +122,7 @@ def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects
             smooth = bool(line["quantity_smooth"].item()) if "quantity_smooth" in line.coords else True
             images, of_weights = int(finding.attrs.get("images", 0)), bool(finding.attrs.get("of_weights", False))
             half = float(line["quantity_half_value"].item()) if "quantity_half_value" in line.coords else math.nan
-            folds = int(finding.attrs.get("folds", Reading.folds))
+            folds = int(finding.attrs.get("folds", 0)) or Reading.folds  # 0: of weights
             result[subjects] = Reading(value, low, high, images, measure, smooth, of_weights, folds, half)
     return result
 

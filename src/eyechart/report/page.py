@@ -36,9 +36,8 @@ LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 HOLM = (
-    "Those that do not are marked: they are clear of their margin by themselves, but not clear enough to be the likely "
-    "exception among so many. (A distance from the margin is turned into a p by Student's t, which for bootstrap "
-    "intervals is an approximation.)"
+    "The others are marked “not under Holm”: each is clear of its margin by itself, but among so many intervals some "
+    "are so by chance. (For bootstrap intervals the correction is approximate.)"
 )
 
 
@@ -226,8 +225,9 @@ def verdict_context(told: list[dict[str, Any]], counted: Summary, without_images
             for word, kind in KINDS.items()
         ],
         "summary": summary(tested, numbers, len({row["claim"] for row in decided + undecided if row["changed"]})),
-        "multiplicity": multiplicity(counted, without_images),
+        "notes": [multiplicity(counted), about_intervals(without_images)],
         "glance": at_a_glance(told),
+        "corrected_away": any(row["corrected_away"] for row in told),
         "kinds": [KINDS[word] for word in ("holds", "fails", "undecided")],
         "verdict_groups": [
             {"id": name, "heading": heading, "rows": claim_spans(part)} for name, heading, part in groups if part
@@ -265,17 +265,25 @@ def plural(number: int, one: str, many: str) -> str:
     return one if number == 1 else many
 
 
-def multiplicity(counted: Summary, without_images: Sequence[str] = ()) -> str:
-    """How many intervals there were, because some 95 % intervals miss by chance, and what they are about."""
-    others = ", ".join(without_images)
-    except_for = f" (those of {others} do not: they read weights alone, and their measures say what varied)"
-    correction = f" {counted.correction} {HOLM}" if counted.correction else ""
+def multiplicity(counted: Summary) -> str:
+    """How many intervals there were, because some 95 % intervals miss by chance, and what a correction leaves."""
     told = f"{counted.intervals} {plural(counted.intervals, 'interval was', 'intervals were')} held against a margin"
+    correction = f" {counted.correction}" if counted.correction else ""
+    others = f" {HOLM}" if counted.stand is not None and counted.stand < counted.decided else ""
     return (
         f"{told}. About one in twenty 95 % intervals misses the truth by chance: expect {counted.expected_misses:.1f} "
-        f"here.{correction} Intervals cover which images were drawn{except_for if others else ''}; margins are "
-        "eyechart's own and stand in one table. In the small pictures the shaded side of the dashed margin is where "
-        "the claim says the effect lies."
+        f"here.{correction}{others}"
+    )
+
+
+def about_intervals(without_images: Sequence[str] = ()) -> str:
+    """What intervals and margins are."""
+    others = ", ".join(without_images)
+    except_for = f" (those of {others} do not: they read weights alone, and their measures say what varied)"
+    return (
+        f"Intervals cover which images were drawn{except_for if others else ''}; margins are eyechart's own and stand "
+        "in one table. In the small pictures the shaded side of the dashed margin is where the claim says the effect "
+        "lies."
     )
 
 
