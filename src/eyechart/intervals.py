@@ -42,6 +42,8 @@ Values = list[Mapping[tuple[str, ...], float]]
 CONFIDENCE = 0.95
 DRAWS = 250
 """Bootstrap draws as large as the sample: their spread is the interval's width."""
+UNMOVED = 1e-9
+"""An interval narrower than this has no width but that of rounding: no draw moved the number."""
 SMALL_DRAWS = 150
 """Draws of a quarter of the folds, for the bias of minima and maxima. A mean needs fewer draws than a quantile."""
 
@@ -380,7 +382,7 @@ def _where_nothing_moved(
     value: Array, low: Array, high: Array, trials: float | Array, limits: Limits
 ) -> tuple[Array, Array]:
     """A share of few things (tokens, heads) that no draw of images moved: the exact bound of that many trials."""
-    still, room = low == high, room_for(trials)
+    still, room = high - low < UNMOVED, room_for(trials)
     return (
         np.where(still, np.clip(value - room, *limits), low),
         np.where(still, np.clip(value + room, *limits), high),
@@ -391,7 +393,7 @@ def _of_few_values(
     quantity: Quantity, estimate: xarray.Dataset, subjects: tuple[str, ...], low: Array, high: Array
 ) -> tuple[Array, Array]:
     """Bounds of a quantity that moves in steps, where it did not, and the cut at what is possible for its subjects."""
-    if quantity.if_unmoved is not None and low == high:
+    if quantity.if_unmoved is not None and high - low < UNMOVED:
         low, high = (np.array(bound, dtype=np.float64) for bound in quantity.if_unmoved(estimate)[subjects])
     if quantity.ceiling is not None:
         high = np.minimum(high, quantity.ceiling(estimate)[subjects])

@@ -231,9 +231,9 @@ def test_the_last_block_and_others_evenly_before_it() -> None:
     names = [place.name for place in Localisation().sites(anatomy("v", blocks))]
     assert names == ["b2", "b5", "b8"]
     assert [place.name for place in Localisation(depths=1).sites(anatomy("v", blocks))] == ["b8"]
-    with pytest.raises(UsageError, match="at least 1 block; 0 came"):
+    with pytest.raises(UsageError, match="at least 1 block; got 0"):
         Localisation(depths=0)
-    with pytest.raises(UsageError, match=r"localisation\.units takes at least 1 block; 0 came"):
+    with pytest.raises(UsageError, match=r"localisation\.units takes at least 1 block; got 0"):
         Localisation(units=0)
     with pytest.raises(DoesNotApply, match="at least 3×3"):
         Localisation().tally(scene(anatomy("v", blocks[-1:])))

@@ -124,8 +124,8 @@ def local_share(estimate: xarray.Dataset) -> PerSubjects:
 
 def unmoved_local_share(estimate: xarray.Dataset) -> Bounds:
     """What the share may be where no draw of images moved it: the exact bound of as many trials as heads."""
-    rooms = {who: float(room_for(len(heads_of(estimate, *who, slice(None))))) for who in local_share(estimate)}
-    return {who: (max(share - rooms[who], 0), share + rooms[who]) for who, share in local_share(estimate).items()}
+    rooms = {who: float(room_for(len(heads_of(estimate, who, slice(None))))) for who in subjects_in(estimate)}
+    return {(s,): (max(share - rooms[s], 0), share + rooms[s]) for (s,), share in local_share(estimate).items()}
 
 
 def with_hybrids(compare: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[xarray.Dataset], PerSubjects]:

@@ -200,7 +200,7 @@ class HeadSubsets(Measure):
 
     def __post_init__(self) -> None:
         if self.blocks < 1:
-            raise UsageError(f"head_subsets.blocks takes at least 1 block; {self.blocks} came.")
+            raise UsageError(f"head_subsets.blocks takes at least 1 block; got {self.blocks}.")
 
     def tests(self) -> Sequence[ClaimTest]:
         if self.blocks == 1:
@@ -228,7 +228,7 @@ class HeadSubsets(Measure):
         if not heads or not sites:
             raise DoesNotApply(
                 "it compares heads with a CNN, so it needs a subject with attention over positions and a CNN; "
-                f"{' and '.join(scene.subjects)} came."
+                f"got {' and '.join(scene.subjects)}."
             )
         if scene.whole_blocks == 0:
             raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")

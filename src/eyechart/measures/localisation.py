@@ -274,7 +274,7 @@ class Localisation(Measure):
     def __post_init__(self) -> None:
         for name, count in (("depths", self.depths), ("units", self.units)):
             if count < 1:
-                raise UsageError(f"localisation.{name} takes at least 1 block; {count} came.")
+                raise UsageError(f"localisation.{name} takes at least 1 block; got {count}.")
 
     def tests(self) -> Sequence[ClaimTest]:
         if self.colour == "removed":

@@ -123,7 +123,8 @@ def read(cka: np.ndarray, cells: Cells) -> Reading:
     own = cka[np.arange(len(tokens)), tokens]
     inside = np.flatnonzero(~edge[tokens] & np.isfinite(own))
     if not len(inside):
-        return Reading(*[math.nan] * 6, interior=0)
+        nothing = math.nan
+        return Reading(nothing, nothing, nothing, nothing, nothing, nothing, interior=0)
     place = tokens[inside]
     best = np.where(np.isnan(cka), -np.inf, cka)[inside].argmax(1)
     off = np.hypot((rows[best] - rows[place]) / cells[0], (columns[best] - columns[place]) / cells[1])

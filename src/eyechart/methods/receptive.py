@@ -180,7 +180,7 @@ def cell_radius(grid: tuple[int, int]) -> float:
     >>> round(cell_radius((8, 8)), 4)
     0.0499
     """
-    return (1 / (2 * math.pi * grid[0] * grid[1])) ** 0.5
+    return math.sqrt(1 / (2 * math.pi * grid[0] * grid[1]))
 
 
 def largest_step(reach: np.ndarray, points: int) -> float:

@@ -81,7 +81,7 @@ def over_depth(
     table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
     x, share = theme.depth_axis(), variable == "hit_rate"
     scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=True)
-    y = alt.Y(f"{variable}:Q", title=title, axis=alt.Axis(format=".0%" if share else ".1f"), scale=scale)
+    y = alt.Y(f"{variable}:Q", title=title, axis=alt.Axis(format=".0%" if share else ".2f"), scale=scale)
     colour = alt.Color("line:N", scale=theme.subject_scale(table["line"].tolist()), title=None)
     dashes = alt.Scale(domain=["as given", "untrained twin"], range=[[1, 0], [5, 4]])
     legend = alt.Legend() if (table["weights"] == "untrained twin").any() else None
