@@ -27,6 +27,7 @@ from eyechart.methods.skips import (
     share_gap,
     small_block,
     trained_without,
+    used_of,
 )
 from eyechart.report.embed import specification
 from eyechart.subjects.subject import Subject
@@ -288,6 +289,16 @@ def test_a_subject_without_classifier_still_has_its_maps() -> None:
     assert np.isfinite(finding.across.sel(mode="as trained").values[1:]).all()
     SkipRemoval().chart(finding).to_dict()
     assert "of its CKA across" in SkipRemoval().sentence(finding)
+
+
+@pytest.mark.parametrize(("images", "used"), [(1000, 132), (256, 128), (500, 135), (100, 96)])
+def test_what_is_left_of_a_block_does_not_keep_it_from_deciding(images: int, used: int) -> None:
+    """At --effort quick zoo:vit is allowed 80 images: as many are taken as decide, in whole small blocks."""
+    _, scene = staged("zoo:vit", images=images, block=images // 16)
+    quick = SkipRemoval().sized("quick", scene)
+    assert isinstance(quick, SkipRemoval)
+    assert used_of(scene.block, quick.images) == used
+    assert SkipRemoval(images=48).sized("quick", scene) == SkipRemoval(images=48)
 
 
 def test_shards_change_nothing() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
@@ -192,6 +193,15 @@ class SkipRemoval(Measure):
 
     def needs(self) -> Sequence[Need]:
         return []
+
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+        """Only whole small blocks are used; so many more images are taken that those used still decide."""
+        chosen = super().sized(effort, scene, asked_for=asked_for)
+        assert isinstance(chosen, SkipRemoval)
+        images = chosen.images
+        while not self.images and images < scene.images and skips.used_of(scene.block, images) < LEAST_IMAGES:
+            images = min(images + scene.folds, scene.images)
+        return replace(chosen, images=images)
 
     def passes(self, anatomy: Anatomy) -> float:
         # An anatomy does not tell batch norms; what has convolutions is taken to have them: re-estimate, score again.

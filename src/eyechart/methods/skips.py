@@ -122,6 +122,16 @@ def small_block(block: int, images: int) -> int:
     return block // parts
 
 
+def used_of(block: int, images: int) -> int:
+    """How many of the first `images` of an exam lie in whole small blocks.
+
+    >>> used_of(62, 128), used_of(62, 144), used_of(16, 128)
+    (120, 132, 128)
+    """
+    size = small_block(block, images)
+    return images // block * (block // size * size) + images % block // size * size
+
+
 def gram_of_blocks(size: int) -> Callable[[Tensor], Tensor]:
     """Gram matrices of consecutive images, `size` at a time: (block, size, size)."""
 
