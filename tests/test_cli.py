@@ -107,7 +107,8 @@ def test_the_shown_number_is_that_of_the_named_part(folder: Path) -> None:
     for verdict in Run(folder).verdicts:
         if verdict.effect is not None:
             assert verdict.shown is not None
-            assert quantity_of(verdict).startswith(verdict.shown.words)
+            told = quantity_of(verdict).removeprefix(f"{', '.join(verdict.subjects)}: ")
+            assert told.startswith(verdict.shown.words)
             assert (verdict.shown.effect, verdict.shown.low) == (verdict.effect, verdict.low)
         assert "\n" not in repr(verdict)
         assert len(repr(verdict)) < 100
@@ -118,10 +119,10 @@ def test_the_shown_number_is_that_of_the_named_part(folder: Path) -> None:
 
 
 def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked(tmp_path: Path) -> None:
-    words = ["exam", "zoo:vit", "--limit", "64", "--measures", "attention_distance,", "--out", tmp_path / "run"]
+    words = ["exam", "zoo:vit", "--limit", "256", "--measures", "attention_distance,", "--out", tmp_path / "run"]
     first, again = call(*words), call(*words)
     assert (first.exit_code, again.exit_code) == (0, 0)
-    assert "images: 64/64" in first.stderr
+    assert "images: 256/256" in first.stderr
     assert "Nothing was left to do" not in first.stderr
     assert "images: " not in again.stderr
     assert f"Nothing was left to do: {tmp_path / 'run'} holds this exam already" in again.stderr

@@ -17,7 +17,7 @@ from eyechart.methods.skip_phases import KINDS
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.views import Look
 from tests.claims.nulls.case import Case
-from tests.claims.nulls.made_up import changed
+from tests.claims.nulls.made_up import changed, noisy_finding
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
 IMAGES = 128
@@ -109,6 +109,11 @@ def untrained() -> list[Subject | str]:
     return ["zoo:vit@random", "zoo:resnet"]
 
 
+def skip_at_four_fifths(seed: int) -> Mapping[str, xarray.Dataset]:
+    """Exactly at the margin of C24: "holds" comes only by chance, and how often is counted."""
+    return {"skip_ratio": noisy_finding({"skip_higher_share": 0.8}, ["vit", "cnn"], 0.02, seed)}
+
+
 CASES = (
     Case("C21", "the phase change is at the MLPs alone", "holds", findings=at_the_mlps_alone),
     Case("C21", "an untrained ViT", "holds", subjects=untrained, limit=128),
@@ -118,5 +123,6 @@ CASES = (
     Case("C23", "branches turn where the ratio has no phase, or the other one", "holds", findings=late_attention),
     Case("C23", "branches turn with the ratio's phase", "fails", findings=as_published),
     Case("C24", "attention writes nothing, MLPs overwrite the stream", "holds", subjects=silent_attention, limit=128),
+    Case("C24", "a share of places exactly at the margin", "holds", findings=skip_at_four_fifths, draws=200),
     Case("C24", "an untrained ViT, whose branches write little", "fails", subjects=untrained, limit=128),
 )
