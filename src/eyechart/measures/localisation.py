@@ -268,7 +268,7 @@ class Localisation(Measure):
                     "own patch against all others, {0} minus the best unit of {1}",
                 ),
             ),
-            disagreement="undecided",  # of the bundled pair, 1,000 images: +.040 by the eight around, −.042 by all others
+            disagreement="undecided",  # zoo:vit and zoo:resnet: +.040 by the eight around, −.042 by all others
         ),
         ClaimTest(
             "C31",
