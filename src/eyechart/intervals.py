@@ -371,7 +371,7 @@ def _finish(value: Array, low: Array, high: Array, resampled: Array, limits: Lim
 def room_for(trials: float | Array) -> float | Array:
     """How far a share may lie from what all of so many trials say: the exact binomial bound, 2.5 % on each side.
 
-    >>> round(room_for(36), 3)
+    >>> print(f"{room_for(36):.3f}")
     0.097
     """
     room: float | Array = 1 - ((1 - CONFIDENCE) / 2) ** (1 / np.maximum(trials, 1))

@@ -60,6 +60,10 @@ def test_readings_against_loops(cells: tuple[int, int]) -> None:
     gaps = [edge - inside for edge, inside in edges]
     assert found == pytest.approx([np.mean(each) for each in (hits, sharp, away, gaps)], abs=1e-9)
     assert reading.peak == pytest.approx((np.mean(own) - np.mean(around)) / (np.mean(own) + np.mean(around)))
+    rest = np.mean(
+        [np.delete(table[row], token).mean() for row, token in enumerate(tokens) if table[row, token] in own]
+    )
+    assert reading.own_contrast == pytest.approx((np.mean(own) - rest) / (np.mean(own) + rest))
     edge, inside = np.mean(edges, axis=0)
     assert reading.edge_contrast == pytest.approx((edge - inside) / (edge + inside))
     assert reading.interior == len(hits)
@@ -269,10 +273,10 @@ def test_the_best_third_of_the_earlier_units_and_the_best_unit_by_hand() -> None
     # Seven earlier units: (.1 .2 .3), (.9 .3), (0 .4); the last has .2.
     estimate = peaks([0.1, 0.2, 0.3, 0.9, 0.3, 0.0, 0.4, 0.2])
     assert with_cnn(earlier_gain)(estimate) == {("v", "c"): pytest.approx(0.6 - 0.2)}
-    assert with_cnn(over_best)(estimate) == {("v", "c"): pytest.approx(1.0 - 0.9)}
+    assert with_cnn(over_best("peak"))(estimate) == {("v", "c"): pytest.approx(1.0 - 0.9)}
     assert with_cnn(earlier_gain)(peaks([0.5, 0.1])) == {("v", "c"): pytest.approx(0.4)}
     assert np.isnan(with_cnn(earlier_gain)(peaks([0.1]))["v", "c"])
-    assert with_cnn(over_best)(peaks([0.1, 0.7], 0.5)) == {("v", "c"): pytest.approx(-0.2)}
+    assert with_cnn(over_best("peak"))(peaks([0.1, 0.7], 0.5)) == {("v", "c"): pytest.approx(-0.2)}
     assert units_sentence(estimate, "c") == ["of the 8 units looked at unit 3 has the highest peak (0.90)"]
     assert units_sentence(estimate, "v") == []
 

@@ -88,9 +88,9 @@ def unmoved_ratio(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float
     return {pair: bounds(*pair) for pair in itertools.product(class_token_vits(estimate), subjects_in(estimate, "cnn"))}
 
 
-def earlier_units(estimate: xarray.Dataset, cnn: str) -> np.ndarray:
-    """Peaks of the units before the last, as far as they were looked at."""
-    return np.asarray(estimate.peak.values[(estimate.subject.values == cnn) & ~estimate.final.values])
+def earlier_units(estimate: xarray.Dataset, cnn: str, variable: str = "peak") -> np.ndarray:
+    """A number of the units before the last, as far as they were looked at."""
+    return np.asarray(estimate[variable].values[(estimate.subject.values == cnn) & ~estimate.final.values])
 
 
 def best_third(peaks: np.ndarray) -> float:
@@ -107,10 +107,14 @@ def earlier_gain(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
     return best_third(earlier_units(estimate, cnn)) - at_end(estimate, cnn, "peak")
 
 
-def over_best(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+def over_best(variable: str) -> Callable[[xarray.Dataset, str, str], float]:
     """The ViT minus the best unit; as that is too high by chance, the difference is if anything too small."""
-    units = [*earlier_units(estimate, cnn), at_end(estimate, cnn, "peak")]
-    return at_end(estimate, vit, "peak") - float(np.max(units))
+
+    def compare(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+        units = [*earlier_units(estimate, cnn, variable), at_end(estimate, cnn, variable)]
+        return at_end(estimate, vit, variable) - float(np.max(units))
+
+    return compare
 
 
 def peak_of_vit(estimate: xarray.Dataset, vit: str, cnn: str) -> float:

@@ -81,7 +81,7 @@ case = partial(Case, limit=128, options=FEW)
 CASES = (
     case("C28", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens),
     case("C28", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches),
-    case("C29", "tokens that hold their own patch alone", "holds", subjects=own_patches),
+    case("C29", "tokens that hold their own patch alone", "holds", subjects=own_patches, limit=256),
     case("C29", "tokens at the edge that share what they hold", "fails", subjects=shared_edges),
     case("C30", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens),
     case("C30", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches),
