@@ -117,10 +117,10 @@ def test_the_shown_number_is_that_of_the_named_part(folder: Path) -> None:
 
 
 def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked(tmp_path: Path) -> None:
-    words = ["exam", "zoo:vit", "--limit", "64", "--measures", "attention_distance,", "--out", tmp_path / "run"]
+    words = ["exam", "zoo:vit", "--limit", "128", "--measures", "attention_distance,", "--out", tmp_path / "run"]
     first, again = call(*words), call(*words)
     assert (first.exit_code, again.exit_code) == (0, 0)
-    assert "images: 64/64" in first.stderr
+    assert "images: 128/128" in first.stderr
     assert "Nothing was left to do" not in first.stderr
     assert "images: " not in again.stderr
     assert f"Nothing was left to do: {tmp_path / 'run'} holds this exam already" in again.stderr
