@@ -114,14 +114,14 @@ def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0):  # 
     for block in range(4):
         for kind in ("attention", "mlp"):
             place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 4)  # type: ignore[arg-type]
-            skip = torch.randn(64, 5, 8).div(8**0.5)
+            skip = torch.randn(128, 5, 8).div(8**0.5)
             branch = skip.flip(-1).clone()
             branch[:, 0] /= early_cls if block < 2 else late_cls
             branch[:, 1:] /= 1 if block < 2 else late_grid
             sites.append(place)
             looks["v", place.name] = Look(place, skip=skip, branch=branch)
         sites.append(site(f"{block}", "block", "other", prefix=1, block=block, depth=(block + 1) / 4))
-    return measure_tensors(SkipRatio(), scene(anatomy("v", sites, cls=0)), looks, 4)
+    return measure_tensors(SkipRatio(), scene(anatomy("v", sites, cls=0), images=128), looks, 4)
 
 
 def test_the_phase_change_of_the_class_token() -> None:
