@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import numpy as np
 import vl_convert
+from altair.utils.schemapi import debug_mode
 
 from eyechart.report import theme
 
@@ -44,23 +45,24 @@ class EmbeddedChart:
     height: int
 
 
-def specification(chart: Any) -> dict[str, Any]:
+def specification(chart: Any, validate: bool = True) -> dict[str, Any]:
     """A chart as Vega-Lite JSON, however long its tables are, with the data beside the marks."""
     with alt.data_transformers.enable("default", max_rows=None, consolidate_datasets=True):
-        spec: dict[str, Any] = chart.to_dict()
+        spec: dict[str, Any] = chart.to_dict(validate=validate)
     return spec
 
 
 def embed(run: Run, name: str) -> EmbeddedChart:
     subjects = run.scene.subjects
-    with theme.drawing(subjects=subjects, for_export=True):
-        still = specification(run.chart(name))
+    # Altair checks every piece of every chart against a schema: a fifth of the page's time. The tests check each chart.
+    with theme.drawing(subjects=subjects, for_export=True), debug_mode(False):
+        still = specification(run.chart(name), validate=False)
     light = svg(still)
     width, height = (
         round(float(side)) for side in re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', light)[0]
     )
-    with theme.drawing(subjects=subjects, for_export=False):
-        live = specification(run.chart(name))
+    with theme.drawing(subjects=subjects, for_export=False), debug_mode(False):
+        live = specification(run.chart(name), validate=False)
     for key in ("config", "$schema"):
         live.pop(key, None)
     tables = {key: packed(rows) for key, rows in live.pop("datasets", {}).items()}
