@@ -10,7 +10,7 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.claims.summary import summarise
 from eyechart.claims.table import CLAIMS
-from eyechart.claims.verdict import ClaimTest, Part, Verdict
+from eyechart.claims.verdict import ClaimTest, Part, PartVerdict, Verdict
 from eyechart.errors import EyechartError, UsageError
 
 GAP = Part("uniformity_gap", "above", 0.1, "uniformity of {0} above that of {1}", inclusive=True)
@@ -435,3 +435,12 @@ def test_a_claim_of_two_measures_says_which_is_missing() -> None:
     [told] = of("C35", judge([ClaimTest("C35", (part, other))], found, FACTS))
     assert told.verdict == "not tested"
     assert told.reason.startswith("Needs the measure depth_similarity, and a ViT with a class token")
+
+
+def test_of_two_sides_of_one_number_the_one_that_decides_is_shown() -> None:
+    def part(asks: str, verdict: str) -> PartVerdict:
+        return PartVerdict("depth", "depth", asks, 1.0, 1.0, 1.0, verdict, math.inf, None)  # type: ignore[arg-type]
+
+    parts = (part("more than 0.6", "holds"), part("less than 0.85", "fails"))
+    verdict = Verdict("C79", ("vit", "cnn"), "these weights", "fails", 1.0, 1.0, 1.0, "", parts)
+    assert verdict.shown is parts[1]

@@ -200,7 +200,9 @@ class Verdict:
     def shown(self) -> PartVerdict | None:
         """The part whose effect and interval stand in `effect`, `low` and `high`."""
         numbers = (self.effect, self.low, self.high)
-        return next((part for part in self.parts if (part.effect, part.low, part.high) == numbers), None)
+        same = [part for part in self.parts if (part.effect, part.low, part.high) == numbers]
+        # Two parts may ask for two sides of one number: the one that made the verdict is shown.
+        return next((part for part in same if part.verdict == self.verdict), same[0] if same else None)
 
     def __repr__(self) -> str:
         """One line, so that a list of verdicts can be read: <C13 holds on zoo:vit, zoo:resnet: 0.39 [0.37, 0.40]>."""

@@ -55,14 +55,16 @@ def specification(chart: Any, validate: bool = True) -> dict[str, Any]:
 def embed(run: Run, name: str) -> EmbeddedChart:
     subjects = run.scene.subjects
     # Altair checks every piece of every chart against a schema: a fifth of the page's time. The tests check each chart.
-    with theme.drawing(subjects=subjects, for_export=True), debug_mode(False):
+    with theme.drawing(subjects=subjects, for_export=True) as on_paper, debug_mode(False):
         still = specification(run.chart(name), validate=False)
     light = svg(still)
     width, height = (
         round(float(side)) for side in re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', light)[0]
     )
-    with theme.drawing(subjects=subjects, for_export=False), debug_mode(False):
-        live = specification(run.chart(name), validate=False)
+    live = copy.deepcopy(still)
+    if on_paper.heatmaps:
+        with theme.drawing(subjects=subjects, for_export=False), debug_mode(False):
+            live = specification(run.chart(name), validate=False)
     for key in ("config", "$schema"):
         live.pop(key, None)
     tables = {key: packed(rows) for key, rows in live.pop("datasets", {}).items()}

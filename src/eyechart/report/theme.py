@@ -14,7 +14,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast
 
 import altair as alt
@@ -43,13 +43,15 @@ class Drawing:
 
     subjects: tuple[str, ...] = ()
     for_export: bool = False
+    heatmaps: list[str] = field(default_factory=list)
+    """One entry for each heat-map drawn otherwise on paper than on the page: without any, both are the same chart."""
 
 
 _drawing: ContextVar[Drawing] = ContextVar("drawing", default=Drawing())  # noqa: B039 (frozen, so safe to share)
 
 
 @contextmanager
-def drawing(subjects: Sequence[str] | None = None, for_export: bool | None = None) -> Iterator[None]:
+def drawing(subjects: Sequence[str] | None = None, for_export: bool | None = None) -> Iterator[Drawing]:
     """Charts made inside give `subjects` their colours in this order, and heat-maps as pictures if `for_export`.
 
     >>> with drawing(subjects=["zoo:resnet", "zoo:vit"]):
@@ -58,10 +60,10 @@ def drawing(subjects: Sequence[str] | None = None, for_export: bool | None = Non
     """
     now = _drawing.get()
     now = now if subjects is None else replace(now, subjects=tuple(subjects))
-    now = now if for_export is None else replace(now, for_export=for_export)
+    now = now if for_export is None else replace(now, for_export=for_export, heatmaps=[])
     token = _drawing.set(now)
     try:
-        yield
+        yield now
     finally:
         _drawing.reset(token)
 
@@ -311,7 +313,9 @@ def heatmap(
     """
     if not np.isfinite(frame[value].to_numpy(dtype=float)).any():
         return nothing(title, (size, size) if isinstance(size, int) else size)
-    for_export = _drawing.get().for_export if for_export is None else for_export
+    if for_export is None:
+        for_export = _drawing.get().for_export
+        _drawing.get().heatmaps.append(value)
     across, up = _places(frame, x), _places(frame, y)
     target = (size, size) if isinstance(size, int) else size
     cells = [max(1, round(pixels / max(len(names), 1))) for pixels, names in zip(target, (across, up), strict=True)]

@@ -70,7 +70,8 @@ def claim_context(each: Answer) -> dict[str, Any]:
 
 def verdict_context(verdict: Verdict) -> dict[str, Any]:
     (row,) = rows([verdict], lambda name: {"name": name, "colour": GREY}, [])
-    return {**row, "words": verdict.words, "reading": verdict.reading}
+    of_a_study = {"study": "", "registered": "", "how": (), "minds": ()}  # filled in where there is one
+    return {**row, **of_a_study, "words": verdict.words, "reading": verdict.reading}
 
 
 def study_context(records: Records) -> dict[str, Any]:
