@@ -205,36 +205,37 @@ class Tokens(Gate):
     least: int = 8
 
     def check(self, facts: Sequence[Facts]) -> GateResult:
+        grids = {fact.subject: self.grid(fact) for fact in facts}
         small = [
-            f"{fact.subject} has a grid of {fact.grid[0]}×{fact.grid[1]}, less than {self.least}×{self.least}"
-            for fact in facts
-            if fact.grid is not None and min(fact.grid) < self.least
+            f"{self.named(subject)} has a grid of {grid[0]}×{grid[1]}, less than {self.least}×{self.least}"
+            for subject, grid in grids.items()
+            if grid is not None and min(grid) < self.least
         ]
         if small:
             return self.result("failed", *small)
-        unknown = [f"the grid of {fact.subject} is not known" for fact in facts if fact.grid is None]
+        unknown = [f"the grid of {self.named(subject)} is not known" for subject, grid in grids.items() if grid is None]
         return self.result("unknown", *unknown) if unknown else self.result("passed", "every grid is large enough")
+
+    def grid(self, fact: Facts) -> tuple[int, int] | None:
+        return fact.grid
+
+    def named(self, subject: str) -> str:
+        return subject
 
 
 @dataclass(frozen=True)
-class LastGrid(Gate):
+class LastGrid(Tokens):
     """g2 where the last block is read: 7×7 as in the paper has 25 inner cells; of 4×4 there are four."""
 
     key: str = "g2-last-grid"
     title: ClassVar[str] = "grid of the last block"
     least: int = 7
 
-    def check(self, facts: Sequence[Facts]) -> GateResult:
-        small = [
-            f"the last block of {fact.subject}, which is read, has a grid of {fact.last_grid[0]}×{fact.last_grid[1]}, "
-            f"less than {self.least}×{self.least}"
-            for fact in facts
-            if fact.last_grid is not None and min(fact.last_grid) < self.least
-        ]
-        if small:
-            return self.result("failed", *small)
-        unknown = [f"the last grid of {fact.subject} is not known" for fact in facts if fact.last_grid is None]
-        return self.result("unknown", *unknown) if unknown else self.result("passed", "every last grid is large enough")
+    def grid(self, fact: Facts) -> tuple[int, int] | None:
+        return fact.last_grid
+
+    def named(self, subject: str) -> str:
+        return f"the last block of {subject}, which is read,"
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,9 @@ class Schedule:
     tell: Told = lambda words: None
     trained: set[tuple[str, int]] = field(default_factory=set)
     lost: set[tuple[str, int]] = field(default_factory=set)
-    asked: set[tuple[str, int]] = field(default_factory=set)
     only_exams: tuple[str, ...] = ()
     """Names of exams to make; none: all."""
     exams_begun: set[tuple[str, tuple[str, ...], int]] = field(default_factory=set)
-    ended_jobs: int = 0
 
     def run_of(self, arm: str, seed: int) -> Run:
         return self.study.training(self.study.arms[arm], seed, self.data, str(self.work))
@@ -56,7 +54,6 @@ class Schedule:
         return min(1.0, 1.5 / self.parallel)
 
     def trainings(self, todo: Sequence[tuple[str, int]]) -> list[Job]:
-        self.asked = set(todo)
         jobs = []
         for arm, seed in todo:
             task = {"train": json.loads(self.run_of(arm, seed).as_json()), "share": self.share}
@@ -107,7 +104,6 @@ class Schedule:
         else:
             self.note({"exam": task["exam"]["name"], "arms": task["group"], "seed": task["seed"]}, result)
             words = f"failed: {result['failed']}" if "failed" in result else f"{len(result['rows'])} numbers"
-        self.ended_jobs += 1
         self.tell(f"{end.job.label}: {words} ({result.get('seconds', 0):.0f} s)")
         return self.exams_ready()
 

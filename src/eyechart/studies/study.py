@@ -32,8 +32,6 @@ from eyechart.training.settings import make_run
 from eyechart.words import did_you_mean
 
 Scale = Literal["plain", "log", "ratio"]
-#: Numbers that every training has, beside those that exams measure.
-OF_TRAININGS = ("test_accuracy", "test_error", "test_nll", "test_ece", "augmented_train_nll", "clean_train_nll")
 
 
 @dataclass(frozen=True)
