@@ -90,6 +90,45 @@ def bundled_verdicts(path: Path | None = None) -> list[Verdict]:
     )
 
 
+@dataclass(frozen=True)
+class ArmRow:
+    """An arm with what its seeds gave: a line of the studies' tables."""
+
+    name: str
+    seeds: int
+    parameters: int
+    images: int
+    accuracy: str
+    """In percent, the mean over seeds."""
+    spread: str
+    """From the lowest seed to the highest."""
+    seconds: float
+    exams: int
+    """How many of its trainings have all their exams."""
+
+
+def arm_rows(records: Records) -> list[ArmRow]:
+    """Every arm of which a training is recorded that did not fail."""
+    made = []
+    for arm in records.study.arms.values():
+        mine = [line for seed in arm.seeds if (line := records.training(arm.name, seed)) and not line.get("failed")]
+        if mine:
+            right = [100 * line["scores"]["test_accuracy"][0] for line in mine]
+            made.append(
+                ArmRow(
+                    arm.name,
+                    len(mine),
+                    mine[0]["parameters"],
+                    mine[0]["train_images"],
+                    f"{sum(right) / len(right):.1f} %",
+                    f"{min(right):.1f} to {max(right):.1f}",
+                    sum(line["seconds"] for line in mine) / len(mine),
+                    sum(records.recorded(arm.name, seed) for seed in arm.seeds),
+                )
+            )
+    return made
+
+
 def change_of_mind(part: PartVerdict, unit: str = "seeds") -> str:
     """What would change the verdict on one part."""
     if math.isnan(part.effect) or math.isnan(part.low):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from eyechart.claims.table import EVIDENCE
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import interval_words
-from eyechart.studies.answers import Answer, change_of_mind, summary
+from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.records import Records
 from eyechart.studies.verdicts import StudyVerdict
 from eyechart.words import count
@@ -72,14 +72,9 @@ def _studies(records: Sequence[Records]) -> Iterator[str]:
             continue
         yield "| arm | seeds | parameters | training images | accuracy, mean over seeds (lowest to highest) | seconds |"
         yield "|---|---|---|---|---|---|"
-        for arm in study.arms.values():
-            mine = [line for seed in arm.seeds if (line := each.training(arm.name, seed)) and not line.get("failed")]
-            if mine:
-                right = [100 * line["scores"]["test_accuracy"][0] for line in mine]
-                spent = sum(line["seconds"] for line in mine) / len(mine)
-                spread = f"{sum(right) / len(right):.1f} % ({min(right):.1f} to {max(right):.1f})"
-                size, images = f"{mine[0]['parameters']:,}", f"{mine[0]['train_images']:,}"
-                yield f"| {arm.name} | {len(mine)} | {size} | {images} | {spread} | {spent:.0f} |"
+        for arm in arm_rows(each):
+            numbers = f"{arm.seeds} | {arm.parameters:,} | {arm.images:,} | {arm.accuracy} ({arm.spread})"
+            yield f"| {arm.name} | {numbers} | {arm.seconds:.0f} |"
         steps = "; ".join(sorted({line["step"] for line in there}))
         yield f"\nData: {there[0]['data']} (re-split). Steps: {steps}.\n"
 

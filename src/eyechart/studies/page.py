@@ -14,7 +14,7 @@ from eyechart.report import page as exam_page
 from eyechart.report import theme
 from eyechart.report.embed import data_uri, specification, svg
 from eyechart.report.verdict_rows import KINDS, references, rows
-from eyechart.studies.answers import Answer, change_of_mind, summary
+from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.records import Records
 
@@ -77,22 +77,6 @@ def verdict_context(verdict: Verdict) -> dict[str, Any]:
 def study_context(records: Records) -> dict[str, Any]:
     study = records.study
     lines = [records.training(arm.name, seed) for arm, seed in study.runs]
-    arms = []
-    for arm in study.arms.values():
-        mine = [line for seed in arm.seeds if (line := records.training(arm.name, seed)) and not line.get("failed")]
-        if mine:
-            right = [100 * line["scores"]["test_accuracy"][0] for line in mine]
-            arms.append(
-                {
-                    "name": arm.name,
-                    "seeds": len(mine),
-                    "parameters": mine[0]["parameters"],
-                    "images": mine[0]["train_images"],
-                    "accuracy": f"{sum(right) / len(right):.1f} %",
-                    "spread": f"{min(right):.1f} to {max(right):.1f}",
-                    "exams": sum(records.recorded(arm.name, seed) for seed in arm.seeds),
-                }
-            )
     return {
         "name": study.name,
         "title": study.title,
@@ -102,7 +86,7 @@ def study_context(records: Records) -> dict[str, Any]:
         "trained": sum(line is not None for line in lines),
         "measured": sum(records.recorded(arm.name, seed) for arm, seed in study.runs),
         "failures": records.failures(),
-        "arms": arms,
+        "arms": arm_rows(records),
         "picture": picture(records),
         "figure": study.figure.get("title", ""),
         "file": study.hash,
