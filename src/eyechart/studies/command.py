@@ -249,7 +249,7 @@ def _progress(count: int) -> Iterator[tuple[Any, Any]]:
             print(f"{event['run']}: error: {event['error']}", file=sys.stderr, flush=True)
 
     if not errors.is_terminal:
-        yield (lambda words: print(words, file=sys.stderr, flush=True)), error_line
+        yield (lambda words, training: print(words, file=sys.stderr, flush=True)), error_line
         return
     from rich.progress import (
         BarColumn,
@@ -270,10 +270,9 @@ def _progress(count: int) -> Iterator[tuple[Any, Any]]:
     with Progress(*columns, console=errors) as bars:
         task = bars.add_task("", total=count, now="")
 
-        def tell(words: str) -> None:
+        def tell(words: str, training: bool) -> None:
             bars.console.print(words, markup=False, highlight=False)
-            if "right" in words or "failed" in words:
-                bars.advance(task)
+            bars.advance(task, int(training))
 
         def report(event: Mapping[str, Any]) -> None:
             if "steps" in event:

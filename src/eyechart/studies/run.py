@@ -23,7 +23,7 @@ from eyechart.training.progress import Report
 from eyechart.training.run import Run
 from eyechart.training.workers import Ended, Job, work_through
 
-Told = Callable[[str], None]
+Told = Callable[[str, bool], None]  # a sentence, and whether a training ended with it
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Schedule:
     work: Path
     """Where weights go; not kept in the repository."""
     parallel: int = 1
-    tell: Told = lambda words: None
+    tell: Told = lambda words, training: None
     trained: set[tuple[str, int]] = field(default_factory=set)
     lost: set[tuple[str, int]] = field(default_factory=set)
     only_exams: tuple[str, ...] = ()
@@ -90,7 +90,8 @@ class Schedule:
         """Record what a job gave, and say which exams can be made now."""
         task, result = end.job.task, dict(end.result or {})
         if end.code < 0 or end.result is None:
-            self.tell(f"{end.job.label} ended with code {end.code} and is not recorded; the same command tries again.")
+            words = f"{end.job.label} ended with code {end.code} and is not recorded; the same command tries again."
+            self.tell(words, "train" in task)
             if "train" in task:
                 self.lost.add((task["arm"], task["seed"]))
             return self.exams_ready()
@@ -104,7 +105,7 @@ class Schedule:
         else:
             self.note({"exam": task["exam"]["name"], "arms": task["group"], "seed": task["seed"]}, result)
             words = f"failed: {result['failed']}" if "failed" in result else f"{len(result['rows'])} numbers"
-        self.tell(f"{end.job.label}: {words} ({result.get('seconds', 0):.0f} s)")
+        self.tell(f"{end.job.label}: {words} ({result.get('seconds', 0):.0f} s)", "train" in task)
         return self.exams_ready()
 
     def note(self, key: Mapping[str, Any], result: Mapping[str, Any]) -> None:
