@@ -131,6 +131,19 @@ def difference(variable: str, sign: int) -> Callable[[xarray.Dataset], PerSubjec
     return compute
 
 
+def relative_loss(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """Of every subject whose classes match the images': what it loses as a share of its clean accuracy."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        return {
+            (str(who),): float(own[variable] / own.clean)
+            for who in estimate.subject.values
+            if (own := estimate.sel(subject=who)).scored.item() == "accuracy" and own.clean > 0
+        }
+
+    return compute
+
+
 @dataclass(frozen=True)
 class BandNoise(Measure):
     name = "band_noise"
@@ -158,6 +171,14 @@ class BandNoise(Measure):
         "subjects and rings. Low and high frequencies are the first and the last three rings."
     )
     quantities = (
+        *(
+            Quantity(
+                f"{end}_noise_loss",
+                relative_loss(f"{end}_cost"),
+                f"share of the clean accuracy lost to noise {where}",
+            )
+            for end, where in (("low", "below 0.3 π"), ("high", "above 0.7 π"))
+        ),
         Quantity(
             "low_noise_difference", difference("low_cost", 1), "accuracy lost to noise below 0.3 π, ViT minus CNN"
         ),

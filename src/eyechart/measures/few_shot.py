@@ -155,6 +155,14 @@ def tightness(features: Tensor, members: Sequence[Tensor]) -> tuple[float, float
     return float(within.mean().clamp_min(0).sqrt()), float(between[apart].mean().clamp_min(0).sqrt())
 
 
+def five_shot(estimate: xarray.Dataset) -> PerSubjects:
+    """Where classes have enough images for it."""
+    if 5 not in estimate.shot.values:
+        return {}
+    found = estimate["linear"].sel(shot=5)
+    return {(str(who),): float(found.sel(subject=who)) for who in estimate.subject.values}
+
+
 @dataclass(frozen=True)
 class FewShot(Measure):
     name = "few_shot"
@@ -193,6 +201,13 @@ class FewShot(Measure):
         "four or more, the correlation of the two, in standard errors over subjects (three decide nothing)."
     )
     quantities = (
+        Quantity(
+            "linear_five_shot",
+            five_shot,
+            "accuracy of linear evaluation with 5 images a class",
+            limits=(0, 1),
+            share=True,
+        ),
         Quantity("shots_trend", trend("shot"), "episode accuracy for each doubling of the shots"),
         Quantity("ways_trend", trend("way"), "episode accuracy for each doubling of the ways"),
         Quantity(

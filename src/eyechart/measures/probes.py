@@ -27,7 +27,14 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
 from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
-from eyechart.methods.probes import DIFFERENCES, divergence, half_lead_depth, through_a_projection, widths_read
+from eyechart.methods.probes import (
+    DIFFERENCES,
+    divergence,
+    half_lead_depth,
+    middle_accuracy,
+    through_a_projection,
+    widths_read,
+)
 from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.methods.twins import build_of
 from eyechart.rows import RowsTally, kept, rows_at_most
@@ -85,6 +92,9 @@ class Probes(Measure):
     )
     quantities = (
         *(Quantity(name, compute, words, paired=True) for name, compute, words in DIFFERENCES),
+        Quantity(
+            "middle_probe", middle_accuracy, "probe of the mean token at the middle third of blocks", limits=(0.0, 1.0)
+        ),
         Quantity(
             "half_lead_depth",
             half_lead_depth,

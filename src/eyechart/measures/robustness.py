@@ -84,10 +84,10 @@ def advantage(estimate: xarray.Dataset, kind: str, relative: bool = False) -> Pe
     return vit_minus_cnn(mine, "number", alike="pictures")
 
 
-def mean_of(estimate: xarray.Dataset, kind: str) -> PerSubjects:
+def mean_of(estimate: xarray.Dataset, kind: str, variable: str = "mean") -> PerSubjects:
     if kind not in estimate.kind.values:
         return {}
-    return per_subject(estimate.assign(number=estimate["mean"].sel(kind=kind)), "number")
+    return per_subject(estimate.assign(number=estimate[variable].sel(kind=kind)), "number")
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,15 @@ class Robustness(Measure):
     quantities = (
         *(
             Quantity(f"{kind}_accuracy", partial(mean_of, kind=kind), f"mean over {words}", limits=(0, 1), share=True)
+            for kind, words in MEANS.items()
+        ),
+        *(
+            Quantity(
+                f"{kind}_kept",
+                partial(mean_of, kind=kind, variable="kept"),
+                f"the same as a share of the accuracy on intact pictures, {words}",
+                limits=(0, None),
+            )
             for kind, words in MEANS.items()
         ),
         Quantity(

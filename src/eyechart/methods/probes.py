@@ -171,6 +171,12 @@ def divergence(estimate: xarray.Dataset) -> PerSubjects:
     return result
 
 
+def middle_accuracy(estimate: xarray.Dataset) -> PerSubjects:
+    """Mean token at the middle third of the blocks, of every subject that has three."""
+    places = {who: places_of(estimate, who) for who in subjects_in(estimate)}
+    return {(who,): mean_of(estimate, thirds_of(here)[1], "gap") for who, here in places.items() if len(here) >= 3}
+
+
 def middle_gap(estimate: xarray.Dataset) -> PerSubjects:
     """Mean token at the middle third of the blocks, ViT minus CNN."""
     return {

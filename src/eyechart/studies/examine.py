@@ -16,7 +16,7 @@ from eyechart.engines.device import choose_device
 from eyechart.engines.plan import scene_of, write_plan
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import UsageError
-from eyechart.images import common_crop, plan_batches
+from eyechart.images import Images, common_crop, open_images, plan_batches
 from eyechart.images.arrays import ArrayImages
 from eyechart.intervals import with_intervals
 from eyechart.measures.measure import choose_measures
@@ -150,8 +150,10 @@ def subject_of(arm: str, run: Run, snapshot: str) -> Subject:
     return load_subject(f"zoo:{run.model}@{path}", name=arm if snapshot == "end" else f"{arm}@{snapshot}")
 
 
-def images_of(runs: list[Run], part: str) -> ArrayImages:
-    """The training or test images of these trainings, which must be the same for all of them."""
+def images_of(runs: list[Run], part: str) -> Images:
+    """The training or test images of these trainings, which must be the same for all of them; or other images."""
+    if part not in ("train", "test"):
+        return open_images(part)
     run = runs[0]
     for other in runs[1:]:
         mine, theirs = (

@@ -72,7 +72,10 @@ class Records:
         if line is None:
             return False
         return bool(line.get("failed")) or all(
-            self.exam(exam, group, seed) for exam in self.study.exams for group in exam.groups() if arm in group
+            self.exam(exam, group, seed)
+            for exam in self.study.exams
+            for group in exam.groups()
+            if arm in group and seed in self.study.seeds_of(group)
         )
 
     def rows(self) -> Iterator[tuple[int, Row]]:
@@ -85,7 +88,7 @@ class Records:
                         yield seed, Row("training", quantity, (arm.name,), value, low, high, images)
         for exam in self.study.exams:
             for group in exam.groups():
-                for seed in sorted({seed for arm in group for seed in self.study.arms[arm].seeds}):
+                for seed in self.study.seeds_of(group):
                     line = self.exam(exam, group, seed)
                     if line is not None and not line.get("failed"):
                         for measure, quantity, subjects, *numbers, images in line["rows"]:
@@ -102,17 +105,17 @@ class Records:
         return found
 
     def of_arms(self, contrast: Contrast) -> dict[str, dict[int, float]]:
-        """The quantity of a contrast for every arm that has it, on the scale of the contrast."""
+        """The quantity of a contrast for every arm (or pair of arms) that has it, on the scale of the contrast."""
         result: dict[str, dict[int, float]] = {}
         for arms, by_seed in self.values(contrast.quantity).items():
-            if len(arms) == 1:
+            if all(arm in self.study.arms for arm in arms):  # not those that came along as a next seed
                 numbers = {seed: scaled(row.value, contrast) for seed, row in by_seed.items()}
-                result[arms[0]] = {seed: number for seed, number in numbers.items() if math.isfinite(number)}
+                result[" | ".join(arms)] = {seed: number for seed, number in numbers.items() if math.isfinite(number)}
         return result
 
     def facts(self, arm: str) -> Facts | None:
         """What is known of an arm, over its seeds: the input of the gates."""
-        seeds = self.study.arms[arm].seeds
+        seeds = self.study.arms[arm].seeds if arm in self.study.arms else ()
         lines = [line for seed in seeds if (line := self.training(arm, seed)) and not line.get("failed")]
         if not lines:
             return None

@@ -68,20 +68,24 @@ class Schedule:
             if self.only_exams and exam.name not in self.only_exams:
                 continue
             for group in exam.groups():
-                for seed in sorted({seed for _, seed in over}):
-                    members = [arm for arm in group if seed in self.study.arms[arm].seeds]
+                for seed in self.study.seeds_of(group):
                     key = (exam.name, group, seed)
-                    if key in self.exams_begun or not members or not all((arm, seed) in over for arm in members):
+                    second = exam.second_runs(self.study.arms, seed)
+                    wanted = [*((arm, seed) for arm in group), *second]
+                    if key in self.exams_begun or not all(each in over for each in wanted):
                         continue
-                    there = [arm for arm in members if (arm, seed) in self.trained]
+                    there = [arm for arm in group if (arm, seed) in self.trained]
                     if there and self.records.exam(exam, group, seed) is None:
                         self.exams_begun.add(key)
                         jobs.append(self.exam_job(exam, group, there, seed))
         return jobs
 
     def exam_job(self, exam: ExamPlan, group: Sequence[str], there: Sequence[str], seed: int) -> Job:
-        plan = {**asdict(exam), "arms": list(there)}
-        runs = [json.loads(self.run_of(arm, seed).as_json()) for arm in there]
+        second = [each for each in exam.second_runs(self.study.arms, seed) if each in self.trained]
+        plan = {**asdict(exam), "arms": [*there, *(f"{arm}, next seed" for arm, _ in second)]}
+        runs = [
+            json.loads(self.run_of(arm, number).as_json()) for arm, number in [*((arm, seed) for arm in there), *second]
+        ]
         about = {"exam": plan, "runs": runs, "share": self.share, "group": list(group), "seed": seed}
         label = f"{exam.name} of {there[0] if len(there) == 1 else f'{len(there)} arms'}, seed {seed}"
         return Job(label, about)

@@ -4,9 +4,11 @@ title, question, row      what it asks, and its row of the run list
 data, seeds, [common]     settings that all trainings share; settings are those of `eyechart train`
 [[arm]]                   a name, settings of its own, and `seeds` where it has more than the others
 [[exam]]                  which arms are examined, on which images, by which measures; `together` where a measure
-                          compares arms, which are then seen side by side, seed by seed
-[[contrast]]              a number made of one quantity of several arms with equal seed: a weighted sum, or the slope
-                          over a number that each arm has
+                          compares arms, which are then seen side by side, seed by seed; `next_seed` names those that
+                          come along once more, as their next seed: the ceiling of what two trainings can share
+[[contrast]]              a number made of one quantity of several arms with equal seed: a weighted sum (`weights`), or
+                          the slope over a number that each arm has (`per_doubling_of`, `per_unit_of`), less another
+                          slope (`less_per_doubling_of`). A quantity of two arms is asked for as "one | other"
 [[claim]]                 what a claim asks of these contrasts; its margins are those of claims.toml
 """
 
@@ -57,10 +59,13 @@ class ExamPlan:
     together: bool = False
     """All arms of a seed in one exam; otherwise each arm by itself."""
     snapshot: Literal["warmup", "end"] = "end"
-    images: Literal["train", "test"] = "test"
+    images: str = "test"
+    """"train" or "test" of the arms' own data, or any images that an exam takes ("sample")."""
     limit: int = 1024
     block: int | None = None
     """Images in a block of the exam's plan; None: as in any exam."""
+    next_seed: tuple[str, ...] = ()
+    """Arms that come along once more, as the training with their next seed."""
     options: Mapping[str, Any] = field(default_factory=dict)
     keep: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Variables of findings that records keep beside the quantities, for the figure."""
@@ -68,6 +73,14 @@ class ExamPlan:
     def groups(self) -> list[tuple[str, ...]]:
         """The arms that are seen together in one exam."""
         return [self.arms] if self.together else [(arm,) for arm in self.arms]
+
+    def second_runs(self, arms: Mapping[str, Arm], seed: int) -> list[tuple[str, int]]:
+        """The trainings that come along for `next_seed`; after the last seed comes the first."""
+        found = []
+        for name in self.next_seed:
+            seeds = arms[name].seeds
+            found.append((name, seeds[(seeds.index(seed) + 1) % len(seeds)]))
+        return found
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,21 @@ class Contrast:
     quantity: str
     words: str
     weights: Mapping[str, float]
+    """By arm, or by "one | other" for a quantity of two arms."""
     scale: Scale = "plain"
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Every arm it is about."""
+        return tuple(dict.fromkeys(arm for key in self.weights for arm in arms_of(key)))
+
+
+def arms_of(key: str) -> tuple[str, ...]:
+    """
+    >>> arms_of("vit"), arms_of("vit-10-percent | vit")
+    (('vit',), ('vit-10-percent', 'vit'))
+    """
+    return tuple(key.split(" | "))
 
 
 @dataclass(frozen=True)
@@ -118,12 +145,16 @@ class Study:
 
     def _hash_of(self, test: ClaimTest) -> str:
         used = [self.contrasts[part.quantity] for part in test.parts]
-        arms = sorted({arm for contrast in used for arm in contrast.weights})
+        arms = sorted({arm for contrast in used for arm in contrast.arms})
         return hash_of(
             test,
             contrasts=[asdict(contrast) for contrast in used],
             arms={arm: dict(self.arms[arm].settings) for arm in arms},
         )
+
+    def seeds_of(self, group: Sequence[str]) -> list[int]:
+        """The seeds that all of these arms have: only those are seen together."""
+        return sorted(set.intersection(*(set(self.arms[arm].seeds) for arm in group)))
 
     def training(self, arm: Arm, seed: int, data: str, out: str) -> Run:
         """One training of the study, as `eyechart train` would make it."""
@@ -210,8 +241,14 @@ def _exam(entry: Mapping[str, Any], arms: Mapping[str, Arm]) -> ExamPlan:
     chosen = tuple(arm for arm in chosen if arm not in entry.get("except", ()))
     for arm in chosen:
         _known(arm, arms, f"The exam {entry['name']}")
-    rest = {key: value for key, value in entry.items() if key not in ("arms", "except", "measures")}
-    return ExamPlan(arms=chosen, measures=tuple(entry["measures"]), **rest)
+    again = tuple(entry.get("next_seed", ()))
+    for arm in again:
+        if arm not in chosen:
+            raise UsageError(
+                f"The exam {entry['name']} asks for the next seed of {arm!r}, which is not among its arms."
+            )
+    rest = {key: value for key, value in entry.items() if key not in ("arms", "except", "measures", "next_seed")}
+    return ExamPlan(arms=chosen, measures=tuple(entry["measures"]), next_seed=again, **rest)
 
 
 def _known(arm: str, arms: Mapping[str, Arm], what: str) -> None:
@@ -221,19 +258,36 @@ def _known(arm: str, arms: Mapping[str, Arm], what: str) -> None:
 
 
 def _contrast(entry: Mapping[str, Any], arms: Mapping[str, Arm], study: str) -> Contrast:
-    weights = {**entry["weights"]} if "weights" in entry else slope_weights(entry["per_doubling_of"])
-    for arm in weights:
+    weights = _weights(entry)
+    found = Contrast(entry["name"], entry["quantity"], entry["words"], weights, entry.get("scale", "plain"))
+    for arm in found.arms:
         _known(arm, arms, f"The contrast {entry['name']} of {study}")
-    return Contrast(entry["name"], entry["quantity"], entry["words"], weights, entry.get("scale", "plain"))
+    return found
 
 
-def slope_weights(numbers: Mapping[str, float]) -> dict[str, float]:
-    """Weights whose sum over arms is the least-squares slope over log₂ of a number that each arm has.
+def _weights(entry: Mapping[str, Any]) -> dict[str, float]:
+    if "weights" in entry:
+        return {**entry["weights"]}
+    if "per_unit_of" in entry:
+        return slope_weights(entry["per_unit_of"])
+    weights = slope_weights(doublings(entry["per_doubling_of"]))
+    for arm, weight in slope_weights(doublings(entry.get("less_per_doubling_of", {}))).items():
+        weights[arm] = weights.get(arm, 0.0) - weight
+    return weights
 
-    >>> slope_weights({"one": 1, "two": 2, "four": 4})
+
+def doublings(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {arm: math.log2(number) for arm, number in numbers.items()}
+
+
+def slope_weights(places: Mapping[str, float]) -> dict[str, float]:
+    """Weights whose sum over arms is the least-squares slope over a number that each arm has.
+
+    >>> slope_weights(doublings({"one": 1, "two": 2, "four": 4}))
     {'one': -0.5, 'two': 0.0, 'four': 0.5}
     """
-    places = {arm: math.log2(number) for arm, number in numbers.items()}
+    if not places:
+        return {}
     middle = sum(places.values()) / len(places)
     spread = sum((place - middle) ** 2 for place in places.values())
     return {arm: (place - middle) / spread for arm, place in places.items()}

@@ -17,7 +17,7 @@ from eyechart.claims.judge import Reading, decide
 from eyechart.claims.verdict import ClaimTest, Verdict
 from eyechart.studies.records import Records, Row
 from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds
-from eyechart.studies.study import Contrast, Study, hash_of, key_of
+from eyechart.studies.study import Contrast, Study, arms_of, hash_of, key_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def own_verdict(test: ClaimTest, records: Records) -> StudyVerdict | None:
     """A claim decided by contrasts; None while an arm of it has no record."""
     study = records.study
     contrasts = [study.contrasts[part.quantity] for part in test.parts]
-    arms = tuple(dict.fromkeys(arm for contrast in contrasts for arm in contrast.weights))
+    arms = tuple(dict.fromkeys(arm for contrast in contrasts for arm in contrast.arms))
     known = {arm: facts for arm in arms if (facts := records.facts(arm)) is not None}
     if len(known) < len(arms):
         return None
@@ -71,7 +71,7 @@ def judged(
 
 def registration(study: Study, test: ClaimTest, records: Records) -> str:
     """Whether what decides this claim is what its records were made under."""
-    used = {arm for part in test.parts for arm in study.contrasts[part.quantity].weights}
+    used = {arm for part in test.parts for arm in study.contrasts[part.quantity].arms}
     now = study.registered[key_of(test)]
     made = {
         line.get("registered", {}).get(key_of(test))
@@ -87,7 +87,7 @@ def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
     if any(not by_arm.get(arm) for arm in contrast.weights):
         return None
     values = {arm: np.array(list(numbers.values())) for arm, numbers in by_arm.items() if numbers}
-    recipes = {arm: facts.settings for arm in values if (facts := records.facts(arm)) is not None}
+    recipes = {key: facts.settings for key in values if (facts := records.facts(arms_of(key)[-1])) is not None}
     shared = [recipes.get(arm) for arm in contrast.weights]
     pool = {arm: numbers for arm, numbers in values.items() if all(recipes.get(arm) == other for other in shared)}
     found = contrast_over_seeds(contrast.weights, values, pool)
@@ -109,7 +109,7 @@ def of_seeds(rows: Sequence[Row]) -> OverSeeds:
 
 def within_runs(contrast: Contrast, records: Records, found: OverSeeds) -> OverSeeds:
     """Seeds that do not differ at all are no certainty: then the intervals within the runs are what is known."""
-    rows = {arms[0]: by_seed for arms, by_seed in records.values(contrast.quantity).items() if len(arms) == 1}
+    rows = {" | ".join(arms): by_seed for arms, by_seed in records.values(contrast.quantity).items()}
     total = 0.0
     for arm, weight in contrast.weights.items():
         halves = [max(row.high - row.value, row.value - row.low) for row in rows[arm].values()]
