@@ -102,7 +102,7 @@ def test_show_for_people(folder: Path) -> None:
 
 
 def test_the_shown_number_is_that_of_the_named_part(folder: Path) -> None:
-    from eyechart.store import Run
+    from eyechart.run import Run
 
     for verdict in Run(folder).verdicts:
         if verdict.effect is not None:

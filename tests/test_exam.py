@@ -16,8 +16,9 @@ import eyechart
 from eyechart.claims.table import CLAIMS
 from eyechart.engines import inline
 from eyechart.errors import NotFinite, RunFolderError, UsageError
+from eyechart.files import write_atomically
 from eyechart.measures.measure import measures
-from eyechart.store import Run, write_atomically
+from eyechart.run import Run
 from eyechart.tracing import pieces
 from eyechart.tracing.taps import Tap
 

@@ -34,8 +34,10 @@ from eyechart.intervals import (
     with_intervals,
 )
 from eyechart.measures.localisation import Localisation
-from eyechart.measures.measure import Measure, Quantity, Scene
+from eyechart.measures.measure import Measure
 from eyechart.methods.places import cells_of
+from eyechart.quantity import Quantity
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from tests.measures.on_subjects import staged

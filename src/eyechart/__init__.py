@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from eyechart.errors import EyechartError as EyechartError
     from eyechart.exam import exam as exam
     from eyechart.images import open_images as open_images
+    from eyechart.run import Run as Run
     from eyechart.sites import Anatomy as Anatomy
     from eyechart.sites import Site as Site
-    from eyechart.store import Run as Run
     from eyechart.subjects.load import load_subject as load_subject
     from eyechart.subjects.subject import Subject as Subject
 
@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Anatomy": "eyechart.sites",
     "EyechartError": "eyechart.errors",
-    "Run": "eyechart.store",
+    "Run": "eyechart.run",
     "Site": "eyechart.sites",
     "Subject": "eyechart.subjects.subject",
     "exam": "eyechart.exam",

@@ -163,7 +163,7 @@ def show(run: Path, json_: bool) -> None:
     if is_training(run):
         show_training(run, json_)
         return
-    from eyechart.store import Run
+    from eyechart.run import Run
 
     opened = Run.open(run)
     if json_:
@@ -196,7 +196,7 @@ def show_training(path: Path, json_: bool) -> None:
 @run_argument
 def report(run: Path) -> None:
     """Draw the page of a run folder anew, from the folder alone."""
-    from eyechart.store import Run
+    from eyechart.run import Run
 
     click.echo(Run.open(run).report())
 
@@ -207,7 +207,7 @@ def report(run: Path) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Folder; by default RUN/figures.")
 def figures(run: Path, format_: str, out: Path | None) -> None:
     """Save every figure of a run folder for a paper or a talk."""
-    from eyechart.store import Run
+    from eyechart.run import Run
 
     for path in Run.open(run).figures(format_, out):
         click.echo(path)

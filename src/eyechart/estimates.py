@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import PerSubjects
+    from eyechart.quantity import PerSubjects
 
 
 def subjects_in(estimate: xarray.Dataset, family: str | None = None) -> list[str]:

@@ -16,10 +16,11 @@ from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
 from eyechart.engines.plan import write_plan
 from eyechart.errors import RunFolderError, UsageError
+from eyechart.files import write_json, write_text
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.measure import EFFORTS, choose_measures
-from eyechart.store import Run, write_json, write_text
+from eyechart.run import Run
 
 if TYPE_CHECKING:
     from torch import nn
@@ -171,7 +172,7 @@ def finish(run: Run) -> None:
     count, missing = len(run.plan["batches"]["shards"]), 0
     tallies = {name: measure.tally(run.scene) for name, measure in run.measures.items()}
     for index in range(count):  # one at a time and in index order: memory stays that of one tally, numbers the same
-        shard = run.read_shard(index)
+        shard = run.read_tallies(index)
         missing += shard is None
         tallies = {name: tally.merge(shard[name]) for name, tally in tallies.items()} if shard else tallies
     if missing:

@@ -16,7 +16,7 @@ from torch import Tensor
 from eyechart.tally import Concat, Sum, Tally
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Batch, Scene
+    from eyechart.scene import Batch, Scene
 
 
 def kept(batch: Batch, scene: Scene, most: int) -> np.ndarray:

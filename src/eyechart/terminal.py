@@ -18,7 +18,7 @@ from eyechart.words import count
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import Verdict
-    from eyechart.store import Run
+    from eyechart.run import Run
     from eyechart.zoo.switches import Switch
 
 VERDICT_COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow", "not tested": "dim"}

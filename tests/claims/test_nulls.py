@@ -26,7 +26,7 @@ from eyechart.claims.judge import LEAST_IMAGES, Reading, decide, judge
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import ClaimTest, Verdict
 from eyechart.measures.measure import measures
-from eyechart.store import Run
+from eyechart.run import Run
 from tests.claims import nulls
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import noisy, noisy_finding

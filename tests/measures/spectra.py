@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from eyechart.measures.hessian import HessianSpectrum, HessianTally
-from eyechart.measures.measure import Scene
+from eyechart.scene import Scene
 from eyechart.sites import AttentionGeometry
 from tests.measures.staging import anatomy, scene, site
 

@@ -18,7 +18,6 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.attention_maps import AttentionMaps, sites_of
-from eyechart.measures.measure import Batch, Scene
 from eyechart.methods.attention_examples import (
     FEWEST,
     ROOM,
@@ -30,6 +29,7 @@ from eyechart.methods.attention_examples import (
 )
 from eyechart.methods.attention_rows import LEVELS, MEAN, PREFIX, decoded, why_no_rollout
 from eyechart.report.drawings.attention_maps import Asked, columns_of, draw, heat_map, pictures
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

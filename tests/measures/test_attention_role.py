@@ -14,10 +14,10 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.attention_role import AttentionRole, all_replaced
-from eyechart.measures.measure import Batch
 from eyechart.methods.answers import SAME
 from eyechart.methods.attention_distance import attentions
 from eyechart.methods.kernels import REPLACEMENTS, even, kernel_spread, mean_of_others, of_another
+from eyechart.scene import Batch
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.pieces import PieceSize

@@ -25,7 +25,8 @@ from eyechart.measures.band_noise import (
     rungs_of,
     slope,
 )
-from eyechart.measures.measure import Scene, Views
+from eyechart.measures.measure import Views
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench

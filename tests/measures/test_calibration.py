@@ -12,15 +12,16 @@ import vl_convert
 import xarray
 from scipy.optimize import minimize_scalar
 
+from eyechart.charts import theme
+from eyechart.charts.export import specification
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images
 from eyechart.intervals import with_intervals
 from eyechart.measures.calibration import TEMPERATURES, Calibration
-from eyechart.measures.measure import Scene, Views
+from eyechart.measures.measure import Views
 from eyechart.measures.recognition import LOGITS
 from eyechart.methods.calibration import bin_of, lowest
-from eyechart.report import theme
-from eyechart.report.embed import specification
+from eyechart.scene import Scene
 from eyechart.subjects.load import load_subject
 from tests.measures.staging import anatomy, batches, scene, site
 

@@ -22,7 +22,8 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.corruption import WORDS, Corruption, corrupted
-from eyechart.measures.measure import Batch, Scene, Views
+from eyechart.measures.measure import Views
+from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench

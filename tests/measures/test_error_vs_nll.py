@@ -26,8 +26,8 @@ from eyechart.measures.error_vs_nll import (
     soft_nll,
     steps,
 )
-from eyechart.measures.measure import Scene
 from eyechart.report.page import sample
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject

@@ -30,9 +30,9 @@ from eyechart.measures.few_shot import (
     share_right,
     tightness,
 )
-from eyechart.measures.measure import Scene
 from eyechart.methods.few_shot import correlation, correlation_z, leads_together, trend
 from eyechart.methods.frozen_features import FEATURES, before_logits, what_is_read, width_of, words_for
+from eyechart.scene import Scene
 from eyechart.sites import Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.taps import Tap

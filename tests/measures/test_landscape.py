@@ -14,8 +14,8 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
 from eyechart.measures.landscape import Landscape, penalty_share, rise
-from eyechart.measures.measure import Batch, Scene
 from eyechart.methods.landscape import at, batch_statistics, direction, moved, norms
+from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject

@@ -24,8 +24,8 @@ from eyechart.measures.lesion import (
     early_convolutions_recalibrated,
     stage_interaction,
 )
-from eyechart.measures.measure import Batch
 from eyechart.methods.units import spatial_convolutions, units_of
+from eyechart.scene import Batch
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from tests import cases

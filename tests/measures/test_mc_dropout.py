@@ -18,7 +18,7 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.mc_dropout import DRAWS, ENSEMBLES, SIZES, McDropout, agreement, ensembles, passes_of
-from eyechart.measures.measure import Batch, Scene
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

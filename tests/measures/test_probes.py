@@ -23,7 +23,6 @@ from eyechart.intervals import (
     leave_one_out_weights,
     small_size,
 )
-from eyechart.measures.measure import Scene
 from eyechart.measures.probes import PARTS, Probes, ProbeTally
 from eyechart.methods.probes import (
     at_the_end,
@@ -41,6 +40,7 @@ from eyechart.methods.probes import (
 )
 from eyechart.methods.ridge import PENALTIES
 from eyechart.rows import kept
+from eyechart.scene import Scene
 from eyechart.sites import Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.needs import View

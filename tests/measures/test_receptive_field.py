@@ -19,10 +19,11 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Measure, Scene, Views
+from eyechart.measures.measure import Measure, Views
 from eyechart.measures.receptive_field import ReceptiveField, before_after
 from eyechart.methods.receptive import cell_radius, largest_step, radius_of_share, ring_width, summary
 from eyechart.methods.receptive_over_depth import skip_effect
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

@@ -10,8 +10,9 @@ import torch
 import xarray
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Batch, Views
+from eyechart.measures.measure import Views
 from eyechart.measures.recognition import LOGITS, Recognition
+from eyechart.scene import Batch
 from tests.measures.staging import anatomy, scene, site
 
 HEAD = site("head", "head", axes="NC", grid=None)

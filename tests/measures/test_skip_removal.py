@@ -10,12 +10,12 @@ import torch
 import vl_convert
 import xarray
 
+from eyechart.charts.export import specification
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Batch, Scene
 from eyechart.measures.skip_removal import SkipRemoval
 from eyechart.methods.hsic import gram, hsic_table
 from eyechart.methods.skips import (
@@ -29,7 +29,7 @@ from eyechart.methods.skips import (
     trained_without,
     used_of,
 )
-from eyechart.report.embed import specification
+from eyechart.scene import Batch, Scene
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from eyechart.zoo.resnet import resnet

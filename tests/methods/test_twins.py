@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from eyechart.measures.measure import Scene
 from eyechart.methods.twins import pair_of, pairs_of
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy, Filters
 from tests.measures.staging import anatomy, full_grid, site
 

@@ -13,10 +13,12 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from eyechart.charts import theme
 from eyechart.claims.table import CLAIMS, asked
 from eyechart.claims.verdict import PartVerdict, Verdict
-from eyechart.measures.measure import Quantity, Scene, Source
-from eyechart.report import theme
+from eyechart.measures.measure import Source
+from eyechart.quantity import Quantity
+from eyechart.scene import Scene
 from eyechart.sites import Address, Anatomy, AttentionGeometry, Layout, Site
 from eyechart.store import FORMAT
 

@@ -17,12 +17,13 @@ import pytest
 import torch
 import xarray
 
+from eyechart.charts import theme
+from eyechart.charts.palette import shades
 from eyechart.intervals import with_intervals
 from eyechart.measures.attention_maps import AttentionMaps, sites_of
-from eyechart.measures.measure import Scene
 from eyechart.methods.attention_rows import MEAN, coded, decoded, kept_rows
-from eyechart.report import explorer, page, theme
-from eyechart.report.palette import shades
+from eyechart.report import explorer, page
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from tests.measures.staging import full_grid
 

@@ -17,9 +17,9 @@ import pytest
 import vl_convert
 from PIL import Image
 
+from eyechart.charts import theme
+from eyechart.charts.export import specification
 from eyechart.errors import UsageError
-from eyechart.report import theme
-from eyechart.report.embed import specification
 from eyechart.report.figures import save_figures
 
 from .synthetic import SyntheticRun, synthetic_run

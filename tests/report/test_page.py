@@ -15,9 +15,10 @@ from xml.etree import ElementTree
 import pytest
 import xarray as xr
 
+from eyechart.charts import numbers, theme
 from eyechart.claims.summary import Summary
 from eyechart.claims.table import CLAIMS
-from eyechart.report import embed, numbers, page, sentences, theme, verdict_rows
+from eyechart.report import embed, page, sentences, verdict_rows
 from eyechart.sites import Anatomy
 
 from .browser import Browser

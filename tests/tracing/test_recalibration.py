@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from eyechart.measures.measure import Batch
+from eyechart.scene import Batch
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.interventions import RemoveSkip

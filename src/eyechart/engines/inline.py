@@ -9,7 +9,7 @@ from eyechart.engines.shard import Station, examine_shard
 
 if TYPE_CHECKING:
     from eyechart.images import Images, Plan
-    from eyechart.store import Run
+    from eyechart.run import Run
 
 
 def examine(

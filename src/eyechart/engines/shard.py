@@ -18,7 +18,8 @@ from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
     from eyechart.images import Images
-    from eyechart.measures.measure import Batch, Measure, Scene
+    from eyechart.measures.measure import Measure
+    from eyechart.scene import Batch, Scene
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
     from eyechart.tally import Tally

@@ -21,7 +21,7 @@ import numpy as np
 
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.images.source import Images
-from eyechart.measures.measure import Batch
+from eyechart.scene import Batch
 
 SMALLEST_BLOCK = 4
 """Unbiased HSIC divides by n - 3."""

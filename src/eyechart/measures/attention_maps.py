@@ -19,10 +19,12 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.attention_distance import attentions
 from eyechart.methods.attention_examples import picture_size, take_examples, thinning
 from eyechart.methods.attention_rows import NOTHING, count_keys, count_queries, entropy, mean_entropy, why_no_rollout
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Concat, Max, Sum, Tally
 from eyechart.tracing.needs import Need, View

@@ -24,11 +24,13 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.recognition import LOGITS, classifier
 from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
 from eyechart.methods.attention_distance import attentions
 from eyechart.methods.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.interventions import ReplaceAttention

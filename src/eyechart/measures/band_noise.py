@@ -24,9 +24,11 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import vits_with_cnns, with_ends
 from eyechart.images.plan import FOLDS
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need

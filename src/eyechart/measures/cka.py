@@ -17,7 +17,7 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.hsic import Readout, gram_view, hsic_table, patch_gram
 from eyechart.methods.layer_likeness import (
     best_matches,
@@ -40,6 +40,8 @@ from eyechart.methods.layer_likeness import (
 )
 from eyechart.methods.neighbours import NEAREST, neighbour_table
 from eyechart.methods.token_lengths import Tokens, has_tokens, read_with
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

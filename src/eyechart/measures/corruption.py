@@ -24,7 +24,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, vit_minus_cnn, with_ends
-from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import (
     CONFIDENCE,
     NLL,
@@ -36,6 +36,8 @@ from eyechart.methods.answers import (
     strangers,
 )
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.tracing.needs import Need

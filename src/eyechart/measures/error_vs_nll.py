@@ -25,10 +25,12 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
 from eyechart.methods.answers import labelled, scored_subjects
 from eyechart.methods.twins import build_of, snapshot
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.subjects.labels import match_classes
 from eyechart.tally import Max, Sum, Tally

@@ -20,7 +20,9 @@ from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Layout, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

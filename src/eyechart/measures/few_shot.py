@@ -25,7 +25,7 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.few_shot import (
     accuracy_of,
     correlation,
@@ -39,7 +39,9 @@ from eyechart.methods.few_shot import (
 )
 from eyechart.methods.frozen_features import CLASSIFIER, FEATURES, what_is_read, width_of, words_for
 from eyechart.methods.ridge import solve
+from eyechart.quantity import PerSubjects, Quantity
 from eyechart.rows import RowsTally, kept, rows_at_most
+from eyechart.scene import Batch, Scene
 from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:

@@ -28,8 +28,10 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
 from eyechart.measures.feature_variance import KIND_WORDS, beyond_rounding, skip_of, sub_layers
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

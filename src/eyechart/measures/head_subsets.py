@@ -25,9 +25,11 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import places_of, subjects_in
 from eyechart.measures.cka import Cka
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, attentions
 from eyechart.methods.hsic import gram, hsic_table
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

@@ -23,7 +23,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.curvature import Penalty, spectra
 from eyechart.curvature.lanczos import NOISE
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.measures.measure import Batch, Measure, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import labelled
 from eyechart.methods.hessian import as_tensors, spectra_in_words
 from eyechart.methods.hessian_quantities import (
@@ -45,6 +45,7 @@ from eyechart.methods.hessian_quantities import (
 )
 from eyechart.methods.subject_loss import no_second_derivative, weights_and_loss
 from eyechart.methods.twins import build_of
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.training.as_trained import as_trained

@@ -16,9 +16,11 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images.plan import SMALLEST_BLOCK
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import labelled, scored_subjects
 from eyechart.methods.landscape import at, batch_statistics, direction, moved, on_ring
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need

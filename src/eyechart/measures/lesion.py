@@ -25,7 +25,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, subjects_in
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import COUNTS, TRIED, accuracy_of, changed_of, known_of
 from eyechart.methods.units import (
     CONVOLUTION,
@@ -36,6 +36,8 @@ from eyechart.methods.units import (
     unit_coordinates,
     units_of,
 )
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.interventions import Lesion as CutBranch

@@ -23,7 +23,7 @@ import torch
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import subjects_in
-from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.hsic import packed
 from eyechart.methods.localisation import (
     at_end,
@@ -58,6 +58,8 @@ from eyechart.methods.places import (
 )
 from eyechart.methods.token_lengths import Tokens, read_with
 from eyechart.methods.twins import untrained_twin
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

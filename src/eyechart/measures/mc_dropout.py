@@ -21,9 +21,11 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need

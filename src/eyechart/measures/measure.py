@@ -6,19 +6,19 @@ import ast
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from inspect import getsource
 from itertools import pairwise
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
-import numpy as np
-
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.claims.verdict import ClaimTest
 from eyechart.errors import DoesNotApply, UsageError
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.needs import Need, View
 from eyechart.words import did_you_mean
@@ -38,62 +38,6 @@ SPEED = 4e10
 """Operations a second of the plain machine that budgets are counted on: about one core's."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """The images of one statistical block, as the plan cut them. A short last block is not `whole`."""
-
-    index: int
-    start: int
-    """Place of its first image in the order of the exam."""
-    images: np.ndarray
-    """Positions in the source, (image,)."""
-    labels: np.ndarray | None
-    """Class of each image in the source's own numbering; -1 where unknown."""
-    fold: int
-    """The fold of the block as a whole, for statistics that need whole blocks (CKA)."""
-    image_folds: np.ndarray
-    """The fold of each image, for sums over images."""
-    whole: bool
-
-
-@dataclass(frozen=True)
-class Scene:
-    """Who is examined on what: all that a measure may know. Written to plan.json, so findings need no model."""
-
-    anatomies: tuple[Anatomy, ...]
-    images: int
-    whole_blocks: int
-    block: int
-    """Images in a block: the statistical batch of CKA."""
-    folds: int
-    classes: tuple[str, ...] | None
-    """Class names of the images, if they have labels."""
-    label_maps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """For each subject whose classes match: image class -> index of its logit."""
-    trained: Mapping[str, bool] = field(default_factory=dict)
-    """Whether a subject's weights are trained, where known."""
-    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """How a subject was made, where known: recipe, data, seed, what it was fine-tuned from."""
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        return tuple(anatomy.subject for anatomy in self.anatomies)
-
-    def anatomy(self, subject: str) -> Anatomy:
-        return next(anatomy for anatomy in self.anatomies if anatomy.subject == subject)
-
-    def targets(self, subject: str, batch: Batch) -> np.ndarray | None:
-        """The logit of each image's class in a subject, -1 unknown; None where its classes do not match the images'."""
-        places = self.label_maps.get(subject)
-        if places is None or batch.labels is None:
-            return None
-        return np.array([places[label] if label >= 0 else -1 for label in batch.labels], np.int64)
-
-    def sites(self, choose: Callable[[Anatomy], Sequence[Site]]) -> list[tuple[str, Site]]:
-        """The flat `site` axis of a tally or finding: (subject, site) over all subjects, in order."""
-        return [(anatomy.subject, site) for anatomy in self.anatomies for site in choose(anatomy)]
-
-
 class Views:
     """What one batch of all subjects showed: in the pass that measures share, and in this measure's experiment."""
 
@@ -110,41 +54,6 @@ class Views:
     def experiment(self, subject: str) -> Mapping[str, torch.Tensor]:
         """What `Measure.experiment` returned for this subject."""
         return self._found[subject]
-
-
-#: A number for each tuple of subjects it applies to. No key: the tuple does not qualify; NaN: it has no number.
-PerSubjects = dict[tuple[str, ...], float]
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A number a claim can be judged by: a function of an estimate, for each tuple of subjects it applies to.
-
-    `smooth` ones get the jackknife; the others (minima, argmax) a bootstrap over folds. `exact` ones have no sampling.
-    """
-
-    name: str
-    compute: Callable[[xarray.Dataset], PerSubjects]
-    explain: str
-    smooth: bool = True
-    unit: str = ""
-    limits: tuple[float | None, float | None] = (None, None)
-    exact: bool = False
-    """Read off the weights alone: no image was drawn, so it has no interval."""
-    share: bool = False
-    """A share of the images, or of what the estimate's `trials` counts: at exactly 0 or 1 it gets the exact bound."""
-    paired: bool = False
-    """A difference of two shares of the same images: where none of them moved it gets the exact bound."""
-    halving: bool = False
-    """A rank, an argmax, a share of heads, a hit-rate: too low or too high where images are few. It is computed on
-    halves of the images as well, and what it still moves widens its interval (see `intervals.still_moving`)."""
-    bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
-    """An interval that the estimate holds itself (from random draws), in place of one over images."""
-    if_unmoved: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
-    """Bounds where no draw of images moved it. Of few possible values (shares of heads, of tokens) a bare [1, 1] would
-    pass for certainty."""
-    ceiling: Callable[[xarray.Dataset], PerSubjects] | None = None
-    """The most that is possible, where that depends on the subjects: the interval is cut there."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.filters import principal_components, random_centroids, smoothness, spectral_centroid, without_mean
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Filters
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need

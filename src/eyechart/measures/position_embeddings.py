@@ -18,7 +18,7 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.position_tables import (
     Lines,
     cosines,
@@ -30,6 +30,8 @@ from eyechart.methods.position_tables import (
     thinned,
     thinned_grid,
 )
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, PositionTable
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need

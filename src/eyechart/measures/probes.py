@@ -26,7 +26,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
-from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.probes import (
     DIFFERENCES,
     divergence,
@@ -37,7 +37,9 @@ from eyechart.methods.probes import (
 )
 from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.methods.twins import build_of
+from eyechart.quantity import Quantity
 from eyechart.rows import RowsTally, kept, rows_at_most
+from eyechart.scene import Batch, Scene
 from eyechart.tally import Sum
 from eyechart.tracing.needs import Need, View
 from eyechart.tracing.readouts import READOUTS, Group, Widths, groups_of, probed, read_out

@@ -15,7 +15,7 @@ import torch
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
-from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.receptive import (
     RINGS,
     SIDE,
@@ -46,6 +46,8 @@ from eyechart.methods.receptive_over_depth import (
     steps_above,
     within_a_block,
 )
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

@@ -15,8 +15,10 @@ import torch
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, with_ends
-from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import scored_subjects
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.tracing.needs import Need, View

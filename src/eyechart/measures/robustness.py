@@ -18,10 +18,12 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, vit_minus_cnn
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, with_option
+from eyechart.measures.measure import Measure, Source, Views, with_option
 from eyechart.methods.answers import about_strangers, answers_of, labelled, scored_subjects, strangers
 from eyechart.methods.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.patches import dropped, orders, shuffled
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import plain_arithmetic

@@ -15,9 +15,11 @@ import torch
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
 from eyechart.images.plan import FOLDS
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.receptive import evenly
 from eyechart.methods.shifts import Border, cells_moved, compare, positions, room, shifts_of, similarity, variation
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

@@ -18,7 +18,7 @@ from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, places_of, subjects_in
-from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.skip_phases import (
     KINDS,
     agreement,
@@ -31,6 +31,8 @@ from eyechart.methods.skip_phases import (
     with_class_token,
 )
 from eyechart.methods.skip_ratio import SKIP_AND_BRANCH, junctions, tokens_of
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need

@@ -22,12 +22,14 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
 from eyechart.images.plan import FOLDS
-from eyechart.measures.measure import Batch, Measure, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.measures.recognition import LOGITS, classifier
 from eyechart.methods import skips
 from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, known_of, outcomes
 from eyechart.methods.hsic import hsic_table, read_out
 from eyechart.methods.skips import MODES, Variant, sites_of, variants_of
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

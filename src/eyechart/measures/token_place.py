@@ -22,10 +22,12 @@ from torch.nn import functional as F
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
 from eyechart.measures.localisation import Localisation
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views, site_coordinates
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.hsic import packed
 from eyechart.methods.linear_maps import Sums, explained, place_explained
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View

@@ -16,8 +16,10 @@ import numpy as np
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measures.measure import Batch, Measure, PerSubjects, Quantity, Scene, Source, Views
+from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.sketch import BUCKETS, sketch
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
 

@@ -17,7 +17,7 @@ from eyechart.sites import Anatomy
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Scene
+    from eyechart.scene import Scene
     from eyechart.tracing.bench import Bench
 
 RIGHT, NLL, CONFIDENCE = range(3)

@@ -22,7 +22,7 @@ from eyechart.methods.attention_rows import (
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Batch
+    from eyechart.scene import Batch
     from eyechart.sites import Site
     from eyechart.tracing.bench import Bench
     from eyechart.tracing.views import Look

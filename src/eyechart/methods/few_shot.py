@@ -17,7 +17,7 @@ from eyechart.methods.twins import snapshot
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import PerSubjects
+    from eyechart.quantity import PerSubjects
 
 
 def slope(values: np.ndarray, over: np.ndarray) -> float:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import xarray
 
     from eyechart.curvature import Eigenvalues
-    from eyechart.measures.measure import PerSubjects
+    from eyechart.quantity import PerSubjects
 
 
 def share_gap_bounds(

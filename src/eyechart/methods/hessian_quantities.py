@@ -6,9 +6,9 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from eyechart.measures.measure import PerSubjects, Quantity
 from eyechart.methods.hessian import mean_bounds, share_gap_bounds, small_share_bounds
 from eyechart.methods.twins import snapshot
+from eyechart.quantity import PerSubjects, Quantity
 from eyechart.zoo import SNAPSHOTS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from eyechart.estimates import places_of, subjects_in, thirds
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import PerSubjects
+    from eyechart.quantity import PerSubjects
 
 
 def uniformity(estimate: xarray.Dataset) -> PerSubjects:

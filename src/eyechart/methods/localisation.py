@@ -16,7 +16,7 @@ from eyechart.methods.twins import untrained_twin
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import PerSubjects
+    from eyechart.quantity import PerSubjects
     from eyechart.sites import Anatomy
 
 

@@ -13,7 +13,7 @@ from eyechart.tracing.readouts import READOUTS, Group
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import PerSubjects
+    from eyechart.quantity import PerSubjects
 
 
 def mean_of(estimate: xarray.Dataset, places: np.ndarray, readout: str) -> float:

@@ -13,7 +13,7 @@ from eyechart.methods.receptive import cell_radius, largest_step, place_of_large
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import PerSubjects
+    from eyechart.quantity import PerSubjects
 
 
 def of_blocks(estimate: xarray.Dataset, subject: str, variable: str) -> np.ndarray:

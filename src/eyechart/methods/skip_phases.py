@@ -12,7 +12,7 @@ from eyechart.estimates import halves, places_of, subjects_in
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import PerSubjects
+    from eyechart.quantity import PerSubjects
 
 KINDS = {"attention": "attention", "mlp": "MLPs"}
 """The two residual additions of a transformer block, and how they are told. They may go opposite ways: in zoo:vit the

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eyechart.methods.area import area_means
+from eyechart.tracing.area import area_means
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:

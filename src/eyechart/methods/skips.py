@@ -20,7 +20,7 @@ from eyechart.tracing.interventions import RemoveSkip
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import PerSubjects
+    from eyechart.quantity import PerSubjects
     from eyechart.tracing.interventions import Intervention
 
 MODES = ("as trained", "recalibrated")

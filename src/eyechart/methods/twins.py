@@ -11,7 +11,7 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import Any, Literal
 
-from eyechart.measures.measure import Scene
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.zoo import SNAPSHOTS
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import altair as alt
 import numpy as np
 import vl_convert
 from altair.utils.schemapi import debug_mode
 
-from eyechart.report import theme
+from eyechart.charts import theme
+from eyechart.charts.export import specification
 
 if TYPE_CHECKING:
-    from eyechart.store import Run
+    from eyechart.run import Run
 
 #: Above this many rows single precision is enough for pixels and tooltips; below it, 0.1 may stay 0.1.
 EXACT_ROWS = 2000
@@ -43,13 +43,6 @@ class EmbeddedChart:
     """SVG pictures of the same chart, heat-maps as images."""
     width: int
     height: int
-
-
-def specification(chart: Any, validate: bool = True) -> dict[str, Any]:
-    """A chart as Vega-Lite JSON, however long its tables are, with the data beside the marks."""
-    with alt.data_transformers.enable("default", max_rows=None, consolidate_datasets=True):
-        spec: dict[str, Any] = chart.to_dict(validate=validate)
-    return spec
 
 
 def embed(run: Run, name: str) -> EmbeddedChart:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from eyechart.charts import theme
 from eyechart.estimates import places_of
 from eyechart.methods.attention_rows import LEVELS, NOTHING
-from eyechart.report import theme
 from eyechart.report.embed import data_uri
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.store import Run
+    from eyechart.run import Run
 
 ROOM = 2_000_000  # bytes of the page for each subject with attention
 MOST_ROOM = 3_000_000  # and for all of them: not quite a third of what the page may have

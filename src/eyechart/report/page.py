@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
+from eyechart.charts import theme
+from eyechart.charts.numbers import count, percent, with_span
 from eyechart.claims.summary import summarise
-from eyechart.report import theme
 from eyechart.report.embed import data_uri, embed, javascript
 from eyechart.report.explorer import explorer
-from eyechart.report.numbers import count, percent, with_span
 from eyechart.report.sentences import lines, name_of_quantity, typeset
 from eyechart.report.verdict_rows import KINDS, at_a_glance, claim_spans, references, rows
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from eyechart.claims.summary import Summary
     from eyechart.measures.measure import Measure
+    from eyechart.run import Run
     from eyechart.sites import Anatomy
-    from eyechart.store import Run
 
 LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
@@ -43,7 +43,7 @@ HOLM = (
 
 def write_report(run: Run) -> Path:
     """Draw the page of a run into its folder."""
-    from eyechart.store import write_text
+    from eyechart.files import write_text
 
     return write_text(run.path / "report.html", render(run))
 

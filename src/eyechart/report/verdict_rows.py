@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from eyechart.charts.numbers import is_number, number, with_span
 from eyechart.claims.table import CLAIMS, SOURCES, Claim, Margin, asked
-from eyechart.report.numbers import is_number, number, with_span
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import PartVerdict, Verdict

@@ -72,7 +72,8 @@ def study(
 
 
 def _report(out: Path, exam: Path | None) -> None:
-    from eyechart.store import Run, write_json, write_text
+    from eyechart.files import write_json, write_text
+    from eyechart.run import Run
     from eyechart.studies.answers import all_records, answers, bundled_verdicts
     from eyechart.studies.markdown import markdown
     from eyechart.studies.page import page

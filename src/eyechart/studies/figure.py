@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from eyechart.report import theme
-from eyechart.report.palette import SUBJECT_COLOURS
+from eyechart.charts import theme
+from eyechart.charts.palette import SUBJECT_COLOURS
 from eyechart.studies.records import Records
 
 ROW = 22  # pixels of an arm

@@ -9,10 +9,11 @@ from typing import Any
 from markupsafe import Markup
 
 import eyechart
+from eyechart.charts import theme
+from eyechart.charts.export import specification
 from eyechart.claims.verdict import Verdict
 from eyechart.report import page as exam_page
-from eyechart.report import theme
-from eyechart.report.embed import data_uri, specification, svg
+from eyechart.report.embed import data_uri, svg
 from eyechart.report.verdict_rows import KINDS, references, rows
 from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure

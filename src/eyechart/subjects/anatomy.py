@@ -15,12 +15,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from eyechart.errors import SubjectError
 from eyechart.sites import Address, Anatomy, Architecture, Kind, Layout, Role, Site
-from eyechart.subjects.modules import bare, frozen, plain_attention
 from eyechart.tracing.blocks import find_blocks
 from eyechart.tracing.dryrun import DryRun
 from eyechart.tracing.geometry import read_layout, resolution
 from eyechart.tracing.graph import Call, Node, Record, Watched, tensors_in
 from eyechart.tracing.junctions import Junction, find_junctions, kind_of
+from eyechart.tracing.modules import bare, frozen, plain_attention
 from eyechart.tracing.tables import placed
 from eyechart.zoo.dropout import has_draws
 

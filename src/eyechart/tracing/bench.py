@@ -23,7 +23,7 @@ from eyechart.tracing.pieces import PieceSize
 from eyechart.tracing.taps import Tap, Views
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Batch
+    from eyechart.scene import Batch
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
     from eyechart.tracing.interventions import Intervention

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.methods.area import area_means
 from eyechart.sites import Anatomy, Site
+from eyechart.tracing.area import area_means
 from eyechart.tracing.views import Look
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Scene
+    from eyechart.scene import Scene
 
 READOUTS = ("tokens", "cls", "gap", "gap with cls", "first")
 WITHOUT_CLS = ("tokens", "gap", "first")

@@ -16,11 +16,11 @@ from torch.overrides import TorchFunctionMode
 
 from eyechart.errors import TapError
 from eyechart.sites import Address, Anatomy, Site
-from eyechart.subjects.modules import bare, plain_attention
 from eyechart.tracing import operations as op
 from eyechart.tracing.attention import attention_in, canonical, own_layout
 from eyechart.tracing.graph import tensors_in
 from eyechart.tracing.interventions import Intervention, ReplaceAttention, ReplaceOperation, Scale
+from eyechart.tracing.modules import bare, plain_attention
 from eyechart.tracing.needs import View
 from eyechart.tracing.views import Look
 

@@ -94,7 +94,7 @@ def training_chart(path: str | Path) -> alt.ConcatChart:
     """NLL, error, calibration error and learning rate over the epochs of one training, a panel each."""
     import altair as alt
 
-    from eyechart.report.theme import SUBJECT_COLOURS, panels
+    from eyechart.charts.theme import SUBJECT_COLOURS, panels
 
     record = record_files(path)[0]
     frame = curves(record)
@@ -126,18 +126,15 @@ def training_chart(path: str | Path) -> alt.ConcatChart:
 
 def save_training_charts(path: str | Path) -> list[Path]:
     """Draw every record that has an epoch beside itself, as NAME.records.png."""
-    import vl_convert
-
-    from eyechart.report import theme
-    from eyechart.report.embed import specification
-    from eyechart.report.figures import smaller
-    from eyechart.store import write_atomically
+    from eyechart.charts import theme
+    from eyechart.charts.export import picture_of, specification
+    from eyechart.files import write_atomically
 
     drawn = []
     for record in record_files(path):
         if read_record(record)[1]:
             chart = specification(theme.dress(training_chart(record)))
-            picture = smaller(vl_convert.vegalite_to_png(chart, scale=2, ppi=72, allowed_base_urls=[]), 2)
+            picture = picture_of(chart)
             place = record.with_suffix(".png")
             try:
                 drawn.append(write_atomically(place, partial(Path.write_bytes, data=picture)))

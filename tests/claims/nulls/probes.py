@@ -12,8 +12,8 @@ import xarray
 from scipy.special import ndtri
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Scene
 from eyechart.measures.probes import Probes
+from eyechart.scene import Scene
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.readouts import READOUTS
 from tests.claims.nulls.case import Case

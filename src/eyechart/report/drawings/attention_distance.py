@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
+from eyechart.charts import theme
 from eyechart.estimates import subjects_in
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
+from eyechart.charts import theme
+from eyechart.charts.palette import shades
 from eyechart.estimates import places_of, subjects_in
 from eyechart.methods.attention_rows import MEAN, PREFIX, decoded
-from eyechart.report import theme
-from eyechart.report.palette import shades
 
 if TYPE_CHECKING:
     import xarray

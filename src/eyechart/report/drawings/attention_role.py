@@ -8,9 +8,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from eyechart.charts import theme
 from eyechart.estimates import subjects_in
 from eyechart.methods.kernels import REPLACEMENTS
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

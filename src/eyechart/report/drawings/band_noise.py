@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from eyechart.charts import theme
 from eyechart.measures.band_noise import END, RINGS
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

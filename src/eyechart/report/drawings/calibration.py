@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
-from eyechart.report import theme
+from eyechart.charts import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 import altair as alt
 import numpy as np
 
+from eyechart.charts import theme
 from eyechart.estimates import subjects_in
 from eyechart.measures.feature_variance import of_first_half
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
+from eyechart.charts import theme
 from eyechart.measures.few_shot import SHOTS
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import altair as alt
 import numpy as np
 
+from eyechart.charts import theme
 from eyechart.estimates import places_of
 from eyechart.measures.head_subsets import curves_of
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -12,8 +12,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from eyechart.charts import theme
 from eyechart.methods.hessian import ape_ends
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -8,8 +8,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from eyechart.charts import theme
 from eyechart.methods.landscape import on_ring
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import altair as alt
 import numpy as np
 
+from eyechart.charts import theme
+from eyechart.charts.tiles import Tile, tiles
 from eyechart.estimates import subjects_in
 from eyechart.methods.places import ASKED, asked
 from eyechart.methods.twins import untrained_twin
-from eyechart.report import theme
-from eyechart.report.tiles import Tile, tiles
 
 if TYPE_CHECKING:
     import xarray

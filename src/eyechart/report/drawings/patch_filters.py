@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from eyechart.report import theme
+from eyechart.charts import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 
+from eyechart.charts import theme
 from eyechart.estimates import places_of, subjects_in
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from eyechart.charts import theme
 from eyechart.estimates import places_of, subjects_in
 from eyechart.methods.receptive import cell_radius, evenly, middle
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

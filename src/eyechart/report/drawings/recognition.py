@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from eyechart.report import theme
+from eyechart.charts import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from eyechart.report import theme
+from eyechart.charts import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -8,8 +8,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from eyechart.charts import theme
 from eyechart.estimates import subjects_in
-from eyechart.report import theme
 
 if TYPE_CHECKING:
     import xarray

@@ -10,7 +10,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from eyechart.report import theme
+from eyechart.charts import theme
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,14 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from eyechart.report.palette import DIVERGING as DIVERGING
-from eyechart.report.palette import KIND_COLOURS as KIND_COLOURS
-from eyechart.report.palette import KIND_SHAPES as KIND_SHAPES
-from eyechart.report.palette import MAGMA as MAGMA
-from eyechart.report.palette import SUBJECT_COLOURS as SUBJECT_COLOURS
-from eyechart.report.palette import VIRIDIS as VIRIDIS
-from eyechart.report.palette import configuration as configuration
-from eyechart.report.palette import shade_names, shades
+from eyechart.charts.palette import DIVERGING as DIVERGING
+from eyechart.charts.palette import KIND_COLOURS as KIND_COLOURS
+from eyechart.charts.palette import KIND_SHAPES as KIND_SHAPES
+from eyechart.charts.palette import MAGMA as MAGMA
+from eyechart.charts.palette import SUBJECT_COLOURS as SUBJECT_COLOURS
+from eyechart.charts.palette import VIRIDIS as VIRIDIS
+from eyechart.charts.palette import configuration as configuration
+from eyechart.charts.palette import shade_names, shades
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
 
