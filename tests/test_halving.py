@@ -33,7 +33,7 @@ from eyechart.intervals import (
     still_moving,
     with_intervals,
 )
-from eyechart.measures.localisation import Localisation
+from eyechart.measures.localisation.measure import Localisation
 from eyechart.measures.measure import Measure
 from eyechart.methods.places import cells_of
 from eyechart.quantity import Quantity

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from eyechart.engines.plan import scene_of
 from eyechart.errors import RunFolderError, UsageError
-from eyechart.measures.measure import choose_measures
+from eyechart.measures.registry import choose_measures
 from eyechart.store import RunFiles, restore
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eyechart.measures.hessian import HessianSpectrum, HessianTally
+from eyechart.measures.hessian.measure import HessianSpectrum, HessianTally
 from eyechart.scene import Scene
 from eyechart.sites import AttentionGeometry
 from tests.measures.staging import anatomy, scene, site

@@ -17,8 +17,8 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.attention_maps import AttentionMaps, sites_of
-from eyechart.methods.attention_examples import (
+from eyechart.measures.attention_maps.chart import Asked, columns_of, draw, heat_map, pictures
+from eyechart.measures.attention_maps.examples import (
     FEWEST,
     ROOM,
     bytes_of_picture,
@@ -27,8 +27,8 @@ from eyechart.methods.attention_examples import (
     take_examples,
     thinning,
 )
-from eyechart.methods.attention_rows import LEVELS, MEAN, PREFIX, decoded, why_no_rollout
-from eyechart.report.drawings.attention_maps import Asked, columns_of, draw, heat_map, pictures
+from eyechart.measures.attention_maps.measure import AttentionMaps, sites_of
+from eyechart.measures.attention_maps.rows import LEVELS, MEAN, PREFIX, decoded, why_no_rollout
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.subjects.anatomy import anatomy_of

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.attention_role import AttentionRole, all_replaced
+from eyechart.measures.attention_role.kernels import REPLACEMENTS, even, kernel_spread, mean_of_others, of_another
+from eyechart.measures.attention_role.measure import AttentionRole, all_replaced
 from eyechart.methods.answers import SAME
 from eyechart.methods.attention_distance import attentions
-from eyechart.methods.kernels import REPLACEMENTS, even, kernel_spread, mean_of_others, of_another
 from eyechart.scene import Batch
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench

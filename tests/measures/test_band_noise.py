@@ -14,7 +14,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, with_intervals
-from eyechart.measures.band_noise import (
+from eyechart.measures.band_noise.measure import (
     RINGS,
     STRENGTHS,
     BandNoise,

@@ -17,9 +17,9 @@ from eyechart.charts.export import specification
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images
 from eyechart.intervals import with_intervals
-from eyechart.measures.calibration import TEMPERATURES, Calibration
+from eyechart.measures.calibration.measure import TEMPERATURES, Calibration
 from eyechart.measures.measure import Views
-from eyechart.measures.recognition import LOGITS
+from eyechart.measures.recognition.measure import LOGITS
 from eyechart.methods.calibration import bin_of, lowest
 from eyechart.scene import Scene
 from eyechart.subjects.load import load_subject

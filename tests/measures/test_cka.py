@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from eyechart.errors import UsageError
-from eyechart.measures.cka import Cka
-from eyechart.measures.measure import with_option
+from eyechart.measures.cka.measure import Cka
+from eyechart.measures.cka.quantities import contrast, half_way, lag_map, matched_depth, peak, step, uniformity
+from eyechart.measures.options import with_option
 from eyechart.methods.hsic import gram, hsic_table
-from eyechart.methods.layer_likeness import contrast, half_way, lag_map, matched_depth, peak, step, uniformity
 from eyechart.methods.token_lengths import Tokens
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site

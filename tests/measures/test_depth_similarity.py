@@ -13,8 +13,8 @@ from eyechart import zoo
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
-from eyechart.measures.cka import Cka
-from eyechart.measures.depth_similarity import DepthSimilarity, decline, late_difference, low_similarity, slope
+from eyechart.measures.cka.measure import Cka
+from eyechart.measures.depth_similarity.measure import DepthSimilarity, decline, late_difference, low_similarity, slope
 from eyechart.subjects.load import load_subject
 from tests.measures.on_subjects import finding_of, module_subject, quantities, staged, tally_of
 

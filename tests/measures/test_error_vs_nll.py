@@ -16,7 +16,7 @@ from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.error_vs_nll import (
+from eyechart.measures.error_vs_nll.measure import (
     RECORDED,
     ErrorNllTally,
     ErrorVsNll,
@@ -119,7 +119,7 @@ def test_what_is_mixed_together_stays_together_in_a_fold(
 
 
 def test_training_images_without_a_class_are_left_out(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from eyechart.measures import error_vs_nll
+    from eyechart.measures.error_vs_nll import measure as error_vs_nll
 
     source = open_images("sample:train")
     labels = np.array(source.labels)

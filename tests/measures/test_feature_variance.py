@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.feature_variance import (
+from eyechart.measures.feature_variance.measure import (
     UNMOVED,
     FeatureVariance,
     sign_test,

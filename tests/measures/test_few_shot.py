@@ -18,7 +18,8 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, leave_one_out_weights
-from eyechart.measures.few_shot import (
+from eyechart.measures.few_shot.features import FEATURES, before_logits, what_is_read, width_of, words_for
+from eyechart.measures.few_shot.measure import (
     BIAS,
     PENALTY,
     TIGHTER,
@@ -30,8 +31,7 @@ from eyechart.measures.few_shot import (
     share_right,
     tightness,
 )
-from eyechart.methods.few_shot import correlation, correlation_z, leads_together, trend
-from eyechart.methods.frozen_features import FEATURES, before_logits, what_is_read, width_of, words_for
+from eyechart.measures.few_shot.quantities import correlation, correlation_z, leads_together, trend
 from eyechart.scene import Scene
 from eyechart.sites import Site
 from eyechart.subjects.anatomy import anatomy_of

@@ -9,7 +9,7 @@ import xarray
 from scipy.stats import spearmanr
 
 from eyechart.errors import DoesNotApply
-from eyechart.measures.head_subsets import HeadSubsets, low_sites, rank_correlation
+from eyechart.measures.head_subsets.measure import HeadSubsets, low_sites, rank_correlation
 from eyechart.methods.hsic import gram, hsic_table
 from eyechart.sites import Site
 from eyechart.tracing.views import Look

@@ -13,8 +13,8 @@ import xarray
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.intervals import with_intervals
-from eyechart.methods.hessian import ape_ends
-from eyechart.methods.hessian_quantities import against, kind_of, shell_of, time_of
+from eyechart.measures.hessian.bounds import ape_ends
+from eyechart.measures.hessian.quantities import against, kind_of, shell_of, time_of
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.zoo.alternet import alternet

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.lesion import Lesion
+from eyechart.measures.lesion.measure import Lesion
 from eyechart.subjects.subject import Subject
 from tests import cases
 from tests.measures.on_subjects import module_subject, quantities, staged, tally_of

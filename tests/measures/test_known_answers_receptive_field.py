@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from eyechart.measures.receptive_field import ReceptiveField
+from eyechart.measures.receptive_field.measure import ReceptiveField
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench

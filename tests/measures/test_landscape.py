@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
-from eyechart.measures.landscape import Landscape, penalty_share, rise
-from eyechart.methods.landscape import at, batch_statistics, direction, moved, norms
+from eyechart.measures.landscape.measure import Landscape, penalty_share, rise
+from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, norms
 from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

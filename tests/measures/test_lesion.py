@@ -17,14 +17,14 @@ from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.lesion import (
+from eyechart.measures.lesion.measure import (
     Lesion,
     at_stage_ends,
     early_convolutions,
     early_convolutions_recalibrated,
     stage_interaction,
 )
-from eyechart.methods.units import spatial_convolutions, units_of
+from eyechart.measures.lesion.units import spatial_convolutions, units_of
 from eyechart.scene import Batch
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench

@@ -9,9 +9,9 @@ import xarray
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.intervals import bootstrap, bootstrap_weights, small_size
-from eyechart.measures.localisation import Localisation
+from eyechart.measures.localisation.measure import Localisation
+from eyechart.measures.localisation.quantities import best_third, earlier_gain, over_best, units_sentence, with_cnn
 from eyechart.methods.hsic import gram, hsic_table
-from eyechart.methods.localisation import best_third, earlier_gain, over_best, units_sentence, with_cnn
 from eyechart.methods.places import asked, cells_of, cut, place_names, read, tokens_in_cells
 from eyechart.sites import Anatomy, Layout, Site
 from eyechart.tracing.views import Look

@@ -17,7 +17,7 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.mc_dropout import DRAWS, ENSEMBLES, SIZES, McDropout, agreement, ensembles, passes_of
+from eyechart.measures.mc_dropout.measure import DRAWS, ENSEMBLES, SIZES, McDropout, agreement, ensembles, passes_of
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of

@@ -9,7 +9,7 @@ import xarray
 
 from eyechart import zoo
 from eyechart.errors import DoesNotApply
-from eyechart.measures.position_embeddings import PositionEmbeddings, absolute, deal
+from eyechart.measures.position_embeddings.measure import PositionEmbeddings, absolute, deal
 from eyechart.subjects.load import load_subject
 from tests.measures.on_subjects import finding_of, module_subject, quantities, staged, tally_of
 from tests.measures.staging import anatomy, scene, site
@@ -72,7 +72,7 @@ def test_relative_tables_have_their_own_numbers_and_no_claim(finding: xarray.Dat
 
 def test_intervals_leave_out_patches(finding: xarray.Dataset) -> None:
     from eyechart.intervals import jackknife
-    from eyechart.methods.position_tables import nearness
+    from eyechart.measures.position_embeddings.tables import nearness
 
     cosine, folds = finding.cosine.values[0], deal(64, 16)
     assert np.bincount(folds).tolist() == [4] * 16

@@ -23,8 +23,8 @@ from eyechart.intervals import (
     leave_one_out_weights,
     small_size,
 )
-from eyechart.measures.probes import PARTS, Probes, ProbeTally
-from eyechart.methods.probes import (
+from eyechart.measures.probes.measure import PARTS, Probes, ProbeTally
+from eyechart.measures.probes.quantities import (
     at_the_end,
     cnns_with_vits,
     depth_of_half,

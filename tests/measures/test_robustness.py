@@ -17,7 +17,7 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.measure import Views
-from eyechart.measures.robustness import EPSILONS, SHARES, Robustness, gradient_on
+from eyechart.measures.robustness.measure import EPSILONS, SHARES, Robustness, gradient_on
 from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

@@ -8,8 +8,8 @@ import torch
 
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
-from eyechart.measures.skip_ratio import SkipRatio
-from eyechart.methods.skip_ratio import ratio_and_cosines
+from eyechart.measures.skip_ratio.measure import SkipRatio
+from eyechart.measures.skip_ratio.ratio import ratio_and_cosines
 from eyechart.tracing.views import Look
 from tests.measures.on_subjects import quantities
 from tests.measures.staging import anatomy, measure_tensors, scene, site

@@ -16,9 +16,8 @@ from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.skip_removal import SkipRemoval
-from eyechart.methods.hsic import gram, hsic_table
-from eyechart.methods.skips import (
+from eyechart.measures.skip_removal.measure import SkipRemoval
+from eyechart.measures.skip_removal.variants import (
     cka_of,
     gram_of_blocks,
     lost_share,
@@ -29,6 +28,7 @@ from eyechart.methods.skips import (
     trained_without,
     used_of,
 )
+from eyechart.methods.hsic import gram, hsic_table
 from eyechart.scene import Batch, Scene
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.images import open_images, plan_batches
-from eyechart.measures.token_place import TokenPlace, exchanged, put_together, related, same_ranking, shuffled
-from eyechart.methods.linear_maps import Sums, explained, place_explained
+from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
+from eyechart.measures.token_place.measure import TokenPlace, exchanged, put_together, related, same_ranking, shuffled
 from eyechart.methods.places import asked, cut
 from eyechart.scene import Scene
 from eyechart.subjects.anatomy import anatomy_of

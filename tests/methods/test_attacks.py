@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eyechart.methods.attacks import Strength, fgsm, gradient_of, pgd, withstands
+from eyechart.measures.robustness.attacks import Strength, fgsm, gradient_of, pgd, withstands
 from eyechart.methods.patches import cells, dropped, orders, shuffled
 
 EPSILON = 0.03

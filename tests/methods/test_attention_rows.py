@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.methods.attention_rows import (
+from eyechart.measures.attention_maps.rows import (
     LEVELS,
     MEAN,
     MOST_KEYS,

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from eyechart.intervals import jackknife
-from eyechart.measures.position_embeddings import deal
-from eyechart.methods.position_tables import (
+from eyechart.measures.position_embeddings.measure import deal
+from eyechart.measures.position_embeddings.tables import (
     cosines,
     in_line_and_aside,
     likeness_of_steps,

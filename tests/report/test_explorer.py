@@ -20,8 +20,8 @@ import xarray
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
 from eyechart.intervals import with_intervals
-from eyechart.measures.attention_maps import AttentionMaps, sites_of
-from eyechart.methods.attention_rows import MEAN, coded, decoded, kept_rows
+from eyechart.measures.attention_maps.measure import AttentionMaps, sites_of
+from eyechart.measures.attention_maps.rows import MEAN, coded, decoded, kept_rows
 from eyechart.report import explorer, page
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy

@@ -1,27 +1,20 @@
-"""What a measure is. Each other file of this folder holds one; they are found by scanning it."""
+"""What a measure is. Each folder beside this file is the room of one: measure.py, chart.py, its mathematics."""
 
 from __future__ import annotations
 
-import ast
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
-from inspect import getsource
-from itertools import pairwise
-from textwrap import dedent
-from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.claims.verdict import ClaimTest
-from eyechart.errors import DoesNotApply, UsageError
+from eyechart.errors import DoesNotApply
 from eyechart.quantity import Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.needs import Need, View
-from eyechart.words import did_you_mean
 
 if TYPE_CHECKING:
     import altair
@@ -128,14 +121,17 @@ class Measure(ABC):
             )
         # Up to twice its seconds where it would otherwise show numbers and decide nothing.
         least = max(self.least_images, LEAST_IMAGES) if self.decides_at(effort) else self.least_images
-        return with_option(self, "images", min(max(images, least), scene.images))
+        return replace(self, **{"images": min(max(images, least), scene.images)})
 
     def decides_at(self, effort: str) -> bool:
         """Whether a claim is read from it at this effort: a test of its own, or one of a measure that runs there too.
 
+        >>> from eyechart.measures.registry import measures
         >>> [measures()["robustness"].decides_at(effort) for effort in ("quick", "normal")]  # C69 needs corruptions
         [False, True]
         """
+        from eyechart.measures.registry import measures
+
         mine = {quantity.name for quantity in self.quantities}
         there = (measure for measure in measures().values() if not measure.budget or effort in measure.budget)
         read = {part.quantity for measure in there for test in measure.claims for part in test.parts}
@@ -162,8 +158,9 @@ class Measure(ABC):
         return self.claims
 
     def chart(self, finding: xarray.Dataset) -> Chart:
-        """The figure, in the paper's layout: `draw` of report/drawings/NAME.py, unless a measure draws its own."""
-        drawn: Chart = importlib.import_module(f"eyechart.report.drawings.{self.name}").draw(finding)
+        """The figure, in the paper's layout: `draw` of the chart.py beside the measure, unless it draws its own."""
+        room = type(self).__module__.rpartition(".")[0]
+        drawn: Chart = importlib.import_module(f"{room}.chart").draw(finding)
         return drawn
 
     @abstractmethod
@@ -188,100 +185,3 @@ def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str =
     }
     labels = {dim: [f"{subject}/{site.name}" for subject, site in sites]}
     return labels | {prefix + name: (dim, values) for name, values in columns.items()}
-
-
-@cache
-def measures() -> dict[str, Measure]:
-    """Every measure, by name, in the order of the report."""
-    import eyechart.measures as folder
-
-    found: list[Measure] = []
-    for module in pkgutil.iter_modules(folder.__path__):
-        if module.name == "measure":
-            continue
-        contents = vars(importlib.import_module(f"{folder.__name__}.{module.name}"))
-        found += [
-            thing()
-            for thing in contents.values()
-            if isinstance(thing, type) and issubclass(thing, Measure) and thing.__module__.endswith(module.name)
-        ]
-    return {measure.name: measure for measure in sorted(found, key=lambda measure: measure.order)}
-
-
-def choose_measures(names: str | Sequence[str] | None, options: Mapping[str, Any] | None = None) -> list[Measure]:
-    """The measures asked for by name, or all, with options such as {"cka.readout": "gap"} set on them.
-
-    >>> [measure.name for measure in choose_measures(["cka"], {"cka.readout": "gap"})]
-    ['cka']
-    """
-    known = measures()
-    names = names.split(",") if isinstance(names, str) else names
-    chosen = list(known) if names is None else list(dict.fromkeys(name.strip() for name in names if name.strip()))
-    if not chosen:
-        raise UsageError(
-            "No measure is named: --measures takes names such as cka,recognition; without it all are taken."
-        )
-    for name in chosen:
-        if name not in known:
-            raise UsageError(f"No measure is called {name!r}; {did_you_mean(name, known, there_are(known))}")
-    result = {name: known[name] for name in chosen}
-    for option, value in (options or {}).items():
-        name, _, key = option.partition(".")
-        if name not in known:
-            near = did_you_mean(name, known, there_are(known))
-            raise UsageError(f"The option {option!r} is for no measure, for none is called {name!r}; {near}")
-        if name not in result:
-            raise UsageError(
-                f"The option {option!r} is for a measure that is not in this exam ({', '.join(result)}); "
-                f"add {name} to --measures."
-            )
-        result[name] = with_option(result[name], key, value)
-    return list(result.values())
-
-
-def there_are(names: Iterable[str]) -> str:
-    return f"there are {', '.join(names)}."
-
-
-def with_option(measure: Measure, key: str, value: Any) -> Measure:
-    """The measure with one of its fields set; the field's annotation says which values it takes."""
-    hints = get_type_hints(type(measure))
-    allowed = {field.name: hints[field.name] for field in fields(measure)}
-    if key not in allowed:
-        near = did_you_mean(key, allowed, f"it has {', '.join(allowed) or 'none'}.")
-        raise UsageError(f"{measure.name} has no option {key!r}; {near}")
-    choices = get_args(allowed[key])
-    if choices and value not in choices:
-        raise UsageError(f"{measure.name}.{key} takes {', '.join(map(str, choices))}; {value!r} came.")
-    if not choices:
-        try:
-            value = allowed[key](value)
-        except ValueError:
-            raise UsageError(f"{measure.name}.{key} takes a {allowed[key].__name__}; {value!r} came.") from None
-    return replace(measure, **{key: value})
-
-
-def choices_of(measure: Measure) -> dict[str, tuple[Any, ...]]:
-    """The values each option takes; none are listed of one that takes any number or word."""
-    hints = get_type_hints(type(measure))
-    return {field.name: get_args(hints[field.name]) for field in fields(measure)}
-
-
-def meanings_of(measure: Measure) -> dict[str, str]:
-    """What each option means: the words written below its field, which Python itself does not keep.
-
-    >>> meanings_of(measures()["robustness"])["steps"]
-    'Of PGD; −1: by effort (quick 0, normal 10, full 40). Without steps there is no PGD.'
-    """
-    (body,) = (node.body for node in ast.parse(dedent(getsource(type(measure)))).body if isinstance(node, ast.ClassDef))
-    told = {
-        field.target.id: " ".join(below.value.value.split())
-        for field, below in pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
-    }
-    return {option: told.get(option, "") for option in options_of(measure)}
-
-
-def options_of(measure: Measure) -> dict[str, Any]:
-    return {field.name: getattr(measure, field.name) for field in fields(measure)}

@@ -13,7 +13,7 @@ from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.estimates import places_of
-from eyechart.methods.attention_rows import LEVELS, NOTHING
+from eyechart.measures.attention_maps.rows import LEVELS, NOTHING
 from eyechart.report.embed import data_uri
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 import xarray
 
 from eyechart import intervals
-from eyechart.measures.cka import Cka, CkaTally
+from eyechart.measures.cka.measure import Cka, CkaTally
 from tests.claims.nulls.case import Case
 from tests.measures.staging import anatomy, scene, site
 

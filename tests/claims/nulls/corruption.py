@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import xarray
 
-from eyechart.measures.corruption import WORDS
+from eyechart.measures.corruption.measure import WORDS
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import noisy_finding
 

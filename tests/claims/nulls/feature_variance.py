@@ -8,7 +8,7 @@ import torch
 import xarray
 from torch import Tensor, nn
 
-from eyechart.measures.feature_variance import FeatureVariance
+from eyechart.measures.feature_variance.measure import FeatureVariance
 from eyechart.sites import Site
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.views import Look

@@ -10,8 +10,8 @@ import torch
 import xarray
 
 from eyechart.intervals import jackknife
-from eyechart.measures.few_shot import TIGHTER, FewShot
-from eyechart.methods.few_shot import correlation_z, leads_together
+from eyechart.measures.few_shot.measure import TIGHTER, FewShot
+from eyechart.measures.few_shot.quantities import correlation_z, leads_together
 from eyechart.tracing.views import Look
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import FOLDS, finding, noisy_finding

@@ -12,7 +12,7 @@ import xarray
 from scipy.special import ndtri
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.probes import Probes
+from eyechart.measures.probes.measure import Probes
 from eyechart.scene import Scene
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.readouts import READOUTS

@@ -12,8 +12,8 @@ import xarray
 from torch import nn
 from torch.nn.functional import normalize
 
-from eyechart.measures.skip_ratio import SkipRatio
-from eyechart.methods.skip_phases import KINDS
+from eyechart.measures.skip_ratio.measure import SkipRatio
+from eyechart.measures.skip_ratio.phases import KINDS
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.views import Look
 from tests.claims.nulls.case import Case

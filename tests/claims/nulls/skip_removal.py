@@ -11,8 +11,8 @@ import xarray
 from torch import Tensor, nn
 
 from eyechart.intervals import jackknife
-from eyechart.measures.skip_removal import SkipRemoval
-from eyechart.methods.skips import INTACT, MODES
+from eyechart.measures.skip_removal.measure import SkipRemoval
+from eyechart.measures.skip_removal.variants import INTACT, MODES
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
 from eyechart.zoo.vit import Block, ViT

@@ -1,0 +1,375 @@
+"""M1: which sites hold the same information, within and between subjects?
+
+Centred kernel alignment with the unbiased HSIC of Gram matrices K, L (`methods.hsic`), averaged over minibatches before
+the ratio (Nguyen, Raghu & Kornblith 2021):
+
+    CKA = mean HSIC(K, L) / sqrt(mean HSIC(K, K) · mean HSIC(L, L))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+import torch
+
+from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.errors import DoesNotApply
+from eyechart.measures.cka.neighbours import NEAREST, neighbour_table
+from eyechart.measures.cka.quantities import (
+    best_matches,
+    block_contrast,
+    contrast_over_vit,
+    half_way,
+    lag_map,
+    last_quarter,
+    match_above_stem,
+    matched_depth,
+    step_beside_vit,
+    top_is_unlike,
+    top_is_unlike_without_cls,
+    top_likeness,
+    top_likeness_without_cls,
+    top_quarter_is_matched,
+    turned,
+    uniformity,
+    uniformity_gap,
+)
+from eyechart.measures.measure import Measure, Source, Views, site_coordinates
+from eyechart.methods.hsic import Readout, gram_view, hsic_table, patch_gram
+from eyechart.methods.token_lengths import Tokens, has_tokens, read_with
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
+from eyechart.sites import Anatomy, Site
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need, View
+
+if TYPE_CHECKING:
+    import xarray
+
+
+@dataclass
+class CkaTally(Tally):
+    hsic: Annotated[torch.Tensor, Sum("fold", "site", "other_site")]
+    """Or neighbours shared: both become an index when divided by the roots of their own diagonal."""
+    patch_hsic: Annotated[torch.Tensor, Sum("fold", "patch_site", "other_site")]
+    """Sites that have a class token, without it, with all sites, without theirs."""
+    blocks: Annotated[torch.Tensor, Sum("fold", counts=True)]
+
+
+@dataclass(frozen=True)
+class Cka(Measure):
+    name = "cka"
+    title = "What do layers share?"
+    title_ko = "층들은 무엇을 공유하는가?"
+    order = 10
+    sources = (
+        Source("Raghu et al. 2021", "Figures 1, 2, 8, B.1"),
+        Source("Park & Kim 2022", "Figures 10, D.3"),
+        Source("Nguyen, Raghu & Kornblith 2021", "minibatch CKA"),
+    )
+    how_to_read = (
+        "Each cell compares two layers: 1 (bright) means that they arrange these pictures in the same way, up to "
+        "rotation and scale; 0 (dark) means nothing in common. Axes run from input to output; white lines mark where "
+        "the grid changes size. One large bright square is a model whose layers stay alike; a chain of squares is a "
+        "model that works in stages. In the panel of two models, follow the brightest cell of each row: it says "
+        "which depth of one model corresponds to which depth of the other. The curves say how alike each block of a "
+        "ViT is to the most similar layer of a CNN, as it is and without its class token."
+    )
+    how_to_read_ko = (
+        "칸 하나는 두 층의 비교이다. 1(밝음)은 두 층이 그림들을 같은 방식으로 배열한다는 뜻이고 0(어두움)은 공통점이 "
+        "없다는 뜻이다. 축은 입력에서 출력으로 가며 흰 선은 격자 크기가 바뀌는 곳이다. 큰 밝은 정사각형 하나면 층들이 "
+        "서로 닮았고, 정사각형이 사슬처럼 이어지면 단계별로 일한다. 곡선은 ViT의 각 블록이 CNN의 가장 비슷한 "
+        "층과 얼마나 닮았는지를 클래스 토큰이 있을 때와 없을 때로 보인다."
+    )
+    method = (
+        "Linear minibatch CKA with the unbiased HSIC estimator: the three HSIC terms are averaged over blocks of "
+        "images before the ratio. Each feature is centred over its block before the Gram matrix, so offsets do no "
+        "harm. Blocks are equal by plan, in seeded random order. A few long tokens can make up a layer's likeness: "
+        "tokens=normalised first divides every token (a CNN's location) of every image by its length. A few far-off "
+        f"images can too: index=neighbours instead asks how many of the {NEAREST} nearest pictures of each picture two "
+        "layers share, above chance (0) and at most all (1). Which depth of a ViT a layer of a CNN resembles is read "
+        "off the parabola through the best match and its two neighbours. granularity=fine adds the layers inside the "
+        "blocks, but for those that hold windows or mixed tokens in place of images."
+    )
+    quantities = (
+        Quantity(
+            "uniformity",
+            uniformity,
+            "mean likeness of the lowest and the highest third of the blocks",
+            limits=(-1, 1),
+        ),
+        Quantity("block_contrast", block_contrast, "mean likeness within a stage minus that between stages"),
+        Quantity("uniformity_gap", uniformity_gap, "uniformity of the ViT minus that of the CNN"),
+        Quantity(
+            "cnn_block_contrast",
+            lambda estimate: turned(contrast_over_vit(estimate, "cnn")),
+            "block contrast of the CNN above that of the ViT at equal cuts",
+        ),
+        Quantity(
+            "cnn_stage_step",
+            lambda estimate: turned(step_beside_vit(estimate, "cnn")),
+            "mean likeness of two blocks of one stage of the CNN minus that of two equally far apart across a boundary",
+        ),
+        Quantity(
+            "lag_at_half",
+            lambda estimate: matched_depth(estimate, half_way),
+            "ViT depth most similar to the CNN's half-way blocks, between its blocks",
+            smooth=False,
+            halving=True,
+            limits=(0, 1),
+        ),
+        Quantity(
+            "half_above_stem",
+            lambda estimate: match_above_stem(estimate, half_way),
+            "likeness of the CNN's half-way blocks to their best match in the ViT minus that to its stem",
+            smooth=False,
+        ),
+        Quantity(
+            "lag_at_end",
+            lambda estimate: matched_depth(estimate, last_quarter),
+            "ViT depth most similar to the CNN's last quarter of blocks, between its blocks",
+            smooth=False,
+            halving=True,
+            limits=(0, 1),
+        ),
+        Quantity(
+            "end_above_stem",
+            lambda estimate: match_above_stem(estimate, last_quarter),
+            "likeness of the CNN's last quarter of blocks to their best match in the ViT minus that to its stem",
+            smooth=False,
+        ),
+        Quantity(
+            "top_quarter_is_matched",
+            top_quarter_is_matched,
+            "highest lead, over CNN layers, of the ViT's last quarter of blocks over all before as the best match",
+            smooth=False,
+        ),
+        Quantity(
+            "top_is_unlike", top_is_unlike, "best likeness to the CNN, lowest third minus highest third", smooth=False
+        ),
+        Quantity(
+            "top_is_unlike_without_cls",
+            top_is_unlike_without_cls,
+            "the same for patch tokens, without the class token",
+            smooth=False,
+        ),
+        Quantity("top_likeness", top_likeness, "best likeness of the highest third to the CNN", smooth=False),
+        Quantity(
+            "top_likeness_without_cls",
+            top_likeness_without_cls,
+            "the same for patch tokens, without the class token",
+            smooth=False,
+        ),
+        Quantity(
+            "staged_block_contrast",
+            lambda estimate: contrast_over_vit(estimate, "staged transformer"),
+            "block contrast above that of the ViT at equal cuts",
+        ),
+        Quantity(
+            "stage_step",
+            lambda estimate: step_beside_vit(estimate, "staged transformer"),
+            "mean likeness of two blocks of one stage minus that of two equally far apart across a boundary",
+        ),
+    )
+    claims = (
+        ClaimTest(
+            "C13",
+            (
+                Part("uniformity_gap", "above", 0.1, "uniformity of {0} above that of {1}", inclusive=True),
+                Part(
+                    "cnn_block_contrast",
+                    "above",
+                    0.1,
+                    "block contrast of {1} above that of {0} at equal cuts",
+                    inclusive=True,
+                ),
+                Part("cnn_stage_step", "above", 0, "likeness within stages of {1} above that across at equal distance"),
+            ),
+        ),
+        ClaimTest(
+            "C14",
+            (
+                Part("lag_at_half", "below", 0.35, "depth of {0} that the half-way layers of {1} resemble"),
+                Part(
+                    "half_above_stem",
+                    "above",
+                    0.05,
+                    "likeness of the half-way layers of {1} to that depth of {0} above that to its stem",
+                    inclusive=True,
+                ),
+            ),
+        ),
+        *(
+            ClaimTest(
+                "C15",
+                (
+                    Part(
+                        f"top_is_unlike{key}",
+                        "above",
+                        0.1,
+                        f"drop of the best CKA with {{1}} from the lowest to the highest third of {{0}}{without}",
+                        inclusive=True,
+                    ),
+                    # A drop from .95 to .84 would not make the top unlike a CNN.
+                    Part(
+                        f"top_likeness{key}",
+                        "below",
+                        0.5,
+                        f"best CKA of the highest third of {{0}}{without} with {{1}}",
+                    ),
+                ),
+                reading=reading,
+            )
+            for key, without, reading in (
+                ("", "", ""),
+                ("_without_cls", " without its class token", "without the class token"),
+            )
+        ),
+        ClaimTest(
+            "C60",
+            (
+                Part("staged_block_contrast", "above", 0, "block contrast of {0} above that of {1} at equal cuts"),
+                Part("stage_step", "above", 0, "likeness within stages of {0} above that across at equal distance"),
+            ),
+        ),
+        ClaimTest(
+            "C79",
+            (
+                Part("lag_at_end", "above", 0.6, "depth of {0} that the last quarter of {1} resembles"),
+                Part("lag_at_end", "below", 0.85, "depth of {0} that the last quarter of {1} resembles"),
+                Part(
+                    "end_above_stem",
+                    "above",
+                    0.05,
+                    "likeness of the last quarter of {1} to that depth of {0} above that to its stem",
+                    inclusive=True,
+                ),
+                Part(
+                    "top_quarter_is_matched",
+                    "below",
+                    0,
+                    "lead of the last quarter of {0} as match of a layer of {1}",
+                ),
+            ),
+        ),
+    )
+
+    readout: Readout = "all"
+    granularity: Literal["blocks", "fine"] = "blocks"
+    tokens: Tokens = "plain"
+    index: Literal["cka", "neighbours"] = "cka"
+
+    @property
+    def view(self) -> View:
+        return gram_view(self.readout, self.tokens)
+
+    @property
+    def prefix_view(self) -> View:
+        return gram_view("prefix", self.tokens)
+
+    def sites(self, anatomy: Anatomy) -> Sequence[Site]:
+        """The stem and block outputs; `fine` adds residual sums and all layers inside the blocks."""
+        if self.granularity == "blocks":
+            chosen = [site for site in anatomy.sites if site.role in ("stem", "block")]
+        else:
+            inside = [site for site in anatomy.sites if site.role in ("stem", "junction", "block")]
+            chosen = sorted([*anatomy.layers, *inside], key=lambda site: site.depth)
+        return [site for site in chosen if self._readable(site, anatomy)]
+
+    def _readable(self, site: Site, anatomy: Anatomy) -> bool:
+        if not site.layout.axes.startswith("N"):
+            return False
+        if self.readout == "cls":
+            return anatomy.cls == 0 and site.layout.prefix > 0
+        if self.readout == "all":
+            return self.tokens == "plain" or has_tokens(site)
+        return site.grid is not None
+
+    def tests(self) -> Sequence[ClaimTest]:
+        if self.readout != "all":
+            return ()  # the papers compare whole layers
+        if self.index == "cka":
+            return read_with(self.claims, self.tokens)
+        # The papers' limits are limits of CKA: what remains is which layer is most alike, and which likeness is larger.
+        kept = [test for test in self.claims if test.claim in ("C14", "C60", "C79")]
+        return read_with([replace(test, reading="by nearest neighbours") for test in kept], self.tokens)
+
+    def patch_sites(self, anatomy: Anatomy) -> Sequence[Site]:
+        """Stem and blocks that hold a class token, to be compared without it (and without registers) too."""
+        chosen = self.sites(anatomy) if self.readout == "all" and anatomy.cls is not None else ()
+        return [site for site in chosen if site.role in ("stem", "block") and site.layout.prefix and site.grid]
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(self.view, self.sites), Need(self.prefix_view, self.patch_sites)]
+
+    def tally(self, scene: Scene) -> CkaTally:
+        if scene.whole_blocks == 0:
+            raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+        sites = len(scene.sites(self.sites))
+        if sites == 0:
+            raise DoesNotApply(f"no subject has a site with the readout {self.readout!r}.")
+        patch_sites = len(scene.sites(self.patch_sites))
+        return CkaTally.empty(fold=scene.folds, site=sites, other_site=sites, patch_site=patch_sites)
+
+    def update(self, tally: CkaTally, batch: Batch, views: Views, scene: Scene) -> None:
+        if not batch.whole:
+            return
+        sites, patch_sites = scene.sites(self.sites), scene.sites(self.patch_sites)
+        likeness = hsic_table if self.index == "cka" else neighbour_table
+        grams = torch.stack([views(subject, site, self.view) for subject, site in sites]).double()
+        tally.hsic[batch.fold] += likeness(grams)
+        if patch_sites:
+            places = [sites.index(place) for place in patch_sites]
+            patches = [patch_gram(views, *place, self.view, self.prefix_view) for place in patch_sites]
+            grams[places] = torch.stack(patches).double()
+            tally.patch_hsic[batch.fold] += likeness(grams[places], grams)
+        tally.blocks[batch.fold] += 1
+
+    def estimate(self, total: CkaTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        sites, patch_sites = scene.sites(self.sites), scene.sites(self.patch_sites)
+        hsic, patch_hsic = (total.hsic / total.blocks).numpy(), (total.patch_hsic / total.blocks).numpy()
+        own = np.diagonal(hsic)
+        places = [sites.index(place) for place in patch_sites]
+        patch_own = own.copy()
+        patch_own[places] = patch_hsic[np.arange(len(places)), places]
+        # A self-HSIC that is not positive has no root: the site is reported as unknown, never clamped.
+        scale, patch_scale = (np.sqrt(np.where(each > 0, each, np.nan)) for each in (own, patch_own))
+        coordinates = site_coordinates(scene, sites) | site_coordinates(scene, sites, "other_site")
+        limits = {"limits": (-1.0, 1.0)}
+        estimate = xarray.Dataset(
+            {
+                "cka": (("site", "other_site"), hsic / np.outer(scale, scale), limits),
+                "patch_cka": (
+                    ("patch_site", "other_site"),
+                    patch_hsic / np.outer(patch_scale[places], patch_scale),
+                    limits,
+                ),
+            },
+            coords=coordinates | site_coordinates(scene, patch_sites, "patch_site"),
+        )
+        return estimate.assign(
+            match_depth=lag_map(estimate),
+            match_cka=best_matches(estimate),
+            patch_match_cka=best_matches(estimate, "patch_site", "patch_cka"),
+        ).assign_attrs(
+            images=scene.whole_blocks * scene.block,  # what is left over is in no block
+            index="CKA" if self.index == "cka" else "share of neighbours",
+        )
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        values = {subject[0]: value for subject, value in uniformity(finding).items()}
+        if not values:
+            return "No subject has the three blocks that uniformity needs."
+        best = max(values, key=lambda subject: values[subject])
+        said = ", ".join(f"{value:.2f} in {subject}" for subject, value in values.items())
+        text = f"The lowest and the highest third of the blocks have a mean {finding.attrs['index']} of {said}"
+        if len(values) > 1:
+            text += f": the layers of {best} stay most alike"
+        for (vit, cnn), depth in matched_depth(finding, half_way).items():
+            text += f". The half-way layers of {cnn} look most like {vit} at {depth:.0%} of its depth"
+        return text + "."

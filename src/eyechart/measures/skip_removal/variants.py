@@ -1,0 +1,335 @@
+"""The mathematics of skip removal: which skips can go, how much of a CKA map survives, what is compared with what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eyechart.estimates import subjects_in
+from eyechart.measures.cka.measure import Cka
+from eyechart.methods.hsic import gram
+from eyechart.methods.twins import build_of
+from eyechart.sites import Anatomy, Site
+from eyechart.tracing.interventions import RemoveSkip
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.quantity import PerSubjects
+    from eyechart.tracing.interventions import Intervention
+
+MODES = ("as trained", "recalibrated")
+LEAST_BLOCK = 12  # images: with 8 the CKA across a block spreads half as much again as with 12, 20 or 62
+DIVISIBLE = 8  # images in a block of the exam, from which on it is scored by halves: four are the least for HSIC
+INTACT = "intact"
+SAME_FOR_ALL = 1e-5  # of the largest number: rounding leaves equal features this far apart
+
+
+def removable(anatomy: Anatomy) -> list[tuple[Site, tuple[str, ...]]]:
+    """Blocks whose skips all pass unchanged, each with its junctions.
+
+    Where a skip is projected (a stage begins), removing it would remove a layer with weights as well.
+    """
+    found = [(block, _junctions(anatomy, block)) for block in anatomy.pick("block")]
+    return [
+        (block, tuple(junction.name for junction in junctions))
+        for block, junctions in found
+        if junctions and not any(junction.projected for junction in junctions)
+    ]
+
+
+def projected_blocks(anatomy: Anatomy) -> list[str]:
+    """Blocks that are left out because a skip of theirs is projected."""
+    return [
+        block.name
+        for block in anatomy.pick("block")
+        if any(junction.projected for junction in _junctions(anatomy, block))
+    ]
+
+
+def trained_without(anatomy: Anatomy) -> list[Site]:
+    """Blocks without any residual addition in a subject whose other blocks have as many as one another.
+
+    In a plain network there is none to miss, and where blocks differ (EfficientNet) a missing skip is by design.
+    """
+    counts = {block.block: len(_junctions(anatomy, block)) for block in anatomy.pick("block")}
+    with_skips = {count for count in counts.values() if count}
+    if len(with_skips) != 1 or anatomy.family != "vit":
+        return []
+    return [block for block in anatomy.pick("block") if not counts[block.block]]
+
+
+def _junctions(anatomy: Anatomy, block: Site) -> list[Site]:
+    return [junction for junction in anatomy.pick("junction") if junction.block == block.block]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A subject, intact (no block) or without the skips of one block."""
+
+    anatomy: Anatomy
+    block: Site | None = None
+    junctions: tuple[str, ...] = ()
+
+    @property
+    def removed(self) -> str:
+        return self.block.name if self.block else INTACT
+
+    @property
+    def changes(self) -> list[Intervention]:
+        return [RemoveSkip(junction) for junction in self.junctions]
+
+
+def variants_of(anatomy: Anatomy) -> list[Variant]:
+    """Intact first, then without each block's skips."""
+    return [Variant(anatomy), *(Variant(anatomy, block, names) for block, names in removable(anatomy))]
+
+
+def sites_of(anatomy: Anatomy) -> list[Site]:
+    """The stem and block outputs, as in the CKA maps."""
+    return list(Cka().sites(anatomy))
+
+
+def shown_blocks(names: Sequence[str]) -> list[str]:
+    """The first, a middle and the last but one, as Raghu et al. show them.
+
+    >>> shown_blocks([str(block) for block in range(1, 13)])
+    ['1', '7', '11']
+    """
+    if not names:
+        return []
+    return list(dict.fromkeys((names[0], names[len(names) // 2], names[max(len(names) - 2, 0)])))
+
+
+# --- CKA ----------------------------------------------------------------------------------------------------------
+
+
+def small_block(block: int, images: int) -> int:
+    """Images whose Gram matrix is taken at once: a part of a block of the exam, so that few images make many folds.
+
+    HSIC is unbiased, so small blocks cost precision only. At least two to a block, where it has eight images: the
+    statistics of batch normalisation come from the images beside those that are scored.
+
+    >>> small_block(62, 80), small_block(62, 992), small_block(256, 4096)
+    (12, 31, 128)
+    """
+    parts = max(block // max(LEAST_BLOCK, images // 16), 2 if block >= DIVISIBLE else 1)
+    return block // parts
+
+
+def used_of(block: int, images: int) -> int:
+    """How many of the first `images` of an exam lie in whole small blocks.
+
+    >>> used_of(62, 128), used_of(62, 144), used_of(16, 128)
+    (120, 132, 128)
+    """
+    size = small_block(block, images)
+    return images // block * (block // size * size) + images % block // size * size
+
+
+def gram_of_blocks(size: int) -> Callable[[Tensor], Tensor]:
+    """Gram matrices of consecutive images, `size` at a time: (block, size, size)."""
+
+    def grams(features: Tensor) -> Tensor:
+        return torch.stack([gram(_varying(block)) for block in torch.split(features.flatten(1), size)])
+
+    return grams
+
+
+def _varying(features: Tensor) -> Tensor:
+    """Features that differ between images by rounding only become zero: their CKA is unknown, not noise."""
+    spread = (features - features[:1]).abs().amax()
+    return torch.zeros_like(features) if spread <= SAME_FOR_ALL * features.abs().amax() else features
+
+
+def cka_of(hsic: np.ndarray) -> np.ndarray:
+    """CKA (…, site, other_site); a self-HSIC that is not positive has no root: unknown, never clamped."""
+    own = np.diagonal(hsic, axis1=-2, axis2=-1)
+    scale = np.sqrt(np.where(own > 0, own, np.nan))
+    found: np.ndarray = hsic / (scale[..., :, None] * scale[..., None, :])
+    return found
+
+
+def across(cka: np.ndarray, place: int) -> np.ndarray:
+    """Mean CKA of the sites before `place` with those from it on, of maps (…, site, other_site).
+
+    >>> across(np.array([[1.0, 0.2, 0.4], [0.2, 1.0, 0.9], [0.4, 0.9, 1.0]]), 1).round(3)
+    np.float64(0.3)
+    """
+    found: np.ndarray = cka[..., :place, place:].mean((-2, -1))
+    return found
+
+
+def within(cka: np.ndarray, place: int) -> np.ndarray:
+    """Mean CKA of two sites that both lie before `place` or both from it on, of maps (…, site, other_site).
+
+    >>> within(np.array([[1.0, 0.2, 0.4], [0.2, 1.0, 0.9], [0.4, 0.9, 1.0]]), 1).round(3)
+    np.float64(0.9)
+    """
+    one, two = np.triu_indices(cka.shape[-1], k=1)
+    same = (one < place) == (two < place)
+    found: np.ndarray = cka[..., one[same], two[same]].mean(-1)
+    return found
+
+
+# --- the estimate's tables ----------------------------------------------------------------------------------------
+
+
+def coordinates(variants: Sequence[Variant], normalised: np.ndarray, stale: np.ndarray) -> dict[str, Any]:
+    """Along `variant`: whose, which block is without skips, where it lies; and what only concerns the subject."""
+    columns: dict[str, list[Any]] = {
+        "subject": [v.anatomy.subject for v in variants],
+        "family": [v.anatomy.family for v in variants],
+        "removed": [v.removed for v in variants],
+        "depth": [v.block.depth if v.block else np.nan for v in variants],
+        "stage": [v.block.stage if v.block else -1 for v in variants],
+        "projected": [", ".join(projected_blocks(v.anatomy)) for v in variants],
+        "trained_without": [" ".join(str(block.block) for block in trained_without(v.anatomy)) for v in variants],
+        "shape_of": [f"{build_of(v.anatomy)}, {v.anatomy.pooling}" for v in variants],
+        "normalised": [int(there) for there in normalised],
+        "stale": [int(there) for there in stale],
+    }
+    names = [f"{v.anatomy.subject}, {v.removed}" for v in variants]
+    return {"variant": names, "mode": list(MODES)} | {name: ("variant", list_) for name, list_ in columns.items()}
+
+
+def intact_across(variants: Sequence[Variant], cka: np.ndarray) -> dict[str, Any]:
+    """Mean CKA across every block of the intact subjects and on its two sides, along `place`: for comparing twins."""
+    rows = []
+    for at, variant in enumerate(variants):
+        sites = sites_of(variant.anatomy)
+        if variant.block is None:
+            for place, site in enumerate(sites):
+                if site.role == "block":
+                    own = cka[at, 0, : len(sites), : len(sites)]
+                    means = float(across(own, place)), float(within(own, place))
+                    rows.append((variant.anatomy.subject, site.block, *means))
+    return {
+        "place_subject": ("place", [row[0] for row in rows]),
+        "place_block": ("place", [row[1] for row in rows]),
+        "intact_across": ("place", np.array([row[2] for row in rows]), {"limits": (-1.0, 1.0)}),
+        "intact_within": ("place", np.array([row[3] for row in rows]), {"limits": (-1.0, 1.0)}),
+    }
+
+
+def shown_maps(variants: Sequence[Variant], cka: np.ndarray, normalised: np.ndarray) -> xarray.Dataset:
+    """CKA maps of the intact subjects and without some blocks' skips, one row a cell; recalibrated where there is."""
+    import xarray
+
+    columns: dict[str, list[Any]] = {name: [] for name in ("subject", "removed", "name", "other_name")}
+    columns |= {"stage": [], "other_stage": []}
+    values: list[float] = []
+    for at, variant in enumerate(variants):
+        mine = [v.removed for v in variants if v.anatomy is variant.anatomy and v.block]
+        if variant.block is not None and variant.removed not in shown_blocks(mine):
+            continue
+        sites = sites_of(variant.anatomy)
+        for x, site in enumerate(sites):
+            for y, other in enumerate(sites):
+                told = (variant.anatomy.subject, variant.removed, site.name, other.name, site.stage, other.stage)
+                for column, value in zip(columns.values(), told, strict=True):
+                    column.append(value)
+                values.append(cka[at, int(normalised[at]), x, y])
+    named = {f"cell_{name}": ("cell", column) for name, column in columns.items()}
+    return xarray.Dataset({"cka": ("cell", np.array(values), {"limits": (-1.0, 1.0)})}, coords=named)
+
+
+# --- quantities ---------------------------------------------------------------------------------------------------
+
+
+def mean_of(variable: str, mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """The mean over a subject's removable blocks.
+
+    Where there is nothing to recalibrate, as trained is the same; where there is but it was not done, it is unknown.
+    """
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        result: PerSubjects = {}
+        for subject in subjects_in(estimate):
+            mine = estimate.isel(variant=(estimate.subject.values == subject) & (estimate.removed.values != INTACT))
+            if mine.sizes["variant"]:
+                fits = mode if mine.normalised.values.all() or mine.stale.values.any() else MODES[0]
+                result[subject,] = float(mine[variable].sel(mode=fits).values.mean())
+        return result
+
+    return compute
+
+
+def lost_share(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """How much of its accuracy above guessing a subject loses: who knows nothing has nothing to lose, and no number."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        lost = mean_of("lost", mode)(estimate)
+        first = estimate.isel(variant=estimate.removed.values == INTACT)
+        known = dict(zip(first.subject.values.tolist(), first.accuracy.sel(mode=MODES[0]).values.tolist(), strict=True))
+        above = {who: known[who] - float(estimate.attrs["guessing"]) for who in known}
+        return {(who,): lost[who,] / above[who] if above[who] > 0 else np.nan for (who,) in lost}
+
+    return compute
+
+
+def drop_gap(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """Accuracy lost without a block's skips, ViT minus CNN."""
+    return lambda estimate: vit_minus_cnn(estimate, mean_of("lost", mode)(estimate))
+
+
+def share_gap(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """The same as a share of what each had to lose."""
+    return lambda estimate: vit_minus_cnn(estimate, lost_share(mode)(estimate))
+
+
+def vit_minus_cnn(estimate: xarray.Dataset, of: PerSubjects) -> PerSubjects:
+    return {
+        (vit, cnn): of[vit,] - of[cnn,]
+        for vit in subjects_in(estimate, "vit")
+        for cnn in subjects_in(estimate, "cnn")
+        if (vit,) in of and (cnn,) in of
+    }
+
+
+def twins(estimate: xarray.Dataset) -> list[tuple[str, str, list[int]]]:
+    """(intact ViT, twin trained without some skips, the blocks that lack them): of one build, read out alike."""
+    first = estimate.isel(variant=estimate.removed.values == INTACT)
+    known = {
+        subject: (shape, [int(number) for number in missing.split()])
+        for subject, shape, missing in zip(
+            first.subject.values.tolist(), first.shape_of.values.tolist(), first.trained_without.values, strict=True
+        )
+    }
+    return [
+        (whole, twin, missing)
+        for whole, (shape, none) in known.items()
+        for twin, (other, missing) in known.items()
+        if missing and not none and shape == other
+    ]
+
+
+def twin_relative(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+    """CKA across the blocks that were trained without skip, or on either side, in the twin over in the intact ViT."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        at = estimate[variable].values
+        places = list(zip(estimate.place_subject.values.tolist(), estimate.place_block.values.tolist(), strict=True))
+        return {
+            (whole, twin): float(np.mean([at[places.index((twin, b))] / at[places.index((whole, b))] for b in missing]))
+            for whole, twin, missing in twins(estimate)
+        }
+
+    return compute
+
+
+def twin_drop(estimate: xarray.Dataset) -> PerSubjects:
+    """Accuracy of the intact ViT minus that of a twin trained without skip in the middle half of its depth."""
+    first = estimate.isel(variant=estimate.removed.values == INTACT)
+    accuracy = dict(zip(first.subject.values.tolist(), first.accuracy.sel(mode=MODES[0]).values, strict=True))
+    depth = {s: estimate.place_subject.values.tolist().count(s) for s in accuracy}
+    return {
+        (whole, twin): float(accuracy[whole] - accuracy[twin])
+        for whole, twin, missing in twins(estimate)
+        if all(0.25 <= (block + 0.5) / depth[whole] <= 0.75 for block in missing)
+    }
