@@ -121,7 +121,7 @@ class Measure(ABC):
             )
         # Up to twice its seconds where it would otherwise show numbers and decide nothing.
         least = max(self.least_images, LEAST_IMAGES) if self.decides_at(effort) else self.least_images
-        return replace(self, **{"images": min(max(images, least), scene.images)})
+        return replace(self, images=min(max(images, least), scene.images))
 
     def decides_at(self, effort: str) -> bool:
         """Whether a claim is read from it at this effort: a test of its own, or one of a measure that runs there too.
