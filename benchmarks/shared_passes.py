@@ -79,7 +79,7 @@ def in_own_process(mode: str, images: int, small: bool, block: int | None = None
 
 
 def measures_of(mode: str) -> list[str]:
-    from eyechart.measures.registry import measures
+    from eyechart.measures import measures
 
     shared = [name for name, measure in measures().items() if not measure.experiments and name != "probes"]
     return {"bare": list(FIRST), "first": list(FIRST), "shared": shared, "probes": ["probes"]}[mode]
@@ -93,8 +93,8 @@ def run(mode: str, count: int, names: tuple[str, ...], block: int | None) -> dic
     from eyechart.engines.shard import Station
     from eyechart.images import open_images
     from eyechart.images.plan import plan_order
-    from eyechart.measures.measure import Views
-    from eyechart.measures.registry import choose_measures
+    from eyechart.measure import Views
+    from eyechart.measures import choose_measures
     from eyechart.subjects import load_subjects
     from eyechart.subjects.anatomy import anatomy_of
 

@@ -262,7 +262,11 @@ def test_claims_for_people() -> None:
         (["exam", "zoo:vitt"], 2, "did you mean zoo:vit"),
         (["exam", "timm:resnet18", "--limit", "4"], 1, "@random"),
         (["exam", "zoo:vit", "zoo:vit"], 2, "zoo:vit"),
-        (["exam", "--measures", "nothing"], 2, "No measure is called 'nothing'; there are recognition, cka"),
+        (
+            ["exam", "--measures", "nothing"],
+            2,
+            "No measure is called 'nothing'; there are attention_distance",
+        ),
         (["exam", "--measures", "CAK"], 2, "No measure is called 'CAK'; did you mean cka?"),
         (["exam", "--measures", " , "], 2, "No measure is named"),
         (["exam", "--measures", ""], 2, "No measure is named"),

@@ -17,7 +17,7 @@ from eyechart.claims.table import CLAIMS
 from eyechart.engines import inline
 from eyechart.errors import NotFinite, RunFolderError, UsageError
 from eyechart.files import write_atomically
-from eyechart.measures.registry import measures
+from eyechart.measures import measures
 from eyechart.run import Run
 from eyechart.tracing import pieces
 from eyechart.tracing.taps import Tap

@@ -33,8 +33,8 @@ from eyechart.intervals import (
     still_moving,
     with_intervals,
 )
+from eyechart.measure import Measure
 from eyechart.measures.localisation.measure import Localisation
-from eyechart.measures.measure import Measure
 from eyechart.methods.places import cells_of
 from eyechart.quantity import Quantity
 from eyechart.scene import Scene

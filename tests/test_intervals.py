@@ -16,7 +16,7 @@ from torch import Tensor
 
 from eyechart import intervals
 from eyechart.intervals import bootstrap, bootstrap_weights, images_to_decide, jackknife, leave_one_out_weights
-from eyechart.measures.measure import Measure
+from eyechart.measure import Measure
 from eyechart.quantity import Quantity
 from eyechart.scene import Scene
 from eyechart.tally import Sum, Tally

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from eyechart.measures.registry import measures
+from eyechart.measures import measures
 from eyechart.tally import Concat, Max, Min, Sum, Tally
 
 

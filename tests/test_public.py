@@ -35,7 +35,7 @@ assert list(inspect.signature(eyechart.exam).parameters)[:3] == ["subjects", "im
 
 def test_every_measure_has_its_words_and_decides_by_its_own_quantities() -> None:
     from eyechart.claims.table import CLAIMS
-    from eyechart.measures.registry import measures
+    from eyechart.measures import measures
 
     for measure in measures().values():
         assert measure.title.endswith("?")

@@ -268,8 +268,8 @@ def measures(json_: bool) -> None:
 
     Options are shown with the value they have unless it is set: eyechart exam --set MEASURE.OPTION=VALUE.
     """
-    from eyechart.measures.options import choices_of, meanings_of, options_of
-    from eyechart.measures.registry import measures as known
+    from eyechart.measure_options import choices_of, meanings_of, options_of
+    from eyechart.measures import measures as known
 
     rows: list[dict[str, Any]] = [
         {
@@ -342,7 +342,7 @@ def claims(name: str | None, json_: bool) -> None:
 
 def readings_of_claims() -> dict[str, list[dict[str, Any]]]:
     """How measures test each claim, by claim. It imports every measure, and torch with them."""
-    from eyechart.measures.registry import measures as known
+    from eyechart.measures import measures as known
 
     found: dict[str, list[dict[str, Any]]] = {}
     for measure in known().values():

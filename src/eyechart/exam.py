@@ -19,8 +19,8 @@ from eyechart.errors import RunFolderError, UsageError
 from eyechart.files import write_json, write_text
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import EFFORTS
-from eyechart.measures.registry import choose_measures
+from eyechart.measure import EFFORTS
+from eyechart.measures import choose_measures
 from eyechart.run import Run
 
 if TYPE_CHECKING:

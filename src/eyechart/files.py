@@ -1,4 +1,4 @@
-"""Writing files so that a killed process leaves whole ones or none."""
+"""Writing files so that a killed process leaves whole ones or none, and claiming a file for one process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from eyechart.errors import RunFolderError
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
@@ -40,3 +46,34 @@ def write_text(path: Path, text: str) -> Path:
 
 def write_json(path: Path, data: object) -> Path:
     return write_text(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=True) + "\n")
+
+
+def claim(file: BinaryIO) -> bool:
+    """Lock an open file for this process until it is closed; False where another process holds it.
+
+    A file system without locks refuses nobody: nothing can be claimed there.
+    """
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            _claim_on_windows(file)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _claim_on_windows(file: BinaryIO) -> None:
+    """Lock one byte far behind the end, so that others may still read the file."""
+    import msvcrt
+
+    place = file.tell()
+    file.seek(1 << 40)
+    try:
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    except PermissionError as error:  # what Windows says of a byte that somebody else has locked
+        raise BlockingIOError(*error.args) from error
+    finally:
+        file.seek(place)

@@ -32,7 +32,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Measure
+    from eyechart.measure import Measure
     from eyechart.quantity import Quantity
     from eyechart.scene import Scene
     from eyechart.tally import Tally

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from eyechart.engines.plan import scene_of
 from eyechart.errors import RunFolderError, UsageError
-from eyechart.measures.registry import choose_measures
+from eyechart.measures import choose_measures
 from eyechart.store import RunFiles, restore
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Chart, Measure
+    from eyechart.measure import Chart, Measure
     from eyechart.scene import Scene
     from eyechart.tally import Tally
 

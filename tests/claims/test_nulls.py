@@ -25,7 +25,7 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import LEAST_IMAGES, Reading, decide, judge
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import ClaimTest, Verdict
-from eyechart.measures.registry import measures
+from eyechart.measures import measures
 from eyechart.run import Run
 from tests.claims import nulls
 from tests.claims.nulls.case import Case

@@ -76,7 +76,7 @@ def test_the_claims_of_the_first_four_measures_are_settled_by_an_exam() -> None:
 
 
 def test_what_an_exam_settles_is_what_some_measure_tests() -> None:
-    from eyechart.measures.registry import measures
+    from eyechart.measures import measures
 
     tested = {test.claim: measure.name for measure in measures().values() for test in measure.claims}
     assert set(tested) == {claim.id for claim in CLAIMS.values() if claim.settled_by == "exam"}

@@ -10,7 +10,7 @@ import torch
 
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.images import open_images, plan_batches
-from eyechart.measures.measure import Measure
+from eyechart.measure import Measure
 from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.labels import match_classes

@@ -10,7 +10,7 @@ import xarray
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Measure
+from eyechart.measure import Measure
 from eyechart.scene import Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

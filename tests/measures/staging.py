@@ -9,7 +9,7 @@ import torch
 import xarray
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Measure, Views
+from eyechart.measure import Measure, Views
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Address, Anatomy, AttentionGeometry, Kind, Layout, Role, Site
 from eyechart.tally import Tally

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from eyechart.errors import UsageError
+from eyechart.measure_options import with_option
 from eyechart.measures.attention_distance.measure import AttentionDistance
-from eyechart.measures.options import with_option
 from eyechart.methods.attention_distance import Cls, how_far, tokens_from
 from eyechart.sites import Anatomy, AttentionGeometry, Filters
 from eyechart.tracing.views import Look

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, with_intervals
+from eyechart.measure import Views
 from eyechart.measures.band_noise.measure import (
     RINGS,
     STRENGTHS,
@@ -25,7 +26,6 @@ from eyechart.measures.band_noise.measure import (
     rungs_of,
     slope,
 )
-from eyechart.measures.measure import Views
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.subjects.load import load_subject

@@ -17,8 +17,8 @@ from eyechart.charts.export import specification
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images
 from eyechart.intervals import with_intervals
+from eyechart.measure import Views
 from eyechart.measures.calibration.measure import TEMPERATURES, Calibration
-from eyechart.measures.measure import Views
 from eyechart.measures.recognition.measure import LOGITS
 from eyechart.methods.calibration import bin_of, lowest
 from eyechart.scene import Scene

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from eyechart.errors import UsageError
+from eyechart.measure_options import with_option
 from eyechart.measures.cka.measure import Cka
 from eyechart.measures.cka.quantities import contrast, half_way, lag_map, matched_depth, peak, step, uniformity
-from eyechart.measures.options import with_option
 from eyechart.methods.hsic import gram, hsic_table
 from eyechart.methods.token_lengths import Tokens
 from eyechart.tracing.views import Look
@@ -88,7 +88,7 @@ def chain(subject: str, stages: list[int], architecture: str) -> list:  # type: 
 def estimate_with(cka_values: np.ndarray, *people):  # type: ignore[no-untyped-def]
     import xarray
 
-    from eyechart.measures.measure import site_coordinates
+    from eyechart.measure import site_coordinates
 
     where = scene(*people)
     sites = where.sites(lambda who: who.sites)

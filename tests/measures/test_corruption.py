@@ -21,8 +21,8 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
+from eyechart.measure import Views
 from eyechart.measures.corruption.measure import WORDS, Corruption, corrupted
-from eyechart.measures.measure import Views
 from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

@@ -14,9 +14,9 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
+from eyechart.measure import Views
+from eyechart.measure_options import with_option
 from eyechart.measures.hessian.measure import VARIANTS, HessianSpectrum, HessianTally
-from eyechart.measures.measure import Views
-from eyechart.measures.options import with_option
 from eyechart.scene import Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

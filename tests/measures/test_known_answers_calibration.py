@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from eyechart.intervals import with_intervals
+from eyechart.measure import Views
 from eyechart.measures.calibration.measure import Calibration
-from eyechart.measures.measure import Views
 from eyechart.measures.recognition.measure import LOGITS
 from eyechart.scene import Batch
 from tests.measures.staging import anatomy, scene, site

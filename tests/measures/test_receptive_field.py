@@ -19,7 +19,7 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Measure, Views
+from eyechart.measure import Measure, Views
 from eyechart.measures.receptive_field.measure import ReceptiveField, before_after
 from eyechart.measures.receptive_field.over_depth import skip_effect
 from eyechart.methods.receptive import cell_radius, largest_step, radius_of_share, ring_width, summary

@@ -10,7 +10,7 @@ import torch
 import xarray
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Views
+from eyechart.measure import Views
 from eyechart.measures.recognition.measure import LOGITS, Recognition
 from eyechart.scene import Batch
 from tests.measures.staging import anatomy, scene, site

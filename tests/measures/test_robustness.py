@@ -16,7 +16,7 @@ from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Views
+from eyechart.measure import Views
 from eyechart.measures.robustness.measure import EPSILONS, SHARES, Robustness, gradient_on
 from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of

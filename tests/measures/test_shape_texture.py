@@ -13,7 +13,7 @@ from torch import Tensor
 
 from eyechart.claims.judge import judge
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Views
+from eyechart.measure import Views
 from eyechart.measures.shape_texture.measure import (
     CONDITIONS,
     CUTOFFS,

@@ -16,7 +16,7 @@ import xarray as xr
 from eyechart.charts import theme
 from eyechart.claims.table import CLAIMS, asked
 from eyechart.claims.verdict import PartVerdict, Verdict
-from eyechart.measures.measure import Source
+from eyechart.measure import Source
 from eyechart.quantity import Quantity
 from eyechart.scene import Scene
 from eyechart.sites import Address, Anatomy, AttentionGeometry, Layout, Site

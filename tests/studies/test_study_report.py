@@ -7,7 +7,7 @@ import pytest
 
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
-from eyechart.measures.registry import measures
+from eyechart.measures import measures
 from eyechart.studies.answers import Answer, all_records, answers, bundled_verdicts, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown

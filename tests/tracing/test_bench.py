@@ -16,9 +16,9 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
-from eyechart.measures.measure import SPEED, Measure, Views
+from eyechart.measure import SPEED, Measure, Views
+from eyechart.measures import measures
 from eyechart.measures.recognition.measure import Recognition
-from eyechart.measures.registry import measures
 from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject

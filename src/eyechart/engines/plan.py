@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import Plan
-from eyechart.measures.measure import Measure
-from eyechart.measures.options import options_of
+from eyechart.measure import Measure
+from eyechart.measure_options import options_of
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.store import FORMAT

@@ -10,7 +10,7 @@ import torch
 
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
-from eyechart.measures.measure import Views
+from eyechart.measure import Views
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.finite import first_not_finite
 from eyechart.tracing.pieces import PieceSize
@@ -18,7 +18,7 @@ from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
     from eyechart.images import Images
-    from eyechart.measures.measure import Measure
+    from eyechart.measure import Measure
     from eyechart.scene import Batch, Scene
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject

@@ -20,7 +20,7 @@ from eyechart.methods.token_lengths import Tokens, output_of
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Views
+    from eyechart.measure import Views
     from eyechart.sites import Site
     from eyechart.tracing.views import Look
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import xarray
 
     from eyechart.claims.summary import Summary
-    from eyechart.measures.measure import Measure
+    from eyechart.measure import Measure
     from eyechart.run import Run
     from eyechart.sites import Anatomy
 

@@ -19,7 +19,7 @@ from eyechart.errors import UsageError
 from eyechart.images import Images, common_crop, open_images, plan_batches
 from eyechart.images.arrays import ArrayImages
 from eyechart.intervals import with_intervals
-from eyechart.measures.registry import choose_measures
+from eyechart.measures import choose_measures
 from eyechart.studies.records import share_bounds
 from eyechart.studies.study import hash_of, key_of
 from eyechart.subjects.anatomy import anatomy_of

@@ -120,7 +120,7 @@ def within_runs(contrast: Contrast, records: Records, found: OverSeeds) -> OverS
 
 def exam_verdicts(records: Records) -> Iterator[StudyVerdict]:
     """Every test of the measures in this study's exams, on every tuple of arms that has its quantities."""
-    from eyechart.measures.registry import choose_measures
+    from eyechart.measures import choose_measures
 
     plans = {measure: exam.options for exam in records.study.exams for measure in exam.measures}
     for name, options in plans.items():

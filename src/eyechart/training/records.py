@@ -5,7 +5,6 @@ weights beside it are built and fed, and at the end how good they are; NAME.stat
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from eyechart import zoo
 from eyechart.errors import NotFinite, RunFolderError
+from eyechart.files import claim
 from eyechart.training.files import cannot_write, write_whole
 
 HALF_MAX = torch.finfo(torch.float16).max
@@ -39,15 +39,11 @@ class Records:
             self.file = self.lines.open("ab")
         except OSError as error:
             raise cannot_write(self.lines, error) from error
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not claim(self.file):
             self.file.close()
             raise RunFolderError(
                 f"Another process is training {self.name} into {self.folder}; wait for it or give another --out."
-            ) from None
-        except OSError:
-            pass  # a file system without locks: nothing can be claimed there
+            )
 
     def close(self) -> None:
         if self.file is not None:

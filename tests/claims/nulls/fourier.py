@@ -9,9 +9,9 @@ import torch
 import xarray
 
 from eyechart.intervals import with_intervals
+from eyechart.measure import Views
 from eyechart.measures.feature_variance.measure import sub_layers
 from eyechart.measures.fourier.measure import PARTS, Fourier
-from eyechart.measures.measure import Views
 from eyechart.methods.spectrum import BANDS
 from eyechart.sites import Anatomy
 from tests.claims.nulls.case import Case

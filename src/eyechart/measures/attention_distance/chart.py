@@ -13,7 +13,7 @@ from eyechart.estimates import subjects_in
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 
 def draw(finding: xarray.Dataset) -> Chart:

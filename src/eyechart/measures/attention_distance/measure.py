@@ -20,7 +20,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in, thirds
 from eyechart.intervals import room_for
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, attentions, tokens_from
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene

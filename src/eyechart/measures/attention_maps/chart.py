@@ -21,7 +21,7 @@ from eyechart.measures.attention_maps.rows import MEAN, PREFIX, decoded
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 TILE, GAP = 84, 6
 PIXELS = 128  # of a tile, half more than the page shows

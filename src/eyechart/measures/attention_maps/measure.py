@@ -19,6 +19,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.attention_maps.examples import picture_size, take_examples, thinning
 from eyechart.measures.attention_maps.rows import (
     NOTHING,
@@ -28,7 +29,6 @@ from eyechart.measures.attention_maps.rows import (
     mean_entropy,
     why_no_rollout,
 )
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.attention_distance import attentions
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene

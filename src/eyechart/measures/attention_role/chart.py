@@ -15,7 +15,7 @@ from eyechart.measures.attention_role.kernels import REPLACEMENTS
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 ENDS = ("", "_low", "_high")
 

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.attention_role.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.recognition.measure import LOGITS, classifier
 from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
 from eyechart.methods.attention_distance import attentions

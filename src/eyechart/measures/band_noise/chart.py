@@ -13,7 +13,7 @@ from eyechart.measures.band_noise.measure import END, RINGS
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 SIZE = (380, 280)
 ENDS = {"": "value", "_low": "from", "_high": "to"}

@@ -24,7 +24,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import vits_with_cnns, with_ends
 from eyechart.images.plan import FOLDS
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.quantity import PerSubjects, Quantity

@@ -12,7 +12,7 @@ from eyechart.charts import theme
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 
 TOGETHER = 2  # subjects in one reliability diagram; the intervals of more would hide each other

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, with_ends
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.measures.recognition.measure import LOGITS, classifier
 from eyechart.methods.answers import scored_subjects
 from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at

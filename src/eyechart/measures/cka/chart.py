@@ -15,7 +15,7 @@ from eyechart.estimates import places_of, subjects_in
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 
 def draw(finding: xarray.Dataset) -> Chart:

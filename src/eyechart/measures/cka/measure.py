@@ -17,6 +17,7 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.cka.neighbours import NEAREST, neighbour_table
 from eyechart.measures.cka.quantities import (
     best_matches,
@@ -37,7 +38,6 @@ from eyechart.measures.cka.quantities import (
     uniformity,
     uniformity_gap,
 )
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.hsic import Readout, gram_view, hsic_table, patch_gram
 from eyechart.methods.token_lengths import Tokens, has_tokens, read_with
 from eyechart.quantity import Quantity

@@ -16,7 +16,7 @@ from eyechart.charts import theme
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 TILE, COLUMNS = 96, 8
 """Pixels of a picture in the strip, and how many stand in a row."""

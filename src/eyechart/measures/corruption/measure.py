@@ -24,7 +24,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, vit_minus_cnn, with_ends
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.methods.answers import (
     CONFIDENCE,
     NLL,

@@ -14,7 +14,7 @@ from eyechart.methods.twins import WORDS
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 GREY = "#8b9099"
 DASHES = {"seed": [6, 4], "untrained": [2, 3]}

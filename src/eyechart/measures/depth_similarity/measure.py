@@ -20,7 +20,7 @@ from eyechart.claims.gates import ACCURACY, RECIPE
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import late_over_rest, thirds
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.methods.hsic import PREFIX, WHOLE, hsic_table, patch_gram
 from eyechart.methods.twins import WORDS, Pair, pairs_of
 from eyechart.quantity import PerSubjects, Quantity

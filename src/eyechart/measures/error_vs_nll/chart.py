@@ -13,7 +13,7 @@ from eyechart.charts import theme
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 WIDTH, HEIGHT = 320, 280
 NOW, WRITTEN, STAND_IN = "measured now", "training record", "on the exam's pictures"

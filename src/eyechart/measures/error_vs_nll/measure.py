@@ -25,7 +25,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.measures.recognition.measure import LOGITS, classifier
 from eyechart.methods.answers import labelled, scored_subjects
 from eyechart.methods.twins import build_of, snapshot

@@ -14,7 +14,7 @@ from eyechart.measures.feature_variance.measure import of_first_half
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 
 WIDTH, HEIGHT = 400, 280

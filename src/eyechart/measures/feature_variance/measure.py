@@ -20,7 +20,7 @@ from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Layout, Site

@@ -13,7 +13,7 @@ from eyechart.measures.few_shot.measure import SHOTS
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 SIDE = 260  # pixels of a panel
 TOO_FEW = "too few pictures of each class"

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
+from eyechart.measure import Measure, Source, Views
 from eyechart.measures.few_shot.features import CLASSIFIER, FEATURES, what_is_read, width_of, words_for
 from eyechart.measures.few_shot.quantities import (
     accuracy_of,
@@ -37,7 +38,6 @@ from eyechart.measures.few_shot.quantities import (
     spread_ratio,
     trend,
 )
-from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.ridge import solve
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.rows import RowsTally, kept, rows_at_most

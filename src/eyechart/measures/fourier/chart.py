@@ -14,7 +14,7 @@ from eyechart.estimates import subjects_in
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 ENDS = {"": "value", "_low": "from", "_high": "to"}
 CHANGES = {

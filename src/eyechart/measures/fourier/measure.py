@@ -27,8 +27,8 @@ from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.feature_variance.measure import KIND_WORDS, beyond_rounding, skip_of, sub_layers
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene

@@ -14,7 +14,7 @@ from eyechart.measures.head_subsets.measure import curves_of
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 
 def draw(finding: xarray.Dataset) -> Chart:

@@ -24,8 +24,8 @@ from eyechart.claims.gates import ACCURACY, RECIPE, TOKENS, Heads
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import places_of, subjects_in
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.cka.measure import Cka
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, attentions
 from eyechart.methods.hsic import gram, hsic_table
 from eyechart.quantity import PerSubjects, Quantity

@@ -18,7 +18,7 @@ from eyechart.measures.hessian.bounds import ape_ends
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 PLACES = 140
 """Points of a density curve."""

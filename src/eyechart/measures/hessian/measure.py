@@ -23,6 +23,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.curvature import Penalty, spectra
 from eyechart.curvature.lanczos import NOISE
 from eyechart.errors import DoesNotApply, UsageError
+from eyechart.measure import Measure, Source, Views
 from eyechart.measures.hessian.bounds import as_tensors, spectra_in_words
 from eyechart.measures.hessian.loss import no_second_derivative, weights_and_loss
 from eyechart.measures.hessian.quantities import (
@@ -42,7 +43,6 @@ from eyechart.measures.hessian.quantities import (
     taken,
     time_of,
 )
-from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import labelled
 from eyechart.methods.twins import build_of
 from eyechart.scene import Batch, Scene

@@ -14,7 +14,7 @@ from eyechart.measures.landscape.plane import on_ring
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 FINE = 4  # cells drawn for one step, so that bands have smooth edges
 BANDS = 12

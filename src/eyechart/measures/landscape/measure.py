@@ -16,8 +16,8 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images.plan import SMALLEST_BLOCK
+from eyechart.measure import Measure, Source, Views
 from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, on_ring
-from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import labelled, scored_subjects
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene

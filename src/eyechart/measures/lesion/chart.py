@@ -15,7 +15,7 @@ from eyechart.measures.lesion.units import BRANCH, CONVOLUTION, INTACT
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 #: Fill and shape of each kind: P's attention grey and the rest white.
 MARKS = {kind: (theme.KIND_COLOURS[kind], theme.KIND_SHAPES[kind]) for kind in ("attention", "mlp", "mixer", "pool")}

@@ -25,6 +25,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, subjects_in
+from eyechart.measure import Measure, Source, Views
 from eyechart.measures.lesion.units import (
     CONVOLUTION,
     INTACT,
@@ -34,7 +35,6 @@ from eyechart.measures.lesion.units import (
     unit_coordinates,
     units_of,
 )
-from eyechart.measures.measure import Measure, Source, Views
 from eyechart.methods.answers import COUNTS, TRIED, accuracy_of, changed_of, known_of
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene

@@ -16,7 +16,7 @@ from eyechart.methods.twins import untrained_twin
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 TILES = 5  # tokens a side that the figure shows
 

@@ -23,6 +23,7 @@ import torch
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import subjects_in
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.localisation.quantities import (
     at_end,
     build_of,
@@ -43,7 +44,6 @@ from eyechart.measures.localisation.quantities import (
     with_cnn,
     with_gap_twin,
 )
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.hsic import packed
 from eyechart.methods.places import (
     FINEST,

@@ -11,7 +11,7 @@ from eyechart.charts import theme
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 TITLES = {"nll": "negative log-likelihood", "accuracy": "accuracy", "ece": "calibration error"}
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.methods.answers import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.quantity import PerSubjects, Quantity

@@ -16,7 +16,7 @@ from eyechart.charts import theme
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 COLUMNS = 7
 TILE, GAP = 44, 4

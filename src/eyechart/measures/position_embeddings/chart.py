@@ -13,7 +13,7 @@ from eyechart.charts import theme
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 SIDE = 8  # small squares along each side of the grid of grids
 HEADS = 8  # tables of heads in a row

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.measures.position_embeddings.tables import (
     Lines,
     cosines,

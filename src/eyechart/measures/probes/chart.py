@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 WORDS = {
     "cls": "class token",

@@ -26,7 +26,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.probes.quantities import (
     DIFFERENCES,
     divergence,

@@ -15,7 +15,7 @@ from eyechart.methods.receptive import cell_radius, evenly, middle
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 TILES = 6  # depths that are shown, as in the original
 WIDTH, HEIGHT = 420, 250

@@ -15,7 +15,7 @@ import torch
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.receptive_field.over_depth import (
     early,
     early_beyond_cell,

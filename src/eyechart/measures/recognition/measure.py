@@ -15,7 +15,7 @@ import torch
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, with_ends
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.methods.answers import scored_subjects
 from eyechart.quantity import Quantity
 from eyechart.scene import Batch, Scene

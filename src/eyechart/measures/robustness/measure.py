@@ -18,8 +18,8 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, vit_minus_cnn
-from eyechart.measures.measure import Measure, Source, Views
-from eyechart.measures.options import with_option
+from eyechart.measure import Measure, Source, Views
+from eyechart.measure_options import with_option
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.answers import about_strangers, answers_of, labelled, scored_subjects, strangers
 from eyechart.methods.patches import dropped, orders, shuffled

@@ -12,7 +12,7 @@ from eyechart.charts import theme
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 ENDS = {"": "value", "_low": "from", "_high": "to"}
 FILTERS = {"low_passed": "only lower frequencies", "high_passed": "only higher frequencies"}

@@ -23,7 +23,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import vits_with_cnns, with_ends
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.patches import orders, shuffled
 from eyechart.methods.spectrum import split, swapped

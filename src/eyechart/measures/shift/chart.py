@@ -14,7 +14,7 @@ from eyechart.estimates import subjects_in
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 WIDTH, HEIGHT = 400, 250
 ENDS = {"value": "similarity", "low": "from", "high": "to"}

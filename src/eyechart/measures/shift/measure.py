@@ -15,7 +15,7 @@ import torch
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
 from eyechart.images.plan import FOLDS
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.shift.shifts import (
     Border,
     cells_moved,

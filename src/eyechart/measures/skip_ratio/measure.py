@@ -18,7 +18,7 @@ from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, places_of, subjects_in
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.skip_ratio.phases import (
     KINDS,
     agreement,

@@ -15,7 +15,7 @@ from eyechart.measures.skip_removal.variants import INTACT, MODES
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 WIDTH = 350  # pixels of a panel: one curve, or two maps side by side
 ENDS = {"": "value", "_low": "from", "_high": "to"}

@@ -22,7 +22,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import subjects_in
 from eyechart.images.plan import FOLDS
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.measures.recognition.measure import LOGITS, classifier
 from eyechart.measures.skip_removal import variants as skips
 from eyechart.measures.skip_removal.variants import MODES, Variant, sites_of, variants_of

@@ -14,7 +14,7 @@ from eyechart.estimates import subjects_in
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 DASHES = {"own": [1, 0], "adjacent": [6, 3], "far": [2, 3]}
 ORDER = ["plain", "colour removed", "patches shuffled"]

@@ -21,8 +21,8 @@ from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, subjects_in
+from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.localisation.measure import Localisation
-from eyechart.measures.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
 from eyechart.methods.hsic import packed
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells

@@ -13,7 +13,7 @@ from eyechart.charts import theme
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.measures.measure import Chart
+    from eyechart.measure import Chart
 
 
 def draw(finding: xarray.Dataset) -> Chart:

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measures.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views
 from eyechart.measures.trajectory.sketch import BUCKETS, sketch
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene

@@ -10,7 +10,7 @@ from textwrap import dedent
 from typing import Any, get_args, get_type_hints
 
 from eyechart.errors import UsageError
-from eyechart.measures.measure import Measure
+from eyechart.measure import Measure
 from eyechart.words import did_you_mean
 
 

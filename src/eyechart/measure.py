@@ -1,4 +1,4 @@
-"""What a measure is. Each folder beside this file is the room of one: measure.py, chart.py, its mathematics."""
+"""What a measure is. Each folder of `measures` is the room of one: measure.py, chart.py, its mathematics."""
 
 from __future__ import annotations
 
@@ -121,16 +121,16 @@ class Measure(ABC):
             )
         # Up to twice its seconds where it would otherwise show numbers and decide nothing.
         least = max(self.least_images, LEAST_IMAGES) if self.decides_at(effort) else self.least_images
-        return replace(self, images=min(max(images, least), scene.images))
+        return replace(self, **{"images": min(max(images, least), scene.images)})  # noqa: PIE804
 
     def decides_at(self, effort: str) -> bool:
         """Whether a claim is read from it at this effort: a test of its own, or one of a measure that runs there too.
 
-        >>> from eyechart.measures.registry import measures
+        >>> from eyechart.measures import measures
         >>> [measures()["robustness"].decides_at(effort) for effort in ("quick", "normal")]  # C69 needs corruptions
         [False, True]
         """
-        from eyechart.measures.registry import measures
+        from eyechart.measures import measures
 
         mine = {quantity.name for quantity in self.quantities}
         there = (measure for measure in measures().values() if not measure.budget or effort in measure.budget)
