@@ -79,9 +79,10 @@ def in_own_process(mode: str, images: int, small: bool, block: int | None = None
 
 
 def measures_of(mode: str) -> list[str]:
+    from eyechart.measure import Experiment
     from eyechart.measures import measures
 
-    shared = [name for name, measure in measures().items() if not measure.experiments and name != "probes"]
+    shared = [name for name, measure in measures().items() if not isinstance(measure, Experiment) and name != "probes"]
     return {"bare": list(FIRST), "first": list(FIRST), "shared": shared, "probes": ["probes"]}[mode]
 
 

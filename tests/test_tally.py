@@ -99,10 +99,9 @@ def test_rows_are_kept_in_the_order_of_their_images() -> None:
     assert tally.correct.tolist() == [[False, False], [True, True], [True, False]]
 
 
-def test_declared_bytes_are_the_real_ones() -> None:
+def test_bytes_are_those_of_the_fields() -> None:
     tally = mixed(site=5)
     tally.append(image=torch.arange(7), correct=torch.zeros(7, 5, dtype=torch.bool))
-    assert MixedTally.declared_bytes(fold=3, site=5, head=2, image=7) == tally.nbytes
     assert tally.nbytes == 8 * (3 * 5 * 2 + 3 + 3 * 5 + 5 + 1 + 7) + 7 * 5
 
 
@@ -175,8 +174,6 @@ def test_the_same_image_twice_is_refused() -> None:
 def test_wrong_sizes_and_tensors_are_named() -> None:
     with pytest.raises(TallyError, match=r"needs the sizes of \['fold', 'head', 'site'\], got \['fold', 'site'\]"):
         MixedTally.empty(fold=3, site=2)
-    with pytest.raises(TallyError, match=r"needs the sizes of \['fold', 'head', 'image', 'site'\]"):
-        MixedTally.declared_bytes(fold=3, site=2, head=1)
     with pytest.raises(TallyError, match="has 3 folds, got weights of shape"):
         mixed().weighted(torch.ones(2))
     with pytest.raises(TallyError, match=r"rows of \['correct', 'image'\] together, got \['image'\]"):

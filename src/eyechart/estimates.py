@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from eyechart.quantity import PerSubjects
 
 
-def subjects_in(estimate: xarray.Dataset, family: str | None = None) -> list[str]:
-    """The subjects that have sites here, in the order of the exam; of one family (see `Anatomy.family`) or all."""
-    chosen = slice(None) if family is None else estimate.family.values == family
-    return list(dict.fromkeys(estimate.subject.values[chosen].tolist()))
-
-
 def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:
     """A variable over subjects as a quantity."""
     names = estimate.subject.values.tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from eyechart.claims.judge import LEAST_IMAGES
@@ -49,6 +49,11 @@ class Views:
         return self._found[subject]
 
 
+def option(default: Any, help: str) -> Any:
+    """A field that a user may set (`--option cka.readout=gap`), with what it means."""
+    return field(default=default, metadata={"help": help})
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a measure comes from: paper, figure."""
@@ -75,71 +80,14 @@ class Measure(ABC):
     quantities: ClassVar[tuple[Quantity, ...]] = ()
     claims: ClassVar[tuple[ClaimTest, ...]] = ()
     needs_labels: ClassVar[bool] = False
-    budget: ClassVar[Mapping[str, float]] = {}
-    """Seconds an experiment may take for each subject, by effort; an effort that is not named leaves the measure out.
-
-    Counted on a plain machine of `SPEED`, from the size of the subject, so that the same question is asked everywhere.
-    """
-    least_images: ClassVar[int] = 64
-    """Where its budget does not allow as many, it is left out. To decide a claim takes more (LEAST_IMAGES)."""
 
     @abstractmethod
     def needs(self) -> Sequence[Need]:
         """Views this measure wants of the shared pass, and where."""
 
-    def experiment(self, bench: Bench) -> Mapping[str, torch.Tensor]:
-        """Passes of its own over one batch of one subject; `views.experiment(subject)` hands the result to `update`.
-
-        Many experiments need few images: `bench.first(self.images)` picks them, and an empty mapping says "not here".
-        """
-        return {}
-
-    def passes(self, anatomy: Anatomy) -> float:
-        """How many forward passes the experiment spends on each image it uses; a backward pass counts as two."""
-        return 1.0
-
     def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
-        """The measure as large as its budget at this effort allows; left out (DoesNotApply) where that is too small.
-
-        A measure that was `asked_for` by name is never left out: it gets its smallest budget, and at least
-        `least_images`. One that decides claims gets as many as decide. An option `images` that was set by hand stays.
-        """
-        mine = {option.name for option in fields(self)}
-        if not self.budget or "images" not in mine or getattr(self, "images"):  # noqa: B009 - only some have it
-            return self
-        work = max(self.passes(anatomy) * anatomy.flops for anatomy in scene.anatomies)
-        allowed = {name: int(seconds * SPEED / work) if work else scene.images for name, seconds in self.budget.items()}
-        allowed = {name: images - images % scene.folds for name, images in allowed.items()}  # as many in every fold
-        images = allowed.get(effort, min(allowed.values()) if asked_for else 0)
-        if images < self.least_images and not asked_for:
-            # Only a measure without a budget here costs the same at a higher effort; others do more work there.
-            longer = [] if effort in allowed else [name for name in allowed if allowed[name] >= self.least_images]
-            runs = [*(f"--effort {name}" for name in longer[:1]), f"--measures {self.name}"]
-            raise DoesNotApply(
-                f"it needs at least {self.least_images} images, which takes longer than --effort {effort} "
-                f"allows for the largest subject; {' or '.join(runs)} runs it."
-            )
-        # Up to twice its seconds where it would otherwise show numbers and decide nothing.
-        least = max(self.least_images, LEAST_IMAGES) if self.decides_at(effort) else self.least_images
-        return replace(self, **{"images": min(max(images, least), scene.images)})  # noqa: PIE804
-
-    def decides_at(self, effort: str) -> bool:
-        """Whether a claim is read from it at this effort: a test of its own, or one of a measure that runs there too.
-
-        >>> from eyechart.measures import measures
-        >>> [measures()["robustness"].decides_at(effort) for effort in ("quick", "normal")]  # C69 needs corruptions
-        [False, True]
-        """
-        from eyechart.measures import measures
-
-        mine = {quantity.name for quantity in self.quantities}
-        there = (measure for measure in measures().values() if not measure.budget or effort in measure.budget)
-        read = {part.quantity for measure in there for test in measure.claims for part in test.parts}
-        return bool(self.claims) or not mine.isdisjoint(read)
-
-    @property
-    def experiments(self) -> bool:
-        return type(self).experiment is not Measure.experiment
+        """The measure as large as this effort allows: one that shares the pass costs little and stays as it is."""
+        return self
 
     @abstractmethod
     def tally(self, scene: Scene) -> Tally:
@@ -166,6 +114,78 @@ class Measure(ABC):
     @abstractmethod
     def sentence(self, finding: xarray.Dataset) -> str:
         """What the numbers say here, made from them."""
+
+
+@dataclass(frozen=True)
+class Experiment(Measure):
+    """A measure with passes of its own, on as many images as its budget allows."""
+
+    images: int = option(0, "how many images are used; 0: as many as the effort allows")
+
+    budget: ClassVar[Mapping[str, float]] = {}
+    """Seconds an experiment may take for each subject, by effort; an effort that is not named leaves the measure out.
+
+    Counted on a plain machine of `SPEED`, from the size of the subject, so that the same question is asked everywhere.
+    """
+    least_images: ClassVar[int] = 64
+    """Where its budget does not allow as many, it is left out. To decide a claim takes more (LEAST_IMAGES)."""
+
+    def needs(self) -> Sequence[Need]:
+        """Nothing of the shared pass, unless it says otherwise."""
+        return ()
+
+    @abstractmethod
+    def experiment(self, bench: Bench) -> Mapping[str, torch.Tensor]:
+        """Passes of its own over one batch of one subject; `views.experiment(subject)` hands the result to `update`.
+
+        Many experiments need few images: `bench.first(self.images)` picks them, and an empty mapping says "not here".
+        """
+
+    def passes(self, anatomy: Anatomy) -> float:
+        """How many forward passes the experiment spends on each image it uses; a backward pass counts as two."""
+        return 1.0
+
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+        """The measure as large as its budget at this effort allows; left out (DoesNotApply) where that is too small.
+
+        A measure that was `asked_for` by name is never left out: it gets its smallest budget, and at least
+        `least_images`. One that decides claims gets as many as decide. An option `images` that was set by hand stays.
+        """
+        if self.images:
+            return self
+        work = max(self.passes(anatomy) * anatomy.flops for anatomy in scene.anatomies)
+        allowed = {name: int(seconds * SPEED / work) if work else scene.images for name, seconds in self.budget.items()}
+        allowed = {name: images - images % scene.folds for name, images in allowed.items()}  # as many in every fold
+        images = allowed.get(effort, min(allowed.values()) if asked_for else 0)
+        if images < self.least_images and not asked_for:
+            # Only a measure without a budget here costs the same at a higher effort; others do more work there.
+            longer = [] if effort in allowed else [name for name in allowed if allowed[name] >= self.least_images]
+            runs = [*(f"--effort {name}" for name in longer[:1]), f"--measures {self.name}"]
+            raise DoesNotApply(
+                f"it needs at least {self.least_images} images, which takes longer than --effort {effort} "
+                f"allows for the largest subject; {' or '.join(runs)} runs it."
+            )
+        # Up to twice its seconds where it would otherwise show numbers and decide nothing.
+        least = max(self.least_images, LEAST_IMAGES) if self.decides_at(effort) else self.least_images
+        return replace(self, images=min(max(images, least), scene.images))
+
+    def decides_at(self, effort: str) -> bool:
+        """Whether a claim is read from it at this effort: a test of its own, or one of a measure that runs there too.
+
+        >>> from eyechart.measures import measures
+        >>> [measures()["robustness"].decides_at(effort) for effort in ("quick", "normal")]  # C69 needs corruptions
+        [False, True]
+        """
+        from eyechart.measures import measures
+
+        mine = {quantity.name for quantity in self.quantities}
+        there = (
+            measure
+            for measure in measures().values()
+            if not isinstance(measure, Experiment) or effort in measure.budget
+        )
+        read = {part.quantity for measure in there for test in measure.claims for part in test.parts}
+        return bool(self.claims) or not mine.isdisjoint(read)
 
 
 def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str = "site") -> dict[str, Any]:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import fields, replace
-from inspect import getsource
-from itertools import pairwise
-from textwrap import dedent
 from typing import Any, get_args, get_type_hints
 
 from eyechart.errors import UsageError
@@ -39,19 +35,13 @@ def choices_of(measure: Measure) -> dict[str, tuple[Any, ...]]:
 
 
 def meanings_of(measure: Measure) -> dict[str, str]:
-    """What each option means: the words written below its field, which Python itself does not keep.
+    """What each option means.
 
-    >>> meanings_of(measures()["robustness"])["steps"]
-    'Of PGD; −1: by effort (quick 0, normal 10, full 40). Without steps there is no PGD.'
+    >>> from eyechart.measures import find_measure
+    >>> meanings_of(find_measure("probes"))["token_width"]
+    'the same of a single token'
     """
-    (body,) = (node.body for node in ast.parse(dedent(getsource(type(measure)))).body if isinstance(node, ast.ClassDef))
-    told = {
-        field.target.id: " ".join(below.value.value.split())
-        for field, below in pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
-    }
-    return {option: told.get(option, "") for option in options_of(measure)}
+    return {option.name: option.metadata["help"] for option in fields(measure)}
 
 
 def options_of(measure: Measure) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,3 +43,44 @@ class Quantity:
     pass for certainty."""
     ceiling: Callable[[xarray.Dataset], PerSubjects] | None = None
     """The most that is possible, where that depends on the subjects: the interval is cut there."""
+
+
+# --- From a number of one subject, or of two, to a quantity ----------------------------------------------------------
+
+OfOne = Callable[..., float | None]
+"""(estimate, subject) → its number; None: the subject does not qualify."""
+OfTwo = Callable[..., float | None]
+"""(estimate, one, other) → their number; None: the pair does not qualify."""
+
+
+def of_each(number: OfOne, family: str | None = None) -> Callable[[xarray.Dataset], PerSubjects]:
+    """A quantity of every subject (of a family, see `Anatomy.family`) that has a number.
+
+    >>> import xarray
+    >>> depths = xarray.Dataset({"depth": ("subject", [3.0, 5.0])}, coords={"subject": ["a", "b"]})
+    >>> of_each(lambda estimate, who: float(estimate.depth.sel(subject=who)))(depths)
+    {('a',): 3.0, ('b',): 5.0}
+    """
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        numbers = {(who,): number(estimate, who) for who in subjects_in(estimate, family)}
+        return {who: value for who, value in numbers.items() if value is not None}
+
+    return compute
+
+
+def of_pairs(number: OfTwo, first: str = "vit", second: str = "cnn") -> Callable[[xarray.Dataset], PerSubjects]:
+    """A quantity of every subject of one family with every subject of another, where the pair has a number."""
+
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        pairs = itertools.product(subjects_in(estimate, first), subjects_in(estimate, second))
+        numbers = {pair: number(estimate, *pair) for pair in pairs if pair[0] != pair[1]}
+        return {pair: value for pair, value in numbers.items() if value is not None}
+
+    return compute
+
+
+def subjects_in(estimate: xarray.Dataset, family: str | None = None) -> list[str]:
+    """The subjects that have sites here, in the order of the exam; of one family (see `Anatomy.family`) or all."""
+    chosen = slice(None) if family is None else estimate.family.values == family
+    return list(dict.fromkeys(estimate.subject.values[chosen].tolist()))

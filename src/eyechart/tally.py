@@ -198,6 +198,27 @@ class Tally:
         merged = {name: law.merge(getattr(self, name), getattr(other, name)) for name, law in self.laws.items()}
         return type(self)(**self._in_order(merged))
 
+    def add(self, field: str, folds: Tensor, values: Tensor | None = None, *at: int | slice) -> None:
+        """Add one value for each image (nothing given: 1) to its fold of a sum, in place: field[fold, *at] += value.
+
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class RightTally(Tally):
+        ...     right: Annotated[Tensor, Sum("fold", "subject")]
+        ...     images: Annotated[Tensor, Sum("fold", counts=True)]
+        >>> tally = RightTally.empty(fold=2, subject=3)
+        >>> tally.add("right", torch.tensor([0, 1, 1]), torch.tensor([1.0, 0.0, 1.0]), 2)
+        >>> tally.add("images", torch.tensor([0, 1, 1]))
+        >>> tally.right.tolist(), tally.images.tolist()
+        ([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]], [1.0, 2.0])
+        """
+        total: Tensor = getattr(self, field)
+        ones = values is None
+        values = torch.ones(len(folds)) if values is None else values
+        if ones and total[(slice(None), *at)].ndim > 1:
+            raise TallyError(f"{type(self).__name__}.{field} has more axes than {at} names; say what is added.")
+        total[(slice(None), *at)].index_add_(0, folds, values.to(total))
+
     def append(self, **rows: Tensor) -> None:
         """Add rows to the Concat fields, in place; all of them at once, `image` (the position in the source) included.
 
@@ -275,12 +296,6 @@ class Tally:
     @property
     def nbytes(self) -> int:
         return sum(values.nbytes for values in self.tensors().values())
-
-    @classmethod
-    def declared_bytes(cls, **sizes: int) -> int:
-        """What a tally of these sizes takes, before there is one; `image=…` where it grows with the images."""
-        cls._check_sizes(sizes, without=set())
-        return sum(law.dtype.itemsize * math.prod(sizes[dim] for dim in law.dims) for law in cls.laws.values())
 
     def tensors(self) -> dict[str, Tensor]:
         """The fields by name, as safetensors takes them."""

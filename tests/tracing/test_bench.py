@@ -16,7 +16,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
-from eyechart.measure import SPEED, Measure, Views
+from eyechart.measure import SPEED, Experiment, Measure, Views
 from eyechart.measures import measures
 from eyechart.measures.recognition.measure import Recognition
 from eyechart.scene import Batch, Scene
@@ -132,14 +132,10 @@ class ConfidenceTally(Tally):
 
 
 @dataclass(frozen=True)
-class Confidence(Recognition):
+class Confidence(Experiment, Recognition):
     """A toy: mean confidence on noisy pictures, in a pass of its own."""
 
-    images: int = 0
     budget = {"quick": 1.0, "normal": 20.0}  # noqa: RUF012
-
-    def needs(self) -> list:  # type: ignore[type-arg]
-        return []
 
     def tally(self, scene: Scene) -> ConfidenceTally:  # type: ignore[override]
         return ConfidenceTally.empty(fold=scene.folds, subject=len(scene.subjects))
@@ -155,9 +151,9 @@ class Confidence(Recognition):
         for row, subject in enumerate(scene.subjects):
             found = views.experiment(subject)
             if found:
-                tally.confidence[:, row].index_add_(0, found["fold"], found["confidence"].double())
+                tally.add("confidence", found["fold"], found["confidence"], row)
                 if row == 0:
-                    tally.images.index_add_(0, found["fold"], torch.ones(len(found["fold"]), dtype=torch.float64))
+                    tally.add("images", found["fold"])
 
 
 class Dice(nn.Module):
@@ -238,5 +234,9 @@ def test_an_experiment_that_decides_claims_gets_as_many_images_as_decide(bench: 
 
 
 def test_no_experiment_takes_more_than_twice_its_seconds_to_decide() -> None:
-    deciding = [measure for measure in measures().values() if any(map(measure.decides_at, measure.budget))]
+    deciding = [
+        measure
+        for measure in measures().values()
+        if isinstance(measure, Experiment) and any(map(measure.decides_at, measure.budget))
+    ]
     assert all(2 * measure.least_images >= LEAST_IMAGES for measure in deciding)

@@ -10,7 +10,7 @@ import torch
 
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
-from eyechart.measure import Views
+from eyechart.measure import Experiment, Views
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.finite import first_not_finite
 from eyechart.tracing.pieces import PieceSize
@@ -39,7 +39,7 @@ class Station:
             for need in measure.needs():
                 for site in need.sites(anatomy):
                     wanted.setdefault(site.name, {}).setdefault(need.view.name, need.view)
-        self.experimenting = [measure for measure in measures if measure.experiments]
+        self.experimenting = [measure for measure in measures if isinstance(measure, Experiment)]
         views = {site: tuple(views.values()) for site, views in wanted.items()}
         self.tap = Tap(subject.module, anatomy, views) if views else None
         self.piece_size, self.experiment_size = PieceSize(), PieceSize()

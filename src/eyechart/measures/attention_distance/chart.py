@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from eyechart.charts import theme
-from eyechart.estimates import subjects_in
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

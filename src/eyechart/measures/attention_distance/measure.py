@@ -18,11 +18,11 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of, subjects_in, thirds
+from eyechart.estimates import places_of, thirds
 from eyechart.intervals import room_for
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, attentions, tokens_from
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -308,7 +308,7 @@ class AttentionDistance(Measure):
         ),
     )
 
-    cls: Cls = "drop"
+    cls: Cls = option("drop", "attention to the class token: left out, or counted as distance 0")
 
     @property
     def view(self) -> View:

@@ -9,7 +9,7 @@ A averaged over heads and rows normalised.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of, subjects_in
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.estimates import places_of
+from eyechart.measure import Experiment, Source, Views, option, site_coordinates
 from eyechart.measures.attention_maps.examples import picture_size, take_examples, thinning
 from eyechart.measures.attention_maps.rows import (
     NOTHING,
@@ -30,11 +30,11 @@ from eyechart.measures.attention_maps.rows import (
     why_no_rollout,
 )
 from eyechart.methods.attention_distance import attentions
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Concat, Max, Sum, Tally
-from eyechart.tracing.needs import Need, View
+from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
     import xarray
@@ -131,7 +131,7 @@ def mean_known(values: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class AttentionMaps(Measure):
+class AttentionMaps(Experiment):
     name = "attention_maps"
     title = "Where does each patch look?"
     title_ko = "각 패치는 어디를 보는가?"
@@ -187,11 +187,7 @@ class AttentionMaps(Measure):
     budget: ClassVar[Mapping[str, float]] = {"quick": 3, "normal": 20, "full": 120}
     least_images = 16  # one in each fold
 
-    images: int = 0
-    """Images whose entropy is measured; 0: as many as the effort allows."""
-
-    def needs(self) -> Sequence[Need]:
-        return []
+    images: int = option(0, "images whose entropy is measured; 0: as many as the effort allows")
 
     def passes(self, anatomy: Anatomy) -> float:
         return 1.4 if sites_of(anatomy) else 0.0  # measured: weights and entropy take 0.4 of a pass of the bundled ViT

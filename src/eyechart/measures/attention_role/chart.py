@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
-from eyechart.estimates import subjects_in
 from eyechart.measures.attention_role.kernels import REPLACEMENTS
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

@@ -23,18 +23,17 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import subjects_in
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Experiment, Measure, Source, Views, option, site_coordinates
 from eyechart.measures.attention_role.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
 from eyechart.measures.recognition.measure import LOGITS, classifier
 from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
 from eyechart.methods.attention_distance import attentions
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.interventions import ReplaceAttention
-from eyechart.tracing.needs import Need, View
+from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def data_specific(estimate: xarray.Dataset) -> PerSubjects:
 
 
 @dataclass(frozen=True)
-class AttentionRole(Measure):
+class AttentionRole(Experiment):
     name = "attention_role"
     title = "Must attention look at the picture?"
     title_ko = "어텐션은 그림을 보아야만 하는가?"
@@ -138,13 +137,9 @@ class AttentionRole(Measure):
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 4.0, "normal": 60.0, "full": 600.0}
 
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-    each: Literal["auto", "yes", "no"] = "auto"
-    """Whether attentions are also replaced one at a time; auto: not at the lowest effort."""
-
-    def needs(self) -> Sequence[Need]:
-        return []
+    each: Literal["auto", "yes", "no"] = option(
+        "auto", "whether attentions are also replaced one at a time; auto: not at the lowest effort"
+    )
 
     def passes(self, anatomy: Anatomy) -> float:
         sites = chosen(anatomy)

@@ -11,7 +11,7 @@ reads all subjects at the *one* strength at which the drop, averaged over subjec
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -24,14 +24,13 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import vits_with_cnns, with_ends
 from eyechart.images.plan import FOLDS
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
@@ -147,7 +146,7 @@ def relative_loss(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
 
 
 @dataclass(frozen=True)
-class BandNoise(Measure):
+class BandNoise(Experiment):
     name = "band_noise"
     title = "At which frequencies does noise hurt?"
     title_ko = "어느 주파수의 잡음에 약한가?"
@@ -206,14 +205,10 @@ class BandNoise(Measure):
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 128
-    scaling: Literal["equal", "paper"] = "equal"
-    rungs: int = 0
-    """How many of the strengths each image meets; 0: sized by effort, as `images` is."""
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-
-    def needs(self) -> Sequence[Need]:
-        return []
+    scaling: Literal["equal", "paper"] = option(
+        "equal", "strength of the noise: equal at all frequencies, or the natural share of each ring (paper)"
+    )
+    rungs: int = option(0, "how many of the strengths each image meets; 0: sized by effort, as `images` is")
 
     def passes(self, anatomy: Anatomy) -> float:
         return 1.0 + RINGS * (self.rungs or 1)

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
-from eyechart.estimates import places_of, subjects_in
+from eyechart.estimates import places_of
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

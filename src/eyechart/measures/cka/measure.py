@@ -17,7 +17,7 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.cka.neighbours import NEAREST, neighbour_table
 from eyechart.measures.cka.quantities import (
     best_matches,
@@ -257,10 +257,14 @@ class Cka(Measure):
         ),
     )
 
-    readout: Readout = "all"
-    granularity: Literal["blocks", "fine"] = "blocks"
-    tokens: Tokens = "plain"
-    index: Literal["cka", "neighbours"] = "cka"
+    readout: Readout = option(
+        "all", "what of a layer is compared: all of it, its mean over positions, or its class token"
+    )
+    granularity: Literal["blocks", "fine"] = option("blocks", "stem and blocks, or also the layers inside them")
+    tokens: Tokens = option("plain", "tokens as they are, or each scaled to length one (against a few very long ones)")
+    index: Literal["cka", "neighbours"] = option(
+        "cka", "similarity of layers: linear CKA, or shared nearest neighbours"
+    )
 
     @property
     def view(self) -> View:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.estimates import places_of, subjects_in, thirds
+from eyechart.estimates import places_of, thirds
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

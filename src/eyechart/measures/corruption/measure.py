@@ -10,7 +10,7 @@ all pictures of a severity together, whatever the type.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -24,7 +24,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, vit_minus_cnn, with_ends
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Source, Views
 from eyechart.methods.answers import (
     CONFIDENCE,
     NLL,
@@ -40,7 +40,6 @@ from eyechart.quantity import Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
-from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
@@ -96,7 +95,7 @@ def kinds_of(scene: Scene, subject: str) -> str:
 
 
 @dataclass(frozen=True)
-class Corruption(Measure):
+class Corruption(Experiment):
     name = "corruption"
     title = "Does it recognise corrupted pictures?"
     title_ko = "손상된 그림도 알아보는가?"
@@ -148,11 +147,6 @@ class Corruption(Measure):
     )
     needs_labels = True
     budget: ClassVar[Mapping[str, float]] = {"normal": 60.0, "full": 600.0}
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def passes(self, anatomy: Anatomy) -> float:
         return 1.0 + len(TYPES) * SEVERITIES

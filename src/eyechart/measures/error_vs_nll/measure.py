@@ -25,7 +25,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Source, Views, option
 from eyechart.measures.recognition.measure import LOGITS, classifier
 from eyechart.methods.answers import labelled, scored_subjects
 from eyechart.methods.twins import build_of, snapshot
@@ -157,7 +157,7 @@ def families(estimate: xarray.Dataset) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True)
-class ErrorVsNll(Measure):
+class ErrorVsNll(Experiment):
     name = "error_vs_nll"
     title = "Does it fit better, or is it held back?"
     title_ko = "더 잘 맞추는가, 아니면 억제되어 있는가?"
@@ -236,12 +236,12 @@ class ErrorVsNll(Measure):
         ),
     )
 
-    images: int = 0
-    """Images to augment, of the exam and of training; 0: as many as the effort allows. The error is that of all the
-    exam's images."""
-    train: str = ""
-    """Training images; without it the bundled ones where they are a subject's own."""
-    recipe: str = "zoo"
+    images: int = option(
+        0,
+        "images to augment, of the exam and of training; 0: as many as the effort allows. The error is of all images",
+    )
+    train: str = option("", "training images; without it the bundled ones where they are a subject's own")
+    recipe: str = option("zoo", "the recipe whose augmentation is used")
 
     def needs(self) -> Sequence[Need]:
         return [Need(LOGITS, classifier)]

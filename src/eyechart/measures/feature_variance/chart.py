@@ -8,8 +8,8 @@ import altair as alt
 import numpy as np
 
 from eyechart.charts import theme
-from eyechart.estimates import subjects_in
 from eyechart.measures.feature_variance.measure import of_first_half
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

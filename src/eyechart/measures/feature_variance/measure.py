@@ -19,9 +19,8 @@ import torch
 from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import subjects_in
 from eyechart.measure import Measure, Source, Views, site_coordinates
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Layout, Site
 from eyechart.tally import Sum, Tally

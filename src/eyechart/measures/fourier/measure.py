@@ -14,7 +14,7 @@ is that of the highest frequency, from the skip it met to its result: always on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -26,15 +26,14 @@ from torch import Tensor
 from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import subjects_in
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Experiment, Source, Views, option, site_coordinates
 from eyechart.measures.feature_variance.measure import KIND_WORDS, beyond_rounding, skip_of, sub_layers
 from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need, View
+from eyechart.tracing.needs import View
 from eyechart.tracing.rasters import on_grid
 from eyechart.tracing.views import Look
 
@@ -208,7 +207,7 @@ C56: tuple[tuple[str, Side, str, str], ...] = (
 
 
 @dataclass(frozen=True)
-class Fourier(Measure):
+class Fourier(Experiment):
     name = "fourier"
     title = "Which frequencies pass?"
     title_ko = "어떤 주파수가 남는가?"
@@ -255,12 +254,7 @@ class Fourier(Measure):
         for who, side, words, reading in C56
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 5.0, "normal": 30.0, "full": 300.0}
-    average: Average = "power"
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-
-    def needs(self) -> Sequence[Need]:
-        return []
+    average: Average = option("power", "what is averaged over images and channels: the power, or its logarithm")
 
     def passes(self, anatomy: Anatomy) -> float:
         return 2.0  # the transforms of every map take about as long as the pass itself

@@ -23,12 +23,12 @@ import torch
 from eyechart.claims.gates import ACCURACY, RECIPE, TOKENS, Heads
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.estimates import places_of, subjects_in
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.estimates import places_of
+from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.cka.measure import Cka
 from eyechart.methods.attention_distance import HOW_FAR, attentions
 from eyechart.methods.hsic import gram, hsic_table
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -197,8 +197,7 @@ class HeadSubsets(Measure):
         ),
     )
 
-    blocks: int = 1
-    """Attentions whose heads are pooled, from the first on."""
+    blocks: int = option(1, "attentions whose heads are pooled, from the first on")
 
     def __post_init__(self) -> None:
         if self.blocks < 1:

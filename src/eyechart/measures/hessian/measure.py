@@ -10,7 +10,7 @@ The mathematics is in `curvature/`: the penalty's two losses share one Lanczos s
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,7 +23,7 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.curvature import Penalty, spectra
 from eyechart.curvature.lanczos import NOISE
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Source, Views, option
 from eyechart.measures.hessian.bounds import as_tensors, spectra_in_words
 from eyechart.measures.hessian.loss import no_second_derivative, weights_and_loss
 from eyechart.measures.hessian.quantities import (
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     import xarray
 
     from eyechart.tracing.bench import Bench
-    from eyechart.tracing.needs import Need
 
 TOLERANCE = 1e-3
 """Relative, of every eigenvalue (see `curvature/lanczos.py`); true errors were at most 2e-4 on the zoo."""
@@ -85,7 +84,7 @@ class HessianTally(Tally):
 
 
 @dataclass(frozen=True)
-class HessianSpectrum(Measure):
+class HessianSpectrum(Experiment):
     name = "hessian"
     title = "Is the loss convex here, and how sharp?"
     title_ko = "손실은 여기서 볼록한가, 얼마나 날카로운가?"
@@ -214,17 +213,17 @@ class HessianSpectrum(Measure):
         ),
     )
 
-    images: int = 0
-    """How many images are used, in whole minibatches; 0: as many as the effort allows."""
-    batch: int = 16
-    """Images in a minibatch: the negative share depends on it."""
-    top: int = 5
-    augmentation: Literal["both", "recipe", "none"] = "both"
-    recipe: str = "zoo"
-    """What augmentation means, for all subjects alike."""
-    l2: Literal["norms", "half", "none"] = "norms"
-    weight: float = 0.05
-    """The penalty's: the weight decay of Park & Kim's recipe and of the zoo's."""
+    images: int = option(0, "how many images are used, in whole minibatches; 0: as many as the effort allows")
+    batch: int = option(16, "images in a minibatch: the negative share depends on it")
+    top: int = option(5, "how many of the largest eigenvalues of each minibatch are computed")
+    augmentation: Literal["both", "recipe", "none"] = option(
+        "both", "pictures as the recipe augments them, as they are (none), or both"
+    )
+    recipe: str = option("zoo", "what augmentation means, for all subjects alike")
+    l2: Literal["norms", "half", "none"] = option(
+        "norms", "the weight penalty: the sum of norms (the paper's code), half of squares, or none"
+    )
+    weight: float = option(0.05, "the penalty's: the weight decay of Park & Kim's recipe and of the zoo's")
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.top < 1:
@@ -234,9 +233,6 @@ class HessianSpectrum(Measure):
         penalised = {"": True, " + penalty": self.l2 != "none"}
         shown = {"augmented": self.augmentation != "none", "clean": self.augmentation != "recipe"}
         return [name for name in VARIANTS if shown[name.split()[0]] and penalised[name.removeprefix(name.split()[0])]]
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def passes(self, anatomy: Anatomy) -> float:
         runs = 2 if self.augmentation == "both" else 1

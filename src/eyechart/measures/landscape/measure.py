@@ -6,7 +6,7 @@ landscapes about three quarters of the rise is the penalty (SPEC T9), which says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -16,14 +16,13 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images.plan import SMALLEST_BLOCK
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, on_ring
 from eyechart.methods.answers import labelled, scored_subjects
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need
 from eyechart.training.as_trained import as_trained
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def penalty_share(estimate: xarray.Dataset) -> PerSubjects:
 
 
 @dataclass(frozen=True)
-class Landscape(Measure):
+class Landscape(Experiment):
     name = "landscape"
     title = "What does the loss look like around it?"
     title_ko = "가중치 둘레의 손실은 어떤 모양인가?"
@@ -132,21 +131,22 @@ class Landscape(Measure):
     budget: ClassVar[Mapping[str, float]] = {"normal": 90.0, "full": 900.0}
     least_images: ClassVar[int] = 32
 
-    images: int = 0
-    """How many images are used (with batch_norm=images in whole blocks); 0: as many as the effort allows."""
-    steps: int = 0
-    """Points a side, odd; 0: 11, or 21 at full effort."""
-    normalisation: Literal["filter", "paper"] = "filter"
-    batch_norm: Literal["stored", "images"] = "stored"
-    recipe: str = "zoo"
-    weight_decay: float = 0.05
+    images: int = option(
+        0, "how many images are used (with batch_norm=images in whole blocks); 0: as many as the effort allows"
+    )
+    steps: int = option(0, "points a side, odd; 0: 11, or 21 at full effort")
+    normalisation: Literal["filter", "paper"] = option(
+        "filter", "length of a random direction: that of each filter, or over the output axis (the paper's code)"
+    )
+    batch_norm: Literal["stored", "images"] = option(
+        "stored", "statistics of batch normalisation: as stored, or of the pictures"
+    )
+    recipe: str = option("zoo", "the recipe whose augmentation is used")
+    weight_decay: float = option(0.05, "weight of the penalty")
 
     def __post_init__(self) -> None:
         if self.steps and (self.steps < 3 or self.steps % 2 == 0):
             raise UsageError(f"landscape.steps takes an odd number of at least 3; {self.steps} came.")
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def passes(self, anatomy: Anatomy) -> float:
         return len(DATA) * self.places().size ** 2

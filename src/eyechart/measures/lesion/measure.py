@@ -24,8 +24,8 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import halves, subjects_in
-from eyechart.measure import Measure, Source, Views
+from eyechart.estimates import halves
+from eyechart.measure import Experiment, Source, Views, option
 from eyechart.measures.lesion.units import (
     CONVOLUTION,
     INTACT,
@@ -36,7 +36,7 @@ from eyechart.measures.lesion.units import (
     units_of,
 )
 from eyechart.methods.answers import COUNTS, TRIED, accuracy_of, changed_of, known_of
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from eyechart.tracing.bench import Bench
     from eyechart.tracing.interventions import Intervention
-    from eyechart.tracing.needs import Need
 
 CONVOLUTIONS = "for the convolutions of a CNN"
 LOST = "accuracy lost with a convolution of {0}"
@@ -148,7 +147,7 @@ def early_convolutions_recalibrated(estimate: xarray.Dataset) -> PerSubjects:
 
 
 @dataclass(frozen=True)
-class Lesion(Measure):
+class Lesion(Experiment):
     name = "lesion"
     title = "Which parts does it need?"
     title_ko = "어느 부분이 꼭 필요한가?"
@@ -250,12 +249,12 @@ class Lesion(Measure):
     # With the 64 images of ten seconds intervals are ±5 points, and most units cost less than 3: nothing for "quick".
     budget: ClassVar[Mapping[str, float]] = {"normal": 100.0, "full": 600.0}
 
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-    operation: Literal["identity", "zero"] = "identity"
-    """What takes the place of a spatial convolution: its input, or zero."""
-    recalibrate: Literal["yes", "no"] = "yes"
-    """Whether subjects with batch normalisation are measured a second time with re-estimated statistics."""
+    operation: Literal["identity", "zero"] = option(
+        "identity", "what takes the place of a spatial convolution: its input, or zero"
+    )
+    recalibrate: Literal["yes", "no"] = option(
+        "yes", "whether subjects with batch normalisation are measured a second time with re-estimated statistics"
+    )
 
     def tests(self) -> Sequence[ClaimTest]:
         """Without recalibration the test of convolutions has one part: the other would repeat its number."""
@@ -266,9 +265,6 @@ class Lesion(Measure):
             replace(test, parts=test.parts[:1], reading=reading) if test.reading == CONVOLUTIONS else test
             for test in self.claims
         ]
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def passes(self, anatomy: Anatomy) -> float:
         return len(units_of(anatomy)) * (3.0 if self._twice(anatomy) else 1.0)  # re-estimate, score again

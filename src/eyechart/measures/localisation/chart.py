@@ -9,9 +9,9 @@ import numpy as np
 
 from eyechart.charts import theme
 from eyechart.charts.tiles import Tile, tiles
-from eyechart.estimates import subjects_in
 from eyechart.methods.places import ASKED, asked
 from eyechart.methods.twins import untrained_twin
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

@@ -22,8 +22,7 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.estimates import subjects_in
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.localisation.quantities import (
     at_end,
     build_of,
@@ -58,7 +57,7 @@ from eyechart.methods.places import (
 )
 from eyechart.methods.token_lengths import Tokens, read_with
 from eyechart.methods.twins import untrained_twin
-from eyechart.quantity import Quantity
+from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
@@ -281,12 +280,12 @@ class Localisation(Measure):
         ),
     )
 
-    depths: int = 3
-    """Blocks looked at: the last, and others evenly before it."""
-    units: int = 16
-    """The same of a CNN, whose best unit is asked for."""
-    colour: Literal["kept", "removed"] = "kept"
-    tokens: Tokens = "plain"
+    depths: int = option(3, "blocks looked at: the last, and others evenly before it")
+    units: int = option(16, "the same of a CNN, whose best unit is asked for")
+    colour: Literal["kept", "removed"] = option(
+        "kept", "pictures with their patches' mean colour, or without it (a control)"
+    )
+    tokens: Tokens = option("plain", "tokens as they are, or each scaled to length one (against a few very long ones)")
 
     def __post_init__(self) -> None:
         for name, count in (("depths", self.depths), ("units", self.units)):

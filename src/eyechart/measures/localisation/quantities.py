@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.estimates import subjects_in
 from eyechart.intervals import room_for
 from eyechart.methods.twins import untrained_twin
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

@@ -10,7 +10,7 @@ all alike every ensemble is a single pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -21,14 +21,13 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Source, Views
 from eyechart.methods.answers import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need
 from eyechart.zoo.dropout import choose_draw
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ def gained(estimate: xarray.Dataset, variable: str) -> PerSubjects:
 
 
 @dataclass(frozen=True)
-class McDropout(Measure):
+class McDropout(Experiment):
     name = "mc_dropout"
     title = "Do many draws see better than one?"
     title_ko = "여러 번 뽑아 평균하면 더 잘 보는가?"
@@ -135,11 +134,6 @@ class McDropout(Measure):
     )
     needs_labels = True
     budget: ClassVar[Mapping[str, float]] = {"normal": 60.0, "full": 600.0}
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def passes(self, anatomy: Anatomy) -> float:
         return float(DRAWS) if anatomy.random else 0.0

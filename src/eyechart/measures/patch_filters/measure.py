@@ -7,7 +7,7 @@ Nothing is sampled: it is all read off the weights. What is drawn is the referen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Source, Views
 from eyechart.measures.patch_filters.filters import (
     principal_components,
     random_centroids,
@@ -29,7 +29,6 @@ from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Filters
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
@@ -132,7 +131,7 @@ def spread_of_random(
 
 
 @dataclass(frozen=True)
-class PatchFilters(Measure):
+class PatchFilters(Experiment):
     name = "patch_filters"
     title = "What do the first filters look for?"
     title_ko = "첫 필터는 무엇을 찾는가?"
@@ -210,9 +209,6 @@ class PatchFilters(Measure):
             ),
         ),
     )
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         filters = bench.anatomy.filters

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Source, Views
 from eyechart.measures.position_embeddings.tables import (
     Lines,
     cosines,
@@ -34,7 +34,6 @@ from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, PositionTable
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
@@ -111,7 +110,7 @@ def of_steps(estimate: xarray.Dataset) -> PerSubjects:
 
 
 @dataclass(frozen=True)
-class PositionEmbeddings(Measure):
+class PositionEmbeddings(Experiment):
     name = "position_embeddings"
     title = "Does it know which patches are near?"
     title_ko = "어느 패치가 가까운지 아는가?"
@@ -178,9 +177,6 @@ class PositionEmbeddings(Measure):
             ),
         ),
     )
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         if bench.batch.index != 0:

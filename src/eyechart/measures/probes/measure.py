@@ -25,8 +25,8 @@ from torch import Tensor
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of, subjects_in
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.estimates import places_of
+from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.probes.quantities import (
     DIFFERENCES,
     divergence,
@@ -37,7 +37,7 @@ from eyechart.measures.probes.quantities import (
 )
 from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.methods.twins import build_of
-from eyechart.quantity import Quantity
+from eyechart.quantity import Quantity, subjects_in
 from eyechart.rows import RowsTally, kept, rows_at_most
 from eyechart.scene import Batch, Scene
 from eyechart.tally import Sum
@@ -203,12 +203,10 @@ class Probes(Measure):
             reading="as a lead that the last block does not have",
         ),
     )
-    width: int = 192
-    token_width: int = 128
-    positions: int = 4
-    """Tokens along each side of the grid that get a probe of their own."""
-    rows: int = 1024
-    """Images that leave a row."""
+    width: int = option(192, "features of a pooled readout above which a random projection is used")
+    token_width: int = option(128, "the same of a single token")
+    positions: int = option(4, "tokens along each side of the grid that get a probe of their own")
+    rows: int = option(1024, "images that leave a row")
 
     @property
     def widths(self) -> Widths:

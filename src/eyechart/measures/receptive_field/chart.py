@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
-from eyechart.estimates import places_of, subjects_in
+from eyechart.estimates import places_of
 from eyechart.methods.receptive import cell_radius, evenly, middle
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

@@ -14,8 +14,7 @@ import torch
 
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import subjects_in
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Experiment, Source, Views, option, site_coordinates
 from eyechart.measures.receptive_field.over_depth import (
     early,
     early_beyond_cell,
@@ -46,11 +45,11 @@ from eyechart.methods.receptive import (
     ring_width,
     summary,
 )
-from eyechart.quantity import Quantity
+from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need, View
+from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
 
@@ -99,7 +98,7 @@ class ReceptiveTally(Tally):
 
 
 @dataclass(frozen=True)
-class ReceptiveField(Measure):
+class ReceptiveField(Experiment):
     name = "receptive_field"
     title = "How far does one place see?"
     title_ko = "한 위치는 얼마나 멀리 보는가?"
@@ -232,19 +231,15 @@ class ReceptiveField(Measure):
     budget: ClassVar[Mapping[str, float]] = {"quick": 8, "normal": 60, "full": 600}
     least_images = 64
 
-    images: int = 0
-    """How many; 0: as the effort allows."""
-    mode: Literal["projection", "exact"] = "projection"
-    projections: int = 1
-    """Random-sign sums for each image and site."""
-    depths: int = 12
-    """Blocks that are looked at, at most."""
+    images: int = option(0, "how many; 0: as the effort allows")
+    mode: Literal["projection", "exact"] = option(
+        "projection", "gradients of random projections of the channels, or of every channel (slow)"
+    )
+    projections: int = option(1, "random-sign sums for each image and site")
+    depths: int = option(12, "blocks that are looked at, at most")
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
         return before_after(anatomy, self.depths)
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def passes(self, anatomy: Anatomy) -> float:
         """A backward pass to the input alone costs what the forward pass up to there did; keeping the graph, a half."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.estimates import places_of, subjects_in
+from eyechart.estimates import places_of
 from eyechart.methods.receptive import cell_radius, largest_step, place_of_largest_step
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, vit_minus_cnn
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.measure_options import with_option
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.answers import about_strangers, answers_of, labelled, scored_subjects, strangers
@@ -28,7 +28,6 @@ from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import plain_arithmetic
-from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
@@ -94,7 +93,7 @@ def mean_of(estimate: xarray.Dataset, kind: str, variable: str = "mean") -> PerS
 
 
 @dataclass(frozen=True)
-class Robustness(Measure):
+class Robustness(Experiment):
     name = "robustness"
     title = "What can be hidden, shuffled or attacked?"
     title_ko = "가리거나 뒤섞거나 공격하면 얼마나 버티는가?"
@@ -157,14 +156,8 @@ class Robustness(Measure):
     )
     needs_labels = True
     budget: ClassVar[Mapping[str, float]] = {"quick": 12.0, "normal": 60.0, "full": 600.0}
-    setting: Literal["curve", "paper"] = "curve"
-    steps: int = -1
-    """Of PGD; −1: by effort (quick 0, normal 10, full 40). Without steps there is no PGD."""
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-
-    def needs(self) -> Sequence[Need]:
-        return []
+    setting: Literal["curve", "paper"] = option("curve", "strengths of the attacks: a curve, or the paper's")
+    steps: int = option(-1, "of PGD; −1: by effort (quick 0, normal 10, full 40). Without steps there is no PGD")
 
     def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
         steps = max(STEPS[effort], STEPS["normal"] if asked_for else 0)

@@ -11,7 +11,7 @@ Park & Kim infer the shape bias of attention from spectra alone; these ask for i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -23,7 +23,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import vits_with_cnns, with_ends
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Source, Views
 from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.patches import orders, shuffled
 from eyechart.methods.spectrum import split, swapped
@@ -31,7 +31,6 @@ from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
@@ -132,7 +131,7 @@ def differences(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
 
 
 @dataclass(frozen=True)
-class ShapeTexture(Measure):
+class ShapeTexture(Experiment):
     name = "shape_texture"
     title = "By shape or by texture?"
     title_ko = "모양을 보는가, 질감을 보는가?"
@@ -188,11 +187,6 @@ class ShapeTexture(Measure):
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 128
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def passes(self, anatomy: Anatomy) -> float:
         return len(CONDITIONS) + 1.0

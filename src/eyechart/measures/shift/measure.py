@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of, subjects_in
+from eyechart.estimates import places_of
 from eyechart.images.plan import FOLDS
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.measure import Experiment, Source, Views, option, site_coordinates
 from eyechart.measures.shift.shifts import (
     Border,
     cells_moved,
@@ -27,11 +27,11 @@ from eyechart.measures.shift.shifts import (
     variation,
 )
 from eyechart.methods.receptive import evenly
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need, View
+from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def above_cnn(compute: Callable[[xarray.Dataset], PerSubjects]) -> Callable[[xar
 
 
 @dataclass(frozen=True)
-class Shift(Measure):
+class Shift(Experiment):
     name = "shift"
     title = "What happens when the picture moves?"
     title_ko = "그림이 움직이면 어떻게 되는가?"
@@ -166,12 +166,10 @@ class Shift(Measure):
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 5, "normal": 40, "full": 300}
 
-    images: int = 0
-    """How many; 0: as the effort allows."""
-    border: Border = "crop"
-
-    def needs(self) -> Sequence[Need]:
-        return []
+    images: int = option(0, "how many; 0: as the effort allows")
+    border: Border = option(
+        "crop", "what a shifted picture shows at its border: cropped from a larger one, or wrapped around"
+    )
 
     def passes(self, anatomy: Anatomy) -> float:
         return 1.0 + len(pixels(anatomy))

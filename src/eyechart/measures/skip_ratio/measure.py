@@ -17,7 +17,7 @@ import torch
 from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import halves, places_of, subjects_in
+from eyechart.estimates import halves, places_of
 from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.skip_ratio.phases import (
     KINDS,
@@ -31,7 +31,7 @@ from eyechart.measures.skip_ratio.phases import (
     with_class_token,
 )
 from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, junctions, tokens_of
-from eyechart.quantity import Quantity
+from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Site
 from eyechart.tally import Sum, Tally

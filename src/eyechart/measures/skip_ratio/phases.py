@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.estimates import halves, places_of, subjects_in
+from eyechart.estimates import halves, places_of
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

@@ -20,19 +20,18 @@ import torch
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import subjects_in
 from eyechart.images.plan import FOLDS
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.measures.recognition.measure import LOGITS, classifier
 from eyechart.measures.skip_removal import variants as skips
 from eyechart.measures.skip_removal.variants import MODES, Variant, sites_of, variants_of
 from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, known_of, outcomes
 from eyechart.methods.hsic import hsic_table, read_out
-from eyechart.quantity import Quantity
+from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need, View
+from eyechart.tracing.needs import View
 from eyechart.tracing.recalibration import batch_norms, recalibrated
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class SkipRemovalTally(Tally):
 
 
 @dataclass(frozen=True)
-class SkipRemoval(Measure):
+class SkipRemoval(Experiment):
     name = "skip_removal"
     title = "What if a skip is removed?"
     title_ko = "스킵을 없애면 어떻게 되는가?"
@@ -177,10 +176,9 @@ class SkipRemoval(Measure):
     budget: ClassVar[Mapping[str, float]] = {"quick": 12.0, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 80
 
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-    recalibrate: Literal["yes", "no"] = "yes"
-    """Whether subjects with batch normalisation are measured a second time with re-estimated statistics."""
+    recalibrate: Literal["yes", "no"] = option(
+        "yes", "whether subjects with batch normalisation are measured a second time with re-estimated statistics"
+    )
 
     def tests(self) -> Sequence[ClaimTest]:
         """Without recalibration C27 has one part: the other would repeat its number under another name."""
@@ -192,9 +190,6 @@ class SkipRemoval(Measure):
             else test
             for test in self.claims
         ]
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
         """Only whole small blocks are used; so many more images are taken that those used still decide."""

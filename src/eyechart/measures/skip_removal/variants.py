@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.estimates import subjects_in
 from eyechart.measures.cka.measure import Cka
 from eyechart.methods.hsic import gram
 from eyechart.methods.twins import build_of
+from eyechart.quantity import subjects_in
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.interventions import RemoveSkip
 

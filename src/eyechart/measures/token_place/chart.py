@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
-from eyechart.estimates import subjects_in
+from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
     import xarray

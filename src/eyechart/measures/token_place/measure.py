@@ -20,17 +20,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of, subjects_in
-from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.estimates import places_of
+from eyechart.measure import Experiment, Source, Views, site_coordinates
 from eyechart.measures.localisation.measure import Localisation
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
 from eyechart.methods.hsic import packed
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need, View
+from eyechart.tracing.needs import View
 from eyechart.tracing.readouts import narrow
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def own_above_adjacent(estimate: xarray.Dataset) -> PerSubjects:
 
 
 @dataclass(frozen=True)
-class TokenPlace(Measure):
+class TokenPlace(Experiment):
     name = "token_place"
     title = "Is that about place, or about pixels?"
     title_ko = "그것은 자리의 정보인가, 픽셀의 정보인가?"
@@ -188,12 +188,6 @@ class TokenPlace(Measure):
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 8.0, "normal": 40.0, "full": 200.0}
-
-    images: int = 0
-    """How many images are used; 0: as many as the effort allows."""
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def passes(self, anatomy: Anatomy) -> float:
         return 3.0

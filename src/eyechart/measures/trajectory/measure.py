@@ -16,12 +16,11 @@ import numpy as np
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Experiment, Source, Views
 from eyechart.measures.trajectory.sketch import BUCKETS, sketch
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
@@ -78,7 +77,7 @@ def travelled(estimate: xarray.Dataset) -> PerSubjects:
 
 
 @dataclass(frozen=True)
-class Trajectory(Measure):
+class Trajectory(Experiment):
     name = "trajectory"
     title = "Which way did training go?"
     title_ko = "학습은 어느 길로 갔는가?"
@@ -101,9 +100,6 @@ class Trajectory(Measure):
         Quantity("travelled", travelled, "‖θ_end − θ_0‖ / ‖θ_0‖", exact=True),
         Quantity("widest_angle", widest, "largest angle on the way", unit="degrees", exact=True),
     )
-
-    def needs(self) -> Sequence[Need]:
-        return []
 
     def tally(self, scene: Scene) -> TrajectoryTally:
         if not self.subjects(scene):
