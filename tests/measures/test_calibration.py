@@ -19,7 +19,7 @@ from eyechart.images import open_images
 from eyechart.intervals import with_intervals
 from eyechart.measure import Views
 from eyechart.measures.calibration.measure import TEMPERATURES, Calibration
-from eyechart.measures.recognition.measure import LOGITS
+from eyechart.methods.answers import LOGITS
 from eyechart.methods.calibration import bin_of, lowest
 from eyechart.scene import Scene
 from eyechart.subjects.load import load_subject

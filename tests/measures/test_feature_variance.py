@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.feature_variance.measure import (
-    UNMOVED,
-    FeatureVariance,
-    sign_test,
-    skip_of,
-    sub_layers,
-    variance_and_square,
-)
+from eyechart.measures.feature_variance.measure import UNMOVED, FeatureVariance, sign_test, variance_and_square
+from eyechart.site_choice import skip_of, sub_layers
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 

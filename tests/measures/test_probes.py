@@ -41,10 +41,11 @@ from eyechart.measures.probes.quantities import (
 from eyechart.methods.ridge import PENALTIES
 from eyechart.rows import kept
 from eyechart.scene import Scene
+from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.needs import View
-from eyechart.tracing.readouts import READOUTS, Group, cells, flattening, groups_of, probed, spread_out
+from eyechart.tracing.readouts import READOUTS, Group, cells, flattening, groups_of, spread_out
 from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
 from tests import cases
@@ -211,10 +212,10 @@ def test_rows_are_as_long_as_declared_in_real_subjects(build: object) -> None:
     module, images = build(), cases.images(3)  # type: ignore[operator]
     body = anatomy_of("s", module, images[:2])
     measure = Probes(width=4096, token_width=10)
-    _, seen = Tap(module, body, {place.name: [measure.view] for place in probed(body)}).run(images)
+    _, seen = Tap(module, body, {place.name: [measure.view] for place in blocks_with_grid(body)}).run(images)
     where = labelled(body, images=64)
     groups = groups_of(where, measure.widths)
-    for row, place in enumerate(probed(body)):
+    for row, place in enumerate(blocks_with_grid(body)):
         declared = sum(group.stop - group.start for group in groups if group.site == row)
         assert seen[place.name][measure.view.name].shape == (3, declared)
     assert {group.width for group in groups if group.readout == "tokens"} <= {6, 8, 10}

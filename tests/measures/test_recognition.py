@@ -11,7 +11,8 @@ import xarray
 
 from eyechart.intervals import with_intervals
 from eyechart.measure import Views
-from eyechart.measures.recognition.measure import LOGITS, Recognition
+from eyechart.measures.recognition.measure import Recognition
+from eyechart.methods.answers import LOGITS
 from eyechart.scene import Batch
 from tests.measures.staging import anatomy, scene, site
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from eyechart.sites import Anatomy
+from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
     import xarray
@@ -25,6 +26,7 @@ RIGHT, NLL, CONFIDENCE = range(3)
 KNOWN, SAME, TRIED = range(1, 4)
 """Columns of `outcomes` after the first, which is RIGHT too."""
 COUNTS = 4
+LOGITS = View("logits", lambda look: look.output.float())
 
 
 def gives_answers(anatomy: Anatomy) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from eyechart.site_choice import attentions
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
-    from eyechart.sites import Anatomy, Site
+    from eyechart.sites import Anatomy
     from eyechart.tracing.views import Look
 
 Cls = Literal["drop", "keep"]
@@ -70,15 +70,6 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
 
 HOW_FAR = View("attention distance", how_far)
 HOW_FAR_WITH_PREFIX = View("attention distance, prefix tokens kept", partial(how_far, cls="keep"))
-
-
-def attentions(anatomy: Anatomy) -> Sequence[Site]:
-    """Attention between places of the picture. Class attention and attention pooling have no queries there."""
-    return [
-        site
-        for site in anatomy.pick("attention")
-        if site.attention is not None and site.attention.kind != "other" and site.attention.grid_queries > 1
-    ]
 
 
 def tokens_from(anatomy: Anatomy) -> str:

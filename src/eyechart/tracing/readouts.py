@@ -6,7 +6,6 @@ Features wider than asked pass a fixed Gaussian random projection, so that rows 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.area import area_means
 from eyechart.tracing.views import Look
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 
 READOUTS = ("tokens", "cls", "gap", "gap with cls", "first")
 WITHOUT_CLS = ("tokens", "gap", "first")
-
-
-def probed(anatomy: Anatomy) -> Sequence[Site]:
-    """Blocks whose output is a grid of positions."""
-    plain = ("NTC", "NCT", "NCYX", "NYXC")
-    return [site for site in anatomy.pick("block") if site.grid is not None and site.layout.axes in plain]
 
 
 def has_cls(anatomy: Anatomy, site: Site) -> bool:
@@ -50,7 +44,7 @@ def cells(look: Look) -> Tensor:
 
     Neighbours r × r are flattened into channels, then positions averaged. A ViT's grid never changes, and stays.
     """
-    last = probed(look.anatomy)[-1]
+    last = blocks_with_grid(look.anatomy)[-1]
     assert last.grid is not None
     rows, columns = last.grid
     if look.site.grid == last.grid and look.site.layout.axes != "NCYX":
@@ -140,9 +134,9 @@ def read_out(look: Look, widths: Widths) -> Tensor:
 def groups_of(scene: Scene, widths: Widths) -> list[Group]:
     """What a row of features holds: site by site, its tokens and then its vectors."""
     found: list[Group] = []
-    for row, (subject, site) in enumerate(scene.sites(probed)):
+    for row, (subject, site) in enumerate(scene.sites(blocks_with_grid)):
         anatomy = scene.anatomy(subject)
-        last = probed(anatomy)[-1]
+        last = blocks_with_grid(anatomy)[-1]
         assert last.grid is not None
         height, width = (len(spread_out(size, widths.positions)) for size in last.grid)
         for readout in READOUTS if has_cls(anatomy, site) else WITHOUT_CLS:

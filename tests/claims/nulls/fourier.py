@@ -10,9 +10,9 @@ import xarray
 
 from eyechart.intervals import with_intervals
 from eyechart.measure import Views
-from eyechart.measures.feature_variance.measure import sub_layers
 from eyechart.measures.fourier.measure import PARTS, Fourier
 from eyechart.methods.spectrum import BANDS
+from eyechart.site_choice import sub_layers
 from eyechart.sites import Anatomy
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.feature_variance import blind

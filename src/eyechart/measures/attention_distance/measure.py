@@ -21,9 +21,10 @@ from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, thirds
 from eyechart.intervals import room_for
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
-from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, attentions, tokens_from
+from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, tokens_from
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import attentions
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
 

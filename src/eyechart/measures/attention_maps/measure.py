@@ -29,10 +29,10 @@ from eyechart.measures.attention_maps.rows import (
     mean_entropy,
     why_no_rollout,
 )
-from eyechart.methods.attention_distance import attentions
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
-from eyechart.sites import Anatomy, Site
+from eyechart.site_choice import attentions_with_maps
+from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Max, Sum, Tally
 from eyechart.tracing.needs import View
 
@@ -45,12 +45,8 @@ if TYPE_CHECKING:
 PADDED_ROOM = 64_000_000  # bytes of the maps of all subjects together, which are padded to one shape
 
 
-def sites_of(anatomy: Anatomy) -> list[Site]:
-    return [site for site in attentions(anatomy) if site.attention is not None and site.attention.keys > 0]
-
-
 def with_maps(scene: Scene) -> list[Anatomy]:
-    return [anatomy for anatomy in scene.anatomies if sites_of(anatomy)]
+    return [anatomy for anatomy in scene.anatomies if attentions_with_maps(anatomy)]
 
 
 def entropies(look: Look) -> Tensor:
@@ -97,7 +93,7 @@ class MapsTally(Tally):
                 rows[name] = law.identity((count, *(sizes[axis] for axis in law.dims[1:])))
         for place, mine in enumerate(found.values()):
             lay(rows["picture"][:, place], mine["picture"][:count])
-        for row, (subject, site) in enumerate(scene.sites(sites_of)):
+        for row, (subject, site) in enumerate(scene.sites(attentions_with_maps)):
             for name in ("maps", "peak", "rollout", "rollout_peak"):
                 lay(rows[name][:, row], found[subject][f"{name} of {site.name}"][:count])
             for name in ("query_place", "key_place", "grids"):
@@ -190,10 +186,12 @@ class AttentionMaps(Experiment):
     images: int = option(0, "images whose entropy is measured; 0: as many as the effort allows")
 
     def passes(self, anatomy: Anatomy) -> float:
-        return 1.4 if sites_of(anatomy) else 0.0  # measured: weights and entropy take 0.4 of a pass of the bundled ViT
+        return (
+            1.4 if attentions_with_maps(anatomy) else 0.0
+        )  # measured: weights and entropy take 0.4 of a pass of the bundled ViT
 
     def tally(self, scene: Scene) -> MapsTally:
-        if not scene.sites(sites_of):
+        if not scene.sites(attentions_with_maps):
             raise DoesNotApply(
                 f"{' and '.join(scene.subjects)} {'have' if len(scene.subjects) > 1 else 'has'} no attention over "
                 "positions that the taps can read, so there are no maps to show."
@@ -202,8 +200,13 @@ class AttentionMaps(Experiment):
 
     def sizes(self, scene: Scene) -> dict[str, int]:
         """The axes of the tally, as long as the largest attention of any subject needs."""
-        found = [(who, site, site.attention) for who in with_maps(scene) for site in sites_of(who) if site.attention]
-        sides = {who.subject: thinning(sites_of(who), who.input_size)[0] for who in with_maps(scene)}
+        found = [
+            (who, site, site.attention)
+            for who in with_maps(scene)
+            for site in attentions_with_maps(who)
+            if site.attention
+        ]
+        sides = {who.subject: thinning(attentions_with_maps(who), who.input_size)[0] for who in with_maps(scene)}
         queries = [count_queries(geometry, who.input_size, sides[who.subject]) for who, _, geometry in found]
         pictures = [picture_size(who.input_size) for who in with_maps(scene)]
         return {
@@ -222,7 +225,7 @@ class AttentionMaps(Experiment):
         }
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
-        sites, bench = sites_of(bench.anatomy), bench.first(self.images)
+        sites, bench = attentions_with_maps(bench.anatomy), bench.first(self.images)
         if not sites or not len(bench):
             return {}
         seen = bench.look({site.name: [ENTROPIES] for site in sites})
@@ -235,7 +238,7 @@ class AttentionMaps(Experiment):
         if not all(found.values()):  # beyond the images that are used
             return
         folds = next(iter(found.values()))["folds"]
-        for row, (subject, site) in enumerate(scene.sites(sites_of)):
+        for row, (subject, site) in enumerate(scene.sites(attentions_with_maps)):
             spread = found[subject][f"entropy of {site.name}"].double()
             tally.entropy[:, row, : spread.shape[1]].index_add_(0, folds, spread[..., 0])
             tally.class_entropy[:, row, : spread.shape[1]].index_add_(0, folds, spread[..., 1])
@@ -246,7 +249,7 @@ class AttentionMaps(Experiment):
     def estimate(self, total: MapsTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        sites = scene.sites(sites_of)
+        sites = scene.sites(attentions_with_maps)
         keys = np.array([site.attention.keys for _, site in sites if site.attention])
         there = np.arange(total.entropy.shape[1])[None] < np.array([site.heads or 1 for _, site in sites])[:, None]
         images = total.images.numpy()
@@ -255,7 +258,7 @@ class AttentionMaps(Experiment):
         )
         uniform = np.log(keys)[:, None]
         share, axes = {"limits": (0.0, 1.0)}, ("site", "head")
-        without = [anatomy.subject for anatomy in scene.anatomies if not sites_of(anatomy)]
+        without = [anatomy.subject for anatomy in scene.anatomies if not attentions_with_maps(anatomy)]
         words = f"{' and '.join(without)} {'have' if len(without) > 1 else 'has'} no attention to show"
         return xarray.Dataset(
             {
@@ -303,7 +306,7 @@ def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
         "example": total.image.numpy(),
         "class_name": ("example", np.array(labels, dtype=object)),
         "shown_subject": [who.subject for who in with_maps(scene)],
-        "no_rollout": ("shown_subject", [why_no_rollout(who, sites_of(who)) for who in with_maps(scene)]),
+        "no_rollout": ("shown_subject", [why_no_rollout(who, attentions_with_maps(who)) for who in with_maps(scene)]),
         "picture": (("example", "shown_subject", "y", "x", "channel"), total.picture.numpy()),
         "picture_size": (("shown_subject", "side"), np.array(sizes)),
         "maps": ((*rows, "key"), total.maps.numpy()),

@@ -42,6 +42,7 @@ from eyechart.methods.hsic import Readout, gram_view, hsic_table, patch_gram
 from eyechart.methods.token_lengths import Tokens, has_tokens, read_with
 from eyechart.quantity import Quantity
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import stem_and_blocks
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -277,7 +278,7 @@ class Cka(Measure):
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
         """The stem and block outputs; `fine` adds residual sums and all layers inside the blocks."""
         if self.granularity == "blocks":
-            chosen = [site for site in anatomy.sites if site.role in ("stem", "block")]
+            chosen = stem_and_blocks(anatomy)
         else:
             inside = [site for site in anatomy.sites if site.role in ("stem", "junction", "block")]
             chosen = sorted([*anatomy.layers, *inside], key=lambda site: site.depth)

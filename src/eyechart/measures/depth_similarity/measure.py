@@ -25,20 +25,13 @@ from eyechart.methods.hsic import PREFIX, WHOLE, hsic_table, patch_gram
 from eyechart.methods.twins import WORDS, Pair, pairs_of
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
-from eyechart.sites import Anatomy, Site
+from eyechart.site_choice import blocks, blocks_with_prefix
+from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
-
-
-def blocks_of(anatomy: Anatomy) -> Sequence[Site]:
-    return [site for site in anatomy.pick("block") if site.layout.axes.startswith("N")]
-
-
-def blocks_with_prefix(anatomy: Anatomy) -> Sequence[Site]:
-    return [site for site in blocks_of(anatomy) if site.layout.prefix and site.grid]
 
 
 @dataclass
@@ -186,7 +179,7 @@ class DepthSimilarity(Measure):
     )
 
     def needs(self) -> Sequence[Need]:
-        return [Need(WHOLE, blocks_of), Need(PREFIX, blocks_with_prefix)]
+        return [Need(WHOLE, blocks), Need(PREFIX, blocks_with_prefix)]
 
     def tally(self, scene: Scene) -> TwinTally:
         if scene.whole_blocks == 0:
@@ -197,7 +190,7 @@ class DepthSimilarity(Measure):
                 "no two subjects are twins; give two trainings of one model, two sizes of one architecture, a ViT with "
                 "a class token and its GAP twin, or a subject and its untrained twin (NAME and NAME@random)."
             )
-        most = max(len(blocks_of(anatomy)) for anatomy in scene.anatomies)
+        most = max(len(blocks(anatomy)) for anatomy in scene.anatomies)
         return TwinTally.empty(fold=scene.folds, pair=len(pairs), side=2, block=most, other_block=most)
 
     def update(self, tally: TwinTally, batch: Batch, views: Views, scene: Scene) -> None:
@@ -216,7 +209,7 @@ class DepthSimilarity(Measure):
         import xarray
 
         pairs = pairs_of(scene)
-        counts = np.array([[len(blocks_of(scene.anatomy(who))) for who in (pair.one, pair.other)] for pair in pairs])
+        counts = np.array([[len(blocks(scene.anatomy(who))) for who in (pair.one, pair.other)] for pair in pairs])
         own = np.where(total.own.numpy() > 0, total.own.numpy(), np.nan)  # also where there is no such block
         cka = total.hsic.numpy() / np.sqrt(own[:, 0, :, None] * own[:, 1, None, :])
         same = counts[:, :1] == counts[:, 1:]
@@ -263,7 +256,7 @@ class DepthSimilarity(Measure):
 
 def grams_of(anatomy: Anatomy, views: Views, pair: Pair) -> Tensor:
     """(block, n, n): of whole layers, or of patch tokens where one twin has a class token and the other has none."""
-    sites = blocks_of(anatomy)
+    sites = blocks(anatomy)
     if pair.relation == "head":
         return torch.stack([patch_gram(views, anatomy.subject, site).double() for site in sites])
     return torch.stack([views(anatomy.subject, site, WHOLE).double() for site in sites])

@@ -26,11 +26,11 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
 from eyechart.measure import Experiment, Source, Views, option
-from eyechart.measures.recognition.measure import LOGITS, classifier
-from eyechart.methods.answers import labelled, scored_subjects
+from eyechart.methods.answers import LOGITS, labelled, scored_subjects
 from eyechart.methods.twins import build_of, snapshot
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
 from eyechart.subjects.labels import match_classes
 from eyechart.tally import Max, Sum, Tally

@@ -20,9 +20,11 @@ from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.methods.steps import KIND_WORDS, UNMOVED, beyond_rounding
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
-from eyechart.sites import Anatomy, Layout, Site
+from eyechart.site_choice import skip_of, skips_of_sub_layers, sub_layers
+from eyechart.sites import Layout
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
 
@@ -48,41 +50,6 @@ def variance_and_square(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
 
 SPREAD = View("variance over positions", lambda look: variance_and_square(look.output, look.site.layout))
 SKIP_SPREAD = View("variance of the skip", lambda look: variance_and_square(look.skip, look.site.layout), before=True)
-UNMOVED = 1e-5
-"""Log changes no larger than this are rounding: a branch that adds a constant changes the variance by 1e-7."""
-
-
-def sub_layers(anatomy: Anatomy) -> Sequence[Site]:
-    """The stem, then what each sub-layer leaves on the stream.
-
-    A block with one junction is read at its output, as the next block sees it (after ResNet's last ReLU); a block with
-    several (attention, then MLP) at each of its sums.
-    """
-    chosen = [site for site in anatomy.pick("stem") if has_map(site)]
-    for block in anatomy.pick("block"):
-        inside = [site for site in anatomy.pick("junction") if site.block == block.block]
-        chosen += [site for site in (inside if len(inside) > 1 else [block]) if has_map(site)]
-    return chosen
-
-
-def has_map(site: Site) -> bool:
-    plain = site.layout.axes in ("NTC", "NCT", "NCYX", "NYXC")
-    return plain and site.grid is not None and site.grid[0] * site.grid[1] > 1
-
-
-def skip_of(anatomy: Anatomy, site: Site) -> Site | None:
-    """The junction at which a sub-layer meets its skip; None where it has none, or where that is projected.
-
-    A projected skip is on another grid or has other channels, so that before and after would not compare.
-    """
-    inside = [site] if site.role == "junction" else [j for j in anatomy.pick("junction") if j.block == site.block]
-    if site.role == "stem" or len(inside) != 1 or inside[0].projected or not has_map(inside[0]):
-        return None
-    return inside[0]
-
-
-def skips(anatomy: Anatomy) -> Sequence[Site]:
-    return [skip for site in sub_layers(anatomy) if (skip := skip_of(anatomy, site)) is not None]
 
 
 @dataclass
@@ -112,11 +79,6 @@ def of_first_half(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarr
     blocks = estimate.block.values[estimate.subject.values == subject]
     places = of_kind(estimate, subject, kind)
     return np.asarray(places[(estimate.block.values[places] + 0.5) / (blocks.max() + 1) <= 0.5])
-
-
-def beyond_rounding(changes: np.ndarray) -> np.ndarray:
-    """Changes of at most `UNMOVED` are none: their intervals are as narrow, and could lie clear of 0."""
-    return np.where(np.abs(changes) > UNMOVED, changes, np.where(np.isfinite(changes), 0.0, np.nan))
 
 
 def sign_test(changes: np.ndarray, rising: bool) -> float:
@@ -160,9 +122,6 @@ def at_stage_ends(scale: str, first: float, last: float) -> Callable[[xarray.Dat
         return result
 
     return compute
-
-
-KIND_WORDS = {"mlp": "MLP", "conv": "convolution"}  # in sentences, as the legends have them
 
 
 READINGS = {"": "by the variance itself", "_relative": "by the variance over the mean square"}
@@ -257,7 +216,7 @@ class FeatureVariance(Measure):
     claims = tuple(test for suffix, reading in READINGS.items() for test in tests_on(suffix, reading))
 
     def needs(self) -> Sequence[Need]:
-        return [Need(SPREAD, sub_layers), Need(SKIP_SPREAD, skips)]
+        return [Need(SPREAD, sub_layers), Need(SKIP_SPREAD, skips_of_sub_layers)]
 
     def tally(self, scene: Scene) -> VarianceTally:
         if not scene.sites(sub_layers):

@@ -12,23 +12,16 @@ last norms of other families are not known from outside; a batch norm would not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.needs import View
-from eyechart.tracing.readouts import has_cls, narrow, probed
+from eyechart.tracing.readouts import has_cls, narrow
 from eyechart.tracing.views import Look
 
 WIDEST = 2048
 CLASSIFIER = "what its classifier reads"
-
-
-def what_is_read(anatomy: Anatomy) -> Sequence[Site]:
-    """The vector before the logits, or that comes out without a classifier; the last block where there is no such."""
-    return anatomy.pick("features") or probed(anatomy)[-1:]
 
 
 def class_tokens(anatomy: Anatomy, site: Site) -> slice | None:

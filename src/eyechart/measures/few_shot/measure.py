@@ -26,7 +26,7 @@ from torch import Tensor
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views
-from eyechart.measures.few_shot.features import CLASSIFIER, FEATURES, what_is_read, width_of, words_for
+from eyechart.measures.few_shot.features import CLASSIFIER, FEATURES, width_of, words_for
 from eyechart.measures.few_shot.quantities import (
     accuracy_of,
     correlation,
@@ -42,6 +42,7 @@ from eyechart.methods.ridge import solve
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.rows import RowsTally, kept, rows_at_most
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import classifier_input
 from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
@@ -269,12 +270,12 @@ class FewShot(Measure):
     )
 
     def needs(self) -> Sequence[Need]:
-        return [Need(FEATURES, what_is_read)]
+        return [Need(FEATURES, classifier_input)]
 
     def tally(self, scene: Scene) -> FewShotTally:
         if not scene.classes or len(scene.classes) < 2:
             raise DoesNotApply("the images have no classes to tell apart; give labelled images.")
-        if not scene.sites(what_is_read):
+        if not scene.sites(classifier_input):
             raise DoesNotApply("no subject has blocks whose output is a grid of positions.")
         width = sum(width for _, _, width in columns(scene))
         size = 4 * width * rows_at_most(scene, ROWS)
@@ -287,13 +288,13 @@ class FewShot(Measure):
 
     def update(self, tally: FewShotTally, batch: Batch, views: Views, scene: Scene) -> None:
         assert batch.labels is not None  # the images have classes
-        features = torch.cat([views(subject, site, FEATURES) for subject, site in scene.sites(what_is_read)], dim=1)
+        features = torch.cat([views(subject, site, FEATURES) for subject, site in scene.sites(classifier_input)], dim=1)
         tally.keep(batch, features, (batch.labels >= 0) & kept(batch, scene, ROWS))
 
     def estimate(self, total: FewShotTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        subjects = [subject for subject, _ in scene.sites(what_is_read)]
+        subjects = [subject for subject, _ in scene.sites(classifier_input)]
         pool = Pool.of(total, EPISODES)
         classes = len(pool.members)
         ways = [way for way in WAYS if way < classes] + [classes]
@@ -328,7 +329,10 @@ class FewShot(Measure):
                 "subject": subjects,
                 "shot": list(SHOTS),
                 "way": ways,
-                "read": ("subject", [words_for(scene.anatomy(who), site) for who, site in scene.sites(what_is_read)]),
+                "read": (
+                    "subject",
+                    [words_for(scene.anatomy(who), site) for who, site in scene.sites(classifier_input)],
+                ),
             },
             attrs={"images": len(total.image)},
         )
@@ -361,7 +365,7 @@ class FewShot(Measure):
 def columns(scene: Scene) -> Iterator[tuple[str, int, int]]:
     """For each subject where its features begin in a row, and how many they are."""
     start = 0
-    for subject, site in scene.sites(what_is_read):
+    for subject, site in scene.sites(classifier_input):
         width = width_of(scene.anatomy(subject), site)
         yield subject, start, width
         start += width

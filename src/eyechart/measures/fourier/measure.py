@@ -27,10 +27,11 @@ from eyechart.claims.table import Side
 from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Source, Views, option, site_coordinates
-from eyechart.measures.feature_variance.measure import KIND_WORDS, beyond_rounding, skip_of, sub_layers
 from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
+from eyechart.methods.steps import KIND_WORDS, beyond_rounding
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import skip_of, sub_layers
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import View

@@ -25,11 +25,11 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import places_of
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
-from eyechart.measures.cka.measure import Cka
-from eyechart.methods.attention_distance import HOW_FAR, attentions
-from eyechart.methods.hsic import gram, hsic_table
+from eyechart.methods.attention_distance import HOW_FAR
+from eyechart.methods.hsic import WHOLE, gram, hsic_table
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import attentions, first_units
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -51,20 +51,12 @@ def head_grams(outputs: torch.Tensor) -> torch.Tensor:
 
 
 HEAD_GRAMS = View("gram of each head", head_outputs, reduce=head_grams)
-SITE_GRAM = Cka().view  # the same view of the same site, so that both measures together compute it once
+SITE_GRAM = WHOLE  # the view of `cka`, so that both measures together compute it once
 
 
 def low_sites(anatomy: Anatomy) -> Sequence[Site]:
     """The first units of the first two stages of a CNN; nothing of any other subject."""
-    if anatomy.architecture != "cnn":
-        return []
-    units = [site for site in anatomy.pick("block") if site.layout.axes.startswith("N")]
-    stages = list(dict.fromkeys(unit.stage for unit in units))
-    return [
-        unit
-        for stage, count in zip(stages, LOW_UNITS, strict=False)
-        for unit in [unit for unit in units if unit.stage == stage][:count]
-    ]
+    return first_units(anatomy, LOW_UNITS)
 
 
 @dataclass

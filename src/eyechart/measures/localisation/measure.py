@@ -59,6 +59,7 @@ from eyechart.methods.token_lengths import Tokens, read_with
 from eyechart.methods.twins import untrained_twin
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -78,12 +79,6 @@ def patch_view(cells: Cells, colour: Literal["kept", "removed"]) -> View:
         return picture_patches(look.output, cells, colour)
 
     return View(f"packed gram of {cells[0]}×{cells[1]} patches, mean colour {colour}", take, reduce=packed)
-
-
-def has_cells(site: Site) -> bool:
-    """Whether tokens have places, and some of them are not at the edge."""
-    plain = site.layout.axes in ("NTC", "NCT", "NCYX", "NYXC")
-    return plain and site.grid is not None and min(site.grid) >= 3
 
 
 @dataclass
@@ -298,10 +293,7 @@ class Localisation(Measure):
         return read_with(self.claims, self.tokens)
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
-        blocks = [site for site in anatomy.pick("block") if has_cells(site)]
-        count = self.units if anatomy.family == "cnn" else self.depths
-        chosen = {round((step + 1) * len(blocks) / count) - 1 for step in range(count)}
-        return [site for place, site in enumerate(blocks) if place in chosen]
+        return blocks_with_inner_cells(anatomy, of_cnn=self.units, of_others=self.depths)
 
     def cells(self, anatomy: Anatomy) -> set[Cells]:
         return {cells_of(site.grid) for site in self.sites(anatomy) if site.grid is not None}

@@ -40,9 +40,10 @@ from eyechart.methods.twins import build_of
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.rows import RowsTally, kept, rows_at_most
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import blocks_with_grid
 from eyechart.tally import Sum
 from eyechart.tracing.needs import Need, View
-from eyechart.tracing.readouts import READOUTS, Group, Widths, groups_of, probed, read_out
+from eyechart.tracing.readouts import READOUTS, Group, Widths, groups_of, read_out
 
 if TYPE_CHECKING:
     import xarray
@@ -217,7 +218,7 @@ class Probes(Measure):
         return View(f"probe features, {self.widths}", partial(read_out, widths=self.widths))
 
     def needs(self) -> Sequence[Need]:
-        return [Need(self.view, probed)]
+        return [Need(self.view, blocks_with_grid)]
 
     def tally(self, scene: Scene) -> ProbeTally:
         if not scene.classes or len(scene.classes) < 2:
@@ -249,7 +250,9 @@ class Probes(Measure):
 
     def update(self, tally: ProbeTally, batch: Batch, views: Views, scene: Scene) -> None:
         assert batch.labels is not None  # the images have classes
-        features = torch.cat([views(subject, site, self.view) for subject, site in scene.sites(probed)], dim=1)
+        features = torch.cat(
+            [views(subject, site, self.view) for subject, site in scene.sites(blocks_with_grid)], dim=1
+        )
         known, chosen = batch.labels >= 0, kept(batch, scene, self.rows)
         tally.keep(batch, features, known & chosen)
         parts = batch.image_folds % PARTS
@@ -265,7 +268,7 @@ class Probes(Measure):
     def estimate(self, total: ProbeTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        groups, sites = groups_of(scene, self.widths), scene.sites(probed)
+        groups, sites = groups_of(scene, self.widths), scene.sites(blocks_with_grid)
         if len(total.image) not in total.computed:
             total.computed[len(total.image)] = self.right_by_fold(total, groups)
         weights, held = total.fold_weights, torch.bincount(total.fold, minlength=scene.folds).double()

@@ -47,6 +47,7 @@ from eyechart.methods.receptive import (
 )
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import has_several_positions
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import View
@@ -71,21 +72,16 @@ AFTER = View("middle of the map", lambda look: at_middle(look, look.output))
 BEFORE = View("middle of the branch", lambda look: at_middle(look, look.branch), before=True)
 
 
-def has_places(site: Site) -> bool:
-    plain = site.layout.axes in ("NTC", "NCT", "NCYX", "NYXC")
-    return plain and site.grid is not None and site.grid[0] * site.grid[1] > 1
-
-
 def before_after(anatomy: Anatomy, depths: int) -> list[Site]:
     """Blocks (read after their last addition) and, before each, the branches in it that mix places.
 
     An MLP's branch looks at single tokens that the skip has already reached, so it says nothing of its own.
     """
-    blocks = [site for site in anatomy.pick("block") if has_places(site)]
+    blocks = [site for site in anatomy.pick("block") if has_several_positions(site)]
     chosen: list[Site] = []
     for block in (blocks[place] for place in evenly(len(blocks), depths)):
         inside = [site for site in anatomy.pick("junction") if site.block == block.block and site.kind != "mlp"]
-        chosen += [site for site in inside if has_places(site) and site.skip_operand is not None] + [block]
+        chosen += [site for site in inside if has_several_positions(site) and site.skip_operand is not None] + [block]
     return chosen
 
 

@@ -16,21 +16,15 @@ import torch
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, with_ends
 from eyechart.measure import Measure, Source, Views
-from eyechart.methods.answers import scored_subjects
+from eyechart.methods.answers import LOGITS, scored_subjects
 from eyechart.quantity import Quantity
 from eyechart.scene import Batch, Scene
-from eyechart.sites import Anatomy, Site
+from eyechart.site_choice import classifier
 from eyechart.tally import Concat, Sum, Tally
-from eyechart.tracing.needs import Need, View
+from eyechart.tracing.needs import Need
 
 if TYPE_CHECKING:
     import xarray
-
-LOGITS = View("logits", lambda look: look.output.float())
-
-
-def classifier(anatomy: Anatomy) -> Sequence[Site]:
-    return anatomy.pick("head")
 
 
 @dataclass

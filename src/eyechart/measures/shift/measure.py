@@ -29,6 +29,7 @@ from eyechart.measures.shift.shifts import (
 from eyechart.methods.receptive import evenly
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import View
@@ -48,11 +49,7 @@ MAP = View("whole map", lambda look: look.map(look.output).float())
 
 def blocks(anatomy: Anatomy) -> Sequence[Site]:
     """Blocks with a map of at least 4×4 cells: a coarser one cannot move by a cell within the room there is."""
-    there = [
-        site
-        for site in anatomy.pick("block")
-        if site.layout.axes in ("NTC", "NCT", "NCYX", "NYXC") and site.grid is not None and min(site.grid) >= 4
-    ]
+    there = blocks_with_grid(anatomy, 4)
     return [there[place] for place in evenly(len(there), DEPTHS)]
 
 

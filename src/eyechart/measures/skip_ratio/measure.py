@@ -30,9 +30,10 @@ from eyechart.measures.skip_ratio.phases import (
     profile,
     with_class_token,
 )
-from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, junctions, tokens_of
+from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, tokens_of
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import residual_additions
 from eyechart.sites import Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
@@ -228,17 +229,17 @@ class SkipRatio(Measure):
     )
 
     def needs(self) -> Sequence[Need]:
-        return [Need(SKIP_AND_BRANCH, junctions)]
+        return [Need(SKIP_AND_BRANCH, residual_additions)]
 
     def tally(self, scene: Scene) -> SkipRatioTally:
-        sites = scene.sites(junctions)
+        sites = scene.sites(residual_additions)
         if not sites:
             raise DoesNotApply("no subject has residual additions, so nothing rides a skip.")
         return SkipRatioTally.empty(fold=scene.folds, site=len(sites), token=max(tokens_of(site) for _, site in sites))
 
     def update(self, tally: SkipRatioTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = torch.as_tensor(batch.image_folds)
-        for row, (subject, site) in enumerate(scene.sites(junctions)):
+        for row, (subject, site) in enumerate(scene.sites(residual_additions)):
             values = views(subject, site, SKIP_AND_BRANCH).double()
             for column, total in enumerate((tally.ratio, tally.cosine, tally.branch_cosine, tally.finite)):
                 total[:, row, : values.shape[1]].index_add_(0, folds, values[:, :, column])
@@ -247,7 +248,7 @@ class SkipRatio(Measure):
     def estimate(self, total: SkipRatioTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        sites = scene.sites(junctions)
+        sites = scene.sites(residual_additions)
         count = total.ratio.shape[1]
         there = np.arange(count)[None] < np.array([tokens_of(site) for _, site in sites])[:, None]
         with np.errstate(invalid="ignore", divide="ignore"):

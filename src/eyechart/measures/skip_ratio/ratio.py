@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +10,7 @@ from eyechart.tracing.area import area_means
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
-    from eyechart.sites import Anatomy, Site
+    from eyechart.sites import Site
     from eyechart.tracing.views import Look
 
 FINEST = 16  # cells a side: a ResNet's 112×112 locations are averaged into cells, or the tally would grow to gigabytes
@@ -58,12 +57,6 @@ def tokens_of(site: Site) -> int:
         return 1
     height, width = cell_grid(site.layout.grid)
     return site.layout.prefix + height * width
-
-
-def junctions(anatomy: Anatomy) -> Sequence[Site]:
-    """Residual additions to the picture's stream, not those of a class token alone (CaiT, attention pooling)."""
-    readable = [s for s in anatomy.pick("junction") if s.layout.axes.startswith("N") and "C" in s.layout.axes]
-    return [site for site in readable if site.grid is not None] or readable
 
 
 SKIP_AND_BRANCH = View("skip and branch", ratio_and_cosines, before=True)

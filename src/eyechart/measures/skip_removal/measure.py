@@ -22,13 +22,13 @@ from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
 from eyechart.measure import Experiment, Measure, Source, Views, option
-from eyechart.measures.recognition.measure import LOGITS, classifier
 from eyechart.measures.skip_removal import variants as skips
 from eyechart.measures.skip_removal.variants import MODES, Variant, sites_of, variants_of
-from eyechart.methods.answers import COUNTS, accuracy_of, changed_of, known_of, outcomes
+from eyechart.methods.answers import COUNTS, LOGITS, accuracy_of, changed_of, known_of, outcomes
 from eyechart.methods.hsic import hsic_table, read_out
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import View

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.measures.cka.measure import Cka
 from eyechart.methods.hsic import gram
 from eyechart.methods.twins import build_of
 from eyechart.quantity import subjects_in
+from eyechart.site_choice import junctions_of, stem_and_blocks
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.interventions import RemoveSkip
 
@@ -35,7 +35,7 @@ def removable(anatomy: Anatomy) -> list[tuple[Site, tuple[str, ...]]]:
 
     Where a skip is projected (a stage begins), removing it would remove a layer with weights as well.
     """
-    found = [(block, _junctions(anatomy, block)) for block in anatomy.pick("block")]
+    found = [(block, junctions_of(anatomy, block)) for block in anatomy.pick("block")]
     return [
         (block, tuple(junction.name for junction in junctions))
         for block, junctions in found
@@ -48,7 +48,7 @@ def projected_blocks(anatomy: Anatomy) -> list[str]:
     return [
         block.name
         for block in anatomy.pick("block")
-        if any(junction.projected for junction in _junctions(anatomy, block))
+        if any(junction.projected for junction in junctions_of(anatomy, block))
     ]
 
 
@@ -57,15 +57,11 @@ def trained_without(anatomy: Anatomy) -> list[Site]:
 
     In a plain network there is none to miss, and where blocks differ (EfficientNet) a missing skip is by design.
     """
-    counts = {block.block: len(_junctions(anatomy, block)) for block in anatomy.pick("block")}
+    counts = {block.block: len(junctions_of(anatomy, block)) for block in anatomy.pick("block")}
     with_skips = {count for count in counts.values() if count}
     if len(with_skips) != 1 or anatomy.family != "vit":
         return []
     return [block for block in anatomy.pick("block") if not counts[block.block]]
-
-
-def _junctions(anatomy: Anatomy, block: Site) -> list[Site]:
-    return [junction for junction in anatomy.pick("junction") if junction.block == block.block]
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ def variants_of(anatomy: Anatomy) -> list[Variant]:
 
 def sites_of(anatomy: Anatomy) -> list[Site]:
     """The stem and block outputs, as in the CKA maps."""
-    return list(Cka().sites(anatomy))
+    return list(stem_and_blocks(anatomy))
 
 
 def shown_blocks(names: Sequence[str]) -> list[str]:

@@ -22,12 +22,12 @@ from torch.nn import functional as F
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of
 from eyechart.measure import Experiment, Source, Views, site_coordinates
-from eyechart.measures.localisation.measure import Localisation
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
 from eyechart.methods.hsic import packed
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import View
@@ -54,7 +54,8 @@ def spatial(tokens: Tensor, site: Site) -> Tensor:
 
 
 def sites_of(anatomy: Anatomy) -> Sequence[Site]:
-    return Localisation(units=3).sites(anatomy)  # its controls and decoders cost more than a heat-map
+    # Fewer than localisation looks at: controls and decoders cost more than a heat-map.
+    return blocks_with_inner_cells(anatomy, of_cnn=3, of_others=3)
 
 
 def last_of(anatomy: Anatomy) -> Site:
