@@ -268,7 +268,8 @@ def measures(json_: bool) -> None:
 
     Options are shown with the value they have unless it is set: eyechart exam --set MEASURE.OPTION=VALUE.
     """
-    from eyechart.measure_options import choices_of, meanings_of, options_of
+    from eyechart.claims.table import CLAIMS
+    from eyechart.measure_options import choices_of, meanings_of
     from eyechart.measures import measures as known
 
     rows: list[dict[str, Any]] = [
@@ -276,10 +277,10 @@ def measures(json_: bool) -> None:
             "name": measure.name,
             "question": measure.title,
             "sources": [f"{source.paper}, {source.figures}" for source in measure.sources],
-            "options": options_of(measure),
+            "options": measure.options,
             "choices": choices_of(measure),
             "meanings": meanings_of(measure),
-            "claims": sorted({test.claim for test in measure.claims}),
+            "claims": [claim.id for claim in CLAIMS.values() if measure.name in claim.measures and claim.tests],
         }
         for measure in known().values()
     ]
@@ -311,8 +312,7 @@ def claims(name: str | None, json_: bool) -> None:
         raise UsageError(f"No claim is called {name!r}; they run from C01 to {max(CLAIMS)}.")
     chosen = [CLAIMS[wanted]] if wanted else list(CLAIMS.values())
     if json_:
-        readings = readings_of_claims()
-        as_json([claim.as_json() | {"readings": readings.get(claim.id, [])} for claim in chosen])
+        as_json([claim.as_json() for claim in chosen])
         return
     for claim in chosen:
         click.echo(f"{claim.id}  {claim.sentence}")
@@ -326,10 +326,10 @@ def claims(name: str | None, json_: bool) -> None:
         if claim.changed:
             click.echo(f"     changed     {claim.changed}")
         if wanted:
-            for test in readings_of_claims().get(claim.id, []):
-                asked = "; ".join(f"{part['quantity']} {part['asks']}" for part in test["parts"])
-                read = f", read {test['reading']}" if test["reading"] else ""
-                click.echo(f"     test        {test['measure']}{read}: {asked}")
+            for test in claim.tests:
+                asked = "; ".join(f"{part.quantity} {part.asks}" for part in test.parts)
+                read = f", read {test.reading}" if test.reading else ""
+                click.echo(f"     test        {test.measure}{read}: {asked}")
     studied = [claim for claim in chosen if claim.settled_by != "exam"]
     if studied:
         click.echo(
@@ -338,17 +338,6 @@ def claims(name: str | None, json_: bool) -> None:
         )
         for name in dict.fromkeys(claim.settled_by for claim in studied):
             click.echo(f"  {name:16} {STUDIES[name]}")
-
-
-def readings_of_claims() -> dict[str, list[dict[str, Any]]]:
-    """How measures test each claim, by claim. It imports every measure, and torch with them."""
-    from eyechart.measures import measures as known
-
-    found: dict[str, list[dict[str, Any]]] = {}
-    for measure in known().values():
-        for test in measure.claims:
-            found.setdefault(test.claim, []).append({"measure": measure.name, **test.as_json()})
-    return found
 
 
 main.add_command(train)

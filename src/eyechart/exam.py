@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
 from eyechart.engines.plan import write_plan
@@ -182,7 +183,7 @@ def finish(run: Run) -> None:
     for name, measure in run.measures.items():
         findings[name] = with_intervals(measure, tallies[name], run.scene)
         run.write_finding(name, findings[name])
-    tests = [test for measure in run.measures.values() for test in measure.tests()]
+    tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     verdicts = judge(tests, findings, facts_of(run.plan, findings), left_out=left_out)
     write_json(run.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])

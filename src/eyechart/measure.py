@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from eyechart.claims.judge import LEAST_IMAGES
-from eyechart.claims.verdict import ClaimTest
 from eyechart.errors import DoesNotApply
 from eyechart.quantity import Quantity
 from eyechart.scene import Batch, Scene
@@ -78,14 +77,26 @@ class Measure(ABC):
     method: ClassVar[str]
     """How it is computed, in two or three sentences with the formula in words."""
     quantities: ClassVar[tuple[Quantity, ...]] = ()
-    claims: ClassVar[tuple[ClaimTest, ...]] = ()
     needs_labels: ClassVar[bool] = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {option.name: getattr(self, option.name) for option in fields(self)}
+
+    @property
+    def reading(self) -> str | None:
+        """How its options make claims read, where that is not as the papers do; None: with them it decides nothing."""
+        return ""
 
     @abstractmethod
     def needs(self) -> Sequence[Need]:
         """Views this measure wants of the shared pass, and where."""
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+    def runs_at(self, effort: str) -> bool:
+        """Whether it is part of an exam of this effort: one that shares the pass always is."""
+        return True
+
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
         """The measure as large as this effort allows: one that shares the pass costs little and stays as it is."""
         return self
 
@@ -100,10 +111,6 @@ class Measure(ABC):
     @abstractmethod
     def estimate(self, total: Any, scene: Scene) -> xarray.Dataset:
         """The statistic of a tally whose folds were summed. Called on the whole and on every leave-one-out sum."""
-
-    def tests(self) -> Sequence[ClaimTest]:
-        """The claims this measure decides with the options it was run with."""
-        return self.claims
 
     def chart(self, finding: xarray.Dataset) -> Chart:
         """The figure, in the paper's layout: `draw` of the chart.py beside the measure, unless it draws its own."""
@@ -145,11 +152,14 @@ class Experiment(Measure):
         """How many forward passes the experiment spends on each image it uses; a backward pass counts as two."""
         return 1.0
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+    def runs_at(self, effort: str) -> bool:
+        return effort in self.budget
+
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
         """The measure as large as its budget at this effort allows; left out (DoesNotApply) where that is too small.
 
         A measure that was `asked_for` by name is never left out: it gets its smallest budget, and at least
-        `least_images`. One that decides claims gets as many as decide. An option `images` that was set by hand stays.
+        `least_images`. One that `decides` a claim gets as many as decide. An option `images` set by hand stays.
         """
         if self.images:
             return self
@@ -166,26 +176,8 @@ class Experiment(Measure):
                 f"allows for the largest subject; {' or '.join(runs)} runs it."
             )
         # Up to twice its seconds where it would otherwise show numbers and decide nothing.
-        least = max(self.least_images, LEAST_IMAGES) if self.decides_at(effort) else self.least_images
+        least = max(self.least_images, LEAST_IMAGES) if decides else self.least_images
         return replace(self, images=min(max(images, least), scene.images))
-
-    def decides_at(self, effort: str) -> bool:
-        """Whether a claim is read from it at this effort: a test of its own, or one of a measure that runs there too.
-
-        >>> from eyechart.measures import measures
-        >>> [measures()["robustness"].decides_at(effort) for effort in ("quick", "normal")]  # C69 needs corruptions
-        [False, True]
-        """
-        from eyechart.measures import measures
-
-        mine = {quantity.name for quantity in self.quantities}
-        there = (
-            measure
-            for measure in measures().values()
-            if not isinstance(measure, Experiment) or effort in measure.budget
-        )
-        read = {part.quantity for measure in there for test in measure.claims for part in test.parts}
-        return bool(self.claims) or not mine.isdisjoint(read)
 
 
 def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str = "site") -> dict[str, Any]:

@@ -42,7 +42,3 @@ def meanings_of(measure: Measure) -> dict[str, str]:
     'the same of a single token'
     """
     return {option.name: option.metadata["help"] for option in fields(measure)}
-
-
-def options_of(measure: Measure) -> dict[str, Any]:
-    return {field.name: getattr(measure, field.name) for field in fields(measure)}

@@ -12,8 +12,9 @@ from scipy import stats
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.claims.multiplicity import holm, p_value, stands
+from eyechart.claims.parts import ClaimTest, Part
 from eyechart.claims.summary import summarise
-from eyechart.claims.verdict import ClaimTest, Part, PartVerdict, Verdict
+from eyechart.claims.verdict import PartVerdict, Verdict
 from tests.claims.nulls.made_up import FOLDS, finding, noisy
 
 GAP = Part("uniformity_gap", "above", 0.1, "gap", inclusive=True)

@@ -23,8 +23,9 @@ import eyechart
 from eyechart.claims.facts import facts_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import LEAST_IMAGES, Reading, decide, judge
+from eyechart.claims.parts import ClaimTest
 from eyechart.claims.table import CLAIMS
-from eyechart.claims.verdict import ClaimTest, Verdict
+from eyechart.claims.verdict import Verdict
 from eyechart.measures import measures
 from eyechart.run import Run
 from tests.claims import nulls

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from eyechart.claims.gates import GATES
-from eyechart.claims.table import CLAIMS, SOURCES, STUDIES, asked, read_claim, read_claims
+from eyechart.claims.parts import asked
+from eyechart.claims.table import CLAIMS, SOURCES, STUDIES, read_claim, read_claims
 from eyechart.errors import EyechartError
 
 IN_THE_PACKAGE = {"cka", "attention_distance", "skip_ratio", "feature_variance", "recognition"}

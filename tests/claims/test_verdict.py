@@ -8,9 +8,10 @@ import xarray
 
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
+from eyechart.claims.parts import ClaimTest, Part
 from eyechart.claims.summary import summarise
 from eyechart.claims.table import CLAIMS
-from eyechart.claims.verdict import ClaimTest, Part, PartVerdict, Verdict
+from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.errors import EyechartError, UsageError
 
 GAP = Part("uniformity_gap", "above", 0.1, "uniformity of {0} above that of {1}", inclusive=True)

@@ -14,7 +14,8 @@ import pandas as pd
 import xarray as xr
 
 from eyechart.charts import theme
-from eyechart.claims.table import CLAIMS, asked
+from eyechart.claims.parts import asked
+from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.measure import Source
 from eyechart.quantity import Quantity

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from eyechart.claims.judge import LEAST_IMAGES
-from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.claims.parts import ClaimTest, Part
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches

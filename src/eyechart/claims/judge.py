@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 
 from eyechart.claims.gates import Facts
 from eyechart.claims.multiplicity import holm, p_value, stands
+from eyechart.claims.parts import ClaimTest, Decision, Part
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
-from eyechart.claims.verdict import ClaimTest, Decision, Part, PartVerdict, Subjects, Verdict
+from eyechart.claims.verdict import PartVerdict, Subjects, Verdict
 from eyechart.claims.wording import begin, count_parts, scope_words, sentences, still_moves, what_would_decide
 from eyechart.errors import EyechartError, UsageError
 
@@ -136,7 +137,7 @@ def decide(
     )
     verdict = test.combine([part.verdict for part in parts])
     shown = decisive(parts, verdict, test.needed)
-    gates = tuple(gate.check(facts) for gate in test.checks)
+    gates = tuple(gate.check(facts) for gate in test.gates)
     failed = [gate for gate in gates if gate.outcome == "failed"]
     few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
     first: list[str] = []
@@ -189,7 +190,10 @@ def decide_part(part: Part, subjects: Subjects, reading: Reading, seeds: int | N
     return PartVerdict(
         quantity=part.quantity,
         words=part.words.format(*subjects),
-        asks=part.asks,
+        side=part.side,
+        margin=part.margin,
+        inclusive=part.inclusive,
+        fails_at=part.fails_at,
         effect=value,
         low=low,
         high=high,

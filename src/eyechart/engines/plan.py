@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from eyechart.claims.asking import quantities_asked
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import Plan
 from eyechart.measure import Measure
-from eyechart.measure_options import options_of
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.store import FORMAT
@@ -69,18 +69,21 @@ def write_plan(
             "problems": [{"path": problem.path, "reason": problem.reason} for problem in images.problems],
         },
         "batches": batches.as_json(),
-        "measures": [{"name": measure.name, "options": options_of(measure)} for measure in measures],
+        "measures": [{"name": measure.name, "options": measure.options} for measure in measures],
         "sized": [],
         "left_out": [],
         "settings": dict(settings),
     }
     scene = scene_of(plan)
+    effort, asked_for = settings["effort"], settings["asked_for"]
+    read = quantities_asked(measure.name for measure in measures if asked_for or measure.runs_at(effort))
     for entry, measure in zip(plan["measures"], measures, strict=True):
         try:
             measure.tally(scene)  # what does not apply to these subjects is not blamed on the effort
-            measure = measure.sized(settings["effort"], scene, asked_for=settings["asked_for"])
-            plan["sized"] += [measure.name] if options_of(measure) != entry["options"] else []
-            entry["options"] = options_of(measure)
+            decides = not read.isdisjoint(quantity.name for quantity in measure.quantities)
+            measure = measure.sized(effort, scene, asked_for=asked_for, decides=decides)
+            plan["sized"] += [measure.name] if measure.options != entry["options"] else []
+            entry["options"] = measure.options
             size = measure.tally(scene).nbytes
             if size > LARGEST_TALLY:
                 raise DoesNotApply(

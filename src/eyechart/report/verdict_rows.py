@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eyechart.charts.numbers import is_number, number, with_span
-from eyechart.claims.table import CLAIMS, SOURCES, Claim, Margin, asked
+from eyechart.claims.table import CLAIMS, SOURCES
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import PartVerdict, Verdict
@@ -57,7 +57,7 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
                 "changed": claim.changed,
                 "reason": why(verdict),
                 "section": f"measure-{verdict.measure}" if verdict.measure in measures else None,
-                "parts": [picture(part, claim) for part in verdict.parts],
+                "parts": [picture(part) for part in verdict.parts],
             }
         )
     return made
@@ -115,17 +115,10 @@ def references(verdicts: Sequence[Verdict]) -> list[str]:
     return sorted(SOURCES[key] for key in keys if "arXiv" in SOURCES[key])
 
 
-def margin_of(part: PartVerdict, claim: Claim) -> Margin:
-    """The margin of the table that this part was held against."""
-    holds_where = part.asks.partition(", and fails at")[0]
-    return next(known for known in claim.margins if asked(known.side, known.margin, known.inclusive) == holds_where)
-
-
-def picture(part: PartVerdict, claim: Claim) -> dict[str, Any]:
+def picture(part: PartVerdict) -> dict[str, Any]:
     """Where interval, margin and the claimed side lie on a scale of 240 pixels, and the same in words."""
     effect, span = with_span(part.effect, part.low, part.high)
-    asked_for = margin_of(part, claim)
-    side, margin = asked_for.side, asked_for.margin
+    side, margin = part.side, part.margin
     drawn: dict[str, Any] = {
         "words": part.words,
         "effect": effect,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.engines.device import choose_device
 from eyechart.engines.plan import scene_of, write_plan
@@ -133,7 +134,7 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
                 "coords": {dim: table[dim].values.tolist() for dim in table.dims if dim in table.coords},
                 "values": np.vectorize(lambda value: float(f"{value:.4g}"))(table.values).tolist(),
             }
-    tests = {key_of(test): hash_of(test) for measure in measures for test in measure.tests()}
+    tests = {key_of(test): hash_of(test) for test in asked_of(measures)}
     return {
         "measures": list(exam["measures"]),
         "rows": rows,

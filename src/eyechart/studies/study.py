@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from eyechart.claims.gates import GATES
+from eyechart.claims.parts import ClaimTest, Part
 from eyechart.claims.table import CLAIMS
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import UsageError
 from eyechart.training.run import Run
 from eyechart.training.settings import make_run
@@ -167,7 +167,8 @@ def key_of(test: ClaimTest) -> str:
 
 def hash_of(test: ClaimTest, **more: Any) -> str:
     """A hash of all that decides: a part reworded or a margin moved after the runs is then seen."""
-    deciding = {"parts": [asdict(part) for part in test.parts], "gates": [gate.key for gate in test.checks], **more}
+    parts = [{name: value for name, value in asdict(part).items() if name != "measure"} for part in test.parts]
+    deciding = {"parts": parts, "gates": [gate.key for gate in test.gates], **more}
     return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=list).encode()).hexdigest()[:16]
 
 
@@ -294,15 +295,19 @@ def slope_weights(places: Mapping[str, float]) -> dict[str, float]:
 
 
 def _test(entry: Mapping[str, Any], contrasts: Mapping[str, Contrast], study: str) -> ClaimTest:
+    if entry["id"] not in CLAIMS:
+        raise UsageError(f"The study {study} names the claim {entry['id']!r}, which is not in the table.")
+    claim = CLAIMS[entry["id"]]
     parts = []
     for part in entry["parts"]:
         if part["contrast"] not in contrasts:
-            raise UsageError(f"{entry['id']} of {study} asks for a contrast {part['contrast']!r} that is not there.")
-        told = contrasts[part["contrast"]]
-        parts.append(
-            Part(told.name, part["side"], float(part["margin"]), told.words, inclusive=part.get("inclusive", False))
-        )
-    if entry["id"] not in CLAIMS:
-        raise UsageError(f"The study {study} names the claim {entry['id']!r}, which is not in the table.")
-    gates = tuple(GATES[key] for key in entry["gates"]) if "gates" in entry else None
-    return ClaimTest(entry["id"], tuple(parts), gates=gates, reading=entry.get("reading", ""))
+            raise UsageError(f"{claim.id} of {study} asks for a contrast {part['contrast']!r} that is not there.")
+        contrast = contrasts[part["contrast"]]
+        asked = Part(contrast.name, part["side"], float(part["margin"]), contrast.words, part.get("inclusive", False))
+        fixed = {(margin.side, margin.margin, margin.inclusive) for margin in claim.margins}
+        if (asked.side, asked.margin, asked.inclusive) not in fixed:
+            what = f"{claim.id} of {study} asks {contrast.name!r} to be {asked.asks}"
+            raise UsageError(f"{what}, but claims.toml fixes {claim.margin}.")
+        parts.append(asked)
+    gates = tuple(GATES[key] for key in entry.get("gates", claim.gates))
+    return ClaimTest(claim.id, tuple(parts), gates, reading=entry.get("reading", ""))

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import Reading, decide
-from eyechart.claims.verdict import ClaimTest, Verdict
+from eyechart.claims.parts import ClaimTest
+from eyechart.claims.verdict import Verdict
 from eyechart.studies.records import Records, Row
 from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds
 from eyechart.studies.study import Contrast, Study, arms_of, hash_of, key_of
@@ -127,7 +129,7 @@ def exam_verdicts(records: Records) -> Iterator[StudyVerdict]:
         (measure,) = choose_measures(
             [name], {key: value for key, value in options.items() if key.startswith(f"{name}.")}
         )
-        for test in measure.tests():
+        for test in asked_of([measure]):
             if (test.claim, test.reading) in records.study.replaces:
                 continue
             parts = [of_tuples(records, part.quantity) for part in test.parts]

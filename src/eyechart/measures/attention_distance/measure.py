@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of, thirds
 from eyechart.intervals import room_for
@@ -280,34 +279,6 @@ class AttentionDistance(Measure):
             "distance, uniform = 1, mean over the last third of the attentions minus the first",
         ),
     )
-    claims = (
-        ClaimTest(
-            "C09",
-            (
-                Part("early_near_head", "below", 0.5, "distance of the nearest early head of {0}, uniform = 1"),
-                Part("early_far_head", "above", 0.8, "distance of the farthest early head of {0}, uniform = 1"),
-            ),
-        ),
-        ClaimTest(
-            "C11",
-            (
-                Part("early_local_gap", "above", 0.0, "share of local early heads of {0} above that of {1}"),
-                Part("early_near_gap", "above", 0.0, "distance of the nearest quarter of early heads, {1} minus {0}"),
-            ),
-            disagreement="undecided",  # two definitions of one thing
-        ),
-        ClaimTest(
-            "C10",
-            (
-                Part("late_nearest_head", "above", 0.7, "distance of the nearest late head of {0}, uniform = 1"),
-                Part("distance_grows", "above", 0, "rank correlation of distance and depth in {0}"),
-                Part(
-                    "distance_growth", "above", 0.05, "distance in the last third of {0} minus the first, uniform = 1"
-                ),
-                Part("late_coverage", "above", 0.5, "least share of the picture that a late head of {0} covers"),
-            ),
-        ),
-    )
 
     cls: Cls = option("drop", "attention to the class token: left out, or counted as distance 0")
 
@@ -315,10 +286,10 @@ class AttentionDistance(Measure):
     def view(self) -> View:
         return HOW_FAR if self.cls == "drop" else HOW_FAR_WITH_PREFIX
 
-    def tests(self) -> Sequence[ClaimTest]:
+    @property
+    def reading(self) -> str | None:
         """The papers do not say what they did with the class token, so verdicts with it kept say so."""
-        kept = "with attention to the class token as distance 0"
-        return self.claims if self.cls == "drop" else [replace(test, reading=kept) for test in self.claims]
+        return "with attention to the class token as distance 0" if self.cls == "keep" else ""
 
     def needs(self) -> Sequence[Need]:
         return [Need(self.view, attentions)]

@@ -145,10 +145,10 @@ class AttentionRole(Experiment):
         alone = 0 if self.each == "no" else len(sites)
         return 1.0 + len(REPLACEMENTS) * (1 + alone) if sites else 0.0
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
         told: Literal["yes", "no"] = "no" if effort == "quick" else "yes"
         decided = replace(self, each=told) if self.each == "auto" else self
-        return super(AttentionRole, decided).sized(effort, scene, asked_for=asked_for)
+        return super(AttentionRole, decided).sized(effort, scene, asked_for=asked_for, decides=decides)
 
     # --- the experiment -----------------------------------------------------------------------------------------
 

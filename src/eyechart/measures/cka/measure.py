@@ -9,13 +9,12 @@ the ratio (Nguyen, Raghu & Kornblith 2021):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import torch
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.cka.neighbours import NEAREST, neighbour_table
@@ -39,7 +38,7 @@ from eyechart.measures.cka.quantities import (
     uniformity_gap,
 )
 from eyechart.methods.hsic import Readout, gram_view, hsic_table, patch_gram
-from eyechart.methods.token_lengths import Tokens, has_tokens, read_with
+from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens, has_tokens
 from eyechart.quantity import Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import stem_and_blocks
@@ -175,88 +174,6 @@ class Cka(Measure):
             "mean likeness of two blocks of one stage minus that of two equally far apart across a boundary",
         ),
     )
-    claims = (
-        ClaimTest(
-            "C13",
-            (
-                Part("uniformity_gap", "above", 0.1, "uniformity of {0} above that of {1}", inclusive=True),
-                Part(
-                    "cnn_block_contrast",
-                    "above",
-                    0.1,
-                    "block contrast of {1} above that of {0} at equal cuts",
-                    inclusive=True,
-                ),
-                Part("cnn_stage_step", "above", 0, "likeness within stages of {1} above that across at equal distance"),
-            ),
-        ),
-        ClaimTest(
-            "C14",
-            (
-                Part("lag_at_half", "below", 0.35, "depth of {0} that the half-way layers of {1} resemble"),
-                Part(
-                    "half_above_stem",
-                    "above",
-                    0.05,
-                    "likeness of the half-way layers of {1} to that depth of {0} above that to its stem",
-                    inclusive=True,
-                ),
-            ),
-        ),
-        *(
-            ClaimTest(
-                "C15",
-                (
-                    Part(
-                        f"top_is_unlike{key}",
-                        "above",
-                        0.1,
-                        f"drop of the best CKA with {{1}} from the lowest to the highest third of {{0}}{without}",
-                        inclusive=True,
-                    ),
-                    # A drop from .95 to .84 would not make the top unlike a CNN.
-                    Part(
-                        f"top_likeness{key}",
-                        "below",
-                        0.5,
-                        f"best CKA of the highest third of {{0}}{without} with {{1}}",
-                    ),
-                ),
-                reading=reading,
-            )
-            for key, without, reading in (
-                ("", "", ""),
-                ("_without_cls", " without its class token", "without the class token"),
-            )
-        ),
-        ClaimTest(
-            "C60",
-            (
-                Part("staged_block_contrast", "above", 0, "block contrast of {0} above that of {1} at equal cuts"),
-                Part("stage_step", "above", 0, "likeness within stages of {0} above that across at equal distance"),
-            ),
-        ),
-        ClaimTest(
-            "C79",
-            (
-                Part("lag_at_end", "above", 0.6, "depth of {0} that the last quarter of {1} resembles"),
-                Part("lag_at_end", "below", 0.85, "depth of {0} that the last quarter of {1} resembles"),
-                Part(
-                    "end_above_stem",
-                    "above",
-                    0.05,
-                    "likeness of the last quarter of {1} to that depth of {0} above that to its stem",
-                    inclusive=True,
-                ),
-                Part(
-                    "top_quarter_is_matched",
-                    "below",
-                    0,
-                    "lead of the last quarter of {0} as match of a layer of {1}",
-                ),
-            ),
-        ),
-    )
 
     readout: Readout = option(
         "all", "what of a layer is compared: all of it, its mean over positions, or its class token"
@@ -293,14 +210,12 @@ class Cka(Measure):
             return self.tokens == "plain" or has_tokens(site)
         return site.grid is not None
 
-    def tests(self) -> Sequence[ClaimTest]:
+    @property
+    def reading(self) -> str | None:
         if self.readout != "all":
-            return ()  # the papers compare whole layers
-        if self.index == "cka":
-            return read_with(self.claims, self.tokens)
-        # The papers' limits are limits of CKA: what remains is which layer is most alike, and which likeness is larger.
-        kept = [test for test in self.claims if test.claim in ("C14", "C60", "C79")]
-        return read_with([replace(test, reading="by nearest neighbours") for test in kept], self.tokens)
+            return None  # the papers compare whole layers
+        by_neighbours = "by nearest neighbours" if self.index == "neighbours" else ""
+        return ", ".join(words for words in (by_neighbours, TOKEN_WORDS[self.tokens]) if words)
 
     def patch_sites(self, anatomy: Anatomy) -> Sequence[Site]:
         """Stem and blocks that hold a class token, to be compared without it (and without registers) too."""

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, vit_minus_cnn, with_ends
@@ -46,20 +45,8 @@ if TYPE_CHECKING:
 
     from eyechart.tracing.bench import Bench
 
-FAILS_AT = {"calibration_error_advantage": -0.02}
-"""What chance alone gives a calibrated model at 1,000 images: two such errors that differ by less say nothing."""
 EXAMPLE_SIDE = 64
 EXAMPLE_SEVERITY = 3
-WORDS = {
-    "calibration_advantage": "distance of confidence from accuracy, {1} minus {0}",
-    "calibration_error_advantage": "calibration error of {1} minus that of {0}",
-    "corruption_advantage": "accuracy of {0} on corrupted pictures minus that of {1}",
-    "relative_corruption_advantage": "share of its accuracy that {0} keeps on corrupted pictures minus that of {1}",
-    "occlusion_advantage": "accuracy of {0} on pictures with patches missing minus that of {1}",
-    "relative_occlusion_advantage": "share of its accuracy that {0} keeps with patches missing minus that of {1}",
-    "attack_advantage": "accuracy of {0} under attack minus that of {1}",
-    "relative_attack_advantage": "share of its accuracy that {0} keeps under attack minus that of {1}",
-}
 
 
 @dataclass
@@ -137,12 +124,6 @@ class Corruption(Experiment):
             "relative_corruption_advantage",
             partial(vit_minus_cnn, variable="relative", alike="pictures"),
             "mean corruption accuracy by clean accuracy, ViT minus CNN",
-        ),
-    )
-    claims = (
-        ClaimTest(
-            "C69",
-            tuple(Part(name, "above", 0.0, words, fails_at=FAILS_AT.get(name)) for name, words in WORDS.items()),
         ),
     )
     needs_labels = True

@@ -16,8 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.claims.gates import ACCURACY, RECIPE
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import late_over_rest, thirds
 from eyechart.measure import Measure, Source, Views
@@ -157,25 +155,6 @@ class DepthSimilarity(Measure):
             "1 − CKA of the patch tokens of a GAP and a class-token ViT, last third minus twice the rest",
         ),
         Quantity("data_slope", slope, "slope over depth of the CKA with the model of more data, less the ceiling's"),
-    )
-    claims = (
-        ClaimTest(
-            "C40",
-            (
-                Part("size_low", "above", 0.5, "best matches of {0} in {1}, lowest third of blocks", inclusive=True),
-                Part("size_decline", "above", 0.0, "best matches of {0} in {1}, lowest minus highest third of blocks"),
-            ),
-            gates=(ACCURACY, RECIPE),  # sizes trained differently differ by more than their size
-            reading="across sizes",
-        ),
-        ClaimTest(
-            "C40",
-            (
-                Part("tuning_low", "above", 0.5, "similarity of {0} and {1}, lowest third of blocks", inclusive=True),
-                Part("tuning_decline", "above", 0.0, "similarity of {0} and {1}, lowest minus highest third of blocks"),
-            ),
-            reading="through fine-tuning",
-        ),
     )
 
     def needs(self) -> Sequence[Need]:

@@ -21,7 +21,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
@@ -216,23 +215,6 @@ class ErrorVsNll(Experiment):
             )
             for variable, words in (("error", "share named wrong"), ("nll_train", "augmented training NLL"))
             for lower, higher in (("cnn", "windows"), ("windows", "vit"))
-        ),
-    )
-    claims = (
-        ClaimTest(
-            "C42",
-            (
-                Part("error_nll_rank", "above", 0.7, "rank correlation of error and training NLL"),
-                *(
-                    Part(f"{variable}_bias_rank", "above", 0.7, f"rank correlation of weakness of the bias and {words}")
-                    for variable, words in (("error", "error"), ("nll_train", "training NLL"))
-                ),
-                *(
-                    Part(f"{variable}_{pair}", "above", 0.0, f"{words}, {pair.replace('_', ' ')}")
-                    for variable, words in (("error", "rise of the error"), ("nll_train", "rise of the training NLL"))
-                    for pair in ("cnn_to_windows", "windows_to_vit")
-                ),
-            ),
         ),
     )
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import torch
 
-from eyechart.claims.table import Side
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.steps import KIND_WORDS, UNMOVED, beyond_rounding
@@ -124,36 +122,6 @@ def at_stage_ends(scale: str, first: float, last: float) -> Callable[[xarray.Dat
     return compute
 
 
-READINGS = {"": "by the variance itself", "_relative": "by the variance over the mean square"}
-
-
-def tests_on(suffix: str, reading: str) -> tuple[ClaimTest, ClaimTest]:
-    """C58 and C59 on one scale."""
-    what = "variance over mean square" if suffix else "variance"
-    most = {
-        "attention_lowers_variance": f"sign test (z) that most attentions in the first half of {{0}} lower the {what}",
-        "mlp_raises_variance": f"sign test (z) that most MLPs in the first half of {{0}} raise the {what}",
-        "conv_raises_variance": f"sign test (z) that most convolutions of {{1}} raise the {what}",
-    }
-    change = f"log change of {what} by attention in {{0}}"
-    ends: tuple[tuple[str, Side, str], ...] = (
-        ("attention_at_stage_start", "below", f"{change}, first block of a stage"),
-        ("attention_at_stage_end", "above", f"{change}, last block of a stage"),
-        ("attention_stage_contrast", "above", f"{change}, last minus first block of a stage"),
-    )
-    return (
-        # Three of five is no failure, nor is two of five: it fails where as clear a majority goes the other way.
-        ClaimTest(
-            "C58",
-            tuple(Part(f"{name}{suffix}", "above", 1.645, words, fails_at=-1.645) for name, words in most.items()),
-            reading=reading,
-        ),
-        ClaimTest(
-            "C59", tuple(Part(f"{name}{suffix}", side, 0.0, words) for name, side, words in ends), reading=reading
-        ),
-    )
-
-
 @dataclass(frozen=True)
 class FeatureVariance(Measure):
     name = "feature_variance"
@@ -213,7 +181,6 @@ class FeatureVariance(Measure):
             )
         ),
     )
-    claims = tuple(test for suffix, reading in READINGS.items() for test in tests_on(suffix, reading))
 
     def needs(self) -> Sequence[Need]:
         return [Need(SPREAD, sub_layers), Need(SKIP_SPREAD, skips_of_sub_layers)]

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views
 from eyechart.measures.few_shot.features import CLASSIFIER, FEATURES, width_of, words_for
@@ -59,7 +58,6 @@ WAYS = (2, 5, 10, 20)
 EPISODES = 60
 LINEAR_QUERIES, LINEAR_DRAWS = 64, 32
 AT_ONCE = 1 << 23  # numbers made at a time
-TIGHTER = "for how tight classes are"
 
 
 @dataclass
@@ -232,41 +230,6 @@ class FewShot(Measure):
             limits=(-1, 1),
         ),
         Quantity("tightness_z", correlation_z, "the same in standard errors over the subjects, of four or more"),
-    )
-    claims = (
-        ClaimTest(
-            "C71",
-            (
-                Part("shots_trend", "above", 0.0, "gain of {0} for each doubling of the shots"),
-                Part("ways_trend", "below", 0.0, "gain of {0} for each doubling of the ways"),
-            ),
-            reading="for shots and ways",
-        ),
-        ClaimTest(
-            "C71",
-            (
-                Part(
-                    "tightness_of_the_better",
-                    "below",
-                    0.0,
-                    "lead in accuracy times lead in class spread, {0} over {1}",
-                ),
-            ),
-            reading=TIGHTER,
-        ),
-        ClaimTest(
-            "C71",
-            (
-                Part(
-                    "tightness_z",
-                    "below",
-                    -1.645,
-                    "correlation of accuracy and class spread, in standard errors over these subjects",
-                    fails_at=0,
-                ),
-            ),
-            reading=TIGHTER,
-        ),
     )
 
     def needs(self) -> Sequence[Need]:

@@ -23,8 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.claims.table import Side
-from eyechart.claims.verdict import ClaimTest, Part
+from eyechart.claims.parts import Side
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Source, Views, option, site_coordinates
 from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
@@ -241,19 +240,6 @@ class Fourier(Experiment):
     quantities = tuple(Quantity(name, compute, words, unit="log") for name, compute, words in QUANTITIES)
     # Each kind of sub-layer is a reading of its own. Both scales must agree, for neither is safe alone, and so must the
     # mean and the median over sub-layers.
-    claims = tuple(
-        ClaimTest(
-            "C56",
-            tuple(
-                Part(f"{prefix}{who}_{name}", side, 0.0, f"what {words} of {{0}} do to {what}, {average}")
-                for name, what in SCALES.values()
-                for prefix, (_, average) in AVERAGES.items()
-            ),
-            disagreement="undecided",
-            reading=reading,
-        )
-        for who, side, words, reading in C56
-    )
     budget: ClassVar[Mapping[str, float]] = {"quick": 5.0, "normal": 30.0, "full": 300.0}
     average: Average = option("power", "what is averaged over images and channels: the power, or its logarithm")
 

@@ -14,14 +14,12 @@ so one table of HSIC between single heads and CNN sites holds every group exactl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
 
-from eyechart.claims.gates import ACCURACY, RECIPE, TOKENS, Heads
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.estimates import places_of
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
@@ -168,26 +166,6 @@ class HeadSubsets(Measure):
             smooth=False,
         ),
     )
-    claims = (
-        ClaimTest(
-            "C18",
-            (
-                Part(
-                    "head_cka_falls",
-                    "below",
-                    -0.5,
-                    "rank correlation of distance and likeness to low layers of {1} in head groups of {0}",
-                ),
-                Part(
-                    "near_heads_over_far",
-                    "above",
-                    0.05,
-                    "CKA with low layers of {1}, nearest head group of {0} minus farthest",
-                ),
-                Part("head_distance_spread", "above", 0.1, "distance of head groups of {0}, farthest minus nearest"),
-            ),
-        ),
-    )
 
     blocks: int = option(1, "attentions whose heads are pooled, from the first on")
 
@@ -195,12 +173,9 @@ class HeadSubsets(Measure):
         if self.blocks < 1:
             raise UsageError(f"head_subsets.blocks takes at least 1 block; got {self.blocks}.")
 
-    def tests(self) -> Sequence[ClaimTest]:
-        if self.blocks == 1:
-            return self.claims
-        pooled = Heads("g2-heads", blocks=self.blocks)  # few heads a block are enough when blocks are pooled
-        reading = f"for heads of the first {self.blocks} blocks together"  # the sentence says: of the first
-        return [replace(self.claims[0], gates=(ACCURACY, TOKENS, pooled, RECIPE), reading=reading)]
+    @property
+    def reading(self) -> str | None:
+        return "" if self.blocks == 1 else f"for heads of the first {self.blocks} blocks together"
 
     def first_attentions(self, anatomy: Anatomy) -> Sequence[Site]:
         return attentions(anatomy)[: self.blocks]

@@ -19,7 +19,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.curvature import Penalty, spectra
 from eyechart.curvature.lanczos import NOISE
 from eyechart.errors import DoesNotApply, UsageError
@@ -28,11 +27,9 @@ from eyechart.measures.hessian.bounds import as_tensors, spectra_in_words
 from eyechart.measures.hessian.loss import no_second_derivative, weights_and_loss
 from eyechart.measures.hessian.quantities import (
     PAPER,
-    PLAIN,
     VARIANTS,
     against,
     kind_of,
-    name_of,
     of_second,
     per_variant,
     ratio,
@@ -150,66 +147,6 @@ class HessianSpectrum(Experiment):
             of_second("nep", PAPER, "vit", "windowed"),
             "share of negative Hessian eigenvalues of the transformer with windows beside a ViT",
             PAPER,
-        ),
-    )
-    claims = (
-        ClaimTest("C36", (Part("nep_class_token_over_gap", "above", 0.0, "negative share, {0} minus {1}"),)),
-        *(
-            ClaimTest(
-                "C44",
-                tuple(
-                    part
-                    for variant in (PAPER, PLAIN)
-                    for part in (
-                        Part(
-                            f"nep_gap{time}_{name_of(variant)}",
-                            "above",
-                            0.05,
-                            f"negative share, {{0}} minus {{1}} ({variant})",
-                            True,
-                        ),
-                        # "Nearly convex" is read as less than the smallest difference that counts (ours).
-                        Part(
-                            f"nep_cnn{time}_{name_of(variant)}", "below", 0.05, f"negative share of {{1}} ({variant})"
-                        ),
-                    )
-                ),
-                reading=reading,
-            )
-            for time, reading in (("", ""), ("_trained", "at the end of training"))
-        ),
-        *(
-            ClaimTest(
-                "C46",
-                tuple(
-                    Part(
-                        f"{name}_{name_of(variant)}",
-                        "below",
-                        most,
-                        f"mean positive eigenvalue, {{0}} / {{1}} ({variant})",
-                    )
-                    for variant in VARIANTS
-                ),
-                reading=reading,
-            )
-            # "Far below" is said of ViTs; of attention by itself, a fourth of the blocks, only that it flattens.
-            for name, most, reading in (
-                ("ape_ratio", 0.5, "as a ViT against a CNN, which differ in more than attention"),
-                ("ape_attention_ratio", 1.0, "as attention alone: a CNN with attention blocks against its own CNN"),
-            )
-        ),
-        ClaimTest(
-            "C51",
-            (Part("nep_over_staged", "above", 0.0, "negative share, {0} minus {1}"),),
-            reading="by the share, for stages",
-        ),
-        ClaimTest(
-            "C51",
-            (
-                Part("nep_windowed", "above", 0.0, "negative share of {1}"),
-                Part("negative_size_over_windowed", "above", 2.0, "size of negative eigenvalues, {0} / {1}"),
-            ),
-            reading="by the size, for windows",
         ),
     )
 

@@ -151,9 +151,9 @@ class Landscape(Experiment):
     def passes(self, anatomy: Anatomy) -> float:
         return len(DATA) * self.places().size ** 2
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
         finer = self if self.steps else replace(self, steps=21 if effort == "full" else 11)
-        return super(Landscape, finer).sized(effort, scene, asked_for=asked_for)
+        return super(Landscape, finer).sized(effort, scene, asked_for=asked_for, decides=decides)
 
     def places(self) -> np.ndarray:
         return np.linspace(-1, 1, self.steps or 11)

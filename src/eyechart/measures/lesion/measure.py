@@ -13,7 +13,7 @@ that have them are measured a second time, with statistics re-estimated on other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -22,7 +22,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves
 from eyechart.measure import Experiment, Source, Views, option
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
     from eyechart.tracing.bench import Bench
     from eyechart.tracing.interventions import Intervention
 
-CONVOLUTIONS = "for the convolutions of a CNN"
-LOST = "accuracy lost with a convolution of {0}"
 LEAST_OTHERS = 16
 """Images that statistics of batch normalisations are re-estimated on, at least."""
 
@@ -217,35 +214,6 @@ class Lesion(Experiment):
             paired=True,
         ),
     )
-    claims = (
-        # Each end by itself: the difference of the two may hold although the MLP matters more at both.
-        ClaimTest(
-            "C61",
-            (
-                Part(
-                    "lesion_stage_start", "above", 0, "accuracy lost with MLP minus attention where stages of {0} start"
-                ),
-                Part("lesion_stage_end", "above", 0, "accuracy lost with attention minus MLP where stages of {0} end"),
-            ),
-            reading="for the stages of a transformer",
-        ),
-        ClaimTest(
-            "C61",
-            (
-                Part(
-                    "early_convolutions", "above", 0, "accuracy lost with a convolution of {0}, first half minus second"
-                ),
-                Part(
-                    "early_convolutions_recalibrated",
-                    "above",
-                    0,
-                    f"{LOST}, batch norms recalibrated, first half minus second",
-                ),
-            ),
-            disagreement="undecided",
-            reading=CONVOLUTIONS,
-        ),
-    )
     # With the 64 images of ten seconds intervals are ±5 points, and most units cost less than 3: nothing for "quick".
     budget: ClassVar[Mapping[str, float]] = {"normal": 100.0, "full": 600.0}
 
@@ -255,16 +223,6 @@ class Lesion(Experiment):
     recalibrate: Literal["yes", "no"] = option(
         "yes", "whether subjects with batch normalisation are measured a second time with re-estimated statistics"
     )
-
-    def tests(self) -> Sequence[ClaimTest]:
-        """Without recalibration the test of convolutions has one part: the other would repeat its number."""
-        if self.recalibrate == "yes":
-            return self.claims
-        reading = f"{CONVOLUTIONS}, with batch norms as they were trained"
-        return [
-            replace(test, parts=test.parts[:1], reading=reading) if test.reading == CONVOLUTIONS else test
-            for test in self.claims
-        ]
 
     def passes(self, anatomy: Anatomy) -> float:
         return len(units_of(anatomy)) * (3.0 if self._twice(anatomy) else 1.0)  # re-estimate, score again

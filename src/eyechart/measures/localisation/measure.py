@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import torch
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.localisation.quantities import (
@@ -55,7 +54,7 @@ from eyechart.methods.places import (
     read,
     tokens_in_cells,
 )
-from eyechart.methods.token_lengths import Tokens, read_with
+from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens
 from eyechart.methods.twins import untrained_twin
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
@@ -219,61 +218,6 @@ class Localisation(Measure):
             limits=(-1, 1),
         ),
     )
-    claims = (
-        ClaimTest(
-            "C28",
-            (
-                Part(
-                    "hit_rate_ratio",
-                    "above",
-                    2.0,
-                    "hit-rate of {0} over that of {1}, which counts at least as chance",
-                    inclusive=True,
-                ),
-                Part("peak_beside_cnn", "above", 0.0, "own patch above the eight around it, last block of {0}"),
-            ),
-        ),
-        ClaimTest(
-            "C29",
-            (
-                Part(
-                    "edge_likeness", "above", 0.0, "likeness of edge tokens of {0} to other edges minus to the inside"
-                ),
-                Part(
-                    "edges_over_pictures",
-                    "above",
-                    0.0,
-                    "contrast of other edges and inside for edge tokens of {0} minus for the raw patches",
-                ),
-            ),
-        ),
-        ClaimTest(
-            "C30",
-            (
-                Part(
-                    "earlier_peak_gain",
-                    "above",
-                    0.0,
-                    "peak of the best third of the earlier units of {1} minus its last unit",
-                ),
-                Part("peak_over_best_unit", "above", 0.0, "peak of {0} minus the best unit of {1}"),
-                Part(
-                    "contrast_over_best_unit",
-                    "above",
-                    0.0,
-                    "own patch against all others, {0} minus the best unit of {1}",
-                ),
-            ),
-            disagreement="undecided",  # zoo:vit and zoo:resnet: +.040 by the eight around, −.042 by all others
-        ),
-        ClaimTest(
-            "C31",
-            (
-                Part("hit_rate_over_gap", "above", 0.0, "hit-rate of {0} minus that of {1}"),
-                Part("peak_kept_by_gap", "below", 0.0, "peak of {1} minus half that of {0}"),
-            ),
-        ),
-    )
 
     depths: int = option(3, "blocks looked at: the last, and others evenly before it")
     units: int = option(16, "the same of a CNN, whose best unit is asked for")
@@ -287,10 +231,9 @@ class Localisation(Measure):
             if count < 1:
                 raise UsageError(f"localisation.{name} takes at least 1 block; got {count}.")
 
-    def tests(self) -> Sequence[ClaimTest]:
-        if self.colour == "removed":
-            return ()  # a control; the paper compares raw pixels
-        return read_with(self.claims, self.tokens)
+    @property
+    def reading(self) -> str | None:
+        return None if self.colour == "removed" else TOKEN_WORDS[self.tokens]  # a control; the paper has raw pixels
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
         return blocks_with_inner_cells(anatomy, of_cnn=self.units, of_others=self.depths)

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Source, Views
 from eyechart.measures.patch_filters.filters import (
@@ -189,24 +188,6 @@ class PatchFilters(Experiment):
             below_random("by variance", "random_weighted"),
             "the same with each component weighted by the variance it holds",
             bounds=spread_of_random("by variance", "random_weighted"),
-        ),
-    )
-    claims = (
-        ClaimTest(
-            "C05",
-            tuple(
-                Part(
-                    quantity,
-                    "above",
-                    0.0,
-                    f"how far the mean frequency of the {which} lies below random filters'",
-                )
-                for quantity, which in (
-                    ("leading_centroid_below_random", "seven strongest components of {0}"),
-                    ("centroid_below_random", "28 leading components of {0}"),
-                    ("weighted_centroid_below_random", "28 leading components of {0}, weighted by variance,"),
-                )
-            ),
         ),
     )
 

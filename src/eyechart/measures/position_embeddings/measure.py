@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Source, Views
 from eyechart.measures.position_embeddings.tables import (
@@ -164,17 +163,6 @@ class PositionEmbeddings(Experiment):
             of_steps,
             "rank correlation of relative tables with nearness, mean over heads",
             exact=True,
-        ),
-    )
-    claims = (
-        ClaimTest(
-            "C03",
-            (
-                Part("position_nearness", "above", 0.3, "rank correlation of likeness with nearness in {0}"),
-                # Each by itself: a table that knows only rows has a bonus of both together.
-                Part("position_row_bonus", "above", 0.0, "likeness within rows of {0} above others'"),
-                Part("position_column_bonus", "above", 0.0, "likeness within columns of {0} above others'"),
-            ),
         ),
     )
 

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import places_of
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 PARTS = 4
 LARGEST_ROWS = 1 << 30  # bytes; the rows of all images together
 SUMMED = READOUTS[1:]
-MIDDLE_AHEAD = Part("middle_probe_gap", "above", 0.0, "mean token at mid depth, {0} minus {1}")
 
 
 @dataclass
@@ -112,96 +110,6 @@ class Probes(Measure):
             "size of the difference of the single-token probes of a GAP and a class-token ViT, block by block, last "
             "third minus twice the rest",
             smooth=False,
-        ),
-    )
-    claims = (
-        *(
-            ClaimTest(
-                "C32",
-                (
-                    Part(
-                        f"token_probe_gap{of}",
-                        "above",
-                        0.1,
-                        "single-token probe at the last block, {0} minus {1}",
-                        inclusive=True,
-                    ),
-                    Part(
-                        f"token_shortfall_gap{of}",
-                        "above",
-                        0.1,
-                        "how much less a single token tells than what the classifier reads, {1} minus {0}",
-                        inclusive=True,
-                    ),
-                ),
-                reading=reading,
-            )
-            for of, reading in (("", "for the GAP ViT"), ("_cnn", "for the ResNet"))
-        ),
-        ClaimTest(
-            "C33",
-            (
-                Part("pooled_over_first_last", "below", 0.02, "mean token minus first token at the last block of {0}"),
-                Part("pooled_over_first_middle", "above", 0.05, "mean token minus first token at mid depth of {0}"),
-                Part("first_token_rise", "above", 0.05, "first token of {0}, last block minus mid depth"),
-            ),
-        ),
-        ClaimTest(
-            "C34",
-            (
-                Part(
-                    "half_lead_depth",
-                    "above",
-                    0.6,
-                    "depth where the class token of {0} has half of its largest lead over the mean of all tokens",
-                ),
-                Part("cls_over_mean_early", "below", 0.05, "class token minus mean of all tokens, first half of {0}"),
-                Part("cls_over_mean_last", "above", 0.0, "class token minus mean of all tokens, last block of {0}"),
-            ),
-            reading="as the class token against the mean of all tokens",
-        ),
-        ClaimTest(  # a remark beside the claim: apart, so that the claim itself does not fail by it
-            "C34",
-            (
-                Part(
-                    "mean_without_cls",
-                    "above",
-                    0.0,
-                    "probe of the mean token of {0}, without minus with the class token",
-                ),
-            ),
-            reading="for what leaving the class token out of the mean gains",
-        ),
-        ClaimTest(
-            "C35",
-            (
-                Part(
-                    "probe_divergence",
-                    "above",
-                    0.0,
-                    "size of the difference of the token probes of {0} and {1}, last third minus twice the rest",
-                ),
-                Part(
-                    "cka_divergence",  # of depth_similarity
-                    "above",
-                    0.0,
-                    "1 − CKA of the patch tokens of {0} and {1}, last third minus twice the rest",
-                ),
-            ),
-        ),
-        ClaimTest("C39", (MIDDLE_AHEAD,), reading="as accuracy at mid depth"),
-        ClaimTest(  # apart: a ViT that leads everywhere has the better middle layers too
-            "C39",
-            (
-                MIDDLE_AHEAD,
-                Part(
-                    "middle_over_last_probe_gap",
-                    "above",
-                    0.0,
-                    "lead of {0} over {1} at mid depth, minus that at the last block",
-                ),
-            ),
-            reading="as a lead that the last block does not have",
         ),
     )
     width: int = option(192, "features of a pooled readout above which a random projection is used")

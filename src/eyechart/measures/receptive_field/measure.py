@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 import torch
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Source, Views, option, site_coordinates
 from eyechart.measures.receptive_field.over_depth import (
@@ -190,39 +189,6 @@ class ReceptiveField(Experiment):
             "share in a disc of 1/64 of the picture, mean over the last third of blocks, ViT minus CNN",
         ),
         Quantity("persistence_above_cnn", of_pairs(gap_of(mean_of("persistence"))), "shape persistence, ViT minus CNN"),
-    )
-    claims = (
-        ClaimTest(
-            "C19",
-            (
-                Part(
-                    "early_view_above_cnn",
-                    "above",
-                    0,
-                    "radius in the first quarter beyond that of a bare cell, {0} minus {1}",
-                ),
-                Part("least_growth", "above", 0.05, "growth of the radius, the smaller of {0} and {1}"),
-                Part("largest_step_above_cnn", "above", 0, "largest step's share of the growth, {0} minus {1}"),
-                Part("jump_from_middle", "within", 0.25, "depth of the largest step of {0} minus one half"),
-            ),
-        ),
-        ClaimTest(
-            "C20",
-            (
-                Part(
-                    "late_own_share_after_minus_before",
-                    "above",
-                    0,
-                    "own-patch share of {0} after minus before the skip, in the last third",
-                ),
-                Part(
-                    "late_disc_share_above_cnn",
-                    "above",
-                    0,
-                    "share in a disc of 1/64 of the picture in the last third, {0} minus {1}",
-                ),
-            ),
-        ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 8, "normal": 60, "full": 600}
     least_images = 64

@@ -8,7 +8,7 @@ relative to the subject's accuracy on the intact pictures.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -19,7 +19,6 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import per_subject, vit_minus_cnn
 from eyechart.measure import Experiment, Measure, Source, Views, option
-from eyechart.measure_options import with_option
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.answers import about_strangers, answers_of, labelled, scored_subjects, strangers
 from eyechart.methods.patches import dropped, orders, shuffled
@@ -159,10 +158,10 @@ class Robustness(Experiment):
     setting: Literal["curve", "paper"] = option("curve", "strengths of the attacks: a curve, or the paper's")
     steps: int = option(-1, "of PGD; −1: by effort (quick 0, normal 10, full 40). Without steps there is no PGD")
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
         steps = max(STEPS[effort], STEPS["normal"] if asked_for else 0)
-        mine = with_option(self, "steps", steps) if self.steps < 0 else self
-        return Measure.sized(mine, effort, scene, asked_for=asked_for)
+        mine = replace(self, steps=steps) if self.steps < 0 else self
+        return Experiment.sized(mine, effort, scene, asked_for=asked_for, decides=decides)
 
     def passes(self, anatomy: Anatomy) -> float:
         """A gradient counts as three. PGD goes on with what it has not yet fooled: of all ε together it took the zoo's

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import vits_with_cnns, with_ends
 from eyechart.measure import Experiment, Source, Views
@@ -171,18 +170,6 @@ class ShapeTexture(Experiment):
             differences("phase_share"),
             "share of answers by phase, ViT minus CNN",
             paired=True,
-        ),
-    )
-    claims = (
-        # Not a count of signs: of three tests two must be clear, each by its own interval.
-        ClaimTest(
-            "C68",
-            (
-                Part("filter_bias_difference", "above", 0.0, "low- minus high-passed accuracy, {0} minus {1}"),
-                Part("shuffle_loss_difference", "above", 0.0, "share of accuracy lost to shuffling, {0} minus {1}"),
-                Part("phase_share_difference", "above", 0.0, "share of conflicts decided by phase, {0} minus {1}"),
-            ),
-            least=2,
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import torch
 
-from eyechart.claims.table import Side
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.estimates import halves, places_of
 from eyechart.measure import Measure, Source, Views, site_coordinates
@@ -44,12 +42,6 @@ if TYPE_CHECKING:
 CLEAR = 0.1
 """Log ratio: a phase change smaller than this is none. Untrained ViTs differ by .05 (standard deviation of ten) in what
 has no cause but the draw of their weights; twice that must be exceeded."""
-FALL_AND_RISE: tuple[tuple[str, str, Side, float], ...] = (
-    ("cls", "the class token", "above", CLEAR),
-    ("grid", "patch tokens", "below", -CLEAR),
-)
-MOST = 0.5
-HARDLY_HALF = 0.45  # of the late blocks: below it most of them go the other way; exactly half decides nothing
 
 
 @dataclass
@@ -149,82 +141,6 @@ class SkipRatio(Measure):
             "share of the depth where the ViT's ratio is above the CNN's, at attention and at MLPs",
             smooth=False,
             limits=(0, 1),
-        ),
-    )
-    claims = (
-        ClaimTest(
-            "C21",
-            tuple(
-                Part(
-                    f"cls_phase_{kind}",
-                    "above",
-                    CLEAR,
-                    f"log ratio of class token over patch tokens at the {words} of {{0}}, first half minus second",
-                    fails_at=0,
-                )
-                for kind, words in KINDS.items()
-            ),
-            reading="as the class token against the patch tokens",
-        ),
-        ClaimTest(
-            "C21",
-            tuple(
-                Part(
-                    f"{token}_first_minus_second_{kind}",
-                    side,
-                    margin,
-                    f"log ratio of {who} at the {words} of {{0}}, first half minus second",
-                    fails_at=0,
-                )
-                for token, who, side, margin in FALL_AND_RISE
-                for kind, words in KINDS.items()
-            ),
-            reading="for each kind of token by itself",
-        ),
-        ClaimTest(
-            "C22",
-            (
-                Part(
-                    "late_cls_attention_over_mlp",
-                    "above",
-                    CLEAR,
-                    "late class-token log ratio of {0}, attention minus MLP",
-                    fails_at=0,
-                ),
-                Part(
-                    "late_cls_mlp_share",
-                    "above",
-                    MOST,
-                    "share of the late blocks of {0} whose MLP changes the class token more than their attention",
-                    fails_at=HARDLY_HALF,
-                ),
-            ),
-        ),
-        ClaimTest(
-            "C23",
-            tuple(
-                Part(
-                    f"{variable}_agrees_{kind}",
-                    "above",
-                    0,
-                    f"phase change at the {words} of {{0}} by {formula}, in the ratio's direction",
-                )
-                for variable, formula in (("cosine", "cos(z, z + f)"), ("branch_cosine", "cos(z, f)"))
-                for kind, words in KINDS.items()
-            ),
-            disagreement="undecided",
-        ),
-        ClaimTest(
-            "C24",
-            (
-                Part(
-                    "skip_higher_share",
-                    "above",
-                    0.8,
-                    "share of depth where the skip ratio of {0} is above that of {1}, at attention and at MLPs",
-                    inclusive=True,
-                ),
-            ),
         ),
     )
 

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from eyechart.claims.judge import LEAST_IMAGES
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
 from eyechart.measure import Experiment, Measure, Source, Views, option
@@ -136,43 +135,6 @@ class SkipRemoval(Experiment):
             paired=True,
         ),
     )
-    claims = (
-        ClaimTest(
-            "C25",
-            (
-                Part("trained_without_skip_across", "below", 0.5, "CKA across the block of {1}, relative to {0}"),
-                Part(  # a map that is dark all over has not split
-                    "trained_without_skip_within",
-                    "above",
-                    0.5,
-                    "CKA of layers on the same side of the block of {1}, relative to {0}",
-                ),
-            ),
-        ),
-        ClaimTest(
-            "C26",
-            (Part("trained_without_skip_drop", "above", 0.01, "accuracy of {0} above that of {1}", inclusive=True),),
-        ),
-        ClaimTest(
-            "C27",
-            (
-                Part(
-                    "skip_loss_share_gap",
-                    "above",
-                    0,
-                    "share of its accuracy above guessing lost without a block's skips, {0} minus {1}",
-                ),
-                Part(
-                    "skip_loss_share_gap_recalibrated",
-                    "above",
-                    0,
-                    "share of its accuracy above guessing lost without a block's skips, batch norms recalibrated, "
-                    "{0} minus {1}",
-                ),
-            ),
-            disagreement="undecided",
-        ),
-    )
     budget: ClassVar[Mapping[str, float]] = {"quick": 12.0, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 80
 
@@ -180,20 +142,9 @@ class SkipRemoval(Experiment):
         "yes", "whether subjects with batch normalisation are measured a second time with re-estimated statistics"
     )
 
-    def tests(self) -> Sequence[ClaimTest]:
-        """Without recalibration C27 has one part: the other would repeat its number under another name."""
-        if self.recalibrate == "yes":
-            return self.claims
-        return [
-            replace(test, parts=test.parts[:1], reading="with batch norms as they were trained")
-            if test.claim == "C27"
-            else test
-            for test in self.claims
-        ]
-
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
         """Only whole small blocks are used; so many more images are taken that those used still decide."""
-        chosen = super().sized(effort, scene, asked_for=asked_for)
+        chosen = super().sized(effort, scene, asked_for=asked_for, decides=decides)
         assert isinstance(chosen, SkipRemoval)
         images = chosen.images
         while not self.images and images < scene.images and skips.used_of(scene.block, images) < LEAST_IMAGES:
