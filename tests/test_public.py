@@ -26,6 +26,7 @@ def test_exported_names() -> None:
 def test_exam_can_be_called_whichever_way_it_was_imported() -> None:
     program = """
 import inspect, eyechart.exam, eyechart
+from eyechart.claims.asking import asked_of
 from eyechart.exam import exam
 assert eyechart.exam is exam
 assert list(inspect.signature(eyechart.exam).parameters)[:3] == ["subjects", "images", "measures"]
@@ -34,7 +35,7 @@ assert list(inspect.signature(eyechart.exam).parameters)[:3] == ["subjects", "im
 
 
 def test_every_measure_has_its_words_and_decides_by_its_own_quantities() -> None:
-    from eyechart.claims.table import CLAIMS
+    from eyechart.claims.asking import asked_of
     from eyechart.measures import measures
 
     for measure in measures().values():
@@ -42,8 +43,7 @@ def test_every_measure_has_its_words_and_decides_by_its_own_quantities() -> None
         assert measure.title_ko.endswith("?")
         for text in (measure.how_to_read, measure.how_to_read_ko, measure.method):
             assert text.endswith(".")
-        for test in measure.claims:
-            # A claim of several measures (C35) is decided in the file of the first.
-            known = [measures()[name] for name in CLAIMS[test.claim].measures if name in measures()]
-            mine = {quantity.name for each in (measure, *known) for quantity in each.quantities}
-            assert {part.quantity for part in test.parts} <= mine
+        for test in asked_of([measure]):
+            for part in test.parts:
+                offered = measures()[part.measure or test.measure].quantities
+                assert part.quantity in {quantity.name for quantity in offered}, (test.claim, part.quantity)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from eyechart.tally import Tally
 
-FORMAT = 2  # of plan.json and the shards: raised when a run of older code cannot be read any more
+FORMAT = 3  # of plan.json and the shards: raised when a run of older code cannot be read any more
 FOLDS = "@folds"  # a shard's list of the folds that a field holds, beside the field
 
 

@@ -70,7 +70,7 @@ def test_holm_by_hand() -> None:
 
 
 def part_verdict(verdict) -> PartVerdict:
-    return PartVerdict("q", "q", "more than 0", 0.0, 0.0, 0.0, verdict, 1.0, None)
+    return PartVerdict("q", "q", "above", 0.0, False, None, 0.0, 0.0, 0.0, verdict, 1.0, None)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ import xarray
 from scipy.stats import binom
 
 import eyechart
+from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import LEAST_IMAGES, Reading, decide, judge
@@ -58,7 +59,7 @@ class Exam:
 
 def measures_of(case: Case) -> tuple[str, ...]:
     return case.measures or tuple(
-        measure.name for measure in measures().values() if any(test.claim == case.claim for test in measure.claims)
+        measure.name for measure in measures().values() if any(test.claim == case.claim for test in asked_of([measure]))
     )
 
 
@@ -135,7 +136,7 @@ def examine(exam: Exam, folder: Path) -> tuple[list[ClaimTest], Findings, dict[s
         )
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     assert not left_out, f"{exam.name}: left out: {left_out}"
-    tests = [test for measure in run.measures.values() for test in measure.tests()]
+    tests = [test for measure in run.measures.values() for test in asked_of([measure])]
     return tests, run.findings, facts_of(run.plan, run.findings)
 
 
@@ -166,7 +167,7 @@ def test_subjects(exam: Exam, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", drawn(), ids=lambda case: f"{case.claim} {case.what}")
 def test_made_up_findings(case: Case) -> None:
     assert case.findings is not None
-    tests = [test for measure in measures().values() for test in measure.claims]
+    tests = asked_of(measures().values())
     problems: list[str] = []
     times = 0
     for seed in range(case.draws):
@@ -227,12 +228,15 @@ def test_too_few_images_prove_nothing() -> None:
 # --- the protocol itself ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("measure", [each for each in measures().values() if each.claims], ids=lambda each: each.name)
+DECIDING = [measure for measure in measures().values() if asked_of([measure])]
+
+
+@pytest.mark.parametrize("measure", DECIDING, ids=lambda measure: measure.name)
 def test_a_claim_at_its_margin_holds_by_chance_in_at_most_one_draw_of_twenty(measure) -> None:
     """Whatever it asks for: with every truth exactly on its margin, where "holds" is right only by chance."""
     draws = 200
     generator = np.random.default_rng(0)
-    for test in measure.claims:
+    for test in asked_of([measure]):
         held = 0
         for _ in range(draws):
             found = [noisy(part.margin, 0.1, generator) for part in test.parts]

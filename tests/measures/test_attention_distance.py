@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from eyechart.claims.asking import asked_of
 from eyechart.errors import UsageError
 from eyechart.measure_options import with_option
 from eyechart.measures.attention_distance.measure import AttentionDistance
@@ -128,9 +129,9 @@ def test_an_image_whose_head_sees_the_class_token_only_counts_where_it_is_kept()
 
 def test_verdicts_with_the_class_token_kept_say_so() -> None:
     kept = with_option(AttentionDistance(), "cls", "keep")
-    assert [test.claim for test in kept.tests()] == [test.claim for test in AttentionDistance().tests()]
-    assert {test.reading for test in kept.tests()} == {"with attention to the class token as distance 0"}
-    assert {test.reading for test in AttentionDistance().tests()} == {""}
+    assert [test.claim for test in asked_of([kept])] == [test.claim for test in asked_of([AttentionDistance()])]
+    assert {test.reading for test in asked_of([kept])} == {"with attention to the class token as distance 0"}
+    assert {test.reading for test in asked_of([AttentionDistance()])} == {""}
     with pytest.raises(UsageError, match="takes drop, keep"):
         with_option(AttentionDistance(), "cls", "both")
 

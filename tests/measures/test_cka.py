@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from eyechart.claims.asking import asked_of
 from eyechart.errors import UsageError
 from eyechart.measure_options import with_option
 from eyechart.measures.cka.measure import Cka
@@ -278,10 +279,10 @@ def test_the_mean_of_tokens_of_equal_length() -> None:
 
 def test_verdicts_on_tokens_of_equal_length_say_so() -> None:
     measure = with_option(Cka(), "tokens", "normalised")
-    readings = [(test.claim, test.reading) for test in measure.tests()]
+    readings = [(test.claim, test.reading) for test in asked_of([measure])]
     assert ("C13", "with all tokens of length one") in readings
     assert ("C15", "without the class token, with all tokens of length one") in readings
-    assert not with_option(measure, "readout", "gap").tests()
+    assert not asked_of([with_option(measure, "readout", "gap")])
     with pytest.raises(UsageError, match="takes plain, normalised"):
         with_option(Cka(), "tokens", "long")
 
@@ -343,5 +344,5 @@ def test_images_that_coincide_make_no_neighbours() -> None:
 
 
 def test_only_claims_without_a_limit_of_cka_are_read_by_neighbours() -> None:
-    read = {(test.claim, test.reading) for test in Cka(index="neighbours").tests()}
+    read = {(test.claim, test.reading) for test in asked_of([Cka(index="neighbours")])}
     assert read == {(claim, "by nearest neighbours") for claim in ("C14", "C60", "C79")}

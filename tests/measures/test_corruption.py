@@ -14,15 +14,17 @@ import xarray
 from PIL import Image
 from torch import Tensor, nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
+from eyechart.claims.table import CLAIMS
 from eyechart.corruptions import SEVERITIES, TYPES
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measure import Views
-from eyechart.measures.corruption.measure import WORDS, Corruption, corrupted
+from eyechart.measures.corruption.measure import Corruption, corrupted
 from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
@@ -206,9 +208,9 @@ def quantity_rows(values: Mapping[str, float]) -> xarray.Dataset:
 
 def test_c69_asks_all_three_measures_and_says_what_is_missing() -> None:
     facts = {name: Facts(name, kind, True, recipe="same") for name, kind in (("v", "transformer"), ("c", "cnn"))}  # type: ignore[arg-type]
-    names = list(WORDS)
+    names = [part.quantity for part in CLAIMS["C69"].tests[0].parts]
     shares = {"calibration": names[:2], "corruption": names[2:4], "robustness": names[4:]}
-    tests = [*Corruption.claims]
+    tests = asked_of([Corruption()])
 
     def said(values: Mapping[str, float], measures: list[str]) -> Any:
         findings = {name: quantity_rows({each: values[each] for each in shares[name]}) for name in measures}

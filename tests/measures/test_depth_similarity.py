@@ -10,6 +10,7 @@ import torch
 import xarray
 
 from eyechart import zoo
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
@@ -95,7 +96,7 @@ def test_two_sizes_have_a_map_and_best_matches() -> None:
         for name in ("small", "large")
     }
     found.attrs["images"] = 64
-    claims = {(v.claim, v.reading): v for v in judge(DepthSimilarity().tests(), {"depth_similarity": found}, facts)}
+    claims = {(v.claim, v.reading): v for v in judge(asked_of([DepthSimilarity()]), {"depth_similarity": found}, facts)}
     assert "the recipes differ" in claims["C40", "across sizes"].reason  # g4: then it may not be the size
     assert ("C40", "through fine-tuning") not in claims
     assert "two sizes" in DepthSimilarity().sentence(found)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 import xarray
 from torch import Tensor, nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
@@ -195,7 +196,7 @@ def test_families_settle_c42() -> None:
         "mixer": ("mixer", 0.354, 2.57), "vit": ("vit", 0.335, 2.52), "pit": ("staged", 0.239, 2.30),
         "swin": ("windows", 0.232, 2.23), "resnet": ("cnn", 0.173, 2.09),
     }  # fmt: skip
-    tests = ErrorVsNll().tests()
+    tests = asked_of([ErrorVsNll()])
     facts = {
         name: Facts(
             name, "cnn" if name == "resnet" else "transformer", trained=True, recipe="one", accuracy=(0.9, 0.8, 1)

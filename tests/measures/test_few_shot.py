@@ -14,6 +14,7 @@ import torch
 import xarray
 from torch import nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
@@ -22,7 +23,6 @@ from eyechart.measures.few_shot.features import FEATURES, before_logits, what_is
 from eyechart.measures.few_shot.measure import (
     BIAS,
     PENALTY,
-    TIGHTER,
     FewShot,
     FewShotTally,
     Pool,
@@ -234,9 +234,10 @@ def two_subjects(one: torch.Tensor, two: torch.Tensor, labels: torch.Tensor) -> 
 def judged(finding: xarray.Dataset) -> dict[tuple[str, ...], str]:
     """The verdicts of the second reading."""
     facts = {name: Facts(name, "cnn", True, "sample", (0.95, 0.94, 0.96)) for name in ("v", "w")}
-    verdicts = judge(FewShot().tests(), {"few_shot": finding}, facts)
-    assert sum(v.claim == "C71" and v.reading != TIGHTER for v in verdicts) == 2  # the first reading, of each subject
-    return {v.subjects: v.verdict for v in verdicts if v.claim == "C71" and v.reading == TIGHTER}
+    verdicts = judge(asked_of([FewShot()]), {"few_shot": finding}, facts)
+    tighter = "for how tight classes are"
+    assert sum(v.claim == "C71" and v.reading != tighter for v in verdicts) == 2  # the first reading, of each subject
+    return {v.subjects: v.verdict for v in verdicts if v.claim == "C71" and v.reading == tighter}
 
 
 def test_tighter_classes_are_judged_between_two_subjects() -> None:

@@ -12,6 +12,7 @@ import torch
 import xarray
 from torch import Tensor, nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
@@ -200,7 +201,7 @@ def test_early_convolutions_by_hand() -> None:
 
 
 def test_without_recalibration_convolutions_are_read_as_trained() -> None:
-    asked, unasked = (Lesion(recalibrate=answer).tests() for answer in ("yes", "no"))
+    asked, unasked = (asked_of([Lesion(recalibrate=answer)]) for answer in ("yes", "no"))
     assert [len(test.parts) for test in asked] == [2, 2]
     assert [len(test.parts) for test in unasked] == [2, 1]
     assert unasked[1].reading.endswith("with batch norms as they were trained")
@@ -210,7 +211,7 @@ def test_a_staged_transformer_is_judged() -> None:
     finding = finding_of(module_subject(cases.swin(), "swin"), images=64)
     assert ("lesion_stage_interaction", "swin") in quantities(finding)
     facts = {"swin": Facts("swin", "transformer", True, "sample", (0.9, 0.85, 0.95))}
-    verdicts = [v for v in judge(Lesion().tests(), {"lesion": finding}, facts) if v.claim == "C61"]
+    verdicts = [v for v in judge(asked_of([Lesion()]), {"lesion": finding}, facts) if v.claim == "C61"]
     assert [v.subjects for v in verdicts] == [("swin",)]
     assert verdicts[0].verdict != "not tested"
     assert set(finding.place.values) == {"first", "last"}

@@ -7,6 +7,7 @@ import pytest
 import torch
 import xarray
 
+from eyechart.claims.asking import asked_of
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.intervals import bootstrap, bootstrap_weights, small_size
 from eyechart.measures.localisation.measure import Localisation
@@ -168,7 +169,7 @@ def test_without_mean_colour_a_token_of_mean_colours_knows_nothing() -> None:
     assert quantities(run(pictures, colours, (4, 4)))["hit_rate", "v"] == 1
     removed = run(pictures, colours, (4, 4), Localisation(colour="removed"))
     assert np.abs(removed.cka.values).max() < 0.1
-    assert not Localisation(colour="removed").tests()
+    assert not asked_of([Localisation(colour="removed")])
     textures = cut(pictures, (4, 4)).flatten(2)
     assert quantities(run(pictures, textures, (4, 4), Localisation(colour="removed")))["hit_rate", "v"] == 1
 
@@ -186,8 +187,8 @@ def test_the_length_of_tokens_does_not_matter_once_normalised() -> None:
     assert own.min() > 0.99
     assert moved.max() < 0.8  # the pictures whose token is long make up the Gram matrix
     assert np.diagonal(found.cka.values[0]).min() > 0.95
-    assert all(test.reading.endswith("with all tokens of length one") for test in equal.tests())
-    assert not Localisation(tokens="normalised", colour="removed").tests()
+    assert all(test.reading.endswith("with all tokens of length one") for test in asked_of([equal]))
+    assert not asked_of([Localisation(tokens="normalised", colour="removed")])
 
 
 def test_locations_of_a_cnn_get_their_length_before_they_are_averaged_into_cells() -> None:

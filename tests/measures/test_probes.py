@@ -10,6 +10,7 @@ import pytest
 import torch
 import xarray
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
@@ -321,7 +322,7 @@ def test_a_remark_beside_the_claim_does_not_make_it_fail() -> None:
         attrs={"images": 1000},
     )
     facts = {"v": Facts("v", "transformer", True, "sample", (0.95, 0.94, 0.96))}
-    verdicts = [verdict for verdict in judge(Probes().tests(), {"probes": found}, facts) if verdict.claim == "C34"]
+    verdicts = [verdict for verdict in judge(asked_of([Probes()]), {"probes": found}, facts) if verdict.claim == "C34"]
     assert [(verdict.verdict, len(verdict.parts)) for verdict in verdicts] == [("holds", 3), ("fails", 1)]
     assert "leaving the class token out" in verdicts[1].sentence
 

@@ -13,6 +13,7 @@ import torch
 import xarray
 from torch import Tensor, nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.engines.shard import Station, examine_shard
@@ -192,7 +193,7 @@ def test_claims_are_decided_for_a_vit_and_a_cnn() -> None:
     finding = estimate_of(ReceptiveField(images=16), *benches)
     finding.attrs["images"] = 64  # fewer decide nothing
     facts = {bench.subject.name: Facts.of(bench.anatomy, trained=True) for bench in benches}
-    verdicts = judge(ReceptiveField().tests(), {"receptive_field": finding}, facts)
+    verdicts = judge(asked_of([ReceptiveField()]), {"receptive_field": finding}, facts)
     found = {verdict.claim: verdict for verdict in verdicts if verdict.verdict != "not tested"}
     assert found.keys() == {"C19", "C20"}
     assert found["C20"].subjects == ("vit", "cnn")

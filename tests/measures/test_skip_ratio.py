@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.measures.skip_ratio.measure import SkipRatio
@@ -158,7 +159,7 @@ def test_the_difference_of_two_phase_changes_is_not_each_of_them(
 ) -> None:
     finding = phased_scene(early, late, late_grid)
     facts = {"v": Facts("v", "vit", True, "sample", (0.95, 0.94, 0.96))}
-    verdicts = judge(SkipRatio().tests(), {"skip_ratio": finding}, facts)
+    verdicts = judge(asked_of([SkipRatio()]), {"skip_ratio": finding}, facts)
     assert {(v.reading, v.verdict) for v in verdicts if v.claim == "C21"} == {
         ("as the class token against the patch tokens", against),
         ("for each kind of token by itself", alone),
@@ -187,5 +188,5 @@ def undirected_scene(seed: int):  # type: ignore[no-untyped-def]
 def test_a_cosine_agrees_with_no_ratio_that_goes_neither_way(seed: int) -> None:
     """The ratio has no phase change, so what the cosine's has in common with it is chance."""
     facts = {"v": Facts("v", "transformer", True, "sample", (0.95, 0.94, 0.96))}
-    verdicts = judge(SkipRatio().tests(), {"skip_ratio": undirected_scene(seed)}, facts)
+    verdicts = judge(asked_of([SkipRatio()]), {"skip_ratio": undirected_scene(seed)}, facts)
     assert {v.verdict for v in verdicts if v.claim in ("C21", "C23")} == {"undecided"}

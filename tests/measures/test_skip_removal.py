@@ -11,6 +11,7 @@ import vl_convert
 import xarray
 
 from eyechart.charts.export import specification
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
@@ -191,8 +192,8 @@ def test_batch_norms_that_were_not_recalibrated_have_no_number_that_says_so(bloc
 
 
 def test_a_verdict_speaks_of_recalibration_only_where_there_was_some() -> None:
-    (both,) = (test for test in SkipRemoval().tests() if test.claim == "C27")
-    (plain,) = (test for test in SkipRemoval(recalibrate="no").tests() if test.claim == "C27")
+    (both,) = (test for test in asked_of([SkipRemoval()]) if test.claim == "C27")
+    (plain,) = (test for test in asked_of([SkipRemoval(recalibrate="no")]) if test.claim == "C27")
     assert ["recalibrated" in part.words for part in both.parts] == [False, True]
     assert ["recalibrated" in part.words for part in plain.parts] == [False]
     assert plain.reading == "with batch norms as they were trained"
@@ -225,7 +226,7 @@ def test_a_twin_trained_without_a_skip_is_recognised_and_judged() -> None:
         name: Facts(name, "transformer", True, "sample", (0.9, 0.85, 0.95), recipe="same")
         for name in ("whole", "twin", "early")
     }
-    verdicts = {(v.claim, v.subjects): v for v in judge(SkipRemoval().tests(), {"skip_removal": finding}, known)}
+    verdicts = {(v.claim, v.subjects): v for v in judge(asked_of([SkipRemoval()]), {"skip_removal": finding}, known)}
     across, within = verdicts["C25", ("whole", "twin")].parts
     assert across.effect == pytest.approx(places["twin", 1] / places["whole", 1])
     assert within.effect == found["trained_without_skip_within", "whole | twin"][0]
@@ -241,10 +242,10 @@ def test_a_large_loss_is_the_effect_and_no_failed_gate() -> None:
         for name, value in (("whole", 0.92), ("twin", 0.30))
     }
     (verdict,) = (
-        v for v in judge(SkipRemoval().tests(), {"skip_removal": finding(numbers)}, known) if v.claim == "C26"
+        v for v in judge(asked_of([SkipRemoval()]), {"skip_removal": finding(numbers)}, known) if v.claim == "C26"
     )
     assert verdict.verdict == "holds"
-    failed = judge(SkipRemoval().tests(), {"skip_removal": finding(numbers)}, {**known, "whole": known["twin"]})
+    failed = judge(asked_of([SkipRemoval()]), {"skip_removal": finding(numbers)}, {**known, "whole": known["twin"]})
     assert next(v for v in failed if v.claim == "C26").verdict == "undecided"
 
 

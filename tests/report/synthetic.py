@@ -14,7 +14,6 @@ import pandas as pd
 import xarray as xr
 
 from eyechart.charts import theme
-from eyechart.claims.parts import asked
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.measure import Source
@@ -314,8 +313,8 @@ def synthetic_plan(anatomies: list[Anatomy]) -> dict[str, Any]:
 
 def part(claim: str, place: int, words: str, effect: float, low: float, high: float, verdict: Any) -> PartVerdict:
     margin = CLAIMS[claim].margins[place]
-    asks = asked(margin.side, margin.margin, margin.inclusive)
-    return PartVerdict(words, words, asks, effect, low, high, verdict, 3.0, None)
+    asked = (margin.side, margin.margin, margin.inclusive, None)
+    return PartVerdict(words, words, *asked, effect, low, high, verdict, 3.0, None)
 
 
 def synthetic_verdicts(one: str, two: str) -> list[Verdict]:

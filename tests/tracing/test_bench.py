@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from eyechart.claims.asking import quantities_asked
 from eyechart.claims.judge import LEAST_IMAGES
-from eyechart.claims.parts import ClaimTest, Part
 from eyechart.engines.shard import Station, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
@@ -216,27 +216,25 @@ def test_an_experiment_is_as_large_as_its_budget(bench: Bench) -> None:
 
 
 def test_an_experiment_that_decides_claims_gets_as_many_images_as_decide(bench: Bench) -> None:
-    class Deciding(Confidence):
-        claims = (ClaimTest("C13", (Part("gap", "above", 0.1, "gap", inclusive=True),)),)
-
-    def images(measure: Confidence, share: float, images: int = 10_000, asked_for: bool = False) -> int:
+    def images(decides: bool, share: float, images: int = 10_000, asked_for: bool = False) -> int:
         """Allowed at --effort quick on a subject of which the budget pays for `share` of the least that decides."""
         flops = SPEED * Confidence.budget["quick"] / (share * LEAST_IMAGES)
         scene = Scene((replace(bench.anatomy, flops=flops),), images, images // 16, 16, 16, None)
-        return measure.sized("quick", scene, asked_for=asked_for).images  # type: ignore[attr-defined, no-any-return]
+        return Confidence().sized("quick", scene, asked_for=asked_for, decides=decides).images  # type: ignore[attr-defined, no-any-return]
 
-    assert (images(Confidence(), 0.7), images(Deciding(), 0.7)) == (80, LEAST_IMAGES)
-    assert images(Deciding(), 3) == 3 * LEAST_IMAGES
-    assert images(Deciding(), 0.7, images=96) == 96, "more than there are cannot be had"
-    assert images(Deciding(), 0.1, asked_for=True) == LEAST_IMAGES
+    assert (images(False, 0.7), images(True, 0.7)) == (80, LEAST_IMAGES)
+    assert images(True, 3) == 3 * LEAST_IMAGES
+    assert images(True, 0.7, images=96) == 96, "more than there are cannot be had"
+    assert images(True, 0.1, asked_for=True) == LEAST_IMAGES
     with pytest.raises(DoesNotApply, match="it needs at least 64 images"):
-        images(Deciding(), 0.4)
+        images(True, 0.4)
 
 
 def test_no_experiment_takes_more_than_twice_its_seconds_to_decide() -> None:
+    read = quantities_asked(measures())
     deciding = [
         measure
         for measure in measures().values()
-        if isinstance(measure, Experiment) and any(map(measure.decides_at, measure.budget))
+        if isinstance(measure, Experiment) and not read.isdisjoint(quantity.name for quantity in measure.quantities)
     ]
     assert all(2 * measure.least_images >= LEAST_IMAGES for measure in deciding)

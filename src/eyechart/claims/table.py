@@ -113,7 +113,9 @@ def read_claim(entry: Mapping[str, Any], known: Mapping[str, Mapping[str, str]])
         for key in used:
             if key not in there:
                 raise EyechartError(f"claims.toml: {name} names {key!r}, which is not among the {kind}.")
-    lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list) and key != "test"}
+    lists: dict[str, Any] = {
+        key: tuple(value) for key, value in entry.items() if isinstance(value, list) and key != "test"
+    }
     tests = tuple(read_test(test, entry) for test in entry.get("test", ()))
     margins = tuple(Margin(**margin) for margin in entry.get("margins", ())) or margins_of(tests)
     measures = lists.get("measures") or tuple(dict.fromkeys(name for test in tests for name in test.measures))
