@@ -27,9 +27,10 @@ from eyechart.measures.attention_maps.examples import (
     take_examples,
     thinning,
 )
-from eyechart.measures.attention_maps.measure import AttentionMaps, sites_of
+from eyechart.measures.attention_maps.measure import AttentionMaps
 from eyechart.measures.attention_maps.rows import LEVELS, MEAN, PREFIX, decoded, why_no_rollout
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
@@ -179,9 +180,9 @@ def test_pieces_of_a_batch_give_the_same_rollout(tiny: Subject) -> None:
     images = tiny.prepare(open_images("sample").pictures(range(4)))
     body = anatomy_of(tiny.name, tiny.module, images[:2], call=tiny.call)
     bench = Bench(tiny, body, batch([0, 1, 2, 3]), images, None)
-    whole = take_examples(bench, sites_of(body))
-    pieces = take_examples(replace(bench, piece_size=PieceSize(1)), sites_of(body))
-    last = sites_of(body)[-1].name
+    whole = take_examples(bench, attentions_with_maps(body))
+    pieces = take_examples(replace(bench, piece_size=PieceSize(1)), attentions_with_maps(body))
+    last = attentions_with_maps(body)[-1].name
     assert torch.allclose(whole[f"rollout_peak of {last}"], pieces[f"rollout_peak of {last}"], rtol=2e-3)
 
 
@@ -284,7 +285,7 @@ def test_rollout_only_where_products_mean_something() -> None:
 
 def test_it_costs_nothing_where_there_is_nothing_to_look_at() -> None:
     assert AttentionMaps().passes(anatomy("cnn", [site("b0")], "cnn")) == 0
-    assert sites_of(anatomy("old", [site("a", "attention")])) == []
+    assert attentions_with_maps(anatomy("old", [site("a", "attention")])) == []
 
 
 def batch(labels: list[int] | None) -> Batch:

@@ -20,10 +20,11 @@ import xarray
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
 from eyechart.intervals import with_intervals
-from eyechart.measures.attention_maps.measure import AttentionMaps, sites_of
+from eyechart.measures.attention_maps.measure import AttentionMaps
 from eyechart.measures.attention_maps.rows import MEAN, coded, decoded, kept_rows
 from eyechart.report import explorer, page
 from eyechart.scene import Scene
+from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
 from tests.measures.staging import full_grid
 
@@ -47,7 +48,7 @@ def finding_of(scene: Scene, classes: tuple[str, ...]) -> xarray.Dataset:
     tally = measure.tally(scene)
     kept = kept_rows(full_grid(SIDE, 4.0, prefix=1), SIDE)
     found: dict[str, dict[str, torch.Tensor]] = {}
-    for subject, site in scene.sites(sites_of):
+    for subject, site in scene.sites(attentions_with_maps):
         rows = (4 * torch.rand(EXAMPLES, (site.heads or 0) + 1, 66, 65, generator=dice)).exp()
         codes, peak = coded(rows / rows.sum(-1, keepdim=True))
         mine = found.setdefault(
