@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -52,10 +53,18 @@ def specification(chart: Any, validate: bool = True) -> dict[str, Any]:
     return spec
 
 
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Altair neither checks every piece of every chart against a schema (a fifth of the page's time; the tests check
+    each chart) nor copies what it will not change.
+    """
+    with debug_mode(False), theme.sharing_fixed_parts():
+        yield
+
+
 def embed(run: Run, name: str) -> EmbeddedChart:
     subjects = run.scene.subjects
-    # Altair checks every piece of every chart against a schema: a fifth of the page's time. The tests check each chart.
-    with theme.drawing(subjects=subjects, for_export=True) as on_paper, debug_mode(False):
+    with theme.drawing(subjects=subjects, for_export=True) as on_paper, unchecked():
         still = specification(run.chart(name), validate=False)
     light = svg(still)
     width, height = (
@@ -63,7 +72,7 @@ def embed(run: Run, name: str) -> EmbeddedChart:
     )
     live = copy.deepcopy(still)
     if on_paper.heatmaps:
-        with theme.drawing(subjects=subjects, for_export=False), debug_mode(False):
+        with theme.drawing(subjects=subjects, for_export=False), unchecked():
             live = specification(run.chart(name), validate=False)
     for key in ("config", "$schema"):
         live.pop(key, None)
