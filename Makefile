@@ -10,7 +10,7 @@ exam: .venv/installed
 	$(BIN)/eyechart exam --effort quick
 
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/installed
 	$(BIN)/ruff check .

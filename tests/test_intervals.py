@@ -205,13 +205,15 @@ def test_differences_are_jackknifed_jointly() -> None:
     assert float(found.quantity_high - found.quantity_low) < separate / 3
 
 
-def test_a_minimum_is_bootstrapped() -> None:
-    values, tally, scene = heads()
+@pytest.mark.parametrize("count", [16, 4])  # of four folds 35 draws can be told apart: each comes several times
+def test_a_minimum_is_bootstrapped(count: int) -> None:
+    values, tally, scene = heads(folds=count)
     found = row(intervals.with_intervals(HeadDistance(), tally, scene), "lowest", "b")
-    folds = np.array([values[fold::16, 1].mean(axis=0) for fold in range(16)])
-    draws = [(row @ folds / 16).min() for row in bootstrap_weights(16, intervals.DRAWS, 0).numpy()]
-    small = [(row @ folds / 4).min() for row in bootstrap_weights(16, intervals.SMALL_DRAWS, 1, size=4).numpy()]
-    expected = bootstrap(folds.mean(axis=0).min(), np.array(draws), np.array(small), folds=16)
+    folds = np.array([values[fold::count, 1].mean(axis=0) for fold in range(count)])
+    size = intervals.small_size(count)
+    draws = [(row @ folds / count).min() for row in bootstrap_weights(count, intervals.DRAWS, 0).numpy()]
+    small = [(row @ folds / size).min() for row in bootstrap_weights(count, intervals.SMALL_DRAWS, 1, size).numpy()]
+    expected = bootstrap(folds.mean(axis=0).min(), np.array(draws), np.array(small), folds=count)
     np.testing.assert_allclose([found.quantity_low, found.quantity_high], expected)
     np.testing.assert_allclose(found.quantity_value, values[:, 1].mean(axis=0).min())
 
@@ -250,7 +252,10 @@ def test_draws_are_made_only_for_what_needs_them(monkeypatch: pytest.MonkeyPatch
     _, tally, scene = heads()
     monkeypatch.setattr(HeadDistance, "estimates", 0)
     intervals.with_intervals(HeadDistance(), tally, scene)
-    assert HeadDistance.estimates == 1 + 16 + 400
+    drawn = [bootstrap_weights(16, intervals.DRAWS, 0), bootstrap_weights(16, intervals.SMALL_DRAWS, 1, size=4)]
+    distinct = sum(len(draws.unique(dim=0)) for draws in drawn)
+    assert 390 < distinct < 400  # the same draw twice is estimated once
+    assert HeadDistance.estimates == 1 + 16 + distinct
     monkeypatch.setattr(HeadDistance, "estimates", 0)
     monkeypatch.setattr(HeadDistance, "quantities", HeadDistance.quantities[:1])
     intervals.with_intervals(HeadDistance(), tally, scene)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:
     """A variable over subjects as a quantity."""
-    names = estimate.subject.values.tolist()
-    return {(name,): float(value) for name, value in zip(names, estimate[variable].values, strict=True)}
+    names = estimate.variables["subject"].values.tolist()
+    return {(name,): float(value) for name, value in zip(names, estimate.variables[variable].values, strict=True)}
 
 
 def with_ends(finding: xarray.Dataset, name: str) -> tuple[float, float, float]:
@@ -31,7 +31,7 @@ def with_ends(finding: xarray.Dataset, name: str) -> tuple[float, float, float]:
 
 def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:
     """Places on the subject axis of every ViT with every CNN that agrees with it in the coordinate `alike`."""
-    family, kind = estimate.family.values.tolist(), estimate[alike].values.tolist()
+    family, kind = (estimate.variables[name].values.tolist() for name in ("family", alike))
     for vit, cnn in itertools.product(range(len(family)), repeat=2):
         if family[vit] == "vit" and family[cnn] == "cnn" and kind[vit] == kind[cnn]:
             yield vit, cnn
@@ -42,7 +42,7 @@ def vit_minus_cnn(estimate: xarray.Dataset, variable: str, *, alike: str) -> Per
 
     Where both are exactly 0 (an attack that nothing survives) nothing can be told: NaN, not a certain tie.
     """
-    values, names = estimate[variable].values, estimate.subject.values.tolist()
+    values, names = estimate.variables[variable].values, estimate.variables["subject"].values.tolist()
     return {
         (names[vit], names[cnn]): float(values[vit] - values[cnn]) if values[vit] or values[cnn] else math.nan
         for vit, cnn in vits_with_cnns(estimate, alike=alike)
@@ -51,8 +51,9 @@ def vit_minus_cnn(estimate: xarray.Dataset, variable: str, *, alike: str) -> Per
 
 def places_of(estimate: xarray.Dataset, subject: str, *roles: str) -> np.ndarray:
     """Positions of a subject's sites on the site axis, in execution order; of these roles or all."""
-    mine = estimate.subject.values == subject
-    return np.flatnonzero(mine & np.isin(estimate.role.values, roles) if roles else mine)
+    columns = estimate.variables
+    mine = columns["subject"].values == subject
+    return np.flatnonzero(mine & np.isin(columns["role"].values, roles) if roles else mine)
 
 
 def thirds(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -82,5 +82,6 @@ def of_pairs(number: OfTwo, first: str = "vit", second: str = "cnn") -> Callable
 
 def subjects_in(estimate: xarray.Dataset, family: str | None = None) -> list[str]:
     """The subjects that have sites here, in the order of the exam; of one family (see `Anatomy.family`) or all."""
-    chosen = slice(None) if family is None else estimate.family.values == family
-    return list(dict.fromkeys(estimate.subject.values[chosen].tolist()))
+    columns = estimate.variables  # not `estimate.subject`: that gathers all coordinates, a tenth of an interval's time
+    chosen = slice(None) if family is None else columns["family"].values == family
+    return list(dict.fromkeys(columns["subject"].values[chosen].tolist()))

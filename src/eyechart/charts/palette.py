@@ -51,13 +51,20 @@ KIND_SHAPES = {
 }
 
 
+#: Inks of words, quiet words, lines, faint lines, and the paper.
+LIGHT = ("#1f2328", "#5b6470", "#b9bfc8", "#e9ebee", "#ffffff")
+DARK = ("#e8eaed", "#a3aab5", "#4b525d", "#2b3038", "#16191e")
+#: Colours that no chart has: a picture drawn in them is dressed for either paper by putting the inks in their places.
+STAND_INS = ("#01f203", "#02f304", "#03f405", "#04f506", "#05f607")
+
+
 def configuration(dark: bool = False) -> dict[str, Any]:
     """The Vega-Lite configuration of all charts. Dark paper changes inks only, never a data colour."""
-    ink, quiet, line, faint, paper = (
-        ("#e8eaed", "#a3aab5", "#4b525d", "#2b3038", "#16191e")
-        if dark
-        else ("#1f2328", "#5b6470", "#b9bfc8", "#e9ebee", "#ffffff")
-    )
+    return in_inks(DARK if dark else LIGHT)
+
+
+def in_inks(inks: Sequence[str]) -> dict[str, Any]:
+    ink, quiet, line, faint, paper = inks
     return {
         # Not transparent: vl-convert's PNGs then have premultiplied colours, and every pale line turns grey.
         "background": paper,

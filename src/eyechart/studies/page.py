@@ -13,7 +13,7 @@ from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.claims.verdict import Verdict
 from eyechart.report import page as exam_page
-from eyechart.report.embed import data_uri, svg
+from eyechart.report.embed import data_uri, on_both_papers
 from eyechart.report.verdict_rows import KINDS, references, rows
 from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure
@@ -103,9 +103,9 @@ def picture(records: Records) -> dict[str, Any] | None:
         if chart is None:
             return None
         spec = specification(chart)
-    light = svg(spec)
+    light, dark = on_both_papers(spec)
     width, height = (
         round(float(side)) for side in re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', light)[0]
     )
-    dark = data_uri(svg(spec, dark=True), "image/svg+xml")
-    return {"light": data_uri(light, "image/svg+xml"), "dark": dark, "width": width, "height": height}
+    uris = {paper: data_uri(drawn, "image/svg+xml") for paper, drawn in (("light", light), ("dark", dark))}
+    return {**uris, "width": width, "height": height}
