@@ -19,7 +19,7 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, leave_one_out_weights
-from eyechart.measures.few_shot.features import FEATURES, before_logits, what_is_read, width_of, words_for
+from eyechart.measures.few_shot.features import FEATURES, before_logits, width_of, words_for
 from eyechart.measures.few_shot.measure import (
     BIAS,
     PENALTY,
@@ -33,6 +33,7 @@ from eyechart.measures.few_shot.measure import (
 )
 from eyechart.measures.few_shot.quantities import correlation, correlation_z, leads_together, trend
 from eyechart.scene import Scene
+from eyechart.site_choice import classifier_input
 from eyechart.sites import Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.taps import Tap
@@ -315,7 +316,7 @@ def test_several_classifiers_or_none(module: nn.Module, size: int, heads: list[s
     """Up to standardisation it is what each classifier is given, or the normalised class token that comes out."""
     images = torch.randn(24, 3, size, size, generator=torch.Generator().manual_seed(3))
     found = anatomy_of("it", module, images[:2], classifier=bool(heads))
-    (place,) = what_is_read(found)
+    (place,) = classifier_input(found)
     given: list[torch.Tensor] = []
     hooks = [
         module.get_submodule(head).register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
@@ -341,7 +342,7 @@ def test_the_classifier_applied_to_what_it_reads_gives_the_logits(
     """After the last norm (and, of a pre-activation CNN, its ReLU): the output of the last block would not do."""
     module, images = build(), cases.images(size=size)
     found = anatomy_of("it", module, images)
-    (place,) = what_is_read(found)
+    (place,) = classifier_input(found)
     logits, seen = Tap(module, found, {place.name: [FEATURES]}).run(images)
     features = seen[place.name][FEATURES.name]
     assert features.shape == (2, place.channels)
@@ -349,7 +350,7 @@ def test_the_classifier_applied_to_what_it_reads_gives_the_logits(
     given = features if isinstance(read_by, nn.Linear) else features[:, :, None, None]
     torch.testing.assert_close(read_by(given).flatten(1), logits)
     without = anatomy_of("it", cases.vit(num_classes=0), cases.images())
-    assert [site.name for site in what_is_read(without)] == ["blocks.1"]
+    assert [site.name for site in classifier_input(without)] == ["blocks.1"]
 
 
 @pytest.mark.parametrize(
@@ -364,7 +365,7 @@ def test_a_classifier_taken_away_leaves_what_it_read(build: Callable[..., nn.Mod
     read = []
     for module, classifier in ((whole, True), (without, False)):
         found = anatomy_of("it", module, images, classifier=classifier)
-        (place,) = what_is_read(found)
+        (place,) = classifier_input(found)
         output, seen = Tap(module, found, {place.name: [FEATURES]}).run(images)
         read.append(seen[place.name][FEATURES.name])
     assert read[0].shape == (2, place.channels)
@@ -375,7 +376,7 @@ def test_a_classifier_taken_away_leaves_what_it_read(build: Callable[..., nn.Mod
 def test_a_subject_that_ends_in_tokens_is_read_at_its_last_block() -> None:
     module = cases.vit(num_classes=0, global_pool="")
     found = anatomy_of("it", module, cases.images(), classifier=False)
-    assert [site.name for site in what_is_read(found)] == ["blocks.1"]
+    assert [site.name for site in classifier_input(found)] == ["blocks.1"]
 
 
 def test_too_few_images_have_no_number() -> None:
