@@ -59,6 +59,12 @@ def as_json(data: object) -> None:
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+plugin_option = click.option(
+    "--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), help="A Python file with measures of yours."
+)
+claims_option = click.option(
+    "--claims", "claims_file", type=click.Path(path_type=Path), help="A TOML file with claims of yours."
+)
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 
 
@@ -91,6 +97,8 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
 @click.option("--overwrite", is_flag=True, help="Begin anew where the run folder is already there.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
 @click.option("--dtype", default="float32", show_default=True, help="float32, bfloat16, float16, float64.")
+@plugin_option
+@claims_option
 def exam(
     subjects: tuple[str, ...],
     images: str,
@@ -104,6 +112,8 @@ def exam(
     overwrite: bool,
     device: str,
     dtype: str,
+    plugins: tuple[Path, ...],
+    claims_file: Path | None,
 ) -> None:
     """Examine SUBJECTS (zoo:NAME, timm:NAME, torchvision:NAME, hf:ORG/NAME, each with @random or @PATH) on images.
 
@@ -132,6 +142,8 @@ def exam(
             overwrite=overwrite,
             device=device,
             dtype=dtype,
+            plugins=plugins,
+            claims=claims_file,
             progress=report,
         )
     print_verdicts(run)
@@ -262,16 +274,20 @@ def subjects(name: str | None, json_: bool) -> None:
 
 
 @main.command()
+@plugin_option
 @json_option
-def measures(json_: bool) -> None:
+def measures(plugins: tuple[Path, ...], json_: bool) -> None:
     """List the measures: the question each asks, where it comes from, the claims it decides, and its options.
 
     Options are shown with the value they have unless it is set: eyechart exam --set MEASURE.OPTION=VALUE.
     """
     from eyechart.claims.table import CLAIMS
     from eyechart.measure_options import choices_of, meanings_of
+    from eyechart.measures import load_plugin
     from eyechart.measures import measures as known
 
+    for plugin in plugins:
+        load_plugin(plugin)
     rows: list[dict[str, Any]] = [
         {
             "name": measure.name,
@@ -301,11 +317,15 @@ def measures(json_: bool) -> None:
 
 @main.command()
 @click.argument("name", required=False)
+@claims_option
 @json_option
-def claims(name: str | None, json_: bool) -> None:
+def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
     """List the published claims and how each is decided; with NAME (C09), one of them."""
-    from eyechart.claims.table import CLAIMS, STUDIES
+    from eyechart.claims.table import CLAIMS, STUDIES, add_claims
+    from eyechart.files import read_text
 
+    if claims_file is not None:
+        add_claims(read_text(claims_file, "--claims"), str(claims_file))
     wanted = name.upper().removeprefix("C") if name else None
     wanted = f"C{int(wanted):02}" if wanted and wanted.isdecimal() else name
     if wanted and wanted not in CLAIMS:

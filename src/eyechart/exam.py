@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
+from eyechart.claims.table import add_claims
 from eyechart.engines.plan import write_plan
 from eyechart.errors import RunFolderError, UsageError
-from eyechart.files import write_json, write_text
+from eyechart.files import read_text, write_json, write_text
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measure import EFFORTS
-from eyechart.measures import choose_measures
+from eyechart.measures import choose_measures, load_plugin
 from eyechart.run import Run
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def exam(
     device: str = "auto",
     dtype: str = "float32",
     overwrite: bool = False,
+    plugins: Sequence[str | Path] = (),
+    claims: str | Path | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
@@ -68,6 +71,8 @@ def exam(
     device      "auto", "cpu", "cuda", "cuda:1", "mps"
     dtype       "float32", "bfloat16", "float16" or "float64"
     overwrite   begin anew where the folder holds a run already
+    plugins     Python files with measures of your own; `measures` then knows their names too
+    claims      a TOML file with claims of your own, in the form of claims.toml, judged by the same protocol
     progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence
 
     >>> import eyechart, tempfile
@@ -87,6 +92,10 @@ def exam(
     place, number = choose_device(device), choose_dtype(dtype)
     if effort not in EFFORTS:
         raise UsageError(f"The effort is one of {', '.join(EFFORTS)}; {effort!r} came.")
+    for plugin in plugins:
+        load_plugin(plugin)
+    own_claims = read_text(claims, "--claims") if claims is not None else ""
+    add_claims(own_claims, str(claims))
     asked = choose_measures(measures, options)
     source: Images = open_images(images)
     batches: Plan = plan_batches(source, limit=limit, seed=seed)
@@ -118,6 +127,7 @@ def exam(
             "folds": batches.folds,
             "effort": effort,
             "asked_for": measures is not None,
+            "claims": own_claims,
         },
     )
     run = open_folder(plan, out, overwrite=overwrite)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from eyechart.errors import RunFolderError
+from eyechart.errors import RunFolderError, UsageError
 
 try:
     import fcntl
@@ -46,6 +46,15 @@ def write_text(path: Path, text: str) -> Path:
 
 def write_json(path: Path, data: object) -> Path:
     return write_text(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=True) + "\n")
+
+
+def read_text(path: str | Path, what: str) -> str:
+    """A file that a user named, or one sentence about it."""
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"{what} takes a text file; {path} cannot be read ({reason}).") from error
 
 
 def claim(file: BinaryIO) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eyechart.claims.table import add_claims
+from eyechart.claims.verdict import Verdict
 from eyechart.engines.plan import scene_of
 from eyechart.errors import RunFolderError, UsageError
-from eyechart.measures import choose_measures
+from eyechart.measures import choose_measures, load_plugin, names, source_of
 from eyechart.store import RunFiles, restore
 
 if TYPE_CHECKING:
@@ -34,8 +37,29 @@ class Run(RunFiles):
     def measures(self) -> dict[str, Measure]:
         """The measures of this run, with the options they were run with."""
         asked = self.plan["measures"]
+        for entry in asked:
+            if "sha256" in entry:
+                self._check_source(entry)
         options = {f"{entry['name']}.{key}": value for entry in asked for key, value in entry["options"].items()}
         return {measure.name: measure for measure in choose_measures([entry["name"] for entry in asked], options)}
+
+    def _check_source(self, entry: Mapping[str, str]) -> None:
+        """A measure that is not ours must be the one that made the numbers."""
+        name, where = entry["name"], entry.get("plugin") or entry.get("package")
+        if "plugin" in entry and name not in names():
+            load_plugin(entry["plugin"])
+        if name not in names():
+            raise RunFolderError(f"{self.path} has the measure {name} of {where}, which is not installed here.")
+        if source_of(name)["sha256"] != entry["sha256"]:
+            raise RunFolderError(
+                f"{self.path} was made with another {where}: its measure {name} has changed; run the exam again into a "
+                "new folder."
+            )
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        add_claims(self.plan.get("claims", ""), "the claims of this run")
+        return super().verdicts
 
     def read_tallies(self, index: int) -> dict[str, Tally] | None:
         """The tallies of a finished shard; None where it has to be computed."""

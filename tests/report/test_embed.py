@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from eyechart.report import embed, palette
+from eyechart.charts import palette
+from eyechart.report import embed
 
 
 def unpacked(column: dict[str, Any]) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from eyechart.claims.gates import GATES
 from eyechart.claims.parts import ClaimTest, Part, Side, asked
-from eyechart.errors import EyechartError
+from eyechart.errors import EyechartError, UsageError
 
 
 @dataclass(frozen=True)
@@ -156,3 +156,40 @@ NEEDS: dict[str, str] = _table["needs"]
 EVIDENCE: dict[str, str] = _table["evidence"]
 STUDIES: dict[str, str] = _table["studies"]
 CLAIMS: dict[str, Claim] = read_claims(_table)
+
+
+def add_claims(text: str, where: str) -> list[str]:
+    """Claims of a user's own, in the form of claims.toml, known in this process from now on; their names.
+
+    Of each only `id`, `sentence` and its tests are asked for. One of the names C01 … is not taken over.
+    """
+    if not text:
+        return []
+    try:
+        entries = tomllib.loads(text)["claim"]
+        own = {entry["id"]: entry for entry in entries}
+        claims = {name: read_claim({**OWN_CLAIM, **entry}, _table) for name, entry in own.items()}
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{where} cannot be read as claims ({type(error).__name__}: {error}).") from error
+    for name in claims:
+        if name in BUNDLED:
+            raise UsageError(f"{where}: {name} is the name of a published claim; choose another.")
+    CLAIMS.update(claims)
+    return list(claims)
+
+
+BUNDLED = frozenset(CLAIMS)
+OWN_CLAIM: dict[str, Any] = {
+    "sources": ["own"],
+    "figure": "a claim of your own",
+    "korean": "",
+    "quantity": [],
+    "reported": "",
+    "evidence": "said",
+    "need": "A",
+    "decide": "the parts of its tests",
+    "gates": ["g1-trained"],
+    "settled_by": "exam",
+    "wants": "subjects that have its quantities",
+}
+"""What a claim of a user's own need not say."""

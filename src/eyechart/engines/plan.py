@@ -20,6 +20,7 @@ from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import Plan
 from eyechart.measure import Measure
+from eyechart.measures import source_of
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.store import FORMAT
@@ -69,10 +70,13 @@ def write_plan(
             "problems": [{"path": problem.path, "reason": problem.reason} for problem in images.problems],
         },
         "batches": batches.as_json(),
-        "measures": [{"name": measure.name, "options": measure.options} for measure in measures],
+        "measures": [
+            {"name": measure.name, "options": measure.options, **source_of(measure.name)} for measure in measures
+        ],
+        "claims": settings.get("claims", ""),
         "sized": [],
         "left_out": [],
-        "settings": dict(settings),
+        "settings": {name: value for name, value in settings.items() if name != "claims"},
     }
     scene = scene_of(plan)
     effort, asked_for = settings["effort"], settings["asked_for"]
