@@ -161,7 +161,7 @@ def exam(
 def parse_options(pairs: Sequence[str]) -> dict[str, str]:
     wrong = [pair for pair in pairs if "=" not in pair or "." not in pair.split("=")[0]]
     if wrong:
-        raise UsageError(f"--set takes MEASURE.OPTION=VALUE, such as cka.readout=gap; {wrong[0]!r} came.")
+        raise UsageError(f"--set takes MEASURE.OPTION=VALUE, such as cka.readout=gap; got {wrong[0]!r}.")
     return dict(pair.split("=", 1) for pair in pairs)
 
 

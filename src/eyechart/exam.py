@@ -91,7 +91,7 @@ def exam(
 
     place, number = choose_device(device), choose_dtype(dtype)
     if effort not in EFFORTS:
-        raise UsageError(f"The effort is one of {', '.join(EFFORTS)}; {effort!r} came.")
+        raise UsageError(f"The effort is one of {', '.join(EFFORTS)}; got {effort!r}.")
     for plugin in plugins:
         load_plugin(plugin)
     own_claims = read_text(claims, "--claims") if claims is not None else ""

@@ -19,12 +19,12 @@ def with_option(measure: Measure, key: str, value: Any) -> Measure:
         raise UsageError(f"{measure.name} has no option {key!r}; {near}")
     choices = get_args(allowed[key])
     if choices and value not in choices:
-        raise UsageError(f"{measure.name}.{key} takes {', '.join(map(str, choices))}; {value!r} came.")
+        raise UsageError(f"{measure.name}.{key} takes {', '.join(map(str, choices))}; got {value!r}.")
     if not choices:
         try:
             value = allowed[key](value)
         except ValueError:
-            raise UsageError(f"{measure.name}.{key} takes a {allowed[key].__name__}; {value!r} came.") from None
+            raise UsageError(f"{measure.name}.{key} takes a {allowed[key].__name__}; got {value!r}.") from None
     return replace(measure, **{key: value})
 
 

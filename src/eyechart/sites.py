@@ -187,7 +187,7 @@ class Anatomy:
     """What the innermost modules of its blocks put out, as far as images can be told apart there: norms, kernels,
     activations. Not among its `sites`, for they are many; a tap looks there where it is asked to."""
     random: bool = False
-    """It throws dice at test time (MC-dropout): two passes over the same pictures need not agree."""
+    """It is stochastic at test time (MC-dropout): two passes over the same pictures need not agree."""
 
     @property
     def family(self) -> str:

@@ -84,7 +84,7 @@ class RunFiles:
                 f"{path} is damaged ({error}); move the folder away and run the exam again, or pass --overwrite."
             ) from error
         if not isinstance(plan, dict):
-            raise RunFolderError(f"{path} is damaged: an object was expected, a {type(plan).__name__} came.")
+            raise RunFolderError(f"{path} is damaged: expected an object, got a {type(plan).__name__}.")
         return plan
 
     @property

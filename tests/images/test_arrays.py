@@ -73,10 +73,10 @@ def test_a_damaged_npz_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pixels", "sentence"),
     [
-        (PIXELS / np.float32(255), "expected uint8 .* float32 came"),
+        (PIXELS / np.float32(255), "expected uint8 .* got float32"),
         (PIXELS.transpose(0, 3, 1, 2), r"channels first: use .transpose\(0, 2, 3, 1\)"),
-        (PIXELS[0, 0], r"\(13, 3\) came"),
-        (PIXELS[..., :2], r"\(6, 10, 13, 2\) came"),
+        (PIXELS[0, 0], r"got \(13, 3\)"),
+        (PIXELS[..., :2], r"got \(6, 10, 13, 2\)"),
         (PIXELS[:0], "holds no pictures"),
         (PIXELS[:, :1, :1], "1×1 pixels"),
     ],

@@ -159,7 +159,7 @@ def test_numbers_are_those_of_plain_loops() -> None:
 def test_where_nobody_throws_dice_it_does_not_apply() -> None:
     still = replace(anatomy(a_subject(Dice(0.0), "still")), random=False)
     where = Scene((still,), 32, 2, 16, 16, None, {"still": (0,)})
-    with pytest.raises(DoesNotApply, match="no subject throws dice"):
+    with pytest.raises(DoesNotApply, match="no subject is stochastic"):
         McDropout().tally(where)
     with pytest.raises(DoesNotApply, match="match"):
         McDropout().tally(Scene((replace(still, random=True),), 32, 2, 16, 16, None))

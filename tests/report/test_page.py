@@ -145,7 +145,7 @@ def test_everything_is_said_in_the_html(run: SyntheticRun, outline: Outline) -> 
         "skip_ratio was left out",  # a notice
         "cat/0007.jpg truncated JPEG",  # a skipped file
         "eyechart exam zoo:vit zoo:resnet --images sample",  # the command
-        "5 intervals were held against a margin",
+        "5 intervals were compared with a margin",
         "proxy",
         "arXiv:2108.08810",
     ):

@@ -61,7 +61,7 @@ def test_a_number_beside_its_picture_is_not_told_again() -> None:
     assert told("undecided", "Gate failed: x.", holds) == "Gate failed: x."
     assert told("undecided", "More images may decide it.", unsure) == "More images may decide it."
     counted = "Of its 2 parts 1 holds, 1 fails."
-    assert told("fails", counted, fails, holds) == f"It fails by this: gap. {counted}"
+    assert told("fails", counted, fails, holds) == f"The failing part: gap. {counted}"
     nothing = Verdict("C13", (), "these weights", "not tested", None, None, None, "Needs a study.")
     assert verdict_rows.why(nothing) == "Needs a study."
 

@@ -157,7 +157,7 @@ class Confidence(Experiment, Recognition):
 
 
 class Dice(nn.Module):
-    """A subject that throws dice at test time."""
+    """A subject that is stochastic at test time."""
 
     def __init__(self) -> None:
         super().__init__()

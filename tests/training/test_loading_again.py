@@ -144,7 +144,7 @@ def test_any_other_json_is_no_card_and_a_damaged_one_is_said(data: str, tmp_path
         (tmp_path / "vit.json").write_text(text)
         assert zoo.card_beside(path) == {}
     (tmp_path / "vit.json").write_text(json.dumps({**card, "mean": [0.5]}))
-    with pytest.raises(SubjectError, match=r"is damaged \(three channels were expected, 1 came\)"):
+    with pytest.raises(SubjectError, match=r"is damaged \(expected three channels, got 1\)"):
         load_subject(f"zoo:vit@{path}")
     (tmp_path / "vit.json").write_text(json.dumps({**card, "sha256": {"vit.safetensors": "0" * 64}}))
     assert "its hash differs" in load_subject(f"zoo:vit@{path}").card["notes"][0]

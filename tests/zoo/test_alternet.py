@@ -135,7 +135,7 @@ def test_stochastic_depth_goes_on_through_attention_blocks() -> None:
         ({"msas": (0, 0, 0, 3)}, "cannot have 0, 0, 0, 3"),
         ({"msas": (1, 1)}, "cannot have 1, 1"),
         ({"window": 3}, "3 does not divide 16 in stage 2"),
-        ({"heads": (2, 4)}, "for each of its 4 stages; 2 came"),
+        ({"heads": (2, 4)}, "for each of its 4 stages; got 2"),
         ({"msas": 6}, "from 0 to 5, or one for each stage"),
     ],
 )
@@ -145,5 +145,5 @@ def test_switches_that_do_not_fit_are_refused(wrong: dict[str, object], says: st
 
 
 def test_the_rule_is_for_four_stages() -> None:
-    with pytest.raises(UsageError, match="in 4 stages; 2 in 3 came"):
+    with pytest.raises(UsageError, match="in 4 stages; got 2 in 3"):
         msa_places(2, (2, 2, 2))

@@ -69,11 +69,11 @@ def test_poolformer_pools_and_scales_its_branches() -> None:
     [
         ("swin", {"patch": 3}, "3 does not divide 32"),
         ("swin", {"heads": (3, 6, 12)}, "3 does not divide 64"),
-        ("swin", {"depths": (2, 2)}, "2 depths came for 3 stages"),
+        ("swin", {"depths": (2, 2)}, "got 2 depths for 3 stages"),
         ("pit", {"heads": (2, 3, 4)}, "must divide the next"),
         ("pit", {"patch": 64}, "64 is larger than 32"),
         ("mixer", {"patch": 5}, "5 does not divide 32"),
-        ("poolformer", {"widths": (64, 128)}, "3 depths came for 2 stages"),
+        ("poolformer", {"widths": (64, 128)}, "got 3 depths for 2 stages"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(name: str, wrong: dict[str, object], says: str) -> None:

@@ -110,9 +110,9 @@ def test_bit_normalises_in_groups_of_two_channels_at_least() -> None:
 @pytest.mark.parametrize(
     ("name", "wrong", "says"),
     [
-        ("resnet", {"no_skip_at": (8,)}, "no_skip_at takes numbers from 0 to 7; 8 came"),
-        ("resnet", {"smooth_stages": (5,)}, "smooth_stages takes numbers from 1 to 4; 5 came"),
-        ("resnet-bit", {"channels": (64, 128)}, "one number a stage each; 2 and 4 came"),
+        ("resnet", {"no_skip_at": (8,)}, "no_skip_at takes numbers from 0 to 7; got 8"),
+        ("resnet", {"smooth_stages": (5,)}, "smooth_stages takes numbers from 1 to 4; got 5"),
+        ("resnet-bit", {"channels": (64, 128)}, "one number a stage each; got 2 and 4"),
     ],
 )
 def test_switches_that_do_not_fit_are_refused(name: str, wrong: dict[str, object], says: str) -> None:

@@ -138,7 +138,7 @@ def test_a_hybrids_tokens_are_the_cells_of_its_map() -> None:
         projected = stem.proj.weight[:, :, 0, 0] @ cells[1, :, 2, 5] + stem.proj.bias
         torch.testing.assert_close(tokens[1, 2 * 8 + 5], projected, atol=1e-5, rtol=1e-4)
         assert zoo.build("vit-hybrid", depth=1, patch=2).get_submodule("patch_embed")(images).shape == (2, 256, 160)
-    with pytest.raises(UsageError, match="by 1, 2, 4 or 8, its patch; 6 came"):
+    with pytest.raises(UsageError, match="by 1, 2, 4 or 8, its patch; got 6"):
         zoo.build("vit-hybrid", patch=6, image_size=36)
 
 
@@ -182,7 +182,7 @@ def test_stochastic_depth_drops_whole_images_and_keeps_the_mean() -> None:
         ({"pooled_norm": True}, "needs pool='gap'"),
         ({"mixer": "pool"}, "pool mixer works on the grid alone"),
         ({"mixer": "kernel", "pool": "gap", "position": "relative"}, "another position than 'relative'"),
-        ({"no_skip_at": (3,)}, "blocks from 0 to 2; 3 came"),
+        ({"no_skip_at": (3,)}, "blocks from 0 to 2; got 3"),
     ],
 )
 def test_switches_that_do_not_fit_are_refused(wrong: dict[str, object], says: str) -> None:

@@ -26,5 +26,5 @@ def choose_device(name: str) -> torch.device:
 
 def choose_dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
-        raise UsageError(f"--dtype takes {', '.join(DTYPES)}; {name!r} came.")
+        raise UsageError(f"--dtype takes {', '.join(DTYPES)}; got {name!r}.")
     return DTYPES[name]

@@ -92,7 +92,7 @@ class Station:
 
 @contextmanager
 def same_dice(batch: Batch) -> Iterator[None]:
-    """Subjects that throw dice at test time (MC-dropout) throw the same for a batch, wherever and whenever it runs."""
+    """Stochastic subjects (MC-dropout) draw the same random numbers for a batch, wherever and whenever it runs."""
     with torch.random.fork_rng():
         torch.manual_seed(batch.index)
         yield

@@ -146,9 +146,9 @@ def checked_labels(
         return None, None
     numbers = np.asarray(labels)
     if numbers.shape != (count,):
-        raise ImagesError(f"{name} has {count} pictures, so {count} labels were expected; shape {numbers.shape} came.")
+        raise ImagesError(f"{name} has {count} pictures, so {count} labels were expected; got shape {numbers.shape}.")
     if not np.issubdtype(numbers.dtype, np.integer):
-        raise ImagesError(f"The labels of {name} must be whole numbers (-1 for unknown); {numbers.dtype} came.")
+        raise ImagesError(f"The labels of {name} must be whole numbers (-1 for unknown); got {numbers.dtype}.")
     numbers = np.maximum(numbers.astype(np.int64), -1)
     if classes is None:
         found = number_classes(numbers.tolist())
@@ -161,11 +161,11 @@ def checked_labels(
 def _checked_pixels(name: str, pixels: np.ndarray) -> np.ndarray:
     expected = "expected uint8 pictures of shape (image, y, x, 3)"
     if pixels.dtype != np.uint8:
-        raise ImagesError(f"{name}: {expected}; {pixels.dtype} came (values from 0 to 1 must be multiplied by 255).")
+        raise ImagesError(f"{name}: {expected}; got {pixels.dtype} (values from 0 to 1 must be multiplied by 255).")
     if pixels.ndim == 4 and pixels.shape[1] in (1, 3) and pixels.shape[3] not in (1, 3, 4):
-        raise ImagesError(f"{name}: {expected}; {pixels.shape} came (channels first: use .transpose(0, 2, 3, 1)).")
+        raise ImagesError(f"{name}: {expected}; got {pixels.shape} (channels first: use .transpose(0, 2, 3, 1)).")
     if pixels.ndim not in (3, 4) or (pixels.ndim == 4 and pixels.shape[3] not in (1, 3, 4)):
-        raise ImagesError(f"{name}: {expected}; {pixels.shape} came.")
+        raise ImagesError(f"{name}: {expected}; got {pixels.shape}.")
     if not len(pixels):
         raise ImagesError(f"{name} holds no pictures: its array has shape {pixels.shape}.")
     try:

@@ -72,7 +72,7 @@ def _choose(name: str, split: str | None, held: list[str]) -> str:
     if split is None:
         return next((known for known in SPLITS if known in held), held[0])
     if split.split("[")[0] not in held:  # "test[:500]" is theirs
-        raise ImagesError(f"hf:{name} has the splits {', '.join(held)}; {split!r} was asked.")
+        raise ImagesError(f"hf:{name} has the splits {', '.join(held)}; got {split!r}.")
     return split
 
 

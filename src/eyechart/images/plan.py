@@ -72,7 +72,7 @@ class Plan:
         start = index * self.block
         images = np.array(self.order[start : start + self.block], np.int64)
         if not len(images):
-            raise UsageError(f"The plan has {self.blocks + bool(self.left_over)} batches; number {index} was asked.")
+            raise UsageError(f"The plan has {self.blocks + bool(self.left_over)} batches; got number {index}.")
         return Batch(
             index=index,
             start=start,
@@ -155,7 +155,7 @@ def plan_order(
         ("blocks_per_shard", blocks_per_shard, 1),
     ):
         if value is not None and value < least:
-            raise UsageError(f"{name} must be at least {least}; {value} came.")
+            raise UsageError(f"{name} must be at least {least}; got {value}.")
     order = seeded_order([0] * count if labels is None else labels.tolist(), seed, limit)
     size = block or max(SMALLEST_BLOCK, min(LARGEST_BLOCK, len(order) // 16))
     blocks = len(order) // size

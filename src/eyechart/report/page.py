@@ -270,7 +270,7 @@ def plural(number: int, one: str, many: str) -> str:
 
 def multiplicity(counted: Summary) -> str:
     """How many intervals there were, because some 95 % intervals miss by chance, and what a correction leaves."""
-    told = f"{counted.intervals} {plural(counted.intervals, 'interval was', 'intervals were')} held against a margin"
+    told = f"{counted.intervals} {plural(counted.intervals, 'interval was', 'intervals were')} compared with a margin"
     correction = f" {counted.correction}" if counted.correction else ""
     others = f" {HOLM}" if counted.stand is not None and counted.stand < counted.decided else ""
     return (

@@ -103,7 +103,7 @@ def why(verdict: Verdict) -> str:
         return verdict.reason
     instead = ""
     if len(verdict.parts) > 1 and verdict.verdict == "fails":
-        instead = f"It fails by this: {shown.words}."
+        instead = f"The failing part: {shown.words}."
     elif len(verdict.parts) == 1:
         instead = WHERE.get(verdict.verdict, "")
     return f"{instead} {verdict.remarks}".strip()

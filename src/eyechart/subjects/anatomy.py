@@ -46,7 +46,7 @@ def anatomy_of(
     """
     module = bare(module)
     if len(images) != 2:
-        raise SubjectError(f"{subject}: the dry run needs 2 images, but {len(images)} came.")
+        raise SubjectError(f"{subject}: the dry run needs 2 images; got {len(images)}.")
     run = DryRun(module, images)
     with plain_attention(), torch.no_grad():
         # A first pass may fill caches (ConViT's relative positions); the second one goes the way all later ones go.

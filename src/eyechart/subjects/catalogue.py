@@ -81,7 +81,7 @@ def _split_weights(source: Source, rest: str, text: str) -> Spec:
     name = _SIZE.sub("", name)
     misplaced = (":" in name and source != "hf") or (_SIZE.search(weights) and not Path(weights).exists())
     if misplaced or (sized and not int(sized[1])):
-        raise UsageError(f"An input size is written in pixels, before any @, as in {source}:NAME:48px; {text!r} came.")
+        raise UsageError(f"An input size is written in pixels, before any @, as in {source}:NAME:48px; got {text!r}.")
     return Spec(source, name, weights or None, int(sized[1]) if sized else None)
 
 

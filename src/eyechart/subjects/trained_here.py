@@ -81,5 +81,5 @@ def architecture_of(card: Mapping[str, Any]) -> str:
 def _three(values: Any) -> tuple[float, ...]:
     numbers = tuple(float(value) for value in values)
     if len(numbers) != 3:
-        raise ValueError(f"three channels were expected, {len(numbers)} came")
+        raise ValueError(f"expected three channels, got {len(numbers)}")
     return numbers

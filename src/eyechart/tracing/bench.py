@@ -72,7 +72,7 @@ class Bench:
     def logits(self, images: Tensor | None = None, interventions: Sequence[Intervention] = (), draw: int = 0) -> Tensor:
         """(image, class) float32 on the CPU, for these images (its own unless told) and with these changes.
 
-        A subject that throws dice throws the same ones in every pass of one `draw`.
+        A stochastic subject draws the same random numbers in every pass of one `draw`.
         """
         images = self.images if images is None else images
         tap = Tap(self.subject.module, self.anatomy, {}, interventions) if interventions else None

@@ -112,7 +112,7 @@ def _runs(ctx: click.Context, names: tuple[str, ...], list_: Path | None, option
     elif not names:
         raise UsageError("Say what to train: a NAME of the zoo, or --list RUNS.toml.")
     elif "from" in given and len(names) > 1:
-        raise UsageError(f"--from makes one training, so it takes one NAME; {len(names)} came.")
+        raise UsageError(f"--from makes one training, so it takes one NAME; got {len(names)}.")
     else:
         runs = [make_run({**given, "model": name, "switches": _switches(name, switches)}) for name in names]
     refuse_clashes(runs)

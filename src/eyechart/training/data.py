@@ -110,7 +110,7 @@ class TrainingData:
                 hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.classes[:12])} …"
                 raise UsageError(f"{self.name} has no class called {name!r}; {hint}")
         if len(set(names)) != len(names) or len(names) < 2:
-            raise UsageError(f"--classes takes two or more different classes; {', '.join(names)} came.")
+            raise UsageError(f"--classes takes two or more different classes; got {', '.join(names)}.")
         number = torch.full((len(self.classes),), -1)
         for place, name in enumerate(names):
             number[self.classes.index(name)] = place
@@ -182,7 +182,7 @@ class TrainingData:
     def part(self, fraction: float, seed: int) -> TrainingData:
         """A stratified part of the training images: every class keeps the same share, rounded."""
         if not 0 < fraction <= 1:
-            raise UsageError(f"A fraction of the training images lies above 0 and up to 1; {fraction} came.")
+            raise UsageError(f"A fraction of the training images lies above 0 and up to 1; got {fraction}.")
         if fraction == 1:
             return self
         sizes = torch.bincount(self.y_train, minlength=len(self.classes)).tolist()

@@ -342,9 +342,9 @@ def _device(name: str) -> torch.device:
         raise UsageError("There is no CUDA device here; leave --device out or say --device cpu.")
     kind, colon, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
-        raise UsageError(f"--device is auto, cpu, cuda or one of several, as cuda:1; {name!r} came.")
+        raise UsageError(f"--device is auto, cpu, cuda or one of several, as cuda:1; got {name!r}.")
     if kind == "cuda" and colon:
         if int(number) >= torch.cuda.device_count():
-            raise UsageError(f"There are {torch.cuda.device_count()} CUDA devices here, the first is 0; {name!r} came.")
+            raise UsageError(f"There are {torch.cuda.device_count()} CUDA devices here, the first is 0; got {name!r}.")
         torch.cuda.set_device(int(number))  # streams, graphs and the tensor of the rate are made on the current one
     return torch.device(name)

@@ -88,16 +88,16 @@ class Recipe:
         for name in ("label_smoothing", "augment_probability", "mix_probability", "erasing"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
-                raise UsageError(f"{name} is a probability between 0 and 1; {value} came.")
+                raise UsageError(f"{name} is a probability between 0 and 1; got {value}.")
         for name in ("drop_path", "ema", "momentum"):
             value = getattr(self, name)
             if not 0 <= value < 1:
-                raise UsageError(f"{name} lies from 0 to below 1; {value} came.")
+                raise UsageError(f"{name} lies from 0 to below 1; got {value}.")
         sizes = ("learning_rate", "weight_decay", "sam_radius", "clip", "mixup", "cutmix", "crop_padding")
         for name in (*sizes, "augment_layers", "augment_magnitude", "augment_spread"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
-                raise UsageError(f"{name} is a finite number from 0; {value} came.")
+                raise UsageError(f"{name} is a finite number from 0; got {value}.")
         return self
 
 

@@ -64,11 +64,11 @@ def fitted(name: str, value: Any) -> Any:
     if kind.startswith("tuple"):
         value = value.split(",") if isinstance(value, str) else value
         if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
-            raise UsageError(f"{name} takes names separated by commas; {value!r} came.")
+            raise UsageError(f"{name} takes names separated by commas; got {value!r}.")
         return tuple(part.strip() for part in value if part.strip())
     if kind.startswith("Mapping"):
         if not isinstance(value, Mapping):
-            raise UsageError(f"{name} takes a table such as {{ patch = 2 }}; {value!r} came.")
+            raise UsageError(f"{name} takes a table such as {{ patch = 2 }}; got {value!r}.")
         return {key: as_tuple(part) for key, part in value.items()}
     wanted: tuple[type, ...]
     wanted, words = {
@@ -77,9 +77,9 @@ def fitted(name: str, value: Any) -> Any:
         "bool": ((bool,), "true or false"),
     }.get(kind, ((str,), "a word"))
     if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "bool"):
-        raise UsageError(f"{name} takes {words}; {value!r} came.")
+        raise UsageError(f"{name} takes {words}; got {value!r}.")
     if kind.startswith("Literal") and value not in (choices := ast.literal_eval(kind.removeprefix("Literal"))):
-        raise UsageError(f"{name} is one of {', '.join(choices)}; {value!r} came.")
+        raise UsageError(f"{name} is one of {', '.join(choices)}; got {value!r}.")
     return float(value) if kind == "float" else value
 
 
@@ -93,7 +93,7 @@ def parse_pairs(option: str, pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise UsageError(f"{option} takes NAME=VALUE; {pair!r} came.")
+            raise UsageError(f"{option} takes NAME=VALUE; got {pair!r}.")
         words = {"true": "True", "false": "False"}
         try:
             values[name.strip()] = ast.literal_eval(words.get(text.strip(), text.strip()))

@@ -104,7 +104,7 @@ def _numbers(name: str, part: str, labels: NDArray[Any]) -> Labels:
 def _tensor(images: Pixels) -> Tensor:
     """(image, y, x, channel) → (image, channel, y, x)."""
     if images.ndim != 4:
-        raise ImagesError(f"Images are an array (image, y, x, 3); one with {images.ndim} dimensions came.")
+        raise ImagesError(f"Images are an array (image, y, x, 3); got one with {images.ndim} dimensions.")
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
 
 

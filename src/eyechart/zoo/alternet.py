@@ -48,7 +48,7 @@ def alternet(
         conv=create_conv2d,
     )
     if len(heads) != len(depths):
-        raise UsageError(f"AlterNet needs a number of heads for each of its {len(depths)} stages; {len(heads)} came.")
+        raise UsageError(f"AlterNet needs a number of heads for each of its {len(depths)} stages; got {len(heads)}.")
     for stage, at in msa_places(msas, depths):
         grid = image_size // 2**stage
         if image_size % 2**stage or grid % window:
@@ -73,7 +73,7 @@ def msa_places(msas: int | Sequence[int], depths: Sequence[int]) -> list[tuple[i
         if len(depths) != max(BUILD_UP) or not 0 <= msas <= len(BUILD_UP):
             raise UsageError(
                 f"The build-up rule places 0 to {len(BUILD_UP)} attention blocks in {max(BUILD_UP)} stages; {msas} in "
-                f"{len(depths)} came."
+                f"got {len(depths)}."
             )
         counts: Sequence[int] = [BUILD_UP[:msas].count(stage + 1) for stage in range(len(depths))]
     else:

@@ -40,7 +40,7 @@ class Position2d(nn.Module):
     def __init__(self, grid: int, width: int, has_cls: bool) -> None:
         super().__init__()
         if width % 2:
-            raise UsageError(f"2-D position embeddings halve the channels, so the width must be even; {width} came.")
+            raise UsageError(f"2-D position embeddings halve the channels, so the width must be even; got {width}.")
         self.columns = Position1d(grid, width // 2)
         self.rows = Position1d(grid, width // 2)
         self.cls = Position1d(1, width) if has_cls else None

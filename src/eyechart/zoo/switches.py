@@ -181,7 +181,7 @@ def check_switches(model: str, known: Iterable[Switch], values: Mapping[str, Any
     for name, value in values.items():
         switch = _find(model, by_name, name)
         if not switch.fits(value):
-            raise UsageError(f"{model}'s switch {name} takes {switch.allowed}; {value!r} came.")
+            raise UsageError(f"{model}'s switch {name} takes {switch.allowed}; got {value!r}.")
 
 
 def read_switches(model: str, known: Iterable[Switch], pairs: Iterable[str]) -> dict[str, Any]:
@@ -191,12 +191,12 @@ def read_switches(model: str, known: Iterable[Switch], pairs: Iterable[str]) -> 
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
-            raise UsageError(f"A switch is given as NAME=VALUE, such as depth=3; {pair!r} came.")
+            raise UsageError(f"A switch is given as NAME=VALUE, such as depth=3; got {pair!r}.")
         switch = _find(model, by_name, name)
         try:
             values[name] = switch.read(text)
         except ValueError:
-            raise UsageError(f"{model}'s switch {name} takes {switch.allowed}; {text!r} came.") from None
+            raise UsageError(f"{model}'s switch {name} takes {switch.allowed}; got {text!r}.") from None
     check_switches(model, by_name.values(), values)
     return values
 

@@ -146,7 +146,7 @@ class Landscape(Experiment):
 
     def __post_init__(self) -> None:
         if self.steps and (self.steps < 3 or self.steps % 2 == 0):
-            raise UsageError(f"landscape.steps takes an odd number of at least 3; {self.steps} came.")
+            raise UsageError(f"landscape.steps takes an odd number of at least 3; got {self.steps}.")
 
     def passes(self, anatomy: Anatomy) -> float:
         return len(DATA) * self.places().size ** 2

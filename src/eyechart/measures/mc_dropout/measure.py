@@ -1,4 +1,4 @@
-"""M24: do many draws see better than one? A subject that throws dice at test time, averaged over its draws.
+"""M24: do many draws see better than one? A subject that is stochastic at test time, averaged over its draws.
 
     prediction of an ensemble of n = mean over n passes of softmax(logits)
 
@@ -55,7 +55,7 @@ class EnsembleTally(Tally):
 
 
 def dicing(scene: Scene) -> list[str]:
-    """Subjects that throw dice, with a classifier whose classes match the images'."""
+    """Stochastic subjects with a classifier whose classes match the images'."""
     return [subject for subject in scored_subjects(scene) if scene.anatomy(subject).random]
 
 
@@ -113,7 +113,7 @@ class McDropout(Experiment):
         Source("Gal & Ghahramani 2016", "MC-dropout"),
     )
     how_to_read = (
-        "A subject that throws dice at test time gives another answer in every pass; the mean of several is an "
+        "A subject that is stochastic at test time gives another answer in every pass; the mean of several is an "
         "ensemble. Left to right: negative log-likelihood, accuracy and calibration error of ensembles of 1 to 50 "
         "passes, with 95 % intervals over the pictures. A curve that is soon flat needs few passes."
     )
@@ -140,9 +140,9 @@ class McDropout(Experiment):
 
     def tally(self, scene: Scene) -> EnsembleTally:
         if not any(anatomy.random for anatomy in scene.anatomies):
-            raise DoesNotApply("no subject throws dice at test time: all its passes would be alike.")
+            raise DoesNotApply("no subject is stochastic at test time, so all passes are alike.")
         if not dicing(scene):
-            raise DoesNotApply("no subject that throws dice has classes that match the classes of the images.")
+            raise DoesNotApply("no stochastic subject has classes that match the classes of the images.")
         return EnsembleTally.empty(fold=scene.folds, subject=len(dicing(scene)), ensemble=len(ENSEMBLES), bin=BINS)
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:

@@ -203,7 +203,7 @@ class Shift(Experiment):
         answers, still = list[torch.Tensor](), dict[str, dict[str, torch.Tensor]]()
         for shift, picture in zip((0, *shifts), pictures, strict=True):
             kinds = [kind for pixel, kind in asked if pixel == shift]
-            with bench.dice():  # a subject that throws dice throws the same for every position
+            with bench.dice():  # a stochastic subject draws the same numbers for every position
                 output, seen = (tap if shift == 0 or kinds else plain).run(picture, bench.subject.call)
             logits = bench.subject.logits(output)
             answers += [] if logits is None else [logits]
