@@ -197,7 +197,7 @@ def test_a_misspelt_sample_is_suggested(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ImagesError, match="did you mean sample"):
         open_images("samples")
-    with pytest.raises(UsageError, match="test, train; 'tset' was asked"):
+    with pytest.raises(UsageError, match="test, train; got 'tset'"):
         open_images("sample:tset")
 
 

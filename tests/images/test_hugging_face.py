@@ -53,7 +53,7 @@ def test_splits(tmp_path: Path) -> None:
     datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "set"))
     assert len(open_images(f"hf:{tmp_path}/set")) == 2  # validation before train
     assert len(open_images(f"hf:{tmp_path}/set:train")) == 4
-    with pytest.raises(ImagesError, match="has the splits train, validation; 'tset' was asked"):
+    with pytest.raises(ImagesError, match="has the splits train, validation; got 'tset'"):
         open_images(f"hf:{tmp_path}/set:tset")
 
 

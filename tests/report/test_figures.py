@@ -89,7 +89,7 @@ def test_pdf(run: SyntheticRun) -> None:
 
 
 def test_unknown_format_is_refused(run: SyntheticRun) -> None:
-    with pytest.raises(UsageError, match="png, svg, pdf; 'gif' was asked for"):
+    with pytest.raises(UsageError, match="png, svg, pdf; got 'gif'"):
         save_figures(run, "gif")  # type: ignore[arg-type]
 
 
