@@ -20,7 +20,7 @@ import torch
 import xarray
 from torch import Tensor
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import (
     BIAS_POWER,
@@ -79,8 +79,8 @@ def units() -> list[Unit]:
     scene = Scene(scene.anatomies, BLOCKS * BLOCK, BLOCKS, BLOCK, BLOCKS, None)
     source = open_images("sample")
     plan = plan_batches(source, limit=BLOCKS * BLOCK, block=BLOCK, folds=BLOCKS, blocks_per_shard=BLOCKS)
-    stations = [Station(who, scene.anatomy(who.name), [measure]) for who in subjects]
-    tally = examine_shard(stations, source, plan.batches(0), [measure], scene)[measure.name]
+    tapped = [TappedSubject(who, scene.anatomy(who.name), [measure]) for who in subjects]
+    tally = examine_shard(tapped, source, plan.batches(0), [measure], scene)[measure.name]
     assert tally.folds == BLOCKS
     found = []
     for row, (_, site) in enumerate(scene.sites(measure.sites)):

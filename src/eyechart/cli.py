@@ -21,7 +21,7 @@ from eyechart.training.command import train
 PARTLY, INTERRUPTED = 3, 130
 
 
-class Polite(click.Group):
+class GroupWithPlainErrors(click.Group):
     """A user's mistake gets one sentence, never a traceback; an interruption says that nothing is lost."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -48,7 +48,7 @@ Exit codes:
 """
 
 
-@click.group(cls=Polite, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.group(cls=GroupWithPlainErrors, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(eyechart.__version__, prog_name="eyechart")
 def main() -> None:
     """An eye exam for vision models: how each one sees inside, and which published claims hold on it."""

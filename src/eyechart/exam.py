@@ -28,7 +28,7 @@ from eyechart.run import Run
 if TYPE_CHECKING:
     from torch import nn
 
-    from eyechart.images import Images, Plan
+    from eyechart.images import BatchPlan, Images
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
 
@@ -84,7 +84,7 @@ def exam(
     """
     from eyechart.engines import inline
     from eyechart.engines.device import choose_device, choose_dtype
-    from eyechart.engines.shard import Station
+    from eyechart.engines.shard import TappedSubject
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import match_classes
     from eyechart.subjects.load import load_subjects
@@ -98,7 +98,7 @@ def exam(
     add_claims(own_claims, str(claims))
     asked = choose_measures(measures, options)
     source: Images = open_images(images)
-    batches: Plan = plan_batches(source, limit=limit, seed=seed)
+    batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)
 
     people: list[Subject] = [subject.to(place) for subject in load_subjects(subjects)]
     first_two = [common_crop(source.picture(i)) for i in batches.order[:2]]
@@ -132,9 +132,9 @@ def exam(
     )
     run = open_folder(plan, out, overwrite=overwrite)
 
-    def stations() -> list[Station]:
+    def tapped() -> list[TappedSubject]:
         chosen = list(run.measures.values())
-        return [Station(who, anatomy, chosen) for who, anatomy in zip(people, anatomies, strict=True)]
+        return [TappedSubject(who, anatomy, chosen) for who, anatomy in zip(people, anatomies, strict=True)]
 
     done = 0
 
@@ -143,7 +143,7 @@ def exam(
         done += images_done
         progress("images", done, len(batches.order))
 
-    computed = inline.examine(run, stations, source, batches, advance)
+    computed = inline.examine(run, tapped, source, batches, advance)
     if computed or not run.finished:
         progress("intervals, verdicts and page", 0, 1)
         finish(run)

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from eyechart.errors import UsageError
 from eyechart.measure import Measure
-from eyechart.words import did_you_mean
+from eyechart.phrases import did_you_mean
 
 
 def with_option(measure: Measure, key: str, value: Any) -> Measure:

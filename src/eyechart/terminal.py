@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.tree import Tree
 
+from eyechart.phrases import count
 from eyechart.sites import Anatomy, Site
-from eyechart.words import count
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import Verdict

@@ -23,7 +23,7 @@ import eyechart
 from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.gates import Facts
-from eyechart.claims.judge import LEAST_IMAGES, Reading, decide, judge
+from eyechart.claims.judge import LEAST_IMAGES, Measured, decide, judge
 from eyechart.claims.parts import ClaimTest
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
@@ -240,6 +240,6 @@ def test_a_claim_at_its_margin_holds_by_chance_in_at_most_one_draw_of_twenty(mea
         held = 0
         for _ in range(draws):
             found = [noisy(part.margin, 0.1, generator) for part in test.parts]
-            readings = [Reading(*ends, images=256, measure=measure.name) for ends in found]
+            readings = [Measured(*ends, images=256, measure=measure.name) for ends in found]
             held += decide(replace(test, gates=()), ("one", "two"), readings, []).verdict == "holds"
         assert held <= most_by_chance(draws), f"{test.claim} {test.reading}: held {held} of {draws} times"

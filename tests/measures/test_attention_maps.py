@@ -13,7 +13,7 @@ import xarray
 from PIL import Image
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
@@ -96,10 +96,10 @@ def examined(subjects: Sequence[Subject], images: int = IMAGES, per_shard: int =
     plain = tuple(Anatomy.from_json(body.as_json()) for body in bodies)
     where = Scene(plain, images, images // 8, 8, 16, source.classes)
     measure = AttentionMaps(images=used or images)
-    stations = [Station(who, body, [measure]) for who, body in zip(subjects, bodies, strict=True)]
+    tapped = [TappedSubject(who, body, [measure]) for who, body in zip(subjects, bodies, strict=True)]
     tally = measure.tally(where)
     for shard in reversed(range(len(plan.shards))):
-        tally = tally.merge(examine_shard(stations, source, plan.batches(shard), [measure], where)[measure.name])  # type: ignore[arg-type]
+        tally = tally.merge(examine_shard(tapped, source, plan.batches(shard), [measure], where)[measure.name])  # type: ignore[arg-type]
     return with_intervals(measure, tally, where)
 
 

@@ -15,7 +15,7 @@ from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.attention_role.kernels import REPLACEMENTS, even, kernel_spread, mean_of_others, of_another
 from eyechart.measures.attention_role.measure import AttentionRole, all_replaced
-from eyechart.methods.answers import SAME
+from eyechart.methods.scoring import SAME
 from eyechart.scene import Batch
 from eyechart.site_choice import attentions
 from eyechart.subjects.subject import Subject

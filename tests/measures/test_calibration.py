@@ -19,8 +19,8 @@ from eyechart.images import open_images
 from eyechart.intervals import with_intervals
 from eyechart.measure import Views
 from eyechart.measures.calibration.measure import TEMPERATURES, Calibration
-from eyechart.methods.answers import LOGITS
 from eyechart.methods.calibration import bin_of, lowest
+from eyechart.methods.scoring import LOGITS
 from eyechart.scene import Scene
 from eyechart.subjects.load import load_subject
 from tests.measures.staging import anatomy, batches, scene, site

@@ -19,7 +19,7 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.claims.table import CLAIMS
 from eyechart.corruptions import SEVERITIES, TYPES
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
@@ -234,7 +234,7 @@ def test_one_shard_and_many_give_the_same_numbers(bench: Bench) -> None:
     for per_shard in (1, 3):
         plan = plan_batches(source, limit=24, block=8, blocks_per_shard=per_shard)
         where = Scene((bench.anatomy,), 24, 3, 8, 16, source.classes, {"colours": (0, 1, 2, 0, 1, 2, 0, 1, 2, 0)})
-        station = Station(bench.subject, bench.anatomy, measures)
+        station = TappedSubject(bench.subject, bench.anatomy, measures)
         tallies = [
             examine_shard([station], source, plan.batches(shard), measures, where)["corruption"]
             for shard in reversed(range(len(plan.shards)))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
@@ -66,7 +66,7 @@ def examine(
     plan = plan_batches(source, limit=images, block=block)
     found = anatomy_of("net", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)
     where = Scene((found,), images, images // block, block, 16, source.classes, {"net": tuple(range(10))})
-    station = Station(subject, found, [measure])
+    station = TappedSubject(subject, found, [measure])
     tally = measure.tally(where)
     for shard in range(len(plan.shards)):
         tally = tally.merge(examine_shard([station], source, plan.batches(shard), [measure], where)["hessian"])

@@ -11,7 +11,7 @@ import torch
 from eyechart.intervals import with_intervals
 from eyechart.measure import Views
 from eyechart.measures.calibration.measure import Calibration
-from eyechart.methods.answers import LOGITS
+from eyechart.methods.scoring import LOGITS
 from eyechart.scene import Batch
 from tests.measures.staging import anatomy, scene, site
 

@@ -10,7 +10,7 @@ import torch
 import xarray
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
 from eyechart.measures.landscape.measure import Landscape, penalty_share, rise
@@ -50,7 +50,7 @@ def examine(measure: Landscape, subject: Subject, images: int = 32) -> xarray.Da
     plan = plan_batches(source, limit=images, block=16)
     found = anatomy_of("small", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)
     where = Scene((found,), images, images // 16, 16, 16, source.classes, {"small": tuple(range(10))})
-    station = Station(subject, found, [measure])
+    station = TappedSubject(subject, found, [measure])
     tally = measure.tally(where)
     for shard in range(len(plan.shards)):
         tally = tally.merge(examine_shard([station], source, plan.batches(shard), [measure], where)["landscape"])
@@ -173,7 +173,7 @@ def test_what_is_mixed_together_stays_together_in_a_fold(subject: Subject) -> No
     where = Scene((found,), 32, 2, 16, 16, source.classes, {"small": tuple(range(10))})
     measure = Landscape(images=32, steps=3)
     batches = plan_batches(source, limit=32, block=16).batches(0)
-    tally = examine_shard([Station(subject, found, [measure])], source, batches, [measure], where)["landscape"]
+    tally = examine_shard([TappedSubject(subject, found, [measure])], source, batches, [measure], where)["landscape"]
     assert tally.fold_counts.tolist() == [4.0] * 4 + [0.0] * 12  # the first block: four groups of 4
 
 

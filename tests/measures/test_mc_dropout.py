@@ -13,7 +13,7 @@ import xarray
 from torch import Tensor, nn
 
 from eyechart import zoo
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
@@ -67,7 +67,7 @@ def examine(subject: Subject, found: Anatomy, *, images: int = 32, per_shard: in
     source, measure = open_images("sample"), McDropout(images=images)
     plan = plan_batches(source, limit=32, block=16, blocks_per_shard=per_shard)
     where = Scene((found,), 32, 2, 16, 16, source.classes, {subject.name: tuple(range(10))})
-    station = Station(subject, found, [measure])
+    station = TappedSubject(subject, found, [measure])
     tallies = [
         examine_shard([station], source, plan.batches(shard), [measure], where)["mc_dropout"]
         for shard in reversed(range(len(plan.shards)))

@@ -14,7 +14,6 @@ from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import late_over_rest
 from eyechart.intervals import (
     DRAWS,
     SMALL_DRAWS,
@@ -24,6 +23,7 @@ from eyechart.intervals import (
     leave_one_out_weights,
     small_size,
 )
+from eyechart.kept_rows import kept
 from eyechart.measures.probes.measure import PARTS, Probes, ProbeTally
 from eyechart.measures.probes.quantities import (
     at_the_end,
@@ -40,7 +40,7 @@ from eyechart.measures.probes.quantities import (
     twins,
 )
 from eyechart.methods.ridge import PENALTIES
-from eyechart.rows import kept
+from eyechart.reading_estimates import late_over_rest
 from eyechart.scene import Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Site

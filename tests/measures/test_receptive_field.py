@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
@@ -153,7 +153,7 @@ def test_one_shard_and_many_see_the_same() -> None:
     for per_shard in (1, 4):
         plan = plan_batches(source, limit=32, block=8, blocks_per_shard=per_shard)
         where = Scene((found_anatomy,), 32, 4, 8, 16, source.classes)
-        station = Station(vit, found_anatomy, [measure])
+        station = TappedSubject(vit, found_anatomy, [measure])
         tallies = [
             examine_shard([station], source, plan.batches(shard), [measure], where)["receptive_field"]
             for shard in range(len(plan.shards))

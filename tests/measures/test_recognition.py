@@ -12,7 +12,7 @@ import xarray
 from eyechart.intervals import with_intervals
 from eyechart.measure import Views
 from eyechart.measures.recognition.measure import Recognition
-from eyechart.methods.answers import LOGITS
+from eyechart.methods.scoring import LOGITS
 from eyechart.scene import Batch
 from tests.measures.staging import anatomy, scene, site
 

@@ -12,7 +12,7 @@ import torch
 import xarray
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
@@ -221,7 +221,7 @@ def test_one_shard_and_many_give_the_same_numbers(bench: Bench) -> None:
     for per_shard in (1, 3):
         plan = plan_batches(source, limit=24, block=8, blocks_per_shard=per_shard)
         where = Scene((bench.anatomy,), 24, 3, 8, 16, source.classes, {"linear": (0, 1) * 5})
-        station = Station(bench.subject, bench.anatomy, measures)
+        station = TappedSubject(bench.subject, bench.anatomy, measures)
         tallies = [
             examine_shard([station], source, plan.batches(shard), measures, where)["robustness"]
             for shard in reversed(range(len(plan.shards)))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.images import open_images, plan_batches
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
 from eyechart.measures.token_place.measure import TokenPlace, exchanged, put_together, related, same_ranking, shuffled
@@ -122,7 +122,7 @@ def test_tokens_that_are_patches_and_tokens_that_know_no_place(everywhere: bool)
     plan = plan_batches(source, limit=128, block=32)
     anatomy = anatomy_of("patches", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)
     scene = Scene((anatomy,), 128, 4, 32, 16, source.classes)
-    station = Station(subject, anatomy, [measure])
+    station = TappedSubject(subject, anatomy, [measure])
     shards = [examine_shard([station], source, plan.batches(at), [measure], scene) for at in range(len(plan.shards))]
     tally = reduce(lambda one, two: one.merge(two), (shard["token_place"] for shard in shards))
     estimate = measure.estimate(tally.total(), scene)

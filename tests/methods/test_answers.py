@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eyechart.methods.answers import (
+from eyechart.methods.scoring import (
     CONFIDENCE,
     COUNTS,
     KNOWN,

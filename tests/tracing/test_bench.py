@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from eyechart.claims.asking import quantities_asked
 from eyechart.claims.judge import LEAST_IMAGES
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.measure import SPEED, Experiment, Measure, Views
@@ -183,7 +183,7 @@ def test_one_shard_and_many_give_the_same_experiment() -> None:
     for per_shard in (1, 4):
         plan = plan_batches(source, limit=64, block=16, blocks_per_shard=per_shard)
         scene = Scene((anatomy,), 64, 4, 16, 16, source.classes)
-        station = Station(dice, anatomy, measures)
+        station = TappedSubject(dice, anatomy, measures)
         tallies = [
             examine_shard([station], source, plan.batches(shard), measures, scene)["recognition"]
             for shard in reversed(range(len(plan.shards)))

@@ -22,7 +22,7 @@ from eyechart.training.files import write_whole
 from eyechart.training.loop import train
 from eyechart.training.recipes import find_recipe
 from eyechart.training.records import Records
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.state import read_state, write_state
 
 from .toys import SHORT, TINY, record, toy_run, write_toys
@@ -36,7 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_toys(tmp_path_factory.mktemp("data") / "toys.npz", train=96, test=20)
 
 
-def interrupted_after(epoch: int, run: Run) -> None:
+def interrupted_after(epoch: int, run: TrainingRun) -> None:
     """Train until the line of an epoch has been said and its state written, then stop in the middle of the next."""
 
     def stop(event: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(changes: dict[str, Any], d
     assert timeless[0] == timeless[1]
 
 
-def start_worker(run: Run, **options: Any) -> subprocess.Popen[str]:
+def start_worker(run: TrainingRun, **options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "eyechart.training.worker", run.as_json()]
     environment = {**os.environ, "PYTHONPATH": str(Path(state.__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(

@@ -8,7 +8,7 @@ import pytest
 
 from eyechart.errors import EyechartError, UsageError
 from eyechart.training.command import _runs, train
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.settings import make_run, read_list, refuse_clashes
 
 LIST = """
@@ -42,7 +42,7 @@ def test_a_list_of_runs(tmp_path: Path) -> None:
     assert [run.label for run in read_list(path, {}, ["fine"])] == ["fine"]
     with pytest.raises(UsageError, match="no run called 'fien'"):
         read_list(path, {}, ["fien"])
-    assert Run.from_json(fine.as_json()) == fine
+    assert TrainingRun.from_json(fine.as_json()) == fine
 
 
 @pytest.mark.parametrize(

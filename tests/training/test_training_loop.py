@@ -12,7 +12,7 @@ from eyechart.subjects.load import load_subject
 from eyechart.training.evaluation import Scores
 from eyechart.training.loop import Training, train
 from eyechart.training.recipes import find_recipe
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.state import read_state
 
 from .toys import SHORT, record, toy_run, write_toys
@@ -155,4 +155,4 @@ def test_weights_that_float16_cannot_hold_are_refused(tmp_path: Path) -> None:
 
 def test_a_run_travels_as_json(data: str, tmp_path: Path) -> None:
     there = toy_run(data, tmp_path, snapshots=("init",), time_limit=3.0)
-    assert Run.from_json(there.as_json()) == there
+    assert TrainingRun.from_json(there.as_json()) == there

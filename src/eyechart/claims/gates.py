@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, Literal
 
+from eyechart.phrases import count
 from eyechart.sites import Anatomy, Architecture
-from eyechart.words import count
 
 Outcome = Literal["passed", "failed", "unknown", "proxy"]
 

@@ -39,7 +39,7 @@ on .94–.96."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class Measured:
     """A quantity of one tuple of subjects, as a finding has it."""
 
     value: float
@@ -105,9 +105,9 @@ def corrected(decided: Sequence[tuple[ClaimTest, Verdict]]) -> list[Verdict]:
     return verdicts
 
 
-def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects, Reading]:
+def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects, Measured]:
     """A quantity of every tuple of subjects that has it. Its name must mean one thing in all findings."""
-    result: dict[Subjects, Reading] = {}
+    result: dict[Subjects, Measured] = {}
     for measure, finding in findings.items():
         if "quantity_row" not in finding.sizes:
             continue
@@ -123,13 +123,13 @@ def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects
             smooth = bool(line["quantity_smooth"].item()) if "quantity_smooth" in line.coords else True
             images, of_weights = int(finding.attrs.get("images", 0)), bool(finding.attrs.get("of_weights", False))
             half = float(line["quantity_half_value"].item()) if "quantity_half_value" in line.coords else math.nan
-            folds = int(finding.attrs.get("folds", 0)) or Reading.folds  # 0: of weights
-            result[subjects] = Reading(value, low, high, images, measure, smooth, of_weights, folds, half)
+            folds = int(finding.attrs.get("folds", 0)) or Measured.folds  # 0: of weights
+            result[subjects] = Measured(value, low, high, images, measure, smooth, of_weights, folds, half)
     return result
 
 
 def decide(
-    test: ClaimTest, subjects: Subjects, readings: Sequence[Reading], facts: Sequence[Facts], seeds: int | None = None
+    test: ClaimTest, subjects: Subjects, readings: Sequence[Measured], facts: Sequence[Facts], seeds: int | None = None
 ) -> Verdict:
     """The verdict of one claim on one tuple of subjects."""
     parts = tuple(
@@ -178,7 +178,7 @@ def decide(
     )
 
 
-def decide_part(part: Part, subjects: Subjects, reading: Reading, seeds: int | None = None) -> PartVerdict:
+def decide_part(part: Part, subjects: Subjects, reading: Measured, seeds: int | None = None) -> PartVerdict:
     from eyechart.intervals import images_to_decide  # It imports torch; reading verdicts from a file must not.
 
     value, low, high = (x if math.isfinite(x) else math.nan for x in (reading.value, reading.low, reading.high))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eyechart.words import count
+from eyechart.phrases import count
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import PartVerdict, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eyechart.words import count
+from eyechart.phrases import count
 
 THESE_WEIGHTS = "these weights"
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from eyechart.claims.asking import quantities_asked
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.images import Plan
+from eyechart.images import BatchPlan
 from eyechart.measure import Measure
 from eyechart.measures import source_of
+from eyechart.phrases import count
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.store import FORMAT
-from eyechart.words import count
 
 if TYPE_CHECKING:
     from eyechart.images import Images
@@ -38,7 +38,7 @@ def write_plan(
     subjects: Sequence[Subject],
     anatomies: Sequence[Anatomy],
     images: Images,
-    batches: Plan,
+    batches: BatchPlan,
     measures: Sequence[Measure],
     *,
     label_maps: Mapping[str, tuple[tuple[int, ...] | None, str]],
@@ -109,7 +109,7 @@ def write_plan(
 def scene_of(plan: Mapping[str, Any]) -> Scene:
     """What measures may know, read back from a plan."""
     subjects, images = plan["subjects"], plan["images"]
-    batches = Plan.from_json(plan["batches"])
+    batches = BatchPlan.from_json(plan["batches"])
     return Scene(
         anatomies=tuple(Anatomy.from_json(subject["anatomy"]) for subject in subjects),
         images=len(batches),
@@ -148,7 +148,7 @@ def advice(plan: Mapping[str, Any]) -> str:
 def notices(plan: Mapping[str, Any]) -> list[str]:
     """What a reader must know before trusting the numbers: what was dropped, skipped or left out, and why."""
     said = reasons(plan)
-    batches, images = Plan.from_json(plan["batches"]), plan["images"]
+    batches, images = BatchPlan.from_json(plan["batches"]), plan["images"]
     if batches.left_over and batches.blocks:
         said.append(
             f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: blocks "

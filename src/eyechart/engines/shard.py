@@ -29,7 +29,7 @@ SiteViews = dict[str, dict[str, torch.Tensor]]
 Results = Mapping[str, torch.Tensor]
 
 
-class Station:
+class TappedSubject:
     """A subject under its taps: the needs of all measures, unioned, so that it runs once per batch."""
 
     def __init__(self, subject: Subject, anatomy: Anatomy, measures: Sequence[Measure]) -> None:
@@ -99,7 +99,7 @@ def same_dice(batch: Batch) -> Iterator[None]:
 
 
 def examine_shard(
-    stations: Sequence[Station],
+    tapped: Sequence[TappedSubject],
     images: Images,
     batches: Sequence[Batch],
     measures: Sequence[Measure],
@@ -109,15 +109,15 @@ def examine_shard(
     """The tallies of all measures over the batches of a shard."""
     tallies = {measure.name: measure.tally(scene) for measure in measures}
     # Pictures are prepared for every subject in the reader's threads, while the batch before is being examined.
-    prepare = lambda crop: [station.subject.prepare([crop])[0] for station in stations]  # noqa: E731
+    prepare = lambda crop: [tapped_subject.subject.prepare([crop])[0] for tapped_subject in tapped]  # noqa: E731
     for batch, pictures in iterate(images, batches, prepare):
         seen: dict[str, SiteViews] = {}
         found: dict[str, dict[str, Results]] = {}
-        for number, station in enumerate(stations):
-            prepared = torch.stack([picture[number] for picture in pictures]).to(station.dtype)
-            seen[station.subject.name] = station.look(prepared, batch)
-            for name, results in station.experiments(prepared, batch, scene).items():
-                found.setdefault(name, {})[station.subject.name] = results
+        for number, tapped_subject in enumerate(tapped):
+            prepared = torch.stack([picture[number] for picture in pictures]).to(tapped_subject.dtype)
+            seen[tapped_subject.subject.name] = tapped_subject.look(prepared, batch)
+            for name, results in tapped_subject.experiments(prepared, batch, scene).items():
+                found.setdefault(name, {})[tapped_subject.subject.name] = results
         for measure in measures:
             measure.update(tallies[measure.name], batch, Views(seen, found.get(measure.name, {})), scene)
         advance(len(batch.images))

@@ -30,12 +30,12 @@ from eyechart.images.folder import PICTURE_SUFFIXES, FileImages, FolderImages
 from eyechart.images.hugging_face import HuggingFaceImages
 from eyechart.images.loader import iterate
 from eyechart.images.picture import common_crop
-from eyechart.images.plan import Plan, plan_batches
+from eyechart.images.plan import BatchPlan, plan_batches
 from eyechart.images.sample import open_sample
 from eyechart.images.source import Check, Images, Problem, Progress
 from eyechart.images.tar import TarImages, expand
 
-__all__ = ["Images", "Plan", "Problem", "common_crop", "iterate", "open_images", "plan_batches"]
+__all__ = ["BatchPlan", "Images", "Problem", "common_crop", "iterate", "open_images", "plan_batches"]
 
 
 def open_images(

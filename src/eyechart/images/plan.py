@@ -32,7 +32,7 @@ SHARDS = 16
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """The order of the pictures and how it is cut. Blocks are equal; what is left over is a last batch, not `whole`.
 
     Written out in full, about 10 bytes a picture: a run can then be resumed and read without its pictures and even
@@ -90,7 +90,7 @@ class Plan:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Plan:
+    def from_json(cls, data: dict[str, Any]) -> BatchPlan:
         try:
             labels = data["labels"]
             plan = cls(
@@ -122,7 +122,7 @@ def plan_batches(
     folds: int = FOLDS,
     block: int | None = None,
     blocks_per_shard: int | None = None,
-) -> Plan:
+) -> BatchPlan:
     """The plan for these images; `limit` takes a class-balanced subset (a smaller one is part of a larger one)."""
     return plan_order(
         images.labels,
@@ -146,7 +146,7 @@ def plan_order(
     folds: int = FOLDS,
     block: int | None = None,
     blocks_per_shard: int | None = None,
-) -> Plan:
+) -> BatchPlan:
     """`plan_batches` for a number of pictures and their labels."""
     for name, value, least in (
         ("limit", limit, 1),
@@ -163,7 +163,7 @@ def plan_order(
     shards = [tuple(range(start, min(start + step, blocks))) for start in range(0, blocks, step)] or [()]
     if blocks * size < len(order):
         shards[-1] += (blocks,)
-    return Plan(
+    return BatchPlan(
         order=tuple(order),
         labels=None if labels is None else tuple(labels[order].tolist()),
         block=size,

@@ -21,7 +21,7 @@ from typing import Any
 from eyechart.errors import UsageError
 from eyechart.measure import Measure
 from eyechart.measure_options import with_option
-from eyechart.words import did_you_mean
+from eyechart.phrases import did_you_mean
 
 _from_files: dict[str, tuple[Measure, Path]] = {}
 """Measures of plugin files, and where each was read."""

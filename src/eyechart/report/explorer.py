@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 from eyechart.charts import theme
-from eyechart.estimates import places_of
 from eyechart.measures.attention_maps.rows import LEVELS, NOTHING
+from eyechart.reading_estimates import places_of
 from eyechart.report.embed import data_uri
 
 if TYPE_CHECKING:

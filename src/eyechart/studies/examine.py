@@ -15,7 +15,7 @@ from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.engines.device import choose_device
 from eyechart.engines.plan import scene_of, write_plan
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import UsageError
 from eyechart.images import Images, common_crop, open_images, plan_batches
 from eyechart.images.arrays import ArrayImages
@@ -28,14 +28,14 @@ from eyechart.subjects.labels import match_classes
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
 from eyechart.training.records import Records, read_lines
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.sources import load_data_once
 from eyechart.training.transfer import input_size_of
 
 CURVE = ("epoch", "augmented_train_nll", "clean_train_nll", "clean_train_error", "test_error", "test_nll")
 
 
-def of_training(run: Run, card: Mapping[str, Any]) -> dict[str, Any]:
+def of_training(run: TrainingRun, card: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a finished training: how it was made, what it became, and how it went."""
     files = Records(Path(run.out), run.label)
     lines = [line for line in read_lines(files.lines) if "epoch" in line]
@@ -83,7 +83,7 @@ def where() -> dict[str, Any]:
 
 def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -> dict[str, Any]:
     """The rows of one exam: some arms of one seed, side by side, on images of their own data."""
-    exam, runs = task["exam"], [Run.from_json(json.dumps(run)) for run in task["runs"]]
+    exam, runs = task["exam"], [TrainingRun.from_json(json.dumps(run)) for run in task["runs"]]
     device = choose_device("auto")
     torch.set_num_threads(max(1, int(task.get("threads", 1))))
     source = images_of(runs, exam["images"])
@@ -109,11 +109,11 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
     scene = scene_of(plan)
     options = {f"{entry['name']}.{key}": value for entry in plan["measures"] for key, value in entry["options"].items()}
     measures = choose_measures([entry["name"] for entry in plan["measures"]], options)
-    stations = [Station(who, anatomy, measures) for who, anatomy in zip(subjects, anatomies, strict=True)]
+    tapped = [TappedSubject(who, anatomy, measures) for who, anatomy in zip(subjects, anatomies, strict=True)]
     totals = {measure.name: measure.tally(scene) for measure in measures}
     done = 0
     for shard in range(len(batches.shards)):
-        tallies = examine_shard(stations, source, batches.batches(shard), measures, scene)
+        tallies = examine_shard(tapped, source, batches.batches(shard), measures, scene)
         totals = {name: total.merge(tallies[name]) for name, total in totals.items()}
         done += sum(len(batch.images) for batch in batches.batches(shard))
         advance(done, len(batches.order))
@@ -145,13 +145,13 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
     } | where()
 
 
-def subject_of(arm: str, run: Run, snapshot: str) -> Subject:
+def subject_of(arm: str, run: TrainingRun, snapshot: str) -> Subject:
     """An arm as a subject, called as people read it: "vit@warmup", or "vit" at the end of its training."""
     path = Records(Path(run.out), run.label).weights_path(snapshot)
     return load_subject(f"zoo:{run.model}@{path}", name=arm if snapshot == "end" else f"{arm}@{snapshot}")
 
 
-def images_of(runs: list[Run], part: str) -> Images:
+def images_of(runs: list[TrainingRun], part: str) -> Images:
     """The training or test images of these trainings, which must be the same for all of them; or other images."""
     if part not in ("train", "test"):
         return open_images(part)

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from eyechart.claims.table import EVIDENCE
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import interval_words
+from eyechart.phrases import count
 from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.records import Records
 from eyechart.studies.verdicts import StudyVerdict
-from eyechart.words import count
 
 HEAD = """# Reproduction: what became of every claim
 

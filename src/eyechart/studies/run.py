@@ -20,7 +20,7 @@ import eyechart
 from eyechart.studies.records import Records, append
 from eyechart.studies.study import ExamPlan, Study
 from eyechart.training.progress import Report
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.workers import Ended, Job, work_through
 
 Told = Callable[[str, bool], None]  # a sentence, and whether a training ended with it
@@ -45,7 +45,7 @@ class Schedule:
     """Names of exams to make; none: all."""
     exams_begun: set[tuple[str, tuple[str, ...], int]] = field(default_factory=set)
 
-    def run_of(self, arm: str, seed: int) -> Run:
+    def run_of(self, arm: str, seed: int) -> TrainingRun:
         return self.study.training(self.study.arms[arm], seed, self.data, str(self.work))
 
     @property

@@ -29,9 +29,9 @@ from eyechart.claims.gates import GATES
 from eyechart.claims.parts import ClaimTest, Part
 from eyechart.claims.table import CLAIMS
 from eyechart.errors import UsageError
-from eyechart.training.run import Run
+from eyechart.phrases import did_you_mean
+from eyechart.training.run import TrainingRun
 from eyechart.training.settings import make_run
-from eyechart.words import did_you_mean
 
 Scale = Literal["plain", "log", "ratio"]
 
@@ -156,7 +156,7 @@ class Study:
         """The seeds that all of these arms have: only those are seen together."""
         return sorted(set.intersection(*(set(self.arms[arm].seeds) for arm in group)))
 
-    def training(self, arm: Arm, seed: int, data: str, out: str) -> Run:
+    def training(self, arm: Arm, seed: int, data: str, out: str) -> TrainingRun:
         """One training of the study, as `eyechart train` would make it."""
         return make_run({**arm.settings, "seed": seed, "name": arm.label(seed), "data": data, "out": out})
 

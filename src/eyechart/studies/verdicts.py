@@ -14,7 +14,7 @@ import numpy as np
 
 from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
-from eyechart.claims.judge import Reading, decide
+from eyechart.claims.judge import Measured, decide
 from eyechart.claims.parts import ClaimTest
 from eyechart.claims.verdict import Verdict
 from eyechart.studies.records import Records, Row
@@ -63,7 +63,7 @@ def judged(
     test: ClaimTest, arms: tuple[str, ...], intervals: Sequence[OverSeeds], facts: Sequence[Facts], study: str
 ) -> Verdict:
     seeds = min(each.seeds for each in intervals)
-    readings = [Reading(each.value, each.low, each.high, seeds, study) for each in intervals]
+    readings = [Measured(each.value, each.low, each.high, seeds, study) for each in intervals]
     verdict = decide(test, arms, readings, facts, max(seeds, 1))
     if seeds < LEAST_SEEDS:
         words = f"Undecided with {seeds} seed{'' if seeds == 1 else 's'}; at least {LEAST_SEEDS} are needed."

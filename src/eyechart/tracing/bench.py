@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from eyechart.errors import DoesNotApply
 from eyechart.tracing.pieces import PieceSize
-from eyechart.tracing.taps import Tap, Views
+from eyechart.tracing.taps import SiteViews, Tap
 
 if TYPE_CHECKING:
     from eyechart.scene import Batch
@@ -96,12 +96,12 @@ class Bench:
         views: Mapping[str, Sequence[View]],
         interventions: Sequence[Intervention] = (),
         images: Tensor | None = None,
-    ) -> Views:
+    ) -> SiteViews:
         """What taps see, views[site name][view name], on the CPU."""
         images = self.images if images is None else images
         tap = Tap(self.subject.module, self.anatomy, views, interventions)
 
-        def work(size: int) -> Views:
+        def work(size: int) -> SiteViews:
             if size == len(images):
                 return tap.run(images, self.subject.call)[1]
             return tap.run_in_pieces(images, size, self.subject.call)[1]

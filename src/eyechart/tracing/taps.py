@@ -26,7 +26,7 @@ from eyechart.tracing.views import Look
 
 Key = tuple[str, int, int]
 #: views[site name][view name]
-Views = dict[str, dict[str, Tensor]]
+SiteViews = dict[str, dict[str, Tensor]]
 
 
 class Tap:
@@ -91,33 +91,33 @@ class Tap:
         self._changes[site.name] = change
 
     @torch.no_grad()
-    def run(self, images: Tensor, call: Callable[[Tensor], Any] | None = None) -> tuple[Any, Views]:
+    def run(self, images: Tensor, call: Callable[[Tensor], Any] | None = None) -> tuple[Any, SiteViews]:
         """The output as the plain call gives it, and the views of the whole batch."""
         return self._run(images, call, whole=True)
 
     @torch.enable_grad()
-    def run_with_gradients(self, images: Tensor, call: Callable[[Tensor], Any] | None = None) -> tuple[Any, Views]:
+    def run_with_gradients(self, images: Tensor, call: Callable[[Tensor], Any] | None = None) -> tuple[Any, SiteViews]:
         """The same, differentiable: views hang on the graph of the pass, so a backward pass can start from them."""
         return self._run(images, call, whole=True)
 
     @torch.no_grad()
     def run_in_pieces(
         self, images: Tensor, micro: int, call: Callable[[Tensor], Any] | None = None
-    ) -> tuple[Any, Views]:
+    ) -> tuple[Any, SiteViews]:
         """The same in micro-batches: what views take is joined on the CPU and only then reduced."""
         outputs, pieces = [], []
         for piece in torch.split(images, micro):
             output, views = self._run(piece, call, whole=False)
             outputs.append(to_cpu(output))
             pieces.append(views)
-        joined: Views = join(pieces)
+        joined: SiteViews = join(pieces)
         for site, asked in self._views.items():
             for view in asked:
                 if view.reduce is not None:
                     joined[site][view.name] = view.reduce(joined[site][view.name])
         return join(outputs), joined
 
-    def _run(self, images: Tensor, call: Callable[[Tensor], Any] | None, *, whole: bool) -> tuple[Any, Views]:
+    def _run(self, images: Tensor, call: Callable[[Tensor], Any] | None, *, whole: bool) -> tuple[Any, SiteViews]:
         watch = _Pass(self, whole)
         with self._module_hooks(watch), plain_attention(), watch:
             output = (call or self.module)(images)
@@ -146,7 +146,7 @@ class _Pass(TorchFunctionMode):
     def __init__(self, tap: Tap, whole: bool) -> None:
         super().__init__()
         self.tap, self.whole = tap, whole
-        self.views: Views = {name: {} for name in tap._views}
+        self.views: SiteViews = {name: {} for name in tap._views}
         self.stack: list[list[Any]] = []  # [path, call, operations so far]
         self.calls: dict[str, int] = {}
         self.met = 0

@@ -13,7 +13,7 @@ from eyechart import zoo
 from eyechart.errors import EyechartError, UsageError
 from eyechart.training.progress import board
 from eyechart.training.recipes import RECIPES
-from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, STOPS, Run
+from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, STOPS, TrainingRun
 from eyechart.training.settings import make_run, parse_pairs, read_list, refuse_clashes
 from eyechart.training.side_by_side import run_side_by_side
 
@@ -73,7 +73,7 @@ def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, par
 
     A training that was stopped goes on when the same command is given again.
     """
-    runs: list[Run] = []
+    runs: list[TrainingRun] = []
     try:
         runs = _runs(ctx, names, list_, options)
         if parallel < 1:
@@ -97,7 +97,7 @@ def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, par
         sys.exit(PARTLY if len(failed) < len(runs) else max(1, codes[failed[0]]) if len(runs) == 1 else 1)
 
 
-def _runs(ctx: click.Context, names: tuple[str, ...], list_: Path | None, options: dict[str, Any]) -> list[Run]:
+def _runs(ctx: click.Context, names: tuple[str, ...], list_: Path | None, options: dict[str, Any]) -> list[TrainingRun]:
     given = {
         key.removesuffix("_"): value
         for key, value in options.items()

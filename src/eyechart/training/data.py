@@ -16,7 +16,7 @@ from torch import Tensor
 
 from eyechart.errors import ImagesError, UsageError
 from eyechart.training.augment import Normalisation
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 
 HASHED_BYTES = 2**26  # of the pixels: enough to tell data sets apart, a fifth of a second
 PIECE = 4096  # images worked on at once where floats are needed
@@ -94,7 +94,7 @@ class TrainingData:
         moved = {name: tensor.to(device) for name in tensors if (tensor := getattr(self, name)) is not None}
         return replace(self, **moved)
 
-    def cut(self, run: Run) -> TrainingData:
+    def cut(self, run: TrainingRun) -> TrainingData:
         """What a run asks for. The held-out part is the same for every fraction, tail and number of shots."""
         data = self.of_classes(run.classes).trainable().held_out(run.validation).long_tailed(run.imbalance, run.seed)
         data = data.few(run.shots, run.seed).part(run.fraction, run.seed).mislabelled(run.label_noise, run.seed)

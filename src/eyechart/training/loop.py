@@ -19,7 +19,7 @@ from eyechart.training.evaluation import Scores, evaluate
 from eyechart.training.optimisers import Average, Schedule, make_optimiser, set_learning_rate
 from eyechart.training.progress import Report, plainly
 from eyechart.training.records import Records, beyond_half, load_weights
-from eyechart.training.run import LAST_GOOD, SNAPSHOTS, Run, difference
+from eyechart.training.run import LAST_GOOD, SNAPSHOTS, TrainingRun, difference
 from eyechart.training.sources import load_data_once
 from eyechart.training.state import gather, read_state, remove_state, restore, write_state
 from eyechart.training.step import Step
@@ -33,7 +33,7 @@ TICK_SECONDS = 1.0
 COMPILED_STEPS = 20_000  # a guess: compiling takes 16 to 105 s; what it gains was not measured at this length
 
 
-def train(run: Run, report: Report = plainly) -> dict[str, Any]:
+def train(run: TrainingRun, report: Report = plainly) -> dict[str, Any]:
     """Train and write everything; returns the card. A training that was stopped goes on, a finished one is left."""
     return Training(run, report).finish()
 
@@ -41,7 +41,7 @@ def train(run: Run, report: Report = plainly) -> dict[str, Any]:
 class Training:
     """All the state of a training in one place: weights, optimiser, average, random numbers, step count."""
 
-    def __init__(self, run: Run, report: Report = plainly) -> None:
+    def __init__(self, run: TrainingRun, report: Report = plainly) -> None:
         self.started = time.monotonic()
         self.run = run.checked()
         self.report = report

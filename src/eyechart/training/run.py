@@ -26,7 +26,7 @@ NOT_DECIDING = frozenset(
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """`model` trained on `data` by `recipe`, into `out`."""
 
     model: str
@@ -88,7 +88,7 @@ class Run:
     def label(self) -> str:
         return self.name or self.model
 
-    def checked(self) -> Run:
+    def checked(self) -> TrainingRun:
         """The run itself, or one sentence on what is wrong with it."""
         self.recipe.checked()
         if unknown := [name for name in self.snapshots if name not in SNAPSHOTS]:
@@ -137,7 +137,7 @@ class Run:
         """The command that makes this run again, with the data's name in place of where it lay."""
         words = ["eyechart", "train", self.model, "--data", data, "--recipe", self.recipe.name]
         words += _changes(self.recipe)
-        plain = {one.name: one.default for one in fields(Run)}
+        plain = {one.name: one.default for one in fields(TrainingRun)}
         for name, word in OPTIONS.items():
             if (value := getattr(self, name)) != plain[name]:
                 words += [word, ",".join(value) if isinstance(value, tuple) else str(value)]
@@ -151,7 +151,7 @@ class Run:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Run:
+    def from_json(cls, text: str) -> TrainingRun:
         values: Mapping[str, Any] = json.loads(text)
         tuples = {name: tuple(values[name]) for name in ("snapshots", "classes")}
         switches = {name: as_tuple(value) for name, value in values["switches"].items()}

@@ -24,18 +24,18 @@ from typing import Any
 
 from eyechart import zoo
 from eyechart.errors import UsageError
+from eyechart.phrases import did_you_mean
 from eyechart.training.recipes import Recipe, find_recipe
-from eyechart.training.run import Run, as_tuple
-from eyechart.words import did_you_mean
+from eyechart.training.run import TrainingRun, as_tuple
 from eyechart.zoo.switches import check_switches
 
 RECIPE_SETTINGS = {one.name: str(one.type) for one in fields(Recipe) if one.name != "name"}
-RUN_SETTINGS = {one.name: str(one.type) for one in fields(Run) if one.name not in ("recipe", "begin_from")}
+RUN_SETTINGS = {one.name: str(one.type) for one in fields(TrainingRun) if one.name not in ("recipe", "begin_from")}
 KNOWN = RUN_SETTINGS | RECIPE_SETTINGS | {"recipe": "str", "from": "str | None"}
 ALSO = {"sam": "sam_radius", "optimizer": "optimiser"}
 
 
-def make_run(settings: Mapping[str, Any]) -> Run:
+def make_run(settings: Mapping[str, Any]) -> TrainingRun:
     """One run from its settings, each checked; what is None counts as not given.
 
     >>> run = make_run({"model": "vit", "recipe": "zoo", "epochs": 30, "switches": {"patch": 2}})
@@ -55,7 +55,7 @@ def make_run(settings: Mapping[str, Any]) -> Run:
     if begin_from is None:
         check_switches(given["model"], zoo.switches(given["model"]), given.get("switches", {}))
     defaults = {"data": "cifar10", "out": "runs/train"}
-    return Run(recipe=recipe, begin_from=begin_from, **{**defaults, **given}).checked()
+    return TrainingRun(recipe=recipe, begin_from=begin_from, **{**defaults, **given}).checked()
 
 
 def fitted(name: str, value: Any) -> Any:
@@ -102,7 +102,7 @@ def parse_pairs(option: str, pairs: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) -> list[Run]:
+def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) -> list[TrainingRun]:
     """The runs of a TOML list; what was `given` on the command line counts before what the list says.
 
     `only` takes some of them, by name.
@@ -129,7 +129,7 @@ def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) ->
     return [run for run in runs if not wanted or run.label in wanted]
 
 
-def refuse_clashes(runs: Iterable[Run]) -> None:
+def refuse_clashes(runs: Iterable[TrainingRun]) -> None:
     """Trainings of one command need names of their own: for their files, their bars and their errors."""
     seen: set[str] = set()
     for run in runs:

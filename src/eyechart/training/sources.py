@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eyechart.errors import ImagesError, UsageError
+from eyechart.phrases import count
 from eyechart.training.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES, CIFAR100_FIRST_LABELS
 from eyechart.training.data import TrainingData
-from eyechart.words import count
 
 SHEET_ROWS, SHEET_COLUMNS = 25, 40
 TRAIN_FOLDERS = ("train", "training")

@@ -25,7 +25,7 @@ from eyechart.subjects.subject import Subject, find_logits
 from eyechart.subjects.trained_here import refuse_other_architecture
 from eyechart.subjects.weights import INCIDENTAL, State, fit_to, read_checkpoint
 from eyechart.training.augment import Normalisation
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 
 OTHER_DRAWS = 0x9E3779B9
 """Added to the seed where weights are given. With the seed that they were trained with, a new head would be drawn as
@@ -45,7 +45,7 @@ class Beginning:
     notices: tuple[str, ...] = ()
 
 
-def begin(run: Run, classes: Sequence[str], image_size: int) -> Beginning:
+def begin(run: TrainingRun, classes: Sequence[str], image_size: int) -> Beginning:
     """The model a run starts with. Fresh weights are drawn from torch's default generator, which --from seeds anew."""
     if run.begin_from is None:
         module = zoo.build(
@@ -67,7 +67,7 @@ def begin(run: Run, classes: Sequence[str], image_size: int) -> Beginning:
     return beginning
 
 
-def input_size_of(run: Run) -> int | None:
+def input_size_of(run: TrainingRun) -> int | None:
     """What the pictures of a folder are brought to where the run does not say: the size the subject is used to."""
     if run.begin_from is None or run.image_size is not None:
         return run.image_size
@@ -77,7 +77,7 @@ def input_size_of(run: Run) -> int | None:
     return load_subject(str(spec)).input_size[0]
 
 
-def _source(run: Run) -> Spec:
+def _source(run: TrainingRun) -> Spec:
     text = run.begin_from or ""
     if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text and ":" not in text:
         if run.model not in zoo.names():
@@ -110,7 +110,7 @@ def _zoo_card(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
     return path, card
 
 
-def _from_zoo(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
+def _from_zoo(run: TrainingRun, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
     path, card = _zoo_card(spec)
     table = zoo.find(spec.name).switches
     known = {name: value for name, value in (card.get("switches") or {}).items() if table.get(name) != value}
@@ -150,7 +150,7 @@ def fitted_state(state: State, module: nn.Module, skip: Sequence[str], name: str
     return fitted
 
 
-def _from_elsewhere(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
+def _from_elsewhere(run: TrainingRun, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
     if run.switches:
         raise UsageError(f"--switch is for models of the zoo; {spec} is not one.")
     subject = load_subject(str(spec), input_size=image_size)

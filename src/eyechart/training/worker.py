@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eyechart.errors import EyechartError
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 
 INTERRUPTED = 130
 Event = Mapping[str, Any]
 
 
-def train_run(run: Run, report: Callable[[Event], None]) -> tuple[int, Event | None]:
+def train_run(run: TrainingRun, report: Callable[[Event], None]) -> tuple[int, Event | None]:
     """The exit code of a training and its card; what went wrong is reported in a sentence."""
     try:
         from eyechart.training.loop import train
@@ -72,8 +72,8 @@ def serve(work: Callable[[Event, Callable[[Event], None]], tuple[int, Event | No
 
 def main(arguments: list[str]) -> int:
     if arguments:
-        return train_run(Run.from_json(arguments[0]), lambda event: print(json.dumps(event), flush=True))[0]
-    return serve(lambda task, report: train_run(Run.from_json(json.dumps(task)), report))
+        return train_run(TrainingRun.from_json(arguments[0]), lambda event: print(json.dumps(event), flush=True))[0]
+    return serve(lambda task, report: train_run(TrainingRun.from_json(json.dumps(task)), report))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of, thirds
 from eyechart.intervals import room_for
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, tokens_from
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.reading_estimates import places_of, thirds
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions
 from eyechart.tally import Sum, Tally

@@ -15,9 +15,9 @@ from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
-from eyechart.estimates import places_of
 from eyechart.measures.attention_maps.rows import MEAN, PREFIX, decoded
 from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import places_of
 
 if TYPE_CHECKING:
     import xarray

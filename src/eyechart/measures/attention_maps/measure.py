@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of
 from eyechart.measure import Experiment, Source, Views, option, site_coordinates
 from eyechart.measures.attention_maps.examples import picture_size, take_examples, thinning
 from eyechart.measures.attention_maps.rows import (
@@ -30,6 +29,7 @@ from eyechart.measures.attention_maps.rows import (
     why_no_rollout,
 )
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy

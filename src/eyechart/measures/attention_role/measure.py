@@ -25,7 +25,7 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Measure, Source, Views, option, site_coordinates
 from eyechart.measures.attention_role.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
-from eyechart.methods.answers import COUNTS, LOGITS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
+from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, classifier

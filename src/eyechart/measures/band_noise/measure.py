@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import vits_with_cnns, with_ends
 from eyechart.images.plan import FOLDS
 from eyechart.measure import Experiment, Measure, Source, Views, option
-from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
+from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.quantity import PerSubjects, Quantity
+from eyechart.reading_estimates import vits_with_cnns, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally

@@ -24,11 +24,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import per_subject, with_ends
 from eyechart.measure import Measure, Source, Views
-from eyechart.methods.answers import LOGITS, scored_subjects
 from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at
+from eyechart.methods.scoring import LOGITS, scored_subjects
 from eyechart.quantity import PerSubjects, Quantity
+from eyechart.reading_estimates import per_subject, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Sum, Tally

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
-from eyechart.estimates import places_of
 from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import places_of
 
 if TYPE_CHECKING:
     import xarray

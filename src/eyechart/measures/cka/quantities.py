@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.estimates import places_of, thirds
 from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import places_of, thirds
 
 if TYPE_CHECKING:
     import xarray

@@ -22,9 +22,9 @@ from torch.nn import functional as F
 
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import per_subject, vit_minus_cnn, with_ends
 from eyechart.measure import Experiment, Source, Views
-from eyechart.methods.answers import (
+from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
+from eyechart.methods.scoring import (
     CONFIDENCE,
     NLL,
     RIGHT,
@@ -34,8 +34,8 @@ from eyechart.methods.answers import (
     scored_subjects,
     strangers,
 )
-from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.quantity import Quantity
+from eyechart.reading_estimates import per_subject, vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally

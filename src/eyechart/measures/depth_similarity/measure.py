@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import late_over_rest, thirds
 from eyechart.measure import Measure, Source, Views
 from eyechart.methods.hsic import PREFIX, WHOLE, hsic_table, patch_gram
 from eyechart.methods.twins import WORDS, Pair, pairs_of
 from eyechart.quantity import PerSubjects, Quantity
+from eyechart.reading_estimates import late_over_rest, thirds
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks, blocks_with_prefix
 from eyechart.sites import Anatomy

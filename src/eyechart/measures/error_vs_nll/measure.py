@@ -25,7 +25,7 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
 from eyechart.measure import Experiment, Source, Views, option
-from eyechart.methods.answers import LOGITS, labelled, scored_subjects
+from eyechart.methods.scoring import LOGITS, labelled, scored_subjects
 from eyechart.methods.twins import build_of, snapshot
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene

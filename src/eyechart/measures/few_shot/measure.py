@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
+from eyechart.kept_rows import RowsTally, kept, rows_at_most
 from eyechart.measure import Measure, Source, Views
 from eyechart.measures.few_shot.features import CLASSIFIER, FEATURES, width_of, words_for
 from eyechart.measures.few_shot.quantities import (
@@ -39,7 +40,6 @@ from eyechart.measures.few_shot.quantities import (
 )
 from eyechart.methods.ridge import solve
 from eyechart.quantity import PerSubjects, Quantity
-from eyechart.rows import RowsTally, kept, rows_at_most
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier_input
 from eyechart.tracing.needs import Need

@@ -8,8 +8,8 @@ import altair as alt
 import numpy as np
 
 from eyechart.charts import theme
-from eyechart.estimates import places_of
 from eyechart.measures.head_subsets.measure import curves_of
+from eyechart.reading_estimates import places_of
 
 if TYPE_CHECKING:
     import xarray

@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.estimates import places_of
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR
 from eyechart.methods.hsic import WHOLE, gram, hsic_table
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, first_units
 from eyechart.sites import Anatomy, Site

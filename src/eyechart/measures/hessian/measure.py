@@ -40,7 +40,7 @@ from eyechart.measures.hessian.quantities import (
     taken,
     time_of,
 )
-from eyechart.methods.answers import labelled
+from eyechart.methods.scoring import labelled
 from eyechart.methods.twins import build_of
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy

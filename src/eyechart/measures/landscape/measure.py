@@ -18,7 +18,7 @@ from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images.plan import SMALLEST_BLOCK
 from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, on_ring
-from eyechart.methods.answers import labelled, scored_subjects
+from eyechart.methods.scoring import labelled, scored_subjects
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy

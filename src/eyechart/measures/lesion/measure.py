@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import halves
 from eyechart.measure import Experiment, Source, Views, option
 from eyechart.measures.lesion.units import (
     CONVOLUTION,
@@ -34,8 +33,9 @@ from eyechart.measures.lesion.units import (
     unit_coordinates,
     units_of,
 )
-from eyechart.methods.answers import COUNTS, TRIED, accuracy_of, changed_of, known_of
+from eyechart.methods.scoring import COUNTS, TRIED, accuracy_of, changed_of, known_of
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.reading_estimates import halves
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from eyechart.methods.answers import COUNTS, gives_answers, outcomes
+from eyechart.methods.scoring import COUNTS, gives_answers, outcomes
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.recalibration import recalibrated
 

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import per_subject
 from eyechart.measure import Experiment, Source, Views
-from eyechart.methods.answers import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
+from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
 from eyechart.quantity import PerSubjects, Quantity
+from eyechart.reading_estimates import per_subject
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally

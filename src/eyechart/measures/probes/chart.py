@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from eyechart.charts import theme
-from eyechart.estimates import places_of
 from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import places_of
 
 if TYPE_CHECKING:
     import pandas as pd

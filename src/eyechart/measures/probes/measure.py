@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of
+from eyechart.kept_rows import RowsTally, kept, rows_at_most
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.probes.quantities import (
     DIFFERENCES,
@@ -37,7 +37,7 @@ from eyechart.measures.probes.quantities import (
 from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.methods.twins import build_of
 from eyechart.quantity import Quantity, subjects_in
-from eyechart.rows import RowsTally, kept, rows_at_most
+from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.tally import Sum

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.estimates import late_over_rest, places_of, thirds
 from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import late_over_rest, places_of, thirds
 from eyechart.tracing.readouts import READOUTS, Group
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
-from eyechart.estimates import places_of
 from eyechart.methods.receptive import cell_radius, evenly, middle
 from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import places_of
 
 if TYPE_CHECKING:
     import xarray

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.estimates import places_of
 from eyechart.methods.receptive import cell_radius, largest_step, place_of_largest_step
 from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import places_of
 
 if TYPE_CHECKING:
     import xarray

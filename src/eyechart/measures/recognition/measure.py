@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import per_subject, with_ends
 from eyechart.measure import Measure, Source, Views
-from eyechart.methods.answers import LOGITS, scored_subjects
+from eyechart.methods.scoring import LOGITS, scored_subjects
 from eyechart.quantity import Quantity
+from eyechart.reading_estimates import per_subject, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Concat, Sum, Tally

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from eyechart.methods.answers import answers_of
+from eyechart.methods.scoring import answers_of
 
 Gradient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """pixels, targets → logits there, and the gradient of the log-odds against the targets by the pixels."""

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import per_subject, vit_minus_cnn
 from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
-from eyechart.methods.answers import about_strangers, answers_of, labelled, scored_subjects, strangers
 from eyechart.methods.patches import dropped, orders, shuffled
+from eyechart.methods.scoring import about_strangers, answers_of, labelled, scored_subjects, strangers
 from eyechart.quantity import PerSubjects, Quantity
+from eyechart.reading_estimates import per_subject, vit_minus_cnn
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally

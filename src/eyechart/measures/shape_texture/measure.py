@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import vits_with_cnns, with_ends
 from eyechart.measure import Experiment, Source, Views
-from eyechart.methods.answers import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.patches import orders, shuffled
+from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import split, swapped
 from eyechart.quantity import PerSubjects, Quantity
+from eyechart.reading_estimates import vits_with_cnns, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally

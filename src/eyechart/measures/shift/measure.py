@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of
 from eyechart.images.plan import FOLDS
 from eyechart.measure import Experiment, Source, Views, option, site_coordinates
 from eyechart.measures.shift.shifts import (
@@ -28,6 +27,7 @@ from eyechart.measures.shift.shifts import (
 )
 from eyechart.methods.receptive import evenly
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Anatomy, Site

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import halves, places_of
 from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.measures.skip_ratio.phases import (
     KINDS,
@@ -30,6 +29,7 @@ from eyechart.measures.skip_ratio.phases import (
 )
 from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, tokens_of
 from eyechart.quantity import Quantity, subjects_in
+from eyechart.reading_estimates import halves, places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import residual_additions
 from eyechart.sites import Site

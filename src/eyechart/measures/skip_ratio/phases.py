@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.estimates import halves, places_of
 from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import halves, places_of
 
 if TYPE_CHECKING:
     import xarray

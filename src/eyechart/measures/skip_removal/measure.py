@@ -23,8 +23,8 @@ from eyechart.images.plan import FOLDS
 from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.measures.skip_removal import variants as skips
 from eyechart.measures.skip_removal.variants import MODES, Variant, sites_of, variants_of
-from eyechart.methods.answers import COUNTS, LOGITS, accuracy_of, changed_of, known_of, outcomes
 from eyechart.methods.hsic import hsic_table, read_out
+from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, known_of, outcomes
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier

@@ -20,12 +20,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import places_of
 from eyechart.measure import Experiment, Source, Views, site_coordinates
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
 from eyechart.methods.hsic import packed
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
