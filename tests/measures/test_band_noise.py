@@ -238,7 +238,7 @@ def test_noise_is_added_to_the_normalised_image_and_counted(monkeypatch: pytest.
 
 
 def test_one_shard_and_many_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eyechart.measures.band_noise.RINGS", 2)
+    monkeypatch.setattr("eyechart.measures.band_noise.measure.RINGS", 2)
     whole, merged, _ = whole_and_in_shards(BandNoise(images=40, rungs=2), [load_subject("zoo:resnet")])
     assert all(torch.equal(values, merged.tensors()[name]) for name, values in whole.tensors().items())
     assert float(whole.tensors()["images"].sum()) == 40

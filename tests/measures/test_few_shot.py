@@ -137,7 +137,7 @@ def test_answers_do_not_depend_on_how_many_draws_are_made_at_a_time(monkeypatch:
     drawn = Pool.of(tally_of(features, labels).total(), 30).draw(2, CLASSES)
     assert drawn is not None
     whole = [share_right(rule, features, *drawn) for rule in (nearest_mean, linear_evaluation)]
-    monkeypatch.setattr("eyechart.measures.few_shot.AT_ONCE", 4000)
+    monkeypatch.setattr("eyechart.measures.few_shot.measure.AT_ONCE", 4000)
     assert [share_right(rule, features, *drawn) for rule in (nearest_mean, linear_evaluation)] == whole
 
 
