@@ -141,11 +141,14 @@ def tilted(tilt: float) -> np.ndarray:
 def test_a_vit_hurt_at_low_and_a_cnn_hurt_at_high_frequencies() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)}, images=4096)
     rows = {
-        str(name): tuple(float(finding[f"quantity_{end}"][row]) for end in ("value", "low", "high"))
-        for row, name in enumerate(finding.quantity.values)
+        (str(name), str(who)): tuple(float(finding[f"quantity_{end}"][row]) for end in ("value", "low", "high"))
+        for row, (name, who) in enumerate(zip(finding.quantity.values, finding.quantity_subjects.values, strict=True))
     }
     # 10 % are lost between the second and third strength, where the slopes are ±.1; three rings lie .35 off.
-    expected = {"low_noise_difference": 0.07, "high_noise_difference": 0.07, "noise_slope_difference": 0.2}
+    both = {"low_noise_difference": 0.07, "high_noise_difference": 0.07, "noise_slope_difference": 0.2}
+    each = {("low", "vit"): 0.135, ("high", "vit"): 0.065, ("low", "cnn"): 0.065, ("high", "cnn"): 0.135}
+    expected = {(name, "vit | cnn"): value for name, value in both.items()}
+    expected |= {(f"{end}_noise_loss", who): value for (end, who), value in each.items()}
     assert rows.keys() == expected.keys()
     for name, (value, low, high) in rows.items():
         assert low < expected[name] < high

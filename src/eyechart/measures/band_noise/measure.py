@@ -209,7 +209,7 @@ class BandNoise(Experiment):
         chosen: Measure = replace(self, rungs=1)
         for rungs in range(1, len(STRENGTHS) + 1):
             try:
-                more = Measure.sized(replace(self, rungs=rungs), effort, scene, asked_for=asked_for, decides=decides)
+                more = Experiment.sized(replace(self, rungs=rungs), effort, scene, asked_for=asked_for, decides=decides)
             except DoesNotApply:
                 if rungs == 1:
                     raise
