@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.estimates import places_of, subjects_in
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def table(finding: xarray.Dataset, one: str, other: str) -> Chart:
     part = finding[["cka", "cka_low", "cka_high"]].isel(
         site=finding.subject.values == one, other_site=finding.other_subject.values == other
     )
-    return theme.heatmap(
+    return heatmap(
         part.to_dataframe().reset_index(),
         x="name",
         y="other_name",

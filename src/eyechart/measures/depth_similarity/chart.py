@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.methods.twins import WORDS
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def size_map(finding: xarray.Dataset, at: int) -> Chart:
     part = part.isel(block=slice(int(part.one_blocks)), other_block=slice(int(part.other_blocks)))
     one, other = str(part.one.item()), str(part.other.item())
     table = part.to_dataframe().reset_index().astype({"block": str, "other_block": str})
-    return theme.heatmap(
+    return heatmap(
         table,
         x="block",
         y="other_block",

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.measures.landscape.plane import on_ring
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def plane(values: np.ndarray, name: str, subject: str, highest: float, names: tu
         {"a": np.repeat(places, len(places)), "b": np.tile(places, len(places)), "rise": banded.ravel()}
     )
     title = alt.TitleParams(name, subtitle=subject)
-    chart = theme.heatmap(
+    chart = heatmap(
         table,
         x="b",
         y="a",

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.estimates import subjects_in
 from eyechart.measures.lesion.units import BRANCH, CONVOLUTION, INTACT
 
@@ -33,7 +34,7 @@ def draw(finding: xarray.Dataset) -> Chart:
     staged = [subject for subject in subjects if subject in known]
     if not subjects:
         nothing = pd.DataFrame({"x": [""], "y": [""], "value": [np.nan]})
-        return theme.heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
+        return heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
     depths: list[Any] = [
         over_depth(finding, subject, again=again)
         for subject in subjects

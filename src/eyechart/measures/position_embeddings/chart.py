@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 
 if TYPE_CHECKING:
     import xarray
@@ -53,7 +54,7 @@ def grid_of_grids(at: xarray.Dataset, subject: str, *, legend: bool) -> Chart:
     table["column"], table["row"] = across // width, up // height
     learned = "learned" if int(at.learned) else "fixed"
     few = "" if rows * columns == (height * width) ** 2 else f", {len(picked[0])}×{len(picked[1])} of them shown"
-    return theme.heatmap(
+    return heatmap(
         table,
         x="x",
         y="y",
@@ -117,7 +118,7 @@ def step_tables(at: xarray.Dataset, subject: str) -> Chart:
     bias = str(at.steps_kind.item()) == "relative bias"
     largest = max(float(np.nanmax(np.abs(flat))) if np.isfinite(flat).any() else 1.0, 1e-6)
     what = f"bias of {count} of {int(at.steps_heads)} heads" if bias else "cosine with no step"
-    return theme.heatmap(
+    return heatmap(
         table,
         x="x",
         y="y",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.estimates import places_of, subjects_in
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def token_maps(finding: xarray.Dataset) -> Chart:
             )
             table = table.sort_values(["y", "x"], ascending=[False, True])  # the first row of the frame is the lowest
             charts.append(
-                theme.heatmap(
+                heatmap(
                     table.astype({"x": str, "y": str}),
                     x="x",
                     y="y",

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.estimates import places_of, subjects_in
 from eyechart.methods.receptive import cell_radius, evenly, middle
 
@@ -40,10 +41,10 @@ def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
     side = finding.sizes["x"]
     if not len(places):
         nothing = pd.DataFrame({"x": [0], "y": [0], "gradient": [np.nan]})
-        return theme.heatmap(nothing, x="x", y="y", value="gradient", title=title, size=(WIDTH, WIDTH // TILES))
+        return heatmap(nothing, x="x", y="y", value="gradient", title=title, size=(WIDTH, WIDTH // TILES))
     across = np.concatenate([*finding.field.values[places]], axis=1) / 255  # tiles side by side
     y, x = np.divmod(np.arange(across.size), across.shape[1])
-    chart = theme.heatmap(
+    chart = heatmap(
         pd.DataFrame({"x": x, "y": -y, "gradient": np.sqrt(across[::-1].ravel()), "tile": x // side}),
         x="x",
         y="y",

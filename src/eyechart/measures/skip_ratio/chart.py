@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.estimates import places_of, subjects_in
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]
     ]
     table["name"] = table["name"].str.removesuffix(" junction")
     table["log ratio"] = np.log10(table["ratio"])
-    return theme.heatmap(
+    return heatmap(
         table,
         x="token",
         y="name",

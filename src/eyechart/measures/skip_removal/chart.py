@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.estimates import subjects_in
 from eyechart.measures.skip_removal.variants import INTACT, MODES
 
@@ -91,7 +92,7 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         parts.append(own.assign(column=removed + " " + own["cell_name"], part=removed + own["cell_stage"].astype(str)))
         gap = own[:sites].assign(column="gap", part="gap", cka=np.nan)  # one empty column between two maps
         parts += [gap] if removed != shown[-1] else []
-    chart = theme.heatmap(
+    chart = heatmap(
         pd.concat(parts, ignore_index=True),
         x="column",
         y="cell_other_name",
