@@ -144,12 +144,6 @@ def depth_axis() -> alt.X:
     return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
 
 
-def told_with_interval(name: str, title: str, form: str = ".3f") -> list[alt.Tooltip]:
-    """What the pointer tells of a number that has an interval, in columns `name`, `name_low` and `name_high`."""
-    ends = {name: title, f"{name}_low": "from", f"{name}_high": "to"}
-    return [alt.Tooltip(f"{column}:Q", title=said, format=form) for column, said in ends.items()]
-
-
 def curve(
     frame: pd.DataFrame,
     x: alt.X,

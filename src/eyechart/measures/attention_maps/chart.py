@@ -15,6 +15,7 @@ from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
+from eyechart.charts.tables import tooltips, value_table
 from eyechart.estimates import places_of, subjects_in
 from eyechart.measures.attention_maps.rows import MEAN, PREFIX, decoded
 
@@ -193,9 +194,7 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     mine = finding.isel(site=places_of(finding, subject))
     tables = []
     for variable, asking in (("relative", "query patches"), ("class_relative", "class token")):
-        columns = [variable, f"{variable}_low", f"{variable}_high", "entropy"]
-        table = mine[columns].to_dataframe().reset_index().dropna(subset=[variable])
-        table = table.rename(columns={variable: "value", f"{variable}_low": "low", f"{variable}_high": "high"})
+        table = value_table(mine, variable, also=["entropy"])
         tables.append(table.assign(asking=asking, nats=table["value"] * np.log(table["keys"].astype(float))))
     frame = pd.concat(tables)
     frame["head"] = frame["head"] + 1
@@ -207,13 +206,8 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     shape = alt.Shape(
         "asking:N", scale=alt.Scale(domain=kinds, range=["circle", "diamond"][: len(kinds)]), legend=legend
     )
-    tooltip = [
-        alt.Tooltip("name:N"),
-        alt.Tooltip("head:Q"),
-        alt.Tooltip("asking:N", title="asked from"),
-        alt.Tooltip("value:Q", title="of uniform", format=".2f"),
-        alt.Tooltip("nats:Q", format=".2f"),
-    ]
+    numbers = {"value": ("of uniform", ".2f"), "nats": ("nats", ".2f")}
+    tooltip = tooltips("name", "head:Q", asking="asked from", **numbers)
     dots = [
         alt.Chart(frame[frame["asking"] == kind])
         .mark_point(filled=True, size=46, opacity=0.8 if kind == "query patches" else 0.4)

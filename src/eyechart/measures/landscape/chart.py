@@ -10,6 +10,7 @@ import pandas as pd
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import subject_colours, tooltips
 from eyechart.measures.landscape.plane import on_ring
 
 if TYPE_CHECKING:
@@ -145,11 +146,11 @@ def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]
     base = alt.Chart(table).encode(
         alt.X("distance:Q", title="distance (lengths of the weights)"),
         alt.Y("rise:Q", title="mean rise of the loss", scale=alt.Scale(type="symlog"), axis=theme.axis_at(RISES)),
-        alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None),
+        subject_colours(finding.subject.values),
     )
     legend = alt.Legend(symbolSize=500, orient="bottom", columns=1, labelLimit=220)
     lines = base.mark_line(tooltip=None).encode(alt.StrokeDash("surface:N", scale=dashes, title=None, legend=legend))
-    told = ["subject:N", "surface:N", "distance:Q", alt.Tooltip("rise:Q", format=".3f")]
-    points = base.mark_point(size=26, filled=True).encode(detail="surface:N", tooltip=told)
+    tooltip = tooltips("subject", "surface", "distance:Q", rise=("rise", ".3f"))
+    points = base.mark_point(size=26, filled=True).encode(detail="surface:N", tooltip=tooltip)
     drawn: Chart = (lines + points).properties(width=260, height=220, title="by distance")
     return drawn

@@ -10,6 +10,7 @@ import pandas as pd
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips, value_table
 from eyechart.estimates import places_of, subjects_in
 from eyechart.methods.receptive import cell_radius, evenly, middle
 
@@ -25,8 +26,8 @@ AFTER, BEFORE, DISC = "after the addition", "branch, before it", "after it, in a
 
 def draw(finding: xarray.Dataset) -> Chart:
     strips = [strip(finding, subject, role) for subject in subjects_in(finding) for role in ("block", "junction")]
-    radius = curves(finding, table_of(finding, "reach"), "radius of half the gradient / width", told="subject")
-    shares = pd.concat([table_of(finding, "own_share"), discs(finding)], ignore_index=True)
+    radius = curves(finding, read_table(finding, "reach"), "radius of half the gradient / width", told="subject")
+    shares = pd.concat([read_table(finding, "own_share"), discs(finding)], ignore_index=True)
     share = curves(finding, shares, "share inside the own patch", told="read")
     return theme.panels([*strips, radius, share], 2, shared=())
 
@@ -80,15 +81,14 @@ def depths(finding: xarray.Dataset, places: np.ndarray, side: int, height: float
     return cast(alt.Chart, words.encode(alt.X("x:Q"), y=alt.value(height), text="text:N"))
 
 
-def table_of(finding: xarray.Dataset, variable: str) -> pd.DataFrame:
-    names = {variable: "value", f"{variable}_low": "low", f"{variable}_high": "high"}
-    table = finding[[*names]].to_dataframe().reset_index().rename(columns=names).dropna(subset=["value"])
+def read_table(finding: xarray.Dataset, variable: str) -> pd.DataFrame:
+    table = value_table(finding, variable)
     return table.assign(read=np.where(table["role"] == "block", AFTER, BEFORE))
 
 
 def bare_cells(finding: xarray.Dataset, x: alt.X, colour: alt.Color) -> alt.Chart:
     """Short strokes at the radius of a cell that is seen alone: what is above them comes from elsewhere."""
-    blocks = finding[["rows", "columns"]].isel(site=finding.role.values == "block").to_dataframe().reset_index()
+    blocks = table_of(finding.isel(site=finding.role.values == "block"), "rows", "columns", ends=False)
     blocks["bare"] = [cell_radius(grid) for grid in zip(blocks["rows"], blocks["columns"], strict=True)]
     strokes = alt.Chart(blocks).mark_tick(orient="horizontal", thickness=2, size=12, tooltip=None)
     return cast(alt.Chart, strokes.encode(x, alt.Y("bare:Q"), color=colour))
@@ -96,7 +96,7 @@ def bare_cells(finding: xarray.Dataset, x: alt.X, colour: alt.Color) -> alt.Char
 
 def discs(finding: xarray.Dataset) -> pd.DataFrame:
     """The share in a disc that is as large for all, so that small cells do not look like far sight."""
-    table = table_of(finding, "disc_share")
+    table = read_table(finding, "disc_share")
     return table[table["role"] == "block"].assign(read=DISC)
 
 
@@ -110,7 +110,7 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, told: Liter
     legends = {name: below if name == told else None for name in sizes}
     x = theme.depth_axis()
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), legend=legends["subject"])
+    colour = subject_colours(finding.subject.values, legend=legends["subject"])
     read = [words for words in (AFTER, BEFORE, DISC) if words in set(table["read"])]
     dashes = alt.Scale(domain=read, range=[{AFTER: [1, 0], BEFORE: [6, 4], DISC: [1, 4]}[words] for words in read])
     line = (
@@ -125,10 +125,9 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, told: Liter
         )
     )
     area = theme.band(table, x, y, "low", "high", color=colour, detail=["read:N", "kind:N"])
-    words = [alt.Tooltip("name:N", title="site"), alt.Tooltip("read:N"), alt.Tooltip("value:Q", format=".3f")]
-    words += [alt.Tooltip(f"{end}:Q", format=".3f", title=word) for end, word in (("low", "from"), ("high", "to"))]
+    tooltip = tooltips(name="site", read="read") + interval_tooltips("value", "value")
     marks = table[table["read"] != DISC]
-    points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=words)
+    points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=tooltip)
     layers = line + area + points
     if told == "subject":
         layers += bare_cells(finding, x, colour)
