@@ -279,7 +279,7 @@ def patch_filters() -> xr.Dataset:
 def position_embeddings() -> xr.Dataset:
     tables = {"subject": [VIT], "rows": [2], "columns": [2], "learned": [1], "block": [-1]}
     steps = {"subject": [SWIN] * 2, "block": [0, 1], "rows": [3] * 2, "columns": [3] * 2, "heads": [2] * 2}
-    axes = {name: ("table", values) for name, values in tables.items()}
+    axes: dict[str, Any] = {name: ("table", values) for name, values in tables.items()}
     axes |= {f"steps_{name}": ("relative", values) for name, values in steps.items()}
     axes |= {"steps_kind": ("relative", ["relative bias"] * 2)}
     axes |= {name: range(size) for name, size in {"patch": 4, "other_patch": 4, "down": 3, "across": 3}.items()}

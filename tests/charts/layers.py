@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-CHANNELS = ("x", "x2", "y", "y2", "xOffset", "yOffset", "color", "fill", "stroke", "shape", "size", "strokeDash")
-CHANNELS += ("text", "url")
+PLACES = ("x", "x2", "y", "y2", "xOffset", "yOffset")
+CHANNELS = (*PLACES, "color", "fill", "stroke", "shape", "size", "strokeDash", "text", "url")
 RIMS = ("reference-rim", "frame", "paper", "boundary")
 """Styles of what is drawn around the data, not from it."""
 
@@ -43,7 +43,7 @@ class Layer:
         return self.encoding[channel].get("scale") or {}
 
     def column(self, channel: str) -> list[Any]:
-        return [row[self.field(channel)] for row in self.rows]
+        return [row[self.encoding[channel]["field"]] for row in self.rows]
 
     def __str__(self) -> str:
         """As the table of tests writes it: the mark, and the column on each channel."""
