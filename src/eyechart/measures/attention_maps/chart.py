@@ -62,16 +62,16 @@ class Asked:
 def columns_of(finding: xarray.Dataset, subject: str) -> list[Asked]:
     """The rollout up to the last block, where there is one, and the narrowest head of a low, middle and high block."""
     places = places_of(finding, subject)
-    found = []
+    rows = []
     if finding.rollout_peak.values[:, places[-1]].any():
-        found.append(Asked(subject, int(places[-1]), None, asked_query(finding, int(places[-1]))))
+        rows.append(Asked(subject, int(places[-1]), None, asked_query(finding, int(places[-1]))))
     for place in dict.fromkeys(places[[0, len(places) // 2, -1]].tolist()):
         query = asked_query(finding, place)
         from_class = finding.query_place.values[place, query, 0] == PREFIX
         spread = finding.class_relative.values[place] if from_class else finding.relative.values[place]
         head = 0 if np.isnan(spread).all() else int(np.nanargmin(spread))
-        found.append(Asked(subject, place, head, query))
-    return found
+        rows.append(Asked(subject, place, head, query))
+    return rows
 
 
 def asked_query(finding: xarray.Dataset, site: int) -> int:
@@ -103,8 +103,8 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     image = alt.Chart(pd.DataFrame(tiles)).mark_image(aspect=True, tooltip=None)  # it fills its band, narrow on a phone
     kinds = {int(finding.query_place.values[each.site, each.query, 0]) for each in asked if each.head is not None}
     alone = {PREFIX: "the class token looks", MEAN: "the average patch looks"}
-    who = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"
-    chart: Chart = image.encode(x, y, url="url:N").properties(**size, title=f"{subject}: where {who}")
+    looking = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"
+    chart: Chart = image.encode(x, y, url="url:N").properties(**size, title=f"{subject}: where {looking}")
     return chart
 
 

@@ -23,12 +23,12 @@ VALUE_TOOLTIPS = interval_tooltips("value", "value", ".2f")
 
 def draw(finding: xarray.Dataset) -> Chart:
     known = bool(np.isfinite(finding.lost.values).all())
-    told = ("color", "strokeDash")
-    rows = [theme.panels([together(finding, known), specific(finding)], columns=2, shared=told)]
+    shared = ("color", "strokeDash")
+    rows = [theme.panels([together(finding, known), specific(finding)], columns=2, shared=shared)]
     if np.isfinite(finding.changed_alone.values).any():
         each = [alone(finding, known, replacement) for replacement in REPLACEMENTS]
-        rows.append(theme.panels(each, columns=3, shared=told))
-    return theme.panels(rows, columns=1, shared=told)
+        rows.append(theme.panels(each, columns=3, shared=shared))
+    return theme.panels(rows, columns=1, shared=shared)
 
 
 def costs(finding: xarray.Dataset, known: bool, suffix: str = "") -> tuple[pd.DataFrame, str]:

@@ -30,12 +30,12 @@ def draw(finding: xarray.Dataset) -> Chart:
     highest = float(np.log10(1 + finite.max(initial=0.1)))
     subjects = [str(subject) for subject in finding.subject.values]
     maps = [
-        plane(surfaces[name, who], name, who, highest, names=(name == SURFACES[0], who == subjects[-1]))
-        for who in subjects
+        plane(surfaces[name, subject], name, subject, highest, names=(name == SURFACES[0], subject == subjects[-1]))
+        for subject in subjects
         for name in SURFACES
     ]
-    tallest = max(0.1, *(float(np.nanmax(surfaces["NLL, augmented", who])) for who in subjects))
-    views = [perspective(surfaces["NLL, augmented", who], who, subjects, tallest) for who in subjects]
+    tallest = max(0.1, *(float(np.nanmax(surfaces["NLL, augmented", subject])) for subject in subjects))
+    views = [perspective(surfaces["NLL, augmented", subject], subject, subjects, tallest) for subject in subjects]
     planes = theme.panels(maps, columns=len(SURFACES))
     return theme.panels([planes, theme.panels([*views, profile(finding, surfaces)], columns=3)], columns=1, shared=())
 

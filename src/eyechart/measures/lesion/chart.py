@@ -42,11 +42,11 @@ def draw(finding: xarray.Dataset) -> Chart:
         for again in ([False, True] if was_recalibrated(finding, subject) else [False])
     ]
     stages: list[Any] = [within_stages(finding, subject) for subject in staged]
-    told = ("fill", "shape")
+    shared = ("fill", "shape")
     if (count := len(depths) + len(stages)) <= 4:
-        return theme.panels([*depths, *stages], columns=3 if count <= 3 else 2, shared=told)
-    rows = [theme.panels(depths, columns=2, shared=told), theme.panels(stages, columns=3, shared=told)]
-    return theme.panels(rows[: 1 + bool(stages)], columns=1, shared=told)
+        return theme.panels([*depths, *stages], columns=3 if count <= 3 else 2, shared=shared)
+    rows = [theme.panels(depths, columns=2, shared=shared), theme.panels(stages, columns=3, shared=shared)]
+    return theme.panels(rows[: 1 + bool(stages)], columns=1, shared=shared)
 
 
 def change(field: str, title: str, values: pd.DataFrame) -> alt.Y:

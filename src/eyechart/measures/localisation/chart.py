@@ -65,8 +65,8 @@ def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
 
 def reference_tiles(at: xarray.Dataset) -> Chart:
     """The maps of a token without a place and, where there is one, of the class token."""
-    found = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
-    known = [Tile(name, values) for name, values in found if np.isfinite(values).any()]
+    references = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
+    known = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
     title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
     cells = int(at.rows), int(at.columns)
     return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=130 * len(known))

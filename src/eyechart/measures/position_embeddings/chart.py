@@ -26,13 +26,13 @@ def draw(finding: xarray.Dataset) -> Chart:
     rows: list[Any] = []
     subjects = finding.subject.values.tolist()
     for subject in dict.fromkeys(subjects):
-        tables = [at for at, who in enumerate(subjects) if who == subject]
+        tables = [at for at, name in enumerate(subjects) if name == subject]
         for at in dict.fromkeys([tables[0], tables[-1]]):
             part = finding.isel(table=at)
             rows += [grid_of_grids(part, subject, legend=not rows), over_distance(part, subject)]
     names = finding.steps_subject.values.tolist()
     for subject in dict.fromkeys(names):
-        tables = [at for at, who in enumerate(names) if who == subject]
+        tables = [at for at, name in enumerate(names) if name == subject]
         shown = [step_tables(finding.isel(relative=at), subject) for at in dict.fromkeys([tables[0], tables[-1]])]
         rows += [theme.panels(shown, columns=1, shared=()), heads_by_depth(finding.isel(relative=tables), subject)]
     return theme.panels(rows, columns=2, shared=())

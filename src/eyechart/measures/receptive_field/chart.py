@@ -26,9 +26,9 @@ AFTER, BEFORE, DISC = "after the addition", "branch, before it", "after it, in a
 
 def draw(finding: xarray.Dataset) -> Chart:
     strips = [strip(finding, subject, role) for subject in subjects_in(finding) for role in ("block", "junction")]
-    radius = curves(finding, read_table(finding, "reach"), "radius of half the gradient / width", told="subject")
+    radius = curves(finding, read_table(finding, "reach"), "radius of half the gradient / width", explained="subject")
     shares = pd.concat([read_table(finding, "own_share"), discs(finding)], ignore_index=True)
-    share = curves(finding, shares, "share inside the own patch", told="read")
+    share = curves(finding, shares, "share inside the own patch", explained="read")
     return theme.panels([*strips, radius, share], 2, shared=())
 
 
@@ -100,14 +100,14 @@ def discs(finding: xarray.Dataset) -> pd.DataFrame:
     return table[table["role"] == "block"].assign(read=DISC)
 
 
-def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, told: Literal["subject", "read"]) -> Chart:
+def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, explained: Literal["subject", "read"]) -> Chart:
     """A number over depth with its interval; dashed before the addition, dotted in the common disc.
 
-    `told` is what this panel's legend explains: both would be wider than the panel.
+    `explained` is what this panel's legend explains: both would be wider than the panel.
     """
     sizes = {"subject": 80, "read": 500}
-    below = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260, symbolSize=sizes[told])
-    legends = {name: below if name == told else None for name in sizes}
+    below = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260, symbolSize=sizes[explained])
+    legends = {name: below if name == explained else None for name in sizes}
     x = theme.depth_axis()
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
     colour = subject_colours(finding.subject.values, legend=legends["subject"])
@@ -129,6 +129,6 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, told: Liter
     marks = table[table["read"] != DISC]
     points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=tooltip)
     layers = line + area + points
-    if told == "subject":
+    if explained == "subject":
         layers += bare_cells(finding, x, colour)
     return cast("Chart", layers.properties(width=WIDTH, height=HEIGHT))

@@ -22,8 +22,8 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([filters(finding), shuffles(finding), conflicts(finding)], columns=3, shared=())
 
 
-def colour(finding: xarray.Dataset, told: bool = True) -> alt.Color:
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220) if told else None
+def colour(finding: xarray.Dataset, with_legend: bool = True) -> alt.Color:
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220) if with_legend else None
     return subject_colours(finding.subject.values, legend=legend)
 
 
@@ -72,7 +72,7 @@ def shuffles(finding: xarray.Dataset) -> Chart:
         table,
         x,
         accuracy(finding),
-        colour(finding, told=False),  # the panel before tells
+        colour(finding, with_legend=False),  # the panel before has it
         *ends_of("accuracy"),
         tooltip=tooltips_of(tiles="pieces"),
     )
@@ -83,7 +83,7 @@ def shuffles(finding: xarray.Dataset) -> Chart:
 def conflicts(finding: xarray.Dataset) -> Chart:
     table = value_table(finding, "phase_share", "accuracy")
     subjects = finding.subject.values.tolist()
-    plain = colour(finding, told=False)  # the axis names them
+    plain = colour(finding, with_legend=False)  # the axis names them
     axis = alt.Axis(labelAngle=-30 if len("".join(subjects)) > 24 else 0, labelLimit=140)
     x = alt.X("subject:N", title=None, sort=subjects, axis=axis)
     y = alt.Y(

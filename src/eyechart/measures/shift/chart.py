@@ -34,9 +34,9 @@ def legend(size: int = 80) -> alt.Legend:
     return alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240, symbolSize=size)
 
 
-def colour_of(subjects: list[str], told: bool) -> alt.Color:
+def colour_of(subjects: list[str], with_legend: bool) -> alt.Color:
     """The colour of each subject; explained in one panel of a row, because two legends would be wider than a panel."""
-    return subject_colours(subjects, legend=legend() if told else None)
+    return subject_colours(subjects, legend=legend() if with_legend else None)
 
 
 def features(finding: xarray.Dataset, shift: str) -> Chart:
@@ -49,7 +49,7 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
     low = min(0.0, float(table["low"].min()) if len(table) else 0.0)
     x = theme.depth_axis()
     y = alt.Y("value:Q", title="similarity of features", scale=alt.Scale(domain=[low, 1]))
-    colour = colour_of(subjects_in(finding), told=shift == "one patch")
+    colour = colour_of(subjects_in(finding), with_legend=shift == "one patch")
     dashes = alt.Scale(domain=[ALONG, STAYED], range=[[1, 0], [6, 4]])
     dash = alt.StrokeDash("read:N", scale=dashes, legend=None if shift == "one patch" else legend(500))
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
@@ -61,7 +61,7 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
         .encode(x, y, color=colour, tooltip=tooltip)
         for follows, filled in ((True, True), (False, False))
     ]
-    own = "; ".join(f"{who} {patch} px" for who, patch in zip(finding.who.values, finding.patch.values, strict=True))
+    own = "; ".join(f"{name} {patch} px" for name, patch in zip(finding.who.values, finding.patch.values, strict=True))
     words = own if shift == "one patch" else "the same for all"
     title = alt.TitleParams(f"features, {shift}", subtitle=words, limit=WIDTH)
     return cast("Chart", alt.layer(line, area, *marks).properties(width=WIDTH, height=HEIGHT, title=title))
@@ -70,14 +70,14 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
 def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) -> Chart:
     """What becomes of the answer over the size of the shift; the rings mark each subject's own patch."""
     table = value_table(finding, variable).rename(columns={"who": "subject"})
-    subjects = [str(who) for who in finding.who.values]
-    aside = np.array([subjects.index(who) - (len(subjects) - 1) / 2 for who in table["subject"]], dtype=float)
+    subjects = [str(name) for name in finding.who.values]
+    aside = np.array([subjects.index(name) - (len(subjects) - 1) / 2 for name in table["subject"]], dtype=float)
     table = table.assign(at=table["px"] * 1.05**aside)  # side by side, or intervals would hide each other
     marks = [2**power for power in range(int(table["px"].max()).bit_length())] if len(table) else [1]
     scale = alt.Scale(type="log", base=2, nice=False, domain=[0.8, 1.25 * marks[-1]])
     x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=theme.axis_at(marks))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=variable == "variation"))
-    colour = colour_of(subjects, told=False)  # the row above tells
+    colour = colour_of(subjects, with_legend=False)  # the row above has it
     tooltip = tooltips("subject", px=("pixels", "")) + interval_tooltips("value", title)
     curve = theme.curve(table, x, y, colour, tooltip=tooltip)
     bars = theme.error_bars(table, x, y, "low", "high", color=colour)
