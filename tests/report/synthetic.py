@@ -14,6 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.measure import Source
@@ -148,7 +149,7 @@ def cka_chart(finding: xr.Dataset) -> Any:
     for one, two in [(subjects[0], subjects[0]), (subjects[1], subjects[1]), (subjects[0], subjects[1])]:
         part = frame[(frame.subject == one) & (frame.other_subject == two)]
         maps.append(
-            theme.heatmap(
+            heatmap(
                 part,
                 x="name",
                 y="other_name",

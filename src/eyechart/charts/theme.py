@@ -8,10 +8,7 @@ configuration of a finished chart. Nothing here computes a statistic, and frames
 
 from __future__ import annotations
 
-import base64
-import io
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -21,7 +18,6 @@ from typing import Any, Literal, TypeVar, cast
 import altair as alt
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from eyechart.charts.palette import DIVERGING as DIVERGING
 from eyechart.charts.palette import KIND_COLOURS as KIND_COLOURS
@@ -30,7 +26,7 @@ from eyechart.charts.palette import MAGMA as MAGMA
 from eyechart.charts.palette import SUBJECT_COLOURS as SUBJECT_COLOURS
 from eyechart.charts.palette import VIRIDIS as VIRIDIS
 from eyechart.charts.palette import configuration as configuration
-from eyechart.charts.palette import shade_names, shades
+from eyechart.charts.palette import shade_names
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
 
@@ -69,6 +65,10 @@ def drawing(subjects: Sequence[str] | None = None, for_export: bool | None = Non
         _drawing.reset(token)
 
 
+def current_drawing() -> Drawing:
+    return _drawing.get()
+
+
 def dress(chart: Any) -> Any:
     """The same chart with eyechart's configuration, as `run.chart(name)` hands it out."""
     dressed = chart.copy(deep=False)
@@ -103,11 +103,6 @@ def sharing_fixed_parts() -> Iterator[None]:
         yield
     finally:
         alt.SchemaBase.copy = whole  # type: ignore[method-assign]
-
-
-def use_theme() -> None:
-    """Give every Altair chart of this session eyechart's looks; `altair.theme.enable("default")` undoes it."""
-    alt.theme.register("eyechart", enable=True)(lambda: cast(alt.theme.ThemeConfig, {"config": configuration()}))
 
 
 def subject_colour(subject: str, subjects: Sequence[str] = ()) -> str:
@@ -166,23 +161,17 @@ def kind_points(
 def band(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
     """The 95 % interval of a curve as a pale band. `x`, `y` as the curve has them; `encoding` takes its `color`."""
     area: alt.Chart = alt.Chart(frame).mark_area(opacity=0.18, line=False, clip=True, tooltip=None)
-    return area.encode(x=x, y=_of(y, low), y2=alt.Y2(high), **encoding)
+    return area.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
 
 
 def error_bars(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
     """The 95 % interval of single points as thin upright rules, to lie under the points."""
     bars: alt.Chart = alt.Chart(frame).mark_rule(strokeWidth=1.5, opacity=0.7, clip=True, tooltip=None)
-    return bars.encode(x=x, y=_of(y, low), y2=alt.Y2(high), **encoding)
+    return bars.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
 
 
 def depth_axis() -> alt.X:
     return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
-
-
-def told_with_interval(name: str, title: str, form: str = ".3f") -> list[alt.Tooltip]:
-    """What the pointer tells of a number that has an interval, in columns `name`, `name_low` and `name_high`."""
-    ends = {name: title, f"{name}_low": "from", f"{name}_high": "to"}
-    return [alt.Tooltip(f"{column}:Q", title=said, format=form) for column, said in ends.items()]
 
 
 def curve(
@@ -215,12 +204,12 @@ def dots_with_intervals(
         for field, title in ((x, x_title or x), (low, "from"), (high, "to"))
     ]
     base = alt.Chart(frame).encode(row, color=colour, tooltip=shown)
-    rules = base.mark_rule(strokeWidth=3, opacity=0.45).encode(_of(span, low), x2=alt.X2(high))
+    rules = base.mark_rule(strokeWidth=3, opacity=0.45).encode(column_on(span, low), x2=alt.X2(high))
     layers = alt.layer(rules, base.mark_point(size=90).encode(span)).properties(width=520, height=alt.Step(34))
     return cast(alt.LayerChart, layers)
 
 
-def _of(axis: Axis, field: str) -> Axis:
+def column_on(axis: Axis, field: str) -> Axis:
     """The same axis for another column: layers whose titles differ would have them strung together."""
     other = axis.copy(deep=False)
     other["shorthand"], other["field"], other["type"] = alt.Undefined, field, "quantitative"
@@ -306,105 +295,6 @@ def panels(charts: Sequence[Any], columns: int = 3, shared: Collection[str] = ("
     return joined
 
 
-def heatmap(
-    frame: pd.DataFrame,
-    *,
-    x: str,
-    y: str,
-    value: str,
-    x_title: str = "",
-    y_title: str = "",
-    value_title: str = "",
-    title: str | alt.TitleParams | None = None,
-    domain: tuple[float, float] | None = None,
-    colours: Sequence[str] = MAGMA,
-    x_group: str | None = None,
-    y_group: str | None = None,
-    x_labels: bool = True,
-    y_labels: bool = True,
-    tooltip: Sequence[alt.Tooltip | str] = (),
-    format: str = ".2f",
-    marks: Mapping[float, str] | None = None,
-    legend: bool = True,
-    size: int | tuple[int, int] = 260,
-    for_export: bool | None = None,
-) -> alt.LayerChart:
-    """A table as colours: one row of `frame` a cell, first row and column at the lower left, as in Raghu et al.
-
-    `x` and `y` name columns of labels, in order of first appearance; `x_group` and `y_group` name columns whose change
-    along the axis is drawn as a boundary (the stage of a site). `size` is about the longest side in pixels, or
-    (width, height); cells get a whole number of pixels each, or pale seams would show. On the page cells are rectangles
-    that answer to the pointer; for export the table is one picture under vector axes (PDF 41 kB against 321 kB).
-    `marks` are the values that the colour bar names and how: a map of logarithms can say 1, 3, 10. Without `legend`
-    there is no bar: for maps beside one that has the same.
-
-    >>> table = pd.DataFrame({"a": ["0", "1", "0", "1"], "b": ["0", "0", "1", "1"], "cka": [1.0, 0.5, 0.5, 1.0]})
-    >>> chart = heatmap(table, x="a", y="b", value="cka", domain=(0, 1))
-    """
-    if not np.isfinite(frame[value].to_numpy(dtype=float)).any():
-        return nothing(title, (size, size) if isinstance(size, int) else size)
-    if for_export is None:
-        for_export = _drawing.get().for_export
-        _drawing.get().heatmaps.append(value)
-    across, up = _places(frame, x), _places(frame, y)
-    target = (size, size) if isinstance(size, int) else size
-    cells = [max(1, round(pixels / max(len(names), 1))) for pixels, names in zip(target, (across, up), strict=True)]
-    if isinstance(size, int):
-        cells = [min(cells)] * 2
-    width, height = cells[0] * len(across), cells[1] * len(up)
-    numbers = frame[value].to_numpy(dtype=float)
-    finite = numbers[np.isfinite(numbers)]
-    low, high = domain or (float(finite.min()), float(finite.max()))
-    high = high if high > low else low + 1.0
-
-    scale = alt.Scale(domain=list(np.linspace(low, high, len(colours))), range=list(colours), clamp=True)
-    bar = _colour_bar(value_title, low, high, format, marks, min(160, max(80, height))) if legend else None
-    colour: dict[str, Any] = {"type": "quantitative", "scale": scale, "legend": bar}
-    place_x = alt.X("x", type="quantitative", scale=_span(len(across)), axis=_axis(across, x_title, width, x_labels))
-    place_y = alt.Y("y", type="quantitative", scale=_span(len(up)), axis=_axis(up, y_title, height, y_labels, up=True))
-
-    base = pd.DataFrame({"x": [0], "y": [0], "x2": [len(across)], "y2": [len(up)]})
-    layers: list[Any] = [alt.Chart(base).mark_rect(style="frame").encode(place_x, place_y, x2="x2", y2="y2")]
-    if for_export:
-        grid = np.full((len(up), len(across)), np.nan)
-        grid[[up[name] for name in frame[y].astype(str)], [across[name] for name in frame[x].astype(str)]] = numbers
-        picture = pd.DataFrame({"url": [_picture((grid - low) / (high - low), colours)]})
-        middle: dict[str, Any] = {"x": alt.value(width / 2), "y": alt.value(height / 2)}
-        image = alt.Chart(picture).mark_image(width=width, height=height, aspect=False, smooth=False, aria=False)
-        ends = alt.Chart(pd.DataFrame({"value": [low, high]})).mark_point(size=0, opacity=0)
-        layers += [image.encode(url="url:N", **middle), ends.encode(color=alt.Color("value", **colour), **middle)]
-    else:
-        at = frame.assign(x=frame[x].astype(str).map(across), y=frame[y].astype(str).map(up))
-        at = at.assign(x2=at["x"] + 1, y2=at["y"] + 1)
-        shown = list(tooltip) or [
-            alt.Tooltip(x, type="nominal", title=x_title or x),
-            alt.Tooltip(y, type="nominal", title=y_title or y),
-            alt.Tooltip(value, type="quantitative", format=format, title=value_title or value),
-        ]
-        cell = alt.Chart(at[np.isfinite(numbers)]).mark_rect()
-        layers.append(cell.encode(place_x, place_y, x2="x2", y2="y2", color=alt.Color(value, **colour), tooltip=shown))
-    sides: list[tuple[Any, str, str | None]] = [(place_x, x, x_group), (place_y, y, y_group)]
-    for place, column, group in sides:
-        edges = _edges(frame, column, group)
-        if edges:
-            rule = alt.Chart(pd.DataFrame({"edge": edges})).mark_rule(style="boundary", tooltip=None)
-            layers.append(rule.encode(_of(place, "edge")))
-    chart = cast(alt.LayerChart, alt.layer(*layers)).properties(width=width, height=height)
-    return chart if title is None else chart.properties(title=title)
-
-
-def _colour_bar(
-    title: str, low: float, high: float, form: str, marks: Mapping[float, str] | None, length: int
-) -> alt.Legend:
-    """A legend no longer than its map, with five even values or with those of `marks` that lie on it."""
-    looks: dict[str, Any] = {"title": title or None, "gradientLength": length}
-    if marks is None:
-        return alt.Legend(format=form, values=list(np.linspace(low, high, 5)), tickCount=5, **looks)
-    named = {value: words for value, words in marks.items() if low <= value <= high}
-    names = f"{json.dumps(list(named.values()))}[indexof({json.dumps(list(named))}, datum.value)]"
-    return alt.Legend(labelExpr=names, values=list(named), tickCount=len(named), **looks)
-
-
 def nothing(
     title: str | alt.TitleParams | None, size: tuple[int, int], words: str = "no finite value"
 ) -> alt.LayerChart:
@@ -416,53 +306,3 @@ def nothing(
     )
     chart = cast(alt.LayerChart, alt.layer(frame, said)).properties(width=size[0], height=size[1])
     return chart if title is None else chart.properties(title=title)
-
-
-def _places(frame: pd.DataFrame, column: str) -> dict[str, int]:
-    return {name: place for place, name in enumerate(dict.fromkeys(frame[column].astype(str)))}
-
-
-def _span(count: int) -> alt.Scale:
-    return alt.Scale(domain=[0, count], nice=False, zero=False)
-
-
-def _axis(names: dict[str, int], title: str, pixels: int, labels: bool, up: bool = False) -> alt.Axis:
-    """Names at the middle of their cells, thinned to at most one every 15 pixels (26 along the bottom)."""
-    step = max(1, -(-len(names) * (15 if up else 26) // max(pixels, 1)))
-    shown = list(range(0, len(names), step))
-    # The names stand in an expression: json.dumps quotes them, and "<" is spelt out so that no "</script>" can arise.
-    listed = json.dumps(list(names)).replace("<", "\\u003c")
-    turned: dict[str, Any] = {} if up or max(map(len, names), default=0) <= 3 else {"labelAngle": -45}
-    return alt.Axis(
-        title=title or None,
-        titleLimit=pixels,  # a long name is cut there; the panel's own title has it whole
-        values=[place + 0.5 for place in shown],
-        tickCount=len(shown),
-        labelExpr=f"{listed}[floor(datum.value)]",
-        labels=labels,
-        ticks=labels,
-        labelOverlap=False,
-        grid=False,
-        domain=False,
-        **turned,
-    )
-
-
-def _edges(frame: pd.DataFrame, column: str, group: str | None) -> list[int]:
-    if group is None:
-        return []
-    groups = frame.assign(name=frame[column].astype(str)).drop_duplicates("name")[group].tolist()
-    return [place for place in range(1, len(groups)) if groups[place] != groups[place - 1]]
-
-
-def _picture(values: np.ndarray, colours: Sequence[str]) -> str:
-    """A PNG of `values` in 0..1 as a data URI, row 0 at the bottom, NaN clear.
-
-    About 480 pixels wide, because some viewers of PDF smooth what they enlarge; equal pixels cost little in a PNG.
-    """
-    times = max(1, 480 // max(values.shape))
-    alpha = np.where(np.isfinite(values), 255, 0)[..., None]
-    pixels = np.concatenate([shades(values, colours), alpha], axis=-1).astype(np.uint8)[::-1]
-    file = io.BytesIO()
-    Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1), "RGBA").save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import tooltips
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def tiles(
         ]
     )
     known = table["value"][np.isfinite(table["value"])]
-    chart = theme.heatmap(
+    chart = heatmap(
         table,
         x="across",
         y="up",
@@ -63,11 +65,7 @@ def tiles(
         y_group="row",
         x_labels=False,
         y_labels=False,
-        tooltip=[
-            alt.Tooltip("token:N", title="token"),
-            alt.Tooltip("patch:N", title="patch"),
-            alt.Tooltip("value:Q", title=value_title, format=".3f"),
-        ],
+        tooltip=tooltips(token="token", patch="patch", value=(value_title, ".3f")),
         size=(size, round(size * len(rows) * height / (max(map(len, rows)) * width))),
     )
     own = [

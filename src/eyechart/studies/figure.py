@@ -8,6 +8,7 @@ import numpy as np
 
 from eyechart.charts import theme
 from eyechart.charts.palette import SUBJECT_COLOURS
+from eyechart.charts.tables import tooltips
 from eyechart.studies.records import Records
 
 ROW = 22  # pixels of an arm
@@ -41,14 +42,8 @@ def _panel(records: Records, panel: Any) -> Any:
     x = alt.X("value:Q", title=panel["title"], scale=scale)
     y = alt.Y("arm:N", sort=arms, title=None)
     shift = alt.YOffset("seed:N")
-    tooltip = [
-        "arm:N",
-        "seed:N",
-        alt.Tooltip("value:Q", format=".3g"),
-        alt.Tooltip("low:Q", format=".3g"),
-        alt.Tooltip("high:Q", format=".3g"),
-        "images:Q",
-    ]
+    numbers = {name: (name, ".3g") for name in ("value", "low", "high")}
+    tooltip = tooltips("arm", "seed", **numbers, images=("images", ""))
     colour = alt.value(SUBJECT_COLOURS[0])
     bars = (
         alt.Chart(table)

@@ -94,6 +94,7 @@ def training_chart(path: str | Path) -> alt.ConcatChart:
     """NLL, error, calibration error and learning rate over the epochs of one training, a panel each."""
     import altair as alt
 
+    from eyechart.charts.tables import tooltips
     from eyechart.charts.theme import SUBJECT_COLOURS, panels
 
     record = record_files(path)[0]
@@ -106,16 +107,12 @@ def training_chart(path: str | Path) -> alt.ConcatChart:
         part = frame[frame["quantity"] == quantity]
         percent = quantity in ("error", "calibration error")
         axis = alt.Axis(format="%" if percent else "~g")
-        numbers = [
-            alt.Tooltip("epoch:Q"),
-            alt.Tooltip("images:N"),
-            alt.Tooltip("value:Q", title=quantity, format=".2%" if percent else ".4g"),
-        ]
+        tooltip = tooltips("epoch:Q", "images", value=(quantity, ".2%" if percent else ".4g"))
         line = alt.Chart(part).mark_line(point=len(part) <= 40)
         chart = line.encode(
             alt.X("epoch:Q", title="epoch", scale=span),
             alt.Y("value:Q", title=quantity, axis=axis, scale=alt.Scale(zero=quantity == "learning rate")),
-            tooltip=numbers,
+            tooltip=tooltip,
         )
         if quantity != "learning rate":
             chart = chart.encode(color=alt.Color("images:N", title=None, scale=scale))

@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.tables import table_of, tooltips
 from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def head_table(finding: xarray.Dataset, subject: str) -> pd.DataFrame:
     """One row a head, with its rank within its block by distance."""
-    columns = ["distance", "distance_low", "distance_high", "relative", "coverage", "prefix_mass"]
-    part = finding[columns].isel(site=finding.subject.values == subject)
-    table = part.to_dataframe().reset_index().dropna(subset=["distance"])
+    part = finding.isel(site=finding.subject.values == subject)
+    table = table_of(part, "distance", also=["relative", "coverage", "prefix_mass"])
     table["rank"] = table.groupby("site")["distance"].rank(method="first").astype(int)
     table["block"] = table["block"] + 1
     return table
@@ -60,19 +60,10 @@ def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) 
     """V's figure: every head as a dot over depth."""
     x = theme.depth_axis()
     colour = alt.value(theme.subject_colour(subject))
-    dots = (
-        alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, color=colour, tooltip=tooltips())
-    )
+    numbers = {"distance": ".1f", "relative": ".2f", "coverage": ".2f", "prefix_mass": ".2f"}
+    tooltip = tooltips("name", "head:Q", **{name: (name, form) for name, form in numbers.items()})
+    dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, color=colour, tooltip=tooltip)
     bars = theme.error_bars(table, x, y, "distance_low", "distance_high", color=colour)
     references = theme.reference(uniform, "uniform", at="beyond") + theme.reference(0, "itself", at="beyond")
     chart: Chart = (bars + dots + references).properties(width=400, height=260, title=f"{subject}: all heads")
     return chart
-
-
-def tooltips() -> list[alt.Tooltip]:
-    numbers = [("distance", ".1f"), ("relative", ".2f"), ("coverage", ".2f"), ("prefix_mass", ".2f")]
-    return [
-        alt.Tooltip("name:N"),
-        alt.Tooltip("head:Q"),
-        *(alt.Tooltip(f"{name}:Q", format=form) for name, form in numbers),
-    ]

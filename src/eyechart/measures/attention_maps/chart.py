@@ -15,6 +15,7 @@ from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
+from eyechart.charts.tables import tooltips, value_table
 from eyechart.measures.attention_maps.rows import MEAN, PREFIX, decoded
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import places_of
@@ -62,16 +63,16 @@ class Asked:
 def columns_of(finding: xarray.Dataset, subject: str) -> list[Asked]:
     """The rollout up to the last block, where there is one, and the narrowest head of a low, middle and high block."""
     places = places_of(finding, subject)
-    found = []
+    rows = []
     if finding.rollout_peak.values[:, places[-1]].any():
-        found.append(Asked(subject, int(places[-1]), None, asked_query(finding, int(places[-1]))))
+        rows.append(Asked(subject, int(places[-1]), None, asked_query(finding, int(places[-1]))))
     for place in dict.fromkeys(places[[0, len(places) // 2, -1]].tolist()):
         query = asked_query(finding, place)
         from_class = finding.query_place.values[place, query, 0] == PREFIX
         spread = finding.class_relative.values[place] if from_class else finding.relative.values[place]
         head = 0 if np.isnan(spread).all() else int(np.nanargmin(spread))
-        found.append(Asked(subject, place, head, query))
-    return found
+        rows.append(Asked(subject, place, head, query))
+    return rows
 
 
 def asked_query(finding: xarray.Dataset, site: int) -> int:
@@ -103,8 +104,8 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     image = alt.Chart(pd.DataFrame(tiles)).mark_image(aspect=True, tooltip=None)  # it fills its band, narrow on a phone
     kinds = {int(finding.query_place.values[each.site, each.query, 0]) for each in asked if each.head is not None}
     alone = {PREFIX: "the class token looks", MEAN: "the average patch looks"}
-    who = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"
-    chart: Chart = image.encode(x, y, url="url:N").properties(**size, title=f"{subject}: where {who}")
+    looking = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"
+    chart: Chart = image.encode(x, y, url="url:N").properties(**size, title=f"{subject}: where {looking}")
     return chart
 
 
@@ -194,9 +195,7 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     mine = finding.isel(site=places_of(finding, subject))
     tables = []
     for variable, asking in (("relative", "query patches"), ("class_relative", "class token")):
-        columns = [variable, f"{variable}_low", f"{variable}_high", "entropy"]
-        table = mine[columns].to_dataframe().reset_index().dropna(subset=[variable])
-        table = table.rename(columns={variable: "value", f"{variable}_low": "low", f"{variable}_high": "high"})
+        table = value_table(mine, variable, also=["entropy"])
         tables.append(table.assign(asking=asking, nats=table["value"] * np.log(table["keys"].astype(float))))
     frame = pd.concat(tables)
     frame["head"] = frame["head"] + 1
@@ -208,13 +207,8 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     shape = alt.Shape(
         "asking:N", scale=alt.Scale(domain=kinds, range=["circle", "diamond"][: len(kinds)]), legend=legend
     )
-    tooltip = [
-        alt.Tooltip("name:N"),
-        alt.Tooltip("head:Q"),
-        alt.Tooltip("asking:N", title="asked from"),
-        alt.Tooltip("value:Q", title="of uniform", format=".2f"),
-        alt.Tooltip("nats:Q", format=".2f"),
-    ]
+    numbers = {"value": ("of uniform", ".2f"), "nats": ("nats", ".2f")}
+    tooltip = tooltips("name", "head:Q", asking="asked from", **numbers)
     dots = [
         alt.Chart(frame[frame["asking"] == kind])
         .mark_point(filled=True, size=46, opacity=0.8 if kind == "query patches" else 0.4)

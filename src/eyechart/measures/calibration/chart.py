@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips
 
 if TYPE_CHECKING:
     import xarray
@@ -28,25 +29,20 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def reliability(finding: xarray.Dataset, subjects: list[str], title: str, side: int) -> Chart:
     """Of the subjects in `finding`, in colours among all `subjects`."""
-    columns = ["accuracy_in_bin", "accuracy_in_bin_low", "accuracy_in_bin_high", "confidence_in_bin", "share_in_bin"]
-    table = finding[columns].to_dataframe().reset_index().dropna(subset=["accuracy_in_bin"])
+    table = table_of(finding, "accuracy_in_bin", also=["confidence_in_bin", "share_in_bin"])
     x = alt.X("confidence_in_bin:Q", title="confidence", scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("accuracy_in_bin:Q", title="share named right", scale=alt.Scale(domain=[0, 1]))
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None)
+    colour = subject_colours(subjects)
     size = alt.Size("share_in_bin:Q", scale=alt.Scale(range=[20, 420]), legend=None)
-    tooltip = [
-        alt.Tooltip("subject:N"),
-        alt.Tooltip("bin:N", title="confidence"),
-        alt.Tooltip("accuracy_in_bin:Q", title="named right", format=".1%"),
-        alt.Tooltip("share_in_bin:Q", title="of the pictures", format=".1%"),
-    ]
+    numbers = {"accuracy_in_bin": ("named right", ".1%"), "share_in_bin": ("of the pictures", ".1%")}
+    tooltip = tooltips("subject", bin="confidence", **numbers)
     diagonal = (
         alt.Chart(pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]}))
         .mark_line(style="reference", tooltip=None)
         .encode(alt.X("x:Q"), alt.Y("y:Q"))
     )
     lines = alt.Chart(table).mark_line(opacity=0.6, tooltip=None).encode(x, y, color=colour)
-    bars = theme.error_bars(table, x, y, "accuracy_in_bin_low", "accuracy_in_bin_high", color=colour)
+    bars = theme.error_bars(table, x, y, *ends_of("accuracy_in_bin"), color=colour)
     points = (
         alt.Chart(table).mark_point(filled=True, opacity=0.65).encode(x, y, color=colour, size=size, tooltip=tooltip)
     )
@@ -75,18 +71,11 @@ def errors(finding: xarray.Dataset) -> Chart:
     title = "expected calibration error"
     y = alt.Y("error:Q", title=title, scale=alt.Scale(zero=True))
     offset = alt.XOffset("subject:N", sort=finding.subject.values.tolist())
-    colour = alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None)
-    base = alt.Chart(table).encode(x, offset, color=colour)
+    base = alt.Chart(table).encode(x, offset, color=subject_colours(finding.subject.values))
     bars = base.mark_rule(strokeWidth=1.6).encode(alt.Y("low:Q", title=title), y2="high:Q")
-    points = base.mark_point(size=70, filled=True).encode(
-        y,
-        tooltip=[
-            alt.Tooltip("subject:N"),
-            alt.Tooltip("weights:N", title="logits"),
-            alt.Tooltip("error:Q", title="calibration error", format=".3f"),
-            alt.Tooltip("floor:Q", title="by chance alone", format=".3f"),
-        ],
-    )
+    numbers = {"error": ("calibration error", ".3f"), "floor": ("by chance alone", ".3f")}
+    tooltip = tooltips("subject", weights="logits", **numbers)
+    points = base.mark_point(size=70, filled=True).encode(y, tooltip=tooltip)
     floor = base.mark_tick(orient="horizontal", thickness=2, size=22).encode(alt.Y("floor:Q", title=title))
     drawn: Chart = (bars + floor + points).properties(
         width=260, height=330, title="calibration error (strokes: chance)"

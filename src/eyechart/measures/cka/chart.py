@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import ends_of, interval_tooltips, table_of, tooltips
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import places_of
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 def draw(finding: xarray.Dataset) -> Chart:
     subjects = subjects_in(finding)
     panels: list[Any] = [
-        table(finding, one, other)
+        layer_map(finding, one, other)
         for one, other in [(s, s) for s in subjects] + list(itertools.combinations(subjects, 2))
     ]
     pairs = list(itertools.product(subjects_in(finding, "vit"), subjects_in(finding, "cnn")))
@@ -33,12 +35,10 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([maps, curves], columns=1, shared=())
 
 
-def table(finding: xarray.Dataset, one: str, other: str) -> Chart:
-    part = finding[["cka", "cka_low", "cka_high"]].isel(
-        site=finding.subject.values == one, other_site=finding.other_subject.values == other
-    )
-    return theme.heatmap(
-        part.to_dataframe().reset_index(),
+def layer_map(finding: xarray.Dataset, one: str, other: str) -> Chart:
+    part = finding.isel(site=finding.subject.values == one, other_site=finding.other_subject.values == other)
+    return heatmap(
+        table_of(part, "cka", gaps=True),
         x="name",
         y="other_name",
         value="cka",
@@ -49,11 +49,7 @@ def table(finding: xarray.Dataset, one: str, other: str) -> Chart:
         domain=(0, 1),
         x_group="stage",
         y_group="other_stage",
-        tooltip=[
-            alt.Tooltip("name:N", title=one),
-            alt.Tooltip("other_name:N", title=other),
-            *theme.told_with_interval("cka", finding.attrs["index"]),
-        ],
+        tooltip=tooltips(name=one, other_name=other) + interval_tooltips("cka", finding.attrs["index"]),
         size=250,
     )
 
@@ -67,9 +63,8 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     }
     rows = []
     for tokens, (name, axis, places) in kinds.items():
-        values, low, high = (
-            finding[f"{name}{end}"].sel(matched=cnn).isel({axis: places}).values for end in ("", "_low", "_high")
-        )
+        columns = (name, *ends_of(name))
+        values, low, high = (finding[column].sel(matched=cnn).isel({axis: places}).values for column in columns)
         rows.append(
             pd.DataFrame(
                 {"block": np.arange(1, len(values) + 1), "cka": values, "low": low, "high": high, "tokens": tokens}
@@ -84,7 +79,7 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     legend = alt.Legend(orient="bottom", symbolSize=500) if len(known) > 1 else None
     dash = alt.StrokeDash("tokens:N", scale=dashes, title=None, legend=legend)
     colour = alt.value(theme.subject_colour(vit))
-    tooltip = [alt.Tooltip("block:Q"), alt.Tooltip("tokens:N"), alt.Tooltip("cka:Q", format=".3f")]
+    tooltip = tooltips("block:Q", "tokens", cka=("cka", ".3f"))
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
     line = alt.Chart(frame).mark_line(strokeWidth=2, tooltip=None).encode(x, y, strokeDash=dash, color=colour)
     dots = alt.Chart(frame).mark_point(size=30, filled=True).encode(x, y, color=colour, tooltip=tooltip)

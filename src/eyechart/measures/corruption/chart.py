@@ -12,6 +12,7 @@ import pandas as pd
 from PIL import Image
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 
 if TYPE_CHECKING:
     import xarray
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 TILE, COLUMNS = 96, 8
 """Pixels of a picture in the strip, and how many stand in a row."""
 ROW = 28
-ENDS = {"": "value", "_low": "from", "_high": "to"}
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -41,10 +41,6 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def named(corruption: str) -> str:
     return corruption.replace("_compression", "").replace("_transform", "").replace("_", " ")
-
-
-def colour(subjects: list[str]) -> alt.Color:
-    return alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None)
 
 
 def examples(finding: xarray.Dataset) -> Chart:
@@ -79,25 +75,17 @@ def data_uri(pixels: np.ndarray) -> str:
     return f"data:image/{kind.lower()};base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def table_of(finding: xarray.Dataset, name: str) -> pd.DataFrame:
-    table: pd.DataFrame = finding[[f"{name}{end}" for end in ENDS]].to_dataframe().reset_index()
-    return table
-
-
-def numbers(name: str, form: str) -> list[alt.Tooltip]:
-    return [alt.Tooltip(f"{name}{end}:Q", title=words, format=form) for end, words in ENDS.items()]
-
-
 def by_severity(finding: xarray.Dataset, name: str, title: str, form: str) -> Chart:
-    table = table_of(finding, name).merge(table_of(finding, "ece")[["subject", "level", "ece"]])
+    ece = table_of(finding, "ece", gaps=True)[["subject", "level", "ece"]]
+    table = table_of(finding, name, gaps=True).merge(ece)
     x = alt.X("level:Q", title="severity", axis=theme.axis_at(range(6), format="d"))
     scale = alt.Scale(domain=[0, 1]) if form == "%" else alt.Scale(zero=True)
     y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format="%") if form == "%" else alt.Axis())
-    shown = [alt.Tooltip("subject:N"), alt.Tooltip("level:Q", title="severity")]
-    shown += numbers(name, ".1%" if form == "%" else ".3f")
-    shown += [alt.Tooltip("ece:Q", title="calibration error (ECE)", format=".3f")] if form == "+.2f" else []
-    subjects = finding.subject.values.tolist()
-    lines = theme.curve(table, x, y, colour(subjects), f"{name}_low", f"{name}_high", tooltip=shown)
+    tooltip = tooltips("subject", level=("severity", ""))
+    tooltip += interval_tooltips(name, "value", ".1%" if form == "%" else ".3f")
+    tooltip += tooltips(ece=("calibration error (ECE)", ".3f")) if form == "+.2f" else []
+    colour = subject_colours(finding.subject.values)
+    lines = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
     drawn: Chart = (lines + theme.reference(0, "") if form == "+.2f" else lines).properties(width=215, height=210)
     return drawn
 
@@ -111,19 +99,19 @@ def rows_of(finding: xarray.Dataset) -> dict[str, Any]:
 
 def by_type(finding: xarray.Dataset) -> Chart:
     """One row a type: the accuracy of every subject, with a stroke at its clean accuracy."""
-    subjects = finding.subject.values.tolist()
-    table = table_of(finding, "by_type").assign(corruption=lambda frame: frame["type"].map(named))
+    colour = subject_colours(finding.subject.values)
+    table = table_of(finding, "by_type", gaps=True).assign(corruption=lambda frame: frame["type"].map(named))
     clean = finding.by_severity.sel(level=0).to_dataframe(name="clean").reset_index()
     x = alt.X("by_type:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    base = alt.Chart(table).encode(**rows_of(finding), color=colour(subjects))
+    base = alt.Chart(table).encode(**rows_of(finding), color=colour)
     span = base.mark_rule(strokeWidth=2.5, opacity=0.4, tooltip=None)
     points = base.mark_point(size=45, filled=True, opacity=1)
-    shown = [alt.Tooltip("subject:N"), alt.Tooltip("corruption:N"), *numbers("by_type", ".1%")]
+    tooltip = tooltips("subject", "corruption") + interval_tooltips("by_type", "value", ".1%")
     rules = alt.Chart(clean).mark_rule(strokeDash=[4, 3], strokeWidth=1.5, tooltip=None)
     drawn = alt.layer(
-        rules.encode(alt.X("clean:Q", title="accuracy"), color=colour(subjects)),
+        rules.encode(alt.X("clean:Q", title="accuracy"), color=colour),
         span.encode(alt.X("by_type_low:Q", title="accuracy"), x2="by_type_high:Q"),
-        points.encode(x, tooltip=shown),
+        points.encode(x, tooltip=tooltip),
     ).properties(width=330, height=ROW * finding.sizes["type"], title="by type; dashed: clean")
     return cast("Chart", drawn)
 
@@ -131,19 +119,17 @@ def by_type(finding: xarray.Dataset) -> Chart:
 def differences(finding: xarray.Dataset) -> Chart:
     """The other subjects against the first that sees the same pictures, picture by picture."""
     first = finding.one.values[0]
-    table = table_of(finding.isel(pair=finding.one.values == first), "difference")
+    table = table_of(finding.isel(pair=finding.one.values == first), "difference", gaps=True, times=100)
     table = table.assign(corruption=table["type"].map(named), subject=table["other"].astype(str))
-    for end in ENDS:
-        table[f"difference{end}"] *= 100
-    subjects = finding.subject.values.tolist()
+    colour = subject_colours(finding.subject.values)
     title = f"points more than {first}"
     x = alt.X("difference:Q", title=title)
-    base = alt.Chart(table).encode(**rows_of(finding), color=colour(subjects))
+    base = alt.Chart(table).encode(**rows_of(finding), color=colour)
     span = base.mark_rule(strokeWidth=2.5, opacity=0.4, tooltip=None)
-    shown = [alt.Tooltip("subject:N"), alt.Tooltip("corruption:N"), *numbers("difference", "+.1f")]
+    tooltip = tooltips("subject", "corruption") + interval_tooltips("difference", "value", "+.1f")
     drawn = alt.layer(
         theme.reference(0, "", axis="x"),
         span.encode(alt.X("difference_low:Q", title=title), x2="difference_high:Q"),
-        base.mark_point(size=45, filled=True, opacity=1).encode(x, tooltip=shown),
+        base.mark_point(size=45, filled=True, opacity=1).encode(x, tooltip=tooltip),
     ).properties(width=250, height=ROW * finding.sizes["type"], title="difference")
     return cast("Chart", drawn)

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import ends_of, interval_tooltips, table_of, tooltips
 from eyechart.methods.twins import WORDS
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def curves(finding: xarray.Dataset, rows: list[int], variable: str) -> Chart:
             pd.DataFrame(
                 {
                     "block": np.arange(1, count + 1),
-                    **{end or "cka": part[f"{variable}{end}"].values[:count] for end in ("", "_low", "_high")},
+                    **{f"cka{end}": part[f"{variable}{end}"].values[:count] for end in ("", "_low", "_high")},
                     "pair": f"{part.pair.item()}: {WORDS[relation]}",  # type: ignore[index]
                     "relation": relation,
                     "colour": GREY if relation in DASHES else theme.subject_colour(str(part.one.item())),
@@ -67,15 +69,9 @@ def curves(finding: xarray.Dataset, rows: list[int], variable: str) -> Chart:
     reach = [1, max(2, int(table["block"].max()))]
     x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1), scale=alt.Scale(domain=reach, nice=False))
     title = "CKA with its twin's block" if variable == "similarity" else "best CKA with a block of the larger"
-    y = alt.Y("cka:Q", title=title, scale=alt.Scale(domain=[min(0.0, float(table["_low"].min())), 1]))
-    tooltip = [
-        alt.Tooltip("pair:N"),
-        alt.Tooltip("block:Q"),
-        alt.Tooltip("cka:Q", title="CKA", format=".3f"),
-        alt.Tooltip("_low:Q", title="from", format=".3f"),
-        alt.Tooltip("_high:Q", title="to", format=".3f"),
-    ]
-    area = theme.band(table, x, y, "_low", "_high", color=colour)
+    y = alt.Y("cka:Q", title=title, scale=alt.Scale(domain=[min(0.0, float(table["cka_low"].min())), 1]))
+    tooltip = tooltips("pair", "block:Q") + interval_tooltips("cka", "CKA")
+    area = theme.band(table, x, y, *ends_of("cka"), color=colour)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     dots = alt.Chart(table).mark_point(size=36, filled=True).encode(x, y, color=colour, tooltip=tooltip)
     chart: Chart = (area + line + dots).properties(width=400, height=270)
@@ -84,11 +80,11 @@ def curves(finding: xarray.Dataset, rows: list[int], variable: str) -> Chart:
 
 def size_map(finding: xarray.Dataset, at: int) -> Chart:
     """R's figure G.2: all blocks of one size against all of another."""
-    part = finding[["cka", "cka_low", "cka_high"]].isel(pair=at)
+    part = finding.isel(pair=at)
     part = part.isel(block=slice(int(part.one_blocks)), other_block=slice(int(part.other_blocks)))
     one, other = str(part.one.item()), str(part.other.item())
-    table = part.to_dataframe().reset_index().astype({"block": str, "other_block": str})
-    return theme.heatmap(
+    table = table_of(part, "cka", gaps=True).astype({"block": str, "other_block": str})
+    return heatmap(
         table,
         x="block",
         y="other_block",
@@ -98,10 +94,6 @@ def size_map(finding: xarray.Dataset, at: int) -> Chart:
         value_title="CKA",
         title=alt.TitleParams([one, f"× {other}"], limit=300),
         domain=(0, 1),
-        tooltip=[
-            alt.Tooltip("block:N", title=one),
-            alt.Tooltip("other_block:N", title=other),
-            *theme.told_with_interval("cka", "CKA"),
-        ],
+        tooltip=tooltips(block=one, other_block=other) + interval_tooltips("cka", "CKA"),
         size=270,
     )

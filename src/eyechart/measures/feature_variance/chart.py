@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.measures.feature_variance.measure import of_first_half
 from eyechart.quantity import subjects_in
 
@@ -30,18 +31,18 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def levels(finding: xarray.Dataset) -> list[Chart]:
     """The variance itself, and over the mean square, after every sub-layer."""
-    names = ["variance", "variance_low", "variance_high", "relative", "relative_low", "relative_high"]
-    table = finding[names].to_dataframe().reset_index()
+    table = table_of(finding, "variance", "relative", gaps=True)
     first = ~(table["subject"].eq(table["subject"].shift(1)) & table["stage"].eq(table["stage"].shift(1)))
     table.loc[first & (table["role"] != "stem"), "kind"] = "subsampling"
     x = theme.depth_axis()
-    colour = alt.Color("subject:N", scale=theme.subject_scale(list(dict.fromkeys(table["subject"]))), title=None)
+    colour = subject_colours(finding.subject.values)
     panels: list[Chart] = []
     for column, title in (("variance", "variance over positions"), ("relative", "variance / mean square")):
-        y = theme.log_y(column, [*table[f"{column}_low"], *table[f"{column}_high"]], title)
+        low, high = ends_of(column)
+        y = theme.log_y(column, [*table[low], *table[high]], title)
         line = alt.Chart(table).mark_line(strokeWidth=1.5).encode(x, y, color=colour)
-        bars = theme.error_bars(table, x, y, f"{column}_low", f"{column}_high", color=colour)
-        tooltip = [alt.Tooltip("name:N"), alt.Tooltip("kind:N"), alt.Tooltip(f"{column}:Q", format=".3g")]
+        bars = theme.error_bars(table, x, y, low, high, color=colour)
+        tooltip = tooltips("name", "kind", **{column: (column, ".3g")})
         marks = theme.kind_points(table[table["role"] != "stem"], x, y, kind="kind", tooltip=tooltip)
         panels.append((line + bars + marks).properties(width=WIDTH, height=HEIGHT))
     return panels
@@ -49,8 +50,7 @@ def levels(finding: xarray.Dataset) -> list[Chart]:
 
 def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
     """Each sub-layer's result against the skip it met: what the claims count. Stretched about 0, where most lie."""
-    names = [name, f"{name}_low", f"{name}_high"]
-    table = finding[names].to_dataframe().reset_index().dropna(subset=[name])
+    table = table_of(finding, name)
     table = table[np.isfinite(table[name])]
     if table.empty:
         return theme.nothing(title, (WIDTH, HEIGHT))
@@ -62,11 +62,10 @@ def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
         axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
     )
     x = theme.depth_axis()
-    subjects = list(dict.fromkeys(finding.subject.values.tolist()))
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None)
+    colour = subject_colours(finding.subject.values)
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")
-    bars = theme.error_bars(table, x, y, f"{name}_low", f"{name}_high", color=colour)
-    tooltip = [alt.Tooltip("name:N"), alt.Tooltip("kind:N"), *theme.told_with_interval(name, "log change", "+.3f")]
+    bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)
+    tooltip = tooltips("name", "kind") + interval_tooltips(name, "log change", "+.3f")
     known = [*finding.kind.values[finding.role.values != "stem"], "subsampling"]
     marks = theme.kind_points(table, x, y, kind="kind", known=known, tooltip=tooltip)
     layers = [theme.reference(0, ""), *first_half(finding), line, bars, marks]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import altair as alt
-import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.measures.few_shot.measure import SHOTS
 
 if TYPE_CHECKING:
@@ -27,22 +27,20 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def linear_curves(finding: xarray.Dataset) -> Chart:
     """V Fig. 4, with shots on the axis (its own is the size of the pre-training set)."""
-    table = frame(finding, "linear")
+    table = table_of(finding, "linear")
     if table.empty:
         return theme.nothing("linear evaluation", (SIDE, SIDE), TOO_FEW)
-    colour = alt.Color(
-        "subject:N",
-        scale=theme.subject_scale(finding.subject.values.tolist()),
-        legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=130),
-    )
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=130)
+    colour = subject_colours(finding.subject.values, legend=legend)
     y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]))
-    lines = theme.curve(table, shot_axis(), y, colour, "linear_low", "linear_high", tooltip=tooltips("linear"))
+    tooltip = tooltips("subject", shot=("shots", "")) + interval_tooltips("linear", "accuracy")
+    lines = theme.curve(table, shot_axis(), y, colour, *ends_of("linear"), tooltip=tooltip)
     chance = theme.reference(1 / int(finding.way.max()), "guessing")
     return (lines + chance).properties(width=SIDE, height=SIDE, title="linear evaluation")
 
 
 def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
-    table = frame(finding.sel(subject=[subject]), "episodes")
+    table = table_of(finding.sel(subject=[subject]), "episodes")
     title = alt.TitleParams(f"episodes: {subject}", limit=SIDE)
     if table.empty:
         return theme.nothing(title, (SIDE, SIDE), TOO_FEW)
@@ -50,7 +48,8 @@ def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
     names = [f"{way} ways" for way in finding.way.values]
     colour = alt.Color("ways:N", scale=theme.ordered_scale(names), sort=None, title=None)
     y = alt.Y("episodes:Q", title="episode accuracy", scale=alt.Scale(domain=[0, 1]))
-    lines = theme.curve(table, shot_axis(), y, colour, "episodes_low", "episodes_high", tooltip=tooltips("episodes"))
+    tooltip = tooltips("subject", shot=("shots", ""), way=("ways", "")) + interval_tooltips("episodes", "accuracy")
+    lines = theme.curve(table, shot_axis(), y, colour, *ends_of("episodes"), tooltip=tooltip)
     guesses = table[["way", "ways"]].drop_duplicates().assign(guess=lambda rows: 1 / rows["way"])
     dashed: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[5, 4], strokeWidth=1.75, tooltip=None)
     chance: alt.Chart = dashed.encode(y="guess:Q", color=colour)
@@ -61,14 +60,3 @@ def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
 def shot_axis() -> alt.X:
     axis = theme.axis_at(SHOTS, grid=False)
     return alt.X("shot:Q", title="pictures of each class", scale=alt.Scale(type="log", base=2, nice=False), axis=axis)
-
-
-def frame(finding: xarray.Dataset, name: str) -> pd.DataFrame:
-    table = finding[[name, f"{name}_low", f"{name}_high"]].to_dataframe().reset_index()
-    return table.dropna(subset=[name])
-
-
-def tooltips(name: str) -> list[alt.Tooltip]:
-    way = [alt.Tooltip("way:Q", title="ways")] if name == "episodes" else []
-    shots = alt.Tooltip("shot:Q", title="shots")
-    return [alt.Tooltip("subject:N"), shots, *way, *theme.told_with_interval(name, "accuracy")]

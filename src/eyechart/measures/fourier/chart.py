@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips, value_table
 from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from eyechart.measure import Chart
 
-ENDS = {"": "value", "_low": "from", "_high": "to"}
 CHANGES = {
     "change": ("highest frequency against the mean", "change of Δ log amplitude"),
     "high_change": ("amplitude of high frequencies", "change of log amplitude"),
@@ -35,22 +35,6 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([above, below], columns=1, shared=())
 
 
-def subject_colour(finding: xarray.Dataset) -> alt.Color:
-    return alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
-
-
-def table_of(finding: xarray.Dataset, name: str) -> pd.DataFrame:
-    """A variable and its interval as columns, without the rows that have no number."""
-    return finding[[f"{name}{end}" for end in ENDS]].to_dataframe().reset_index().dropna(subset=[name])
-
-
-def tooltip(name: str, *fields: alt.Tooltip, format: str = ".2f") -> list[alt.Tooltip]:
-    return [*fields, *(alt.Tooltip(f"{name}{end}:Q", title=words, format=format) for end, words in ENDS.items())]
-
-
-AFTER, KIND = alt.Tooltip("name:N", title="after"), alt.Tooltip("kind:N")
-
-
 def spectra(finding: xarray.Dataset, subject: str) -> Chart:
     """P Fig. 2a: Δ log amplitude over frequency, a curve after the stem and after blocks, at most eight of them."""
     own = finding.isel(site=finding.subject.values == subject)
@@ -58,17 +42,16 @@ def spectra(finding: xarray.Dataset, subject: str) -> Chart:
     shown = ends[np.unique(np.linspace(0, len(ends) - 1, min(len(ends), CURVES)).round().astype(int))]
     table = table_of(own.isel(site=shown), "delta").assign(radians=lambda rows: rows["radians"] / np.pi)
     x = alt.X("radians:Q", title="frequency / π", scale=alt.Scale(domain=[0, 1]))
-    known = np.concatenate([finding[f"delta{end}"].values.ravel() for end in ENDS])
+    known = np.concatenate([finding[name].values.ravel() for name in ("delta", *ends_of("delta"))])
     reach = [float(np.nanmin(known, initial=-1.0)), float(np.nanmax(known, initial=0.0))]  # the same for all subjects
     y = alt.Y("delta:Q", title="Δ log amplitude", scale=alt.Scale(domain=reach))
     shades = alt.Scale(domain=list(np.linspace(0, 1, 9)), range=theme.ordered_colours(9))
     legend = alt.Legend(title="depth", type="gradient", gradientLength=120, values=[0, 0.5, 1])
     colour = alt.Color("depth:Q", scale=shades, legend=legend)
     lines = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None).encode(x, y, colour, detail="name:N")
-    bands = theme.band(table, x, y, "delta_low", "delta_high", color=colour, detail="name:N")
-    frequency = alt.Tooltip("radians:Q", title="frequency / π", format=".3f")
-    points = alt.Chart(table).mark_point(size=14, filled=True, aria=False).encode(x, y, colour)
-    points = points.encode(tooltip=tooltip("delta", AFTER, frequency))
+    bands = theme.band(table, x, y, *ends_of("delta"), color=colour, detail="name:N")
+    tooltip = tooltips(name="after", radians=("frequency / π", ".3f")) + interval_tooltips("delta", "value", ".2f")
+    points = alt.Chart(table).mark_point(size=14, filled=True, aria=False).encode(x, y, colour, tooltip=tooltip)
     title = alt.TitleParams(f"{subject}: spectrum by depth", limit=WIDTH)
     drawn: Chart = (bands + lines + points).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
@@ -82,20 +65,21 @@ def kinds_of(finding: xarray.Dataset) -> list[str]:
 
 def over_depth(finding: xarray.Dataset) -> Chart:
     """P Fig. 8: the highest frequency's Δ log amplitude after every sub-layer, with the strided identity beside it."""
-    table = finding[["highest", "highest_low", "highest_high", "strided"]].to_dataframe().reset_index()
+    table = table_of(finding, "highest", also=["strided"], gaps=True)
     table.loc[np.isfinite(table["strided"]), "kind"] = "subsampling"
     y = alt.Y("highest:Q", title="Δ log amplitude, highest frequency", scale=alt.Scale(zero=False))
-    colour = subject_colour(finding)
+    colour = subject_colours(finding.subject.values)
     x = theme.depth_axis()
     # The highest frequency means another size after a change of grid, so lines end there.
     line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, colour, detail="stage:N")
-    bars = theme.error_bars(table, x, y, "highest_low", "highest_high", color=colour)
+    bars = theme.error_bars(table, x, y, *ends_of("highest"), color=colour)
     steps = table[table["role"] != "stem"]
-    marks = theme.kind_points(steps, x, y, known=kinds_of(finding), tooltip=tooltip("highest", AFTER, KIND))
+    tooltip = tooltips(name="after", kind="kind") + interval_tooltips("highest", "value", ".2f")
+    marks = theme.kind_points(steps, x, y, known=kinds_of(finding), tooltip=tooltip)
     control = table.dropna(subset=["strided"])
     crosses = alt.Chart(control).mark_point(shape="cross", size=60, angle=45, filled=True)
-    shown = [AFTER, alt.Tooltip("strided:Q", title="mere striding", format=".2f")]
-    crosses = crosses.encode(x, alt.Y("strided:Q"), colour, tooltip=shown)
+    striding = tooltips(name="after", strided=("mere striding", ".2f"))
+    crosses = crosses.encode(x, alt.Y("strided:Q"), colour, tooltip=striding)
     title = "highest frequency" + (" (×: mere striding)" if len(control) else "")
     drawn: Chart = (line + bars + crosses + marks).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
@@ -114,11 +98,11 @@ def changes(finding: xarray.Dataset, name: str) -> Chart:
         axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
     )
     x = theme.depth_axis()
-    bars = theme.error_bars(table, x, y, f"{name}_low", f"{name}_high", color=subject_colour(finding))
-    line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None)
-    line = line.encode(x, y, subject_colour(finding), detail="kind:N")
-    told = tooltip(name, AFTER, KIND, format=".3f")
-    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=told)
+    colour = subject_colours(finding.subject.values)
+    bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)
+    line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")
+    tooltip = tooltips(name="after", kind="kind") + interval_tooltips(name, "value")
+    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=tooltip)
     zero = theme.reference(0, "")
     drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn
@@ -126,11 +110,8 @@ def changes(finding: xarray.Dataset, name: str) -> Chart:
 
 def taken_apart(finding: xarray.Dataset) -> Chart:
     """E5: the attention matrix alone, and what the branch writes against what the skip carries."""
-    columns = ["subject", "name", "kind", "depth"]
-    tables = []
-    for name, words in STEPS.items():
-        renamed = {f"{name}{end}": f"change{end}" for end in ENDS}
-        tables.append(table_of(finding, name)[[*columns, *renamed]].rename(columns=renamed).assign(step=words))
+    columns = ["subject", "name", "kind", "depth", "change", *ends_of("change"), "step"]
+    tables = [value_table(finding, name, "change").assign(step=words)[columns] for name, words in STEPS.items()]
     table, title = pd.concat(tables, ignore_index=True), "matrix and branch apart"
     if table.empty:
         return theme.nothing(title, (WIDTH, HEIGHT))
@@ -139,10 +120,11 @@ def taken_apart(finding: xarray.Dataset) -> Chart:
     legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=400, labelLimit=WIDTH)
     line = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None)
     x = theme.depth_axis()
-    line = line.encode(x, y, subject_colour(finding), alt.StrokeDash("step:N", scale=dashes, legend=legend))
-    bars = theme.error_bars(table, x, y, "change_low", "change_high", color=subject_colour(finding))
-    told = tooltip("change", alt.Tooltip("name:N"), alt.Tooltip("step:N"), format=".3f")
-    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=told)
+    colour = subject_colours(finding.subject.values)
+    line = line.encode(x, y, colour, alt.StrokeDash("step:N", scale=dashes, legend=legend))
+    bars = theme.error_bars(table, x, y, *ends_of("change"), color=colour)
+    tooltip = tooltips("name", "step") + interval_tooltips("change", "value")
+    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=tooltip)
     zero = theme.reference(0, "")
     drawn: Chart = (zero + line.encode(detail="kind:N") + bars + marks).properties(
         width=WIDTH, height=HEIGHT, title=title
@@ -158,13 +140,12 @@ def energies(finding: xarray.Dataset) -> Chart:
     y = theme.log_y("energy", [*table["energy_low"], *table["energy_high"]], "mean square in the band")
     legend = alt.Legend(title=None, orient="bottom", symbolSize=400)
     dash = alt.StrokeDash("band:N", scale=alt.Scale(domain=list(BANDS), range=list(BANDS.values())), legend=legend)
-    colour = subject_colour(finding)
+    colour = subject_colours(finding.subject.values)
     x = theme.depth_axis()
     line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, colour, dash, detail="stage:N")
-    bands = theme.band(table, x, y, "energy_low", "energy_high", color=colour)
-    bands = bands.encode(detail=["stage:N", "band:N"])
-    points = alt.Chart(table).mark_point(size=16, filled=True, aria=False).encode(x, y, colour)
-    points = points.encode(tooltip=tooltip("energy", AFTER, alt.Tooltip("band:N"), format=".3g"))
+    bands = theme.band(table, x, y, *ends_of("energy"), color=colour, detail=["stage:N", "band:N"])
+    tooltip = tooltips(name="after", band="band") + interval_tooltips("energy", "value", ".3g")
+    points = alt.Chart(table).mark_point(size=16, filled=True, aria=False).encode(x, y, colour, tooltip=tooltip)
     title = "absolute energy by frequency"
     drawn: Chart = (line + bands + points).properties(width=WIDTH, height=HEIGHT, title=title)
     return drawn

@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 
 from eyechart.charts import theme
+from eyechart.charts.tables import interval_tooltips, table_of, tooltips
 from eyechart.measures.head_subsets.measure import curves_of
 from eyechart.reading_estimates import places_of
 
@@ -26,10 +27,8 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
     """R's figure 5: CKA over the distance of the head group, one curve a CNN site."""
-    part = finding[["cka", "cka_low", "cka_high", "distance"]].isel(
-        group=finding.group_subject.values == subject, site=places_of(finding, cnn)
-    )
-    table = part.to_dataframe().reset_index()
+    part = finding.isel(group=finding.group_subject.values == subject, site=places_of(finding, cnn))
+    table = table_of(part, "cka", also=["distance"], gaps=True)
     labels = list(dict.fromkeys(table["name"]))
     uniform = float(part.group_uniform.values[0])
     nearest, farthest = float(np.nanmin(part.distance.values)), float(np.nanmax(part.distance.values))
@@ -44,12 +43,8 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
         color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None),
         low="cka_low",
         high="cka_high",
-        tooltip=[
-            alt.Tooltip("name:N", title=cnn),
-            alt.Tooltip("group_heads:N", title="heads"),
-            alt.Tooltip("distance:Q", title="distance (px)", format=".1f"),
-            *theme.told_with_interval("cka", "CKA"),
-        ],
+        tooltip=tooltips(name=cnn, group_heads="heads", distance=("distance (px)", ".1f"))
+        + interval_tooltips("cka", "CKA"),
     )
     title = alt.TitleParams([f"first heads of {subject}", f"× low layers of {cnn}"], limit=400)
     if windowed:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.measures.hessian.bounds import ape_ends
 
 if TYPE_CHECKING:
@@ -65,16 +66,16 @@ def half(finding: xarray.Dataset, variant: str, sign: int, curves: pd.DataFrame,
     scale = alt.Scale(domain=[-ends, 0] if sign < 0 else [0, ends], nice=False)
     cut = f" ({beyond} of {count} beyond)" if beyond else ""
     x = alt.X("eigenvalue:Q", title=f"{'negative' if sign < 0 else 'positive'} eigenvalues{cut}", scale=scale)
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None, legend=alt.Legend(symbolOpacity=1))
+    colour = subject_colours(subjects, legend=alt.Legend(symbolOpacity=1))
     height = alt.Scale(domain=[0, highest], nice=False)
     y = alt.Y("density:Q", title="density" if sign < 0 else None, scale=height, axis=alt.Axis(format="~g"))
-    tip = [alt.Tooltip("subject:N"), alt.Tooltip("eigenvalue:Q", format=".1f")]
+    tooltip = tooltips("subject", eigenvalue=("eigenvalue", ".1f"))
     layers = [
         alt.Chart(curves).mark_area(opacity=0.15, line=False, tooltip=None).encode(x, y.stack(None), color=colour),
         alt.Chart(curves).mark_line(tooltip=None).encode(x, y, color=colour),
         alt.Chart(pd.DataFrame(ticks, columns=["subject", "eigenvalue"]))
         .mark_tick(thickness=1.5, height=9, yOffset=-5, opacity=0.8)
-        .encode(x, y=alt.value("height"), color=colour, tooltip=tip),
+        .encode(x, y=alt.value("height"), color=colour, tooltip=tooltip),
     ]
     title = alt.TitleParams(variant if sign < 0 else " ", anchor="start")
     layered = cast(alt.LayerChart, alt.layer(*layers))
@@ -110,30 +111,22 @@ def density(subject: str, values: np.ndarray, sign: int, ends: float) -> Iterato
 def numbers(finding: xarray.Dataset, name: str) -> Chart:
     """A number of every loss and subject with its interval: half of the 2×2×2 table at a glance."""
     title, doubt = NUMBERS[name]
-    columns = [name, f"{name}_low", f"{name}_high"]
-    table = finding[[*columns, doubt]].to_dataframe().reset_index().dropna(subset=[name])
+    low, high = ends_of(name)
+    table = table_of(finding, name, also=[doubt])
     if name == "ape":
-        ends = [ape_ends(finding, *who) for who in zip(table["subject"], table["variant"], strict=True)]
-        table[columns[1:]] = np.reshape(ends, (len(table), 2))
+        ends = [ape_ends(finding, *place) for place in zip(table["subject"], table["variant"], strict=True)]
+        table[[low, high]] = np.reshape(ends, (len(table), 2))
     subjects, variants = finding.subject.values.tolist(), finding.variant.values.tolist()
     left = name in ("nep", "smallest")
     scale, form = scale_of(name, table), ".0%" if name == "nep" else "~g" if name == "ape" else "~r"
     x = alt.X(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format=form))
     y = alt.Y("variant:N", sort=variants, title=None, axis=alt.Axis(labelLimit=150) if left else None)
     offset = alt.YOffset("subject:N", sort=subjects)
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects), title=None)
-    tip = [
-        alt.Tooltip("subject:N"),
-        alt.Tooltip("variant:N"),
-        *(
-            alt.Tooltip(f"{column}:Q", format=".3g", title=word)
-            for column, word in zip(columns, (title, "from", "to"), strict=True)
-        ),
-        alt.Tooltip(f"{doubt}:Q", format=".0%", title="not known to 1 %"),
-    ]
-    base = alt.Chart(table).encode(y=y, yOffset=offset, color=colour, tooltip=tip)
+    tooltip = tooltips("subject", "variant") + interval_tooltips(name, title, ".3g")
+    tooltip += tooltips(**{doubt: ("not known to 1 %", ".0%")})
+    base = alt.Chart(table).encode(y=y, yOffset=offset, color=subject_colours(subjects), tooltip=tooltip)
     rules = base.properties(data=table.dropna()).mark_rule(strokeWidth=2.5, opacity=0.5)
-    rules = rules.encode(alt.X(f"{name}_low:Q", title=title, scale=scale), x2=alt.X2(f"{name}_high"))
+    rules = rules.encode(alt.X(f"{low}:Q", title=title, scale=scale), x2=alt.X2(high))
     sure = alt.condition(f"datum.{doubt} > 0", alt.value(0), alt.value(1))
     edge = alt.Stroke("subject:N", scale=theme.subject_scale(subjects), legend=None)
     marks = base.mark_point(size=60, filled=True, strokeWidth=1.5).encode(x, stroke=edge, fillOpacity=sure)
@@ -143,7 +136,7 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
 
 def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:
     """From zero; where all are positive and they are sizes, logarithmic."""
-    ends = table[[name, f"{name}_low", f"{name}_high"]]
+    ends = table[[name, *ends_of(name)]]
     if name == "nep":
         highest = max([0.05, *table[[name, f"{name}_high"]].max()], key=np.nan_to_num)  # one minibatch has no interval
         return alt.Scale(domain=[0, highest], nice=True)

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import subject_colours, tooltips
 from eyechart.measures.landscape.plane import on_ring
 
 if TYPE_CHECKING:
@@ -28,12 +30,12 @@ def draw(finding: xarray.Dataset) -> Chart:
     highest = float(np.log10(1 + finite.max(initial=0.1)))
     subjects = [str(subject) for subject in finding.subject.values]
     maps = [
-        plane(surfaces[name, who], name, who, highest, names=(name == SURFACES[0], who == subjects[-1]))
-        for who in subjects
+        plane(surfaces[name, subject], name, subject, highest, names=(name == SURFACES[0], subject == subjects[-1]))
+        for subject in subjects
         for name in SURFACES
     ]
-    tallest = max(0.1, *(float(np.nanmax(surfaces["NLL, augmented", who])) for who in subjects))
-    views = [perspective(surfaces["NLL, augmented", who], who, subjects, tallest) for who in subjects]
+    tallest = max(0.1, *(float(np.nanmax(surfaces["NLL, augmented", subject])) for subject in subjects))
+    views = [perspective(surfaces["NLL, augmented", subject], subject, subjects, tallest) for subject in subjects]
     planes = theme.panels(maps, columns=len(SURFACES))
     return theme.panels([planes, theme.panels([*views, profile(finding, surfaces)], columns=3)], columns=1, shared=())
 
@@ -72,7 +74,7 @@ def plane(values: np.ndarray, name: str, subject: str, highest: float, names: tu
         {"a": np.repeat(places, len(places)), "b": np.tile(places, len(places)), "rise": banded.ravel()}
     )
     title = alt.TitleParams(name, subtitle=subject)
-    chart = theme.heatmap(
+    chart = heatmap(
         table,
         x="b",
         y="a",
@@ -144,11 +146,11 @@ def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]
     base = alt.Chart(table).encode(
         alt.X("distance:Q", title="distance (lengths of the weights)"),
         alt.Y("rise:Q", title="mean rise of the loss", scale=alt.Scale(type="symlog"), axis=theme.axis_at(RISES)),
-        alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None),
+        subject_colours(finding.subject.values),
     )
     legend = alt.Legend(symbolSize=500, orient="bottom", columns=1, labelLimit=220)
     lines = base.mark_line(tooltip=None).encode(alt.StrokeDash("surface:N", scale=dashes, title=None, legend=legend))
-    told = ["subject:N", "surface:N", "distance:Q", alt.Tooltip("rise:Q", format=".3f")]
-    points = base.mark_point(size=26, filled=True).encode(detail="surface:N", tooltip=told)
+    tooltip = tooltips("subject", "surface", "distance:Q", rise=("rise", ".3f"))
+    points = base.mark_point(size=26, filled=True).encode(detail="surface:N", tooltip=tooltip)
     drawn: Chart = (lines + points).properties(width=260, height=220, title="by distance")
     return drawn

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import interval_tooltips, tooltips, value_table
 from eyechart.measures.lesion.units import BRANCH, CONVOLUTION, INTACT
 from eyechart.quantity import subjects_in
 
@@ -33,18 +35,18 @@ def draw(finding: xarray.Dataset) -> Chart:
     staged = [subject for subject in subjects if subject in known]
     if not subjects:
         nothing = pd.DataFrame({"x": [""], "y": [""], "value": [np.nan]})
-        return theme.heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
+        return heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
     depths: list[Any] = [
         over_depth(finding, subject, again=again)
         for subject in subjects
         for again in ([False, True] if was_recalibrated(finding, subject) else [False])
     ]
     stages: list[Any] = [within_stages(finding, subject) for subject in staged]
-    told = ("fill", "shape")
+    shared = ("fill", "shape")
     if (count := len(depths) + len(stages)) <= 4:
-        return theme.panels([*depths, *stages], columns=3 if count <= 3 else 2, shared=told)
-    rows = [theme.panels(depths, columns=2, shared=told), theme.panels(stages, columns=3, shared=told)]
-    return theme.panels(rows[: 1 + bool(stages)], columns=1, shared=told)
+        return theme.panels([*depths, *stages], columns=3 if count <= 3 else 2, shared=shared)
+    rows = [theme.panels(depths, columns=2, shared=shared), theme.panels(stages, columns=3, shared=shared)]
+    return theme.panels(rows[: 1 + bool(stages)], columns=1, shared=shared)
 
 
 def change(field: str, title: str, values: pd.DataFrame) -> alt.Y:
@@ -64,23 +66,13 @@ def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
     known = bool(np.isfinite(mine.lost.values).all())
     variable = ("lost_recalibrated" if again else "lost") if known else "changed"
     sign = -100.0 if known else 100.0  # what is lost is drawn downwards, as in the paper
-    table = mine[[variable, f"{variable}_low", f"{variable}_high"]].to_dataframe().reset_index()
-    ends = ("_high", "_low") if known else ("_low", "_high")
-    table = table.assign(
-        value=table[variable] * sign, low=table[variable + ends[0]] * sign, high=table[variable + ends[1]] * sign
-    )
+    table = value_table(mine, variable, gaps=True, times=sign)
     x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.03], nice=False))
     title = "Δ accuracy (points)" if known else "answers that change (%)"
     y = change("value", title, table[["low", "high"]])
     # One way through attention and MLP in turn; a CNN's convolutions and branches are two.
     table = table.assign(way=table["kind"].where(table["kind"].isin([CONVOLUTION, BRANCH]), "units"))
-    tooltip = [
-        alt.Tooltip("unit_name:N", title="without"),
-        *(
-            alt.Tooltip(f"{name}:Q", title=t, format=".2f")
-            for name, t in (("value", "Δ"), ("low", "from"), ("high", "to"))
-        ),
-    ]
+    tooltip = tooltips(unit_name="without") + interval_tooltips("value", "Δ", ".2f")
     colour = theme.subject_colour(subject, subjects_in(finding))
     line = (
         alt.Chart(table).mark_line(strokeWidth=1, opacity=0.5, color=colour, tooltip=None).encode(x, y, detail="way:N")
@@ -130,14 +122,13 @@ def shades(table: pd.DataFrame) -> list[alt.Chart]:
 
 def within_stages(finding: xarray.Dataset, subject: str) -> Chart:
     """Mean over the stages after the first of what their first and their last block lose: what the claim compares."""
-    names = ["place_cost", "place_cost_low", "place_cost_high"]
-    table = finding[names].isel(group=finding.place_subject.values == subject).to_dataframe().reset_index()
-    table = table.assign(value=-100 * table[names[0]], low=-100 * table[names[2]], high=-100 * table[names[1]])
+    mine = finding.isel(group=finding.place_subject.values == subject)
+    table = value_table(mine, "place_cost", gaps=True, times=-100.0)
     x = alt.X("place:N", sort=["first", "last"], title="block of its stage", axis=alt.Axis(labelAngle=0))
     y = alt.Y("value:Q", title="Δ accuracy (points), mean over stages")
     apart = alt.XOffset("place_kind:N", sort=list(MARKS))
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart)
-    tooltip = [alt.Tooltip("place_kind:N", title="without"), alt.Tooltip("value:Q", title="Δ", format=".2f")]
+    tooltip = tooltips(place_kind="without", value=("Δ", ".2f"))
     marks = points(finding, table, x, y, tooltip, "place_kind").encode(xOffset=apart)
     chart = alt.layer(bars, marks, theme.reference(0, "")).properties(
         width=170, height=HEIGHT, title=alt.TitleParams(f"{subject}: ends of later stages", limit=220)

@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips
 from eyechart.charts.tiles import Tile, tiles
 from eyechart.methods.places import ASKED, asked
 from eyechart.methods.twins import untrained_twin
@@ -64,8 +65,8 @@ def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
 
 def reference_tiles(at: xarray.Dataset) -> Chart:
     """The maps of a token without a place and, where there is one, of the class token."""
-    found = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
-    known = [Tile(name, values) for name, values in found if np.isfinite(values).any()]
+    references = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
+    known = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
     title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
     cells = int(at.rows), int(at.columns)
     return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=130 * len(known))
@@ -75,26 +76,20 @@ def over_depth(
     finding: xarray.Dataset, owner: dict[str, str], variable: str, title: str, domain: tuple[float, float] | None
 ) -> Chart:
     """A number of interior tokens by subject; an untrained twin is dashed, in the colour of its subject."""
-    ends = [f"{variable}_low", f"{variable}_high"]
-    table = finding[[variable, *ends, "chance"]].to_dataframe().reset_index().dropna(subset=[variable])
+    table = table_of(finding, variable, also=["chance"])
     table["weights"] = ["untrained twin" if subject in owner else "as given" for subject in table["subject"]]
     table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
     x, share = theme.depth_axis(), variable == "hit_rate"
     scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=True)
     y = alt.Y(f"{variable}:Q", title=title, axis=alt.Axis(format=".0%" if share else ".2f"), scale=scale)
-    colour = alt.Color("line:N", scale=theme.subject_scale(table["line"].tolist()), title=None)
+    colour = subject_colours(table["line"], "line")
     dashes = alt.Scale(domain=["as given", "untrained twin"], range=[[1, 0], [5, 4]])
     legend = alt.Legend() if (table["weights"] == "untrained twin").any() else None
     dash = alt.StrokeDash("weights:N", scale=dashes, title=None, legend=legend)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="subject:N")
-    bars = theme.error_bars(table, x, y, *ends, color=colour)
-    tooltip = [
-        alt.Tooltip("subject:N"),
-        alt.Tooltip("name:N", title="block"),
-        alt.Tooltip(f"{variable}:Q", title="hit-rate" if share else variable, format=".1%" if share else ".2f"),
-    ]
-    if share:
-        tooltip.append(alt.Tooltip("chance:Q", format=".1%"))
+    bars = theme.error_bars(table, x, y, *ends_of(variable), color=colour)
+    numbers = {"hit_rate": ("hit-rate", ".1%"), "chance": ("chance", ".1%")} if share else {variable: (variable, ".2f")}
+    tooltip = tooltips("subject", name="block", **numbers)
     dots = alt.Chart(table).mark_point(size=46).encode(x, y, color=colour, tooltip=tooltip)
     layers = line + bars + dots
     if share:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 
 if TYPE_CHECKING:
     import xarray
@@ -21,19 +22,15 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 
 def by_size(finding: xarray.Dataset, name: str) -> Chart:
-    table = finding[[name, f"{name}_low", f"{name}_high"]].to_dataframe().reset_index()
+    table = table_of(finding, name, gaps=True)
     sizes = finding["size"].values.tolist()
     form = ".1%" if name == "accuracy" else ".3f"
     ticks = theme.axis_at(sizes, format="d", grid=False)
     x = alt.X("size:Q", title="passes", scale=alt.Scale(type="log", domain=[sizes[0], sizes[-1]]), axis=ticks)
     axis = alt.Axis(format="%") if name == "accuracy" else alt.Axis()
     y = alt.Y(f"{name}:Q", title=TITLES[name], scale=alt.Scale(zero=name == "ece"), axis=axis)
-    colour = alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None)
-    tooltip = [alt.Tooltip("subject:N"), alt.Tooltip("size:Q", title="passes")]
-    tooltip += [
-        alt.Tooltip(f"{name}{end}:Q", title=said, format=form)
-        for end, said in (("", TITLES[name]), ("_low", "from"), ("_high", "to"))
-    ]
-    lines = theme.curve(table, x, y, colour, f"{name}_low", f"{name}_high", tooltip=tooltip)
+    colour = subject_colours(finding.subject.values)
+    tooltip = tooltips("subject", size=("passes", "")) + interval_tooltips(name, TITLES[name], form)
+    lines = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
     drawn: Chart = lines.properties(width=225, height=230)
     return drawn

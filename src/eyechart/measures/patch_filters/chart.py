@@ -12,6 +12,7 @@ import pandas as pd
 from PIL import Image
 
 from eyechart.charts import theme
+from eyechart.charts.tables import tooltips
 
 if TYPE_CHECKING:
     import xarray
@@ -53,7 +54,7 @@ def picture(tiles: np.ndarray, subject: str, words: str) -> Chart:
     y = alt.Y("row:O", axis=None, scale=step)
     image = alt.Chart(pd.DataFrame(rows)).mark_image(width=TILE, height=TILE, aspect=False, smooth=False)
     size = {"width": COLUMNS * (TILE + GAP), "height": (1 + (len(tiles) - 1) // COLUMNS) * (TILE + GAP)}
-    chart: Chart = image.encode(x, y, url="url:N", tooltip=[alt.Tooltip("tile:Q", title="number")])
+    chart: Chart = image.encode(x, y, url="url:N", tooltip=tooltips(tile=("number", "")))
     return chart.properties(**size, title=alt.TitleParams(subject, subtitle=words))
 
 
@@ -84,11 +85,8 @@ def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
     x = alt.X("component:Q", title="component", scale=alt.Scale(domain=[1, max(count, 2)], nice=False))
     top = max(1.0, float(table["centroid"].max()), float(high))
     y = alt.Y("centroid:Q", title="mean frequency (Nyquist = 1)", scale=alt.Scale(domain=[0, top]))
-    tooltip = [
-        alt.Tooltip("component:Q"),
-        alt.Tooltip("centroid:Q", title="mean frequency", format=".3f"),
-        alt.Tooltip("smoothness:Q", format=".3f"),
-    ]
+    numbers = {"centroid": ("mean frequency", ".3f"), "smoothness": ("smoothness", ".3f")}
+    tooltip = tooltips("component:Q", **numbers)
     colour = alt.value(theme.subject_colour(subject))
     band = theme.band(table, x, y, "low", "high", color=alt.value("#8b9099"))
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour)
@@ -112,7 +110,7 @@ def variance(at: xarray.Dataset, subject: str, count: int) -> Chart:
     y = alt.Y("held:Q", title="variance held", axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1]))
     dashes = alt.Scale(domain=list(kinds), range=[[1, 0], [5, 4]])
     dash = alt.StrokeDash("kind:N", scale=dashes, title=None, legend=alt.Legend(orient="bottom", symbolSize=500))
-    tooltip = [alt.Tooltip("component:Q"), alt.Tooltip("held:Q", format=".1%"), alt.Tooltip("kind:N")]
+    tooltip = tooltips("component:Q", held=("held", ".1%"), kind="kind")
     line = alt.Chart(table).mark_line(strokeWidth=2).encode(x, y, strokeDash=dash, tooltip=tooltip)
     chart: Chart = line.encode(color=alt.value(theme.subject_colour(subject))).properties(width=330, height=110)
     return chart

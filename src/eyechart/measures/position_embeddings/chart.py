@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import table_of, tooltips
 
 if TYPE_CHECKING:
     import xarray
@@ -24,13 +26,13 @@ def draw(finding: xarray.Dataset) -> Chart:
     rows: list[Any] = []
     subjects = finding.subject.values.tolist()
     for subject in dict.fromkeys(subjects):
-        tables = [at for at, who in enumerate(subjects) if who == subject]
+        tables = [at for at, name in enumerate(subjects) if name == subject]
         for at in dict.fromkeys([tables[0], tables[-1]]):
             part = finding.isel(table=at)
             rows += [grid_of_grids(part, subject, legend=not rows), over_distance(part, subject)]
     names = finding.steps_subject.values.tolist()
     for subject in dict.fromkeys(names):
-        tables = [at for at, who in enumerate(names) if who == subject]
+        tables = [at for at, name in enumerate(names) if name == subject]
         shown = [step_tables(finding.isel(relative=at), subject) for at in dict.fromkeys([tables[0], tables[-1]])]
         rows += [theme.panels(shown, columns=1, shared=()), heads_by_depth(finding.isel(relative=tables), subject)]
     return theme.panels(rows, columns=2, shared=())
@@ -53,7 +55,7 @@ def grid_of_grids(at: xarray.Dataset, subject: str, *, legend: bool) -> Chart:
     table["column"], table["row"] = across // width, up // height
     learned = "learned" if int(at.learned) else "fixed"
     few = "" if rows * columns == (height * width) ** 2 else f", {len(picked[0])}×{len(picked[1])} of them shown"
-    return theme.heatmap(
+    return heatmap(
         table,
         x="x",
         y="y",
@@ -91,7 +93,7 @@ def over_distance(at: xarray.Dataset, subject: str) -> Chart:
     y = alt.Y("cosine:Q", title="mean cosine")
     shades = alt.Scale(domain=list(kinds), range=[theme.subject_colour(subject), "#7d5ba6", "#8b9099"])
     colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
-    tooltip = [alt.Tooltip("pairs:N"), alt.Tooltip("distance:Q"), alt.Tooltip("cosine:Q", format=".3f")]
+    tooltip = tooltips("pairs", "distance:Q", cosine=("cosine", ".3f"))
     words = f"nearness {float(at.nearness):.2f}, rows {float(at.row_bonus):+.3f}, columns {float(at.column_bonus):+.3f}"
     lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)
     chart: Chart = (lines + theme.reference(0, "")).properties(
@@ -117,7 +119,7 @@ def step_tables(at: xarray.Dataset, subject: str) -> Chart:
     bias = str(at.steps_kind.item()) == "relative bias"
     largest = max(float(np.nanmax(np.abs(flat))) if np.isfinite(flat).any() else 1.0, 1e-6)
     what = f"bias of {count} of {int(at.steps_heads)} heads" if bias else "cosine with no step"
-    return theme.heatmap(
+    return heatmap(
         table,
         x="x",
         y="y",
@@ -136,16 +138,12 @@ def step_tables(at: xarray.Dataset, subject: str) -> Chart:
 
 
 def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
-    table = part[["steps_nearness"]].to_dataframe().reset_index().dropna(subset=["steps_nearness"])
+    table = table_of(part, "steps_nearness", ends=False)
     table["block"] = table["steps_block"] + 1
     reach = alt.Scale(domain=[0.5, int(part.steps_block.max()) + 1.5], nice=False)
     x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1), scale=reach)
     y = alt.Y("steps_nearness:Q", title="rank correlation with nearness", scale=alt.Scale(domain=[-1, 1]))
-    tooltip = [
-        alt.Tooltip("block:Q"),
-        alt.Tooltip("head:Q"),
-        alt.Tooltip("steps_nearness:Q", format=".2f", title="nearness"),
-    ]
+    tooltip = tooltips("block:Q", "head:Q", steps_nearness=("nearness", ".2f"))
     dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, tooltip=tooltip)
     dots = dots.encode(color=alt.value(theme.subject_colour(subject)))
     chart: Chart = (dots + theme.reference(0, "no relation", at="beyond")).properties(

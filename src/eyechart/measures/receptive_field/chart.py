@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips, value_table
 from eyechart.methods.receptive import cell_radius, evenly, middle
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import places_of
@@ -25,9 +27,9 @@ AFTER, BEFORE, DISC = "after the addition", "branch, before it", "after it, in a
 
 def draw(finding: xarray.Dataset) -> Chart:
     strips = [strip(finding, subject, role) for subject in subjects_in(finding) for role in ("block", "junction")]
-    radius = curves(finding, table_of(finding, "reach"), "radius of half the gradient / width", told="subject")
-    shares = pd.concat([table_of(finding, "own_share"), discs(finding)], ignore_index=True)
-    share = curves(finding, shares, "share inside the own patch", told="read")
+    radius = curves(finding, read_table(finding, "reach"), "radius of half the gradient / width", explained="subject")
+    shares = pd.concat([read_table(finding, "own_share"), discs(finding)], ignore_index=True)
+    share = curves(finding, shares, "share inside the own patch", explained="read")
     return theme.panels([*strips, radius, share], 2, shared=())
 
 
@@ -41,10 +43,10 @@ def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
     side = finding.sizes["x"]
     if not len(places):
         nothing = pd.DataFrame({"x": [0], "y": [0], "gradient": [np.nan]})
-        return theme.heatmap(nothing, x="x", y="y", value="gradient", title=title, size=(WIDTH, WIDTH // TILES))
+        return heatmap(nothing, x="x", y="y", value="gradient", title=title, size=(WIDTH, WIDTH // TILES))
     across = np.concatenate([*finding.field.values[places]], axis=1) / 255  # tiles side by side
     y, x = np.divmod(np.arange(across.size), across.shape[1])
-    chart = theme.heatmap(
+    chart = heatmap(
         pd.DataFrame({"x": x, "y": -y, "gradient": np.sqrt(across[::-1].ravel()), "tile": x // side}),
         x="x",
         y="y",
@@ -80,15 +82,14 @@ def depths(finding: xarray.Dataset, places: np.ndarray, side: int, height: float
     return cast(alt.Chart, words.encode(alt.X("x:Q"), y=alt.value(height), text="text:N"))
 
 
-def table_of(finding: xarray.Dataset, variable: str) -> pd.DataFrame:
-    names = {variable: "value", f"{variable}_low": "low", f"{variable}_high": "high"}
-    table = finding[[*names]].to_dataframe().reset_index().rename(columns=names).dropna(subset=["value"])
+def read_table(finding: xarray.Dataset, variable: str) -> pd.DataFrame:
+    table = value_table(finding, variable)
     return table.assign(read=np.where(table["role"] == "block", AFTER, BEFORE))
 
 
 def bare_cells(finding: xarray.Dataset, x: alt.X, colour: alt.Color) -> alt.Chart:
     """Short strokes at the radius of a cell that is seen alone: what is above them comes from elsewhere."""
-    blocks = finding[["rows", "columns"]].isel(site=finding.role.values == "block").to_dataframe().reset_index()
+    blocks = table_of(finding.isel(site=finding.role.values == "block"), "rows", "columns", ends=False)
     blocks["bare"] = [cell_radius(grid) for grid in zip(blocks["rows"], blocks["columns"], strict=True)]
     strokes = alt.Chart(blocks).mark_tick(orient="horizontal", thickness=2, size=12, tooltip=None)
     return cast(alt.Chart, strokes.encode(x, alt.Y("bare:Q"), color=colour))
@@ -96,21 +97,21 @@ def bare_cells(finding: xarray.Dataset, x: alt.X, colour: alt.Color) -> alt.Char
 
 def discs(finding: xarray.Dataset) -> pd.DataFrame:
     """The share in a disc that is as large for all, so that small cells do not look like far sight."""
-    table = table_of(finding, "disc_share")
+    table = read_table(finding, "disc_share")
     return table[table["role"] == "block"].assign(read=DISC)
 
 
-def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, told: Literal["subject", "read"]) -> Chart:
+def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, explained: Literal["subject", "read"]) -> Chart:
     """A number over depth with its interval; dashed before the addition, dotted in the common disc.
 
-    `told` is what this panel's legend explains: both would be wider than the panel.
+    `explained` is what this panel's legend explains: both would be wider than the panel.
     """
     sizes = {"subject": 80, "read": 500}
-    below = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260, symbolSize=sizes[told])
-    legends = {name: below if name == told else None for name in sizes}
+    below = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260, symbolSize=sizes[explained])
+    legends = {name: below if name == explained else None for name in sizes}
     x = theme.depth_axis()
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), legend=legends["subject"])
+    colour = subject_colours(finding.subject.values, legend=legends["subject"])
     read = [words for words in (AFTER, BEFORE, DISC) if words in set(table["read"])]
     dashes = alt.Scale(domain=read, range=[{AFTER: [1, 0], BEFORE: [6, 4], DISC: [1, 4]}[words] for words in read])
     line = (
@@ -125,11 +126,10 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, told: Liter
         )
     )
     area = theme.band(table, x, y, "low", "high", color=colour, detail=["read:N", "kind:N"])
-    words = [alt.Tooltip("name:N", title="site"), alt.Tooltip("read:N"), alt.Tooltip("value:Q", format=".3f")]
-    words += [alt.Tooltip(f"{end}:Q", format=".3f", title=word) for end, word in (("low", "from"), ("high", "to"))]
+    tooltip = tooltips(name="site", read="read") + interval_tooltips("value", "value")
     marks = table[table["read"] != DISC]
-    points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=words)
+    points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=tooltip)
     layers = line + area + points
-    if told == "subject":
+    if explained == "subject":
         layers += bare_cells(finding, x, colour)
     return cast("Chart", layers.properties(width=WIDTH, height=HEIGHT))

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 
 
 def draw(finding: xarray.Dataset) -> Chart:
-    table = pd.DataFrame(
-        {
-            "subject": finding.subject.values,
-            "accuracy": finding.accuracy.values,
-            "low": finding.accuracy_low.values,
-            "high": finding.accuracy_high.values,
-        }
-    )
+    ends = {"low": finding.accuracy_low.values, "high": finding.accuracy_high.values}
+    table = pd.DataFrame({"subject": finding.subject.values, "accuracy": finding.accuracy.values, **ends})
     return theme.dots_with_intervals(table, x="accuracy", y="subject", x_title="top-1 accuracy (common crop)")

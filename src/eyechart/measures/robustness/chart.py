@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 
 if TYPE_CHECKING:
     import xarray
@@ -33,18 +34,16 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([*above, *below], columns=len(kinds))
 
 
-def table_of(finding: xarray.Dataset, kind: str, name: str) -> pd.DataFrame:
+def curve_table(finding: xarray.Dataset, kind: str, name: str) -> pd.DataFrame:
     """The curve of one kind, which begins at the intact picture; ε in parts of 255."""
-    columns = [name, f"{name}_low", f"{name}_high"]
-    here = finding.isel(condition=np.isin(finding.met.values, ["intact", kind]))
-    table: pd.DataFrame = here[columns].to_dataframe().reset_index()
+    table = table_of(finding.isel(condition=np.isin(finding.met.values, ["intact", kind])), name, gaps=True)
     scale = 255 if kind in ("fgsm", "pgd") else 1
     table["at"] = np.where(table["met"] == "intact", INTACT[kind], table["strength"] * scale)
     return table
 
 
 def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Chart:
-    table = table_of(finding, kind, name)
+    table = curve_table(finding, kind, name)
     places = sorted(set(table["at"]))
     title, axis = TITLES[kind]
     scale = alt.Scale(type="log", base=2) if kind == "shuffle" else alt.Scale(nice=False)
@@ -56,13 +55,9 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     most = float(np.max(highest, where=np.isfinite(highest), initial=1.0)) if name == "relative" else 1.0
     span = alt.Scale(domain=[0, min(most, 1.25)], clamp=True)
     y = alt.Y(f"{name}:Q", title=words if first else None, scale=span, axis=alt.Axis(format="%"))
-    colour = alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), title=None)
-    tooltip = [alt.Tooltip("subject:N"), alt.Tooltip("at:Q", title=axis, format=form)]
-    tooltip += [
-        alt.Tooltip(f"{name}{end}:Q", title=said, format=".1%")
-        for end, said in (("", words), ("_low", "from"), ("_high", "to"))
-    ]
-    chart = theme.curve(table, x, y, colour, f"{name}_low", f"{name}_high", tooltip=tooltip)
+    colour = subject_colours(finding.subject.values)
+    tooltip = tooltips("subject", at=(axis, form)) + interval_tooltips(name, words, ".1%")
+    chart = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
     if name == "accuracy" and finding.attrs["classes"]:
         chart += theme.reference(1 / finding.attrs["classes"], "guessing" if first else "", at="start")
     steps = f", {finding.attrs['steps']} steps" if kind == "pgd" else ""

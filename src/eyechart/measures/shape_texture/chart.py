@@ -8,13 +8,13 @@ import altair as alt
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, tooltips, value_table
 
 if TYPE_CHECKING:
     import xarray
 
     from eyechart.measure import Chart
 
-ENDS = {"": "value", "_low": "from", "_high": "to"}
 FILTERS = {"low_passed": "only lower frequencies", "high_passed": "only higher frequencies"}
 
 
@@ -22,20 +22,13 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([filters(finding), shuffles(finding), conflicts(finding)], columns=3, shared=())
 
 
-def colour(finding: xarray.Dataset, told: bool = True) -> alt.Color:
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220) if told else None
-    return alt.Color("subject:N", scale=theme.subject_scale(finding.subject.values.tolist()), legend=legend)
+def colour(finding: xarray.Dataset, with_legend: bool = True) -> alt.Color:
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220) if with_legend else None
+    return subject_colours(finding.subject.values, legend=legend)
 
 
-def table_of(finding: xarray.Dataset, name: str) -> pd.DataFrame:
-    """A variable and its interval under the names accuracy, accuracy_low, accuracy_high."""
-    names = {f"{name}{end}": f"accuracy{end}" for end in ENDS}
-    return finding[list(names)].to_dataframe().reset_index().rename(columns=names).dropna(subset=["accuracy"])
-
-
-def tooltip(*fields: alt.Tooltip) -> list[alt.Tooltip]:
-    numbers = [alt.Tooltip(f"accuracy{end}:Q", title=words, format=".1%") for end, words in ENDS.items()]
-    return [alt.Tooltip("subject:N"), *fields, alt.Tooltip("scored:N", title="share of"), *numbers]
+def tooltips_of(**columns: str | tuple[str, str]) -> list[alt.Tooltip]:
+    return tooltips("subject", **columns, scored="share of") + interval_tooltips("accuracy", "value", ".1%")
 
 
 def accuracy(finding: xarray.Dataset) -> alt.Y:
@@ -51,19 +44,18 @@ def with_chance(layers: alt.LayerChart, finding: xarray.Dataset) -> alt.LayerCha
 
 
 def filters(finding: xarray.Dataset) -> Chart:
-    table = pd.concat([table_of(finding, name).assign(kept=words) for name, words in FILTERS.items()])
+    table = pd.concat([value_table(finding, name, "accuracy").assign(kept=words) for name, words in FILTERS.items()])
     ticks = finding.cutoff.values.tolist()
     scale = alt.Scale(type="log", base=2, domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
     x = alt.X("cutoff:Q", title="limit (frequency / π)", scale=scale, axis=theme.axis_at(ticks, format=".3~f"))
     legend = alt.Legend(title=None, orient="bottom", columns=1, symbolSize=400, labelLimit=260)
     dashes = alt.Scale(domain=list(FILTERS.values()), range=[[1, 0], [5, 3]])
-    shown = tooltip(alt.Tooltip("kept:N"), alt.Tooltip("cutoff:Q", title="limit / π", format=".3f"))
+    tooltip = tooltips_of(kept="kept", cutoff=("limit / π", ".3f"))
     line = alt.Chart(table).mark_line(tooltip=None)
     line = line.encode(x, accuracy(finding), colour(finding), alt.StrokeDash("kept:N", scale=dashes, legend=legend))
-    bars = theme.error_bars(table, x, accuracy(finding), "accuracy_low", "accuracy_high", color=colour(finding))
-    points = (
-        alt.Chart(table).mark_point(size=36, filled=True).encode(x, accuracy(finding), colour(finding), tooltip=shown)
-    )
+    bars = theme.error_bars(table, x, accuracy(finding), *ends_of("accuracy"), color=colour(finding))
+    points = alt.Chart(table).mark_point(size=36, filled=True)
+    points = points.encode(x, accuracy(finding), colour(finding), tooltip=tooltip)
     drawn: Chart = with_chance(line + bars + points, finding).properties(
         width=270, height=260, title="filtered pictures"
     )
@@ -71,7 +63,8 @@ def filters(finding: xarray.Dataset) -> Chart:
 
 
 def shuffles(finding: xarray.Dataset) -> Chart:
-    table = pd.concat([table_of(finding, "clean").assign(pieces=1), table_of(finding, "shuffled")])
+    intact, shuffled = (value_table(finding, name, "accuracy") for name in ("clean", "shuffled"))
+    table = pd.concat([intact.assign(pieces=1), shuffled])
     names = ["intact", *(f"{n}×{n}" for n in finding.pieces.values)]
     table["tiles"] = table["pieces"].map(dict(zip([1, *finding.pieces.values], names, strict=True)))
     x = alt.X("tiles:N", title="pieces that change places", sort=names, axis=alt.Axis(labelAngle=0))
@@ -79,19 +72,18 @@ def shuffles(finding: xarray.Dataset) -> Chart:
         table,
         x,
         accuracy(finding),
-        colour(finding, told=False),  # the panel before tells
-        "accuracy_low",
-        "accuracy_high",
-        tooltip=tooltip(alt.Tooltip("tiles:N", title="pieces")),
+        colour(finding, with_legend=False),  # the panel before has it
+        *ends_of("accuracy"),
+        tooltip=tooltips_of(tiles="pieces"),
     )
     drawn: Chart = with_chance(lines, finding).properties(width=230, height=260, title="shuffled pictures")
     return drawn
 
 
 def conflicts(finding: xarray.Dataset) -> Chart:
-    table = table_of(finding, "phase_share")
+    table = value_table(finding, "phase_share", "accuracy")
     subjects = finding.subject.values.tolist()
-    plain = alt.Color("subject:N", scale=theme.subject_scale(subjects), legend=None)
+    plain = colour(finding, with_legend=False)  # the axis names them
     axis = alt.Axis(labelAngle=-30 if len("".join(subjects)) > 24 else 0, labelLimit=140)
     x = alt.X("subject:N", title=None, sort=subjects, axis=axis)
     y = alt.Y(
@@ -100,8 +92,8 @@ def conflicts(finding: xarray.Dataset) -> Chart:
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format="%"),
     )
-    bars = theme.error_bars(table, x, y, "accuracy_low", "accuracy_high", color=plain)
-    points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltip())
+    bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=plain)
+    points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltips_of())
     layers = bars + points + theme.reference(0.5, "both alike", at="beyond")
     drawn: Chart = layers.properties(width=max(120, 60 * len(subjects)), height=260, title="cue conflict")
     return drawn

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.tables import interval_tooltips, subject_colours, tooltips, value_table
 from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from eyechart.measure import Chart
 
 WIDTH, HEIGHT = 400, 250
-ENDS = {"value": "similarity", "low": "from", "high": "to"}
 ALONG, STAYED = "the map moves along", "the map stays"
 
 
@@ -34,40 +34,34 @@ def legend(size: int = 80) -> alt.Legend:
     return alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240, symbolSize=size)
 
 
-def colour_of(subjects: list[str], told: bool) -> alt.Color:
+def colour_of(subjects: list[str], with_legend: bool) -> alt.Color:
     """The colour of each subject; explained in one panel of a row, because two legends would be wider than a panel."""
-    return alt.Color("subject:N", scale=theme.subject_scale(subjects), legend=legend() if told else None)
-
-
-def table_of(finding: xarray.Dataset, shift: str, variable: str, read: str) -> pd.DataFrame:
-    names = {variable: "value", f"{variable}_low": "low", f"{variable}_high": "high"}
-    table = finding[[*names, "follows"]].sel(shift=shift).to_dataframe().reset_index().rename(columns=names)
-    return table.dropna(subset=["value"]).assign(read=read)
+    return subject_colours(subjects, legend=legend() if with_legend else None)
 
 
 def features(finding: xarray.Dataset, shift: str) -> Chart:
     """Similarity over depth; dashed: the map left where it was. Hollow points: cells too large to follow the shift."""
-    along = table_of(finding, shift, "similarity", ALONG)
-    stayed = table_of(finding, shift, "unmoved", STAYED)
+    moved = finding.sel(shift=shift)
+    along = value_table(moved, "similarity", also=["follows"]).assign(read=ALONG)
+    stayed = value_table(moved, "unmoved", also=["follows"]).assign(read=STAYED)
     stayed = stayed[stayed["follows"]]  # where the map cannot move both are the same
     table = pd.concat([along, stayed], ignore_index=True)
     low = min(0.0, float(table["low"].min()) if len(table) else 0.0)
     x = theme.depth_axis()
     y = alt.Y("value:Q", title="similarity of features", scale=alt.Scale(domain=[low, 1]))
-    colour = colour_of(subjects_in(finding), told=shift == "one patch")
+    colour = colour_of(subjects_in(finding), with_legend=shift == "one patch")
     dashes = alt.Scale(domain=[ALONG, STAYED], range=[[1, 0], [6, 4]])
     dash = alt.StrokeDash("read:N", scale=dashes, legend=None if shift == "one patch" else legend(500))
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     area = theme.band(table, x, y, "low", "high", color=colour, detail="read:N")
-    told = [alt.Tooltip("name:N", title="after"), alt.Tooltip("read:N")]
-    told += [alt.Tooltip(f"{end}:Q", format=".3f", title=word) for end, word in ENDS.items()]
+    tooltip = tooltips(name="after", read="read") + interval_tooltips("value", "similarity")
     marks = [
         alt.Chart(along[along["follows"] == follows])
         .mark_point(size=42, filled=filled, strokeWidth=1.5)
-        .encode(x, y, color=colour, tooltip=told)
+        .encode(x, y, color=colour, tooltip=tooltip)
         for follows, filled in ((True, True), (False, False))
     ]
-    own = "; ".join(f"{who} {patch} px" for who, patch in zip(finding.who.values, finding.patch.values, strict=True))
+    own = "; ".join(f"{name} {patch} px" for name, patch in zip(finding.who.values, finding.patch.values, strict=True))
     words = own if shift == "one patch" else "the same for all"
     title = alt.TitleParams(f"features, {shift}", subtitle=words, limit=WIDTH)
     return cast("Chart", alt.layer(line, area, *marks).properties(width=WIDTH, height=HEIGHT, title=title))
@@ -75,21 +69,20 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
 
 def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) -> Chart:
     """What becomes of the answer over the size of the shift; the rings mark each subject's own patch."""
-    names = {variable: "value", f"{variable}_low": "low", f"{variable}_high": "high", "who": "subject"}
-    shown = finding[[variable, f"{variable}_low", f"{variable}_high"]].to_dataframe().reset_index()
-    table = shown.rename(columns=names).dropna(subset=["value"])
-    subjects = [str(who) for who in finding.who.values]
-    aside = np.array([subjects.index(who) - (len(subjects) - 1) / 2 for who in table["subject"]], dtype=float)
+    table = value_table(finding, variable).rename(columns={"who": "subject"})
+    subjects = [str(name) for name in finding.who.values]
+    aside = np.array([subjects.index(name) - (len(subjects) - 1) / 2 for name in table["subject"]], dtype=float)
     table = table.assign(at=table["px"] * 1.05**aside)  # side by side, or intervals would hide each other
     marks = [2**power for power in range(int(table["px"].max()).bit_length())] if len(table) else [1]
     scale = alt.Scale(type="log", base=2, nice=False, domain=[0.8, 1.25 * marks[-1]])
     x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=theme.axis_at(marks))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=variable == "variation"))
-    colour = colour_of(subjects, told=False)  # the row above tells
-    told = [alt.Tooltip("subject:N"), alt.Tooltip("px:Q", title="pixels")]
-    told += [alt.Tooltip(f"{end}:Q", format=".3f", title=word) for end, word in {**ENDS, "value": title}.items()]
-    curve = theme.curve(table, x, y, colour, tooltip=told)
+    colour = colour_of(subjects, with_legend=False)  # the row above has it
+    tooltip = tooltips("subject", px=("pixels", "")) + interval_tooltips("value", title)
+    curve = theme.curve(table, x, y, colour, tooltip=tooltip)
     bars = theme.error_bars(table, x, y, "low", "high", color=colour)
     own = table[table["px"] == table["patch"]]
-    ring = alt.Chart(own).mark_point(size=140, filled=False, strokeWidth=1.5).encode(x, y, color=colour, tooltip=told)
+    ring = (
+        alt.Chart(own).mark_point(size=140, filled=False, strokeWidth=1.5).encode(x, y, color=colour, tooltip=tooltip)
+    )
     return cast("Chart", alt.layer(bars, curve, ring).properties(width=WIDTH, height=HEIGHT, title=heading))

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips, value_table
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import places_of
 
@@ -35,15 +37,16 @@ def curves(finding: xarray.Dataset) -> Chart:
     if table.empty:
         return theme.nothing(None, (400, 280))
     x = theme.depth_axis()
-    y = theme.log_y("ratio", [*table["ratio_low"], *table["ratio_high"], 1.0], "length of skip / length of branch")
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
+    low, high = ends_of("ratio")
+    y = theme.log_y("ratio", [*table[low], *table[high], 1.0], "length of skip / length of branch")
+    colour = subject_colours(finding.subject.values)
     tokens = list(dict.fromkeys(table["token"]))  # grid tokens, and class tokens where a subject has one
     dashes = alt.Scale(domain=tokens, range=[[1, 0], [5, 4]][: len(tokens)])
     legend = alt.Legend(symbolSize=400) if len(tokens) > 1 else None
     dash = alt.StrokeDash("token:N", scale=dashes, title=None, legend=legend)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
-    bars = theme.error_bars(table, x, y, "ratio_low", "ratio_high", color=colour)
-    tooltip = [alt.Tooltip("name:N"), alt.Tooltip("token:N"), alt.Tooltip("ratio:Q", format=".3g")]
+    bars = theme.error_bars(table, x, y, low, high, color=colour)
+    tooltip = tooltips("name", "token", ratio=("ratio", ".3g"))
     marks = theme.kind_points(table, x, y, kind="kind", tooltip=tooltip)
     at_one = theme.reference(1, "branch writes as much as was there")
     chart: Chart = (line + bars + marks + at_one).properties(width=400, height=280)
@@ -52,26 +55,23 @@ def curves(finding: xarray.Dataset) -> Chart:
 
 def curve_table(finding: xarray.Dataset) -> pd.DataFrame:
     """One row a point of the line plot: ratio over depth, by subject, kind of junction and token."""
-    columns = ["subject", "kind", "name", "depth"]
-    tables = []
-    for token, words in (("grid", "grid tokens"), ("cls", "class token")):
-        names = {f"ratio_{token}{end}": f"ratio{end}" for end in ("", "_low", "_high")}
-        table = finding[list(names)].to_dataframe().reset_index()[[*columns, *names]].rename(columns=names)
-        tables.append(table.assign(token=words))
-    return pd.concat(tables, ignore_index=True).dropna(subset=["ratio"])
+    columns = ["subject", "kind", "name", "depth", "ratio", *ends_of("ratio"), "token"]
+    tokens = {"ratio_grid": "grid tokens", "ratio_cls": "class token"}
+    tables = [value_table(finding, name, "ratio").assign(token=words)[columns] for name, words in tokens.items()]
+    return pd.concat(tables, ignore_index=True)
 
 
 def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]) -> Chart:
     """R's heat-map: token by junction, input at the bottom; colour by the logarithm of the ratio."""
-    part = finding[["ratio"]].isel(site=places_of(finding, subject))
-    table = part.to_dataframe().reset_index().dropna(subset=["ratio"])
+    part = finding.isel(site=places_of(finding, subject))
+    table = table_of(part, "ratio", ends=False)
     prefix = int(part.prefix.values.max())
     table["token"] = [
         ("class" if t == 0 else f"prefix {t}") if t < prefix else f"{t - prefix + 1}" for t in table["token"]
     ]
     table["name"] = table["name"].str.removesuffix(" junction")
     table["log ratio"] = np.log10(table["ratio"])
-    return theme.heatmap(
+    return heatmap(
         table,
         x="token",
         y="name",
@@ -83,7 +83,7 @@ def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]
         domain=(float(np.log10(ends[0])), float(np.log10(ends[1]))),
         marks={float(np.log10(ratio)): f"{ratio:g}" for ratio in theme.log_marks(*ends)},
         colours=theme.VIRIDIS,
-        tooltip=[alt.Tooltip("token:N"), alt.Tooltip("name:N"), alt.Tooltip("ratio:Q", format=".3g")],
+        tooltip=tooltips("token", "name", ratio=("ratio", ".3g")),
         size=(330, 260),
     )
 

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.measures.skip_removal.variants import INTACT, MODES
 from eyechart.quantity import subjects_in
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from eyechart.measure import Chart
 
 WIDTH = 350  # pixels of a panel: one curve, or two maps side by side
-ENDS = {"": "value", "_low": "from", "_high": "to"}
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -40,26 +41,18 @@ def curves(finding: xarray.Dataset) -> list[Chart]:
 
 
 def curve(finding: xarray.Dataset, variable: str, title: str, scale: float, reference: alt.LayerChart) -> Chart:
-    columns = [f"{variable}{end}" for end in ENDS]
-    table = finding[columns].isel(variant=finding.removed.values != INTACT).to_dataframe().reset_index()
-    table = table.assign(**{name: table[name] * scale for name in columns}).dropna(subset=[variable])
+    table = table_of(finding.isel(variant=finding.removed.values != INTACT), variable, times=scale)
     x = alt.X("depth:Q", title="depth of the block without its skips", scale=alt.Scale(domain=[0, 1.02], nice=False))
     y = alt.Y(f"{variable}:Q", title=title, scale=scale_of(table, variable))
-    colour = alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
+    colour = subject_colours(finding.subject.values)
     modes = [mode for mode in MODES if mode in set(table["mode"])]
     legend = alt.Legend(symbolSize=400) if len(modes) > 1 else None
     dashes = alt.Scale(domain=modes, range=[[1, 0], [5, 4]][: len(modes)])
     dash = alt.StrokeDash("mode:N", scale=dashes, legend=legend)
-    tooltip = [
-        alt.Tooltip("subject:N"),
-        alt.Tooltip("removed:N", title="without the skips of"),
-        alt.Tooltip("mode:N", title="batch norms"),
-        *(alt.Tooltip(f"{variable}{end}:Q", title=words, format=".3g") for end, words in ENDS.items()),
-    ]
+    tooltip = tooltips("subject", removed="without the skips of", mode="batch norms")
+    tooltip += interval_tooltips(variable, "value", ".3g")
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash.title(None))
-    bars = theme.error_bars(table, x, y, columns[1], columns[2], color=colour).mark_rule(
-        strokeWidth=1.5, opacity=0.7, clip=True, tooltip=None
-    )
+    bars = theme.error_bars(table, x, y, *ends_of(variable), color=colour)
     points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tooltip)
     drawn: Chart = (line + bars + points + reference).properties(width=WIDTH, height=230)
     return drawn
@@ -74,8 +67,7 @@ def scale_of(table: pd.DataFrame, variable: str) -> alt.Scale:
 
 def strips(finding: xarray.Dataset, subject: str) -> list[Chart]:
     """The maps of a subject, two to a panel, so that two panels make the row of four of the paper."""
-    cells = finding[["cka", "cka_low", "cka_high"]].isel(cell=finding.cell_subject.values == subject)
-    table = cells.to_dataframe().reset_index()
+    table = table_of(finding.isel(cell=finding.cell_subject.values == subject), "cka", gaps=True)
     mine = finding.isel(variant=finding.subject.values == subject)
     shown = list(dict.fromkeys(table["cell_removed"]))
     return [strip(table, mine, shown[at : at + 2], subject) for at in range(0, len(shown), 2)]
@@ -91,7 +83,7 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         parts.append(own.assign(column=removed + " " + own["cell_name"], part=removed + own["cell_stage"].astype(str)))
         gap = own[:sites].assign(column="gap", part="gap", cka=np.nan)  # one empty column between two maps
         parts += [gap] if removed != shown[-1] else []
-    chart = theme.heatmap(
+    chart = heatmap(
         pd.concat(parts, ignore_index=True),
         x="column",
         y="cell_other_name",
@@ -102,12 +94,8 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         x_group="part",
         y_group="cell_other_stage",
         x_labels=False,
-        tooltip=[
-            alt.Tooltip("cell_removed:N", title="without the skips of"),
-            alt.Tooltip("cell_name:N", title="layer"),
-            alt.Tooltip("cell_other_name:N", title="layer"),
-            *(alt.Tooltip(f"cka{end}:Q", title=words, format=".3f") for end, words in ENDS.items()),
-        ],
+        tooltip=tooltips(cell_removed="without the skips of", cell_name="layer", cell_other_name="layer")
+        + interval_tooltips("cka", "value"),
         size=(cell * columns, cell * sites),
     )
     for at, removed in enumerate(shown):

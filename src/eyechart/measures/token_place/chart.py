@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.quantity import subjects_in
 
 if TYPE_CHECKING:
@@ -24,28 +25,17 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([controls(finding), places(finding), patches(finding)], columns=3)
 
 
-def colour(finding: xarray.Dataset) -> alt.Color:
-    return alt.Color("subject:N", scale=theme.subject_scale(subjects_in(finding)), title=None)
-
-
 def controls(finding: xarray.Dataset) -> Chart:
-    table = finding[["hit_rate", "hit_rate_low", "hit_rate_high"]].to_dataframe().reset_index()
-    table = table.dropna(subset=["hit_rate"])
+    table = table_of(finding, "hit_rate")
+    colour = subject_colours(finding.subject.values)
     x = alt.X("control:N", title=None, sort=ORDER, axis=alt.Axis(labelAngle=0, labelLimit=90))
     axis = alt.Axis(format=".0%")
     y = alt.Y("hit_rate:Q", title="tokens most like their own patch", scale=alt.Scale(domain=[0, 1]), axis=axis)
     offset = alt.XOffset("subject:N", sort=subjects_in(finding))
-    tooltip = [
-        alt.Tooltip("subject:N"),
-        alt.Tooltip("control:N"),
-        *theme.told_with_interval("hit_rate", "hit-rate", ".1%"),
-    ]
-    points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour(finding), tooltip=tooltip)
-    bars = (
-        alt.Chart(table)
-        .mark_rule(strokeWidth=1.6)
-        .encode(x, alt.Y("hit_rate_low:Q"), offset, colour(finding), y2="hit_rate_high:Q")
-    )
+    tooltip = tooltips("subject", "control") + interval_tooltips("hit_rate", "hit-rate", ".1%")
+    points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour, tooltip=tooltip)
+    bars = alt.Chart(table).mark_rule(strokeWidth=1.6)
+    bars = bars.encode(x, alt.Y("hit_rate_low:Q"), offset, colour, y2="hit_rate_high:Q")
     drawn: Chart = (bars + points).properties(width=270, height=250, title="last block, under controls")
     return drawn
 
@@ -56,27 +46,23 @@ def least(lows: pd.Series) -> float:
 
 
 def places(finding: xarray.Dataset) -> Chart:
-    table = finding[["place", "place_low", "place_high"]].to_dataframe().reset_index().dropna(subset=["place"])
+    table = table_of(finding, "place")
     y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[least(table.place_low), 1]))
-    lines = theme.curve(table, theme.depth_axis(), y, colour(finding), "place_low", "place_high")
+    lines = theme.curve(table, theme.depth_axis(), y, subject_colours(finding.subject.values), *ends_of("place"))
     return lines.properties(width=250, height=250, title="where does it stand?")
 
 
 def patches(finding: xarray.Dataset) -> Chart:
-    table = finding[["pixels", "pixels_low", "pixels_high"]].to_dataframe().reset_index().dropna(subset=["pixels"])
+    table = table_of(finding, "pixels")
+    colour = subject_colours(finding.subject.values)
     y = alt.Y("pixels:Q", title="patch decoded (R²)", scale=alt.Scale(domain=[least(table.pixels_low), 1]))
     scale = alt.Scale(domain=list(DASHES), range=list(DASHES.values()))
     legend = alt.Legend(title="which patch", orient="bottom", symbolSize=500)
     dash = alt.StrokeDash("relation:N", scale=scale, legend=legend)
     x = theme.depth_axis()
-    lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, colour(finding), dash)
-    bars = theme.error_bars(table, x, y, "pixels_low", "pixels_high", color=colour(finding))
-    tooltip = [
-        alt.Tooltip("subject:N"),
-        alt.Tooltip("name:N", title="block"),
-        alt.Tooltip("relation:N", title="patch"),
-        alt.Tooltip("pixels:Q", title="R²", format=".3f"),
-    ]
-    points = alt.Chart(table).mark_point(size=30, filled=True).encode(x, y, colour(finding), tooltip=tooltip)
+    lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, colour, dash)
+    bars = theme.error_bars(table, x, y, *ends_of("pixels"), color=colour)
+    tooltip = tooltips("subject", name="block", relation="patch", pixels=("R²", ".3f"))
+    points = alt.Chart(table).mark_point(size=30, filled=True).encode(x, y, colour, tooltip=tooltip)
     drawn: Chart = (lines + bars + points).properties(width=250, height=250, title="which pixels does it hold?")
     return drawn

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from eyechart.charts import theme
+from eyechart.charts.tables import subject_colours, tooltips
 
 if TYPE_CHECKING:
     import xarray
@@ -25,14 +25,8 @@ def draw(finding: xarray.Dataset) -> Chart:
     scale = alt.Scale(domain=[0, reach], nice=False)
     x = alt.X("x:Q", title="distance along the final direction (lengths of the first weights)", scale=scale)
     y = alt.Y("y:Q", title="distance off it", scale=scale)
-    ends = list(dict.fromkeys(table["training"]))
-    colour = alt.Color("training:N", scale=theme.subject_scale(ends), title=None)
-    told = [
-        alt.Tooltip("subject:N"),
-        alt.Tooltip("moment:N"),
-        alt.Tooltip("radius:Q", format=".3f"),
-        alt.Tooltip("angle:Q", title="angle (degrees)", format=".1f"),
-    ]
+    colour = subject_colours(table["training"], "training")
+    tooltip = tooltips("subject", "moment", radius=("radius", ".3f"), angle=("angle (degrees)", ".1f"))
     rings = []
     for share in (0.25, 0.5, 0.75, 1.0):
         angles = np.linspace(0, np.pi / 2, 40)
@@ -44,7 +38,7 @@ def draw(finding: xarray.Dataset) -> Chart:
         .encode(x, y, detail="ring:Q", order="x:Q")
     )
     lines = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, order="order:Q")
-    points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, color=colour, tooltip=told)
+    points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, color=colour, tooltip=tooltip)
     words = alt.Chart(table).mark_text(dy=-11, fontSize=11).encode(x, y, text="moment:N", color=colour)
     drawn: Chart = (circles + lines + points + words).properties(width=380, height=380)
     return drawn
