@@ -63,7 +63,7 @@ class RowsTally(Tally):
             features=features[which],
         )
         ones = torch.ones(len(fold), dtype=torch.float64)
-        self.images.index_add_(0, fold, ones)
+        self.add("images", fold)
         self.dealt.index_put_((fold, fold), ones, accumulate=True)
 
     @property

@@ -315,7 +315,7 @@ class AttentionDistance(Measure):
                 (tally.counted, counted),
             ):
                 total[:, row, : values.shape[1]].index_add_(0, folds, values)
-        tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+        tally.add("images", folds)
 
     def estimate(self, total: DistanceTally, scene: Scene) -> xarray.Dataset:
         import xarray

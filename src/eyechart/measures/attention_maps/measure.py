@@ -240,9 +240,9 @@ class AttentionMaps(Experiment):
         folds = next(iter(found.values()))["folds"]
         for row, (subject, site) in enumerate(scene.sites(attentions_with_maps)):
             spread = found[subject][f"entropy of {site.name}"].double()
-            tally.entropy[:, row, : spread.shape[1]].index_add_(0, folds, spread[..., 0])
-            tally.class_entropy[:, row, : spread.shape[1]].index_add_(0, folds, spread[..., 1])
-        tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+            tally.add("entropy", folds, spread[..., 0], row, slice(spread.shape[1]))
+            tally.add("class_entropy", folds, spread[..., 1], row, slice(spread.shape[1]))
+        tally.add("images", folds)
         if batch.index == 0:
             tally.keep_examples(scene, found)
 

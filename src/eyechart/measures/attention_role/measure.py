@@ -215,12 +215,12 @@ class AttentionRole(Experiment):
             if not found:
                 continue
             folds = found["folds"]
-            tally.together[:, row].index_add_(0, folds, found["together"])
-            tally.spread[:, mine, : found["spread"].shape[2]].index_add_(0, folds, found["spread"])
+            tally.add("together", folds, found["together"], row)
+            tally.add("spread", folds, found["spread"], mine, slice(found["spread"].shape[2]))
             if "alone" in found:
-                tally.alone[:, mine].index_add_(0, folds, found["alone"])
+                tally.add("alone", folds, found["alone"], mine)
             if row == 0:
-                tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+                tally.add("images", folds)
 
     def estimate(self, total: AttentionRoleTally, scene: Scene) -> xarray.Dataset:
         import xarray

@@ -263,7 +263,7 @@ class BandNoise(Experiment):
                 tally.intact[:, column].index_put_((folds, rung), found["intact"] * there, accumulate=True)
                 tally.seen[:, column].index_put_((folds, rung), there, accumulate=True)
         if folds is not None:
-            tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+            tally.add("images", folds)
 
     def estimate(self, total: NoiseTally, scene: Scene) -> xarray.Dataset:
         import xarray

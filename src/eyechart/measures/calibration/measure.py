@@ -156,13 +156,13 @@ class Calibration(Measure):
                 self.add(tally, cells, row, column, logits / temperature, targets)
             probabilities = logits.softmax(1)
             distance = (probabilities - F.one_hot(targets, logits.shape[1])).square().sum(1)
-            tally.brier[:, column].index_add_(0, folds, distance)
+            tally.add("brier", folds, distance, column)
             confidence, named = probabilities.max(1)
             sure = F.one_hot((named == targets).long(), 2).double() * (confidence > SURE)[:, None]
-            tally.sure[:, column].index_add_(0, folds, sure)
+            tally.add("sure", folds, sure, column)
         ones = torch.ones(len(folds), dtype=torch.float64)
         tally.half_images.view(-1).index_add_(0, cells, ones)
-        tally.images.index_add_(0, folds, ones)
+        tally.add("images", folds)
 
     def add(
         self, tally: CalibrationTally, cells: Tensor, row: int, column: int, logits: Tensor, targets: Tensor

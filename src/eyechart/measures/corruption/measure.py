@@ -172,19 +172,19 @@ class Corruption(Experiment):
             if not found:
                 continue
             folds, scores = found["folds"], found["scores"]
-            tally.seen[:, column].index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+            tally.add("seen", folds, None, column)
             rest = scores[:, 1:].view(len(scores), len(TYPES), SEVERITIES, -1)
-            tally.right[:, column].index_add_(0, folds, rest[..., RIGHT])
+            tally.add("right", folds, rest[..., RIGHT], column)
             for level in range(1 + SEVERITIES):
                 self.add(tally, folds, column, level, rest[:, :, level - 1] if level else scores[:, :1])
             if "tiles" in found and not len(tally.image):
                 tally.append(image=found["image"], example=tiles_of(found["tiles"], example_size(scene)))
         if folds is not None:
-            tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+            tally.add("images", folds)
 
     def add(self, tally: CorruptionTally, folds: Tensor, column: int, level: int, scores: Tensor) -> None:
         """Scores (image, type, score) of one severity."""
-        tally.nll[:, column, level].index_add_(0, folds, scores[..., NLL].sum(1))
+        tally.add("nll", folds, scores[..., NLL].sum(1), column, level)
         confidence = scores[..., CONFIDENCE]
         sums = [field[:, column, level] for field in (tally.images_in, tally.confidence, tally.right_in)]
         add_to_bins(sums, (folds[:, None].expand_as(confidence),), confidence, scores[..., RIGHT])

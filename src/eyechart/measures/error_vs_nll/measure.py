@@ -296,25 +296,25 @@ class ErrorVsNll(Experiment):
         assert batch.labels is not None  # a label map exists, so the images have classes
         known = torch.as_tensor(batch.labels >= 0)
         folds = torch.as_tensor(batch.image_folds)[known]
-        tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+        tally.add("images", folds)
         for column, subject in enumerate(scored_subjects(scene)):
             (site,) = classifier(scene.anatomy(subject))
             logits = views(subject, site, LOGITS)[known].double()
             target = torch.as_tensor(scene.targets(subject, batch))[known]
-            tally.wrong[:, column].index_add_(0, folds, (logits.argmax(1) != target).double())
-            tally.clean[:, column].index_add_(0, folds, F.cross_entropy(logits, target, reduction="none"))
+            tally.add("wrong", folds, (logits.argmax(1) != target).double(), column)
+            tally.add("clean", folds, F.cross_entropy(logits, target, reduction="none"), column)
             found = views.experiment(subject)
             earlier = batch.index * (scene.block // MIXED)
             for place, name in enumerate(("exam", "train")):
                 if f"{name} nll" in found:
                     own = (earlier + found[f"{name} group"]) % scene.folds
-                    tally.augmented[:, column, place].index_add_(0, own, found[f"{name} nll"])
-                    tally.entropy[:, column, place].index_add_(0, own, found[f"{name} entropy"])
-                    tally.shown[:, column, place].index_add_(0, own, torch.ones(len(own), dtype=torch.float64))
+                    tally.add("augmented", own, found[f"{name} nll"], column, place)
+                    tally.add("entropy", own, found[f"{name} entropy"], column, place)
+                    tally.add("shown", own, None, column, place)
             if "train clean" in found:
                 own = found["train clean fold"]
-                tally.train_clean[:, column].index_add_(0, own, found["train clean"])
-                tally.train_shown[:, column].index_add_(0, own, torch.ones(len(own), dtype=torch.float64))
+                tally.add("train_clean", own, found["train clean"], column)
+                tally.add("train_shown", own, None, column)
             if "record" in found:
                 tally.record[column] = torch.maximum(tally.record[column], found["record"].double())
 

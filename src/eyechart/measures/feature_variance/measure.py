@@ -194,14 +194,14 @@ class FeatureVariance(Measure):
         folds = torch.as_tensor(batch.image_folds)
         for row, (subject, site) in enumerate(scene.sites(sub_layers)):
             seen = views(subject, site, SPREAD).double()
-            tally.variance[:, row].index_add_(0, folds, seen[:, 0])
-            tally.square[:, row].index_add_(0, folds, seen[:, 1])
+            tally.add("variance", folds, seen[:, 0], row)
+            tally.add("square", folds, seen[:, 1], row)
             skip = skip_of(scene.anatomy(subject), site)
             if skip is not None:
                 before = views(subject, skip, SKIP_SPREAD).double()
-                tally.skip_variance[:, row].index_add_(0, folds, before[:, 0])
-                tally.skip_square[:, row].index_add_(0, folds, before[:, 1])
-        tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+                tally.add("skip_variance", folds, before[:, 0], row)
+                tally.add("skip_square", folds, before[:, 1], row)
+        tally.add("images", folds)
 
     def estimate(self, total: VarianceTally, scene: Scene) -> xarray.Dataset:
         import xarray

@@ -279,11 +279,11 @@ class Fourier(Experiment):
             layers, found = len(sub_layers(scene.anatomy(subject))), views.experiment(subject)
             if found:
                 folds, along = found["folds"], found["along"].double()
-                tally.along[:, row : row + layers, :, : along.shape[-1]].index_add_(0, folds, along)
-                tally.energy[:, row : row + layers].index_add_(0, folds, found["energy"].double())
+                tally.add("along", folds, along, slice(row, row + layers), slice(None), slice(along.shape[-1]))
+                tally.add("energy", folds, found["energy"].double(), slice(row, row + layers))
             row += layers
         if folds is not None:
-            tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+            tally.add("images", folds)
 
     def estimate(self, total: FourierTally, scene: Scene) -> xarray.Dataset:
         import xarray

@@ -257,10 +257,10 @@ class HessianSpectrum(Experiment):
         fold = longest % scene.folds
         for column, found in enumerate(seen.values()):
             if found and "values" not in found:
-                tally.refused[:, column].index_add_(0, fold, torch.ones(len(fold), dtype=torch.float64))
+                tally.add("refused", fold, None, column)
         ones = torch.ones(len(fold), dtype=torch.float64)
         tally.append(image=longest, fold=fold, **rows)
-        tally.minibatches.index_add_(0, fold, ones)
+        tally.add("minibatches", fold)
         tally.dealt.index_put_((fold, fold), ones, accumulate=True)
 
     # --- the numbers --------------------------------------------------------------------------------------------

@@ -216,14 +216,14 @@ class Landscape(Experiment):
                 continue
             losses = found["losses"].double().movedim(-1, 0)
             fold = (batch.index * (scene.block // MIXED) + found["group"]) % scene.folds
-            finite, ones = losses.isfinite(), torch.ones(len(fold), dtype=torch.float64)
-            tally.nll[:, row].index_add_(0, fold, torch.where(finite, losses, 0.0))
-            tally.infinite[:, row].index_add_(0, fold, (~finite).double())
-            tally.seen[:, row].index_add_(0, fold, ones)
+            finite = losses.isfinite()
+            tally.add("nll", fold, torch.where(finite, losses, 0.0), row)
+            tally.add("infinite", fold, (~finite).double(), row)
+            tally.add("seen", fold, None, row)
             if batch.index == 0:
                 tally.penalty[row] += found["penalty"]
             if not counted:
-                tally.images.index_add_(0, fold, ones)
+                tally.add("images", fold)
             counted = True
 
     def estimate(self, total: LandscapeTally, scene: Scene) -> xarray.Dataset:

@@ -279,9 +279,9 @@ class Lesion(Experiment):
             if found:
                 folds = found["folds"]
                 for name in {"counted", "recalibrated"} & found.keys():
-                    getattr(tally, name)[:, first : first + count].index_add_(0, folds, found[name].transpose(0, 1))
+                    tally.add(name, folds, found[name].transpose(0, 1), slice(first, first + count))
                 if not seen:
-                    tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+                    tally.add("images", folds)
                 seen = True
             first += count
 

@@ -165,16 +165,16 @@ class McDropout(Experiment):
             if not found:
                 continue
             folds = found["folds"]
-            tally.alike[:, column].index_add_(0, folds, found["alike"])
-            tally.moved[:, column].index_add_(0, folds, found["moved"].double())
+            tally.add("alike", folds, found["alike"], column)
+            tally.add("moved", folds, found["moved"].double(), column)
             scores = found["scores"]
-            tally.nll[:, column].index_add_(0, folds, scores[..., NLL])
+            tally.add("nll", folds, scores[..., NLL], column)
             confidence = scores[..., CONFIDENCE]
             sums = [field[:, column] for field in (tally.images_in, tally.confidence, tally.right)]
             place = (folds[:, None].expand_as(confidence), torch.arange(len(ENSEMBLES)))
             add_to_bins(sums, place, confidence, scores[..., RIGHT])
         if folds is not None:
-            tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+            tally.add("images", folds)
 
     def estimate(self, total: EnsembleTally, scene: Scene) -> xarray.Dataset:
         import xarray

@@ -254,7 +254,7 @@ class ReceptiveField(Experiment):
                 for key, total in (("map", tally.map), ("ring", tally.ring), ("own", tally.own)):
                     total[:, at : at + count].index_add_(0, found["fold"], found[key].double())
                 if not counted:
-                    tally.images.index_add_(0, found["fold"], torch.ones(len(found["fold"]), dtype=torch.float64))
+                    tally.add("images", found["fold"])
                 counted = True
             at += count
 

@@ -86,9 +86,9 @@ class Recognition(Measure):
             target = torch.as_tensor(scene.label_maps[subject])[torch.as_tensor(batch.labels)[known]]
             right[:, column] = logits.argmax(1) == target
             nll = torch.nn.functional.cross_entropy(logits, target, reduction="none")
-            tally.correct[:, column].index_add_(0, folds, right[:, column].double())
-            tally.nll[:, column].index_add_(0, folds, nll)
-        tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+            tally.add("correct", folds, right[:, column].double(), column)
+            tally.add("nll", folds, nll, column)
+        tally.add("images", folds)
         tally.append(image=torch.as_tensor(batch.images)[known], right=right)
 
     def estimate(self, total: RecognitionTally, scene: Scene) -> xarray.Dataset:

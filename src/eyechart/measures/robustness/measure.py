@@ -244,10 +244,10 @@ class Robustness(Experiment):
             found = views.experiment(subject)
             if found:
                 folds = found["folds"]
-                tally.right[:, column].index_add_(0, folds, found["right"].double())
-                tally.seen[:, column].index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+                tally.add("right", folds, found["right"].double(), column)
+                tally.add("seen", folds, None, column)
         if folds is not None:
-            tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+            tally.add("images", folds)
 
     def estimate(self, total: RobustnessTally, scene: Scene) -> xarray.Dataset:
         import xarray

@@ -217,11 +217,11 @@ class ShapeTexture(Experiment):
                 continue
             folds = found["folds"]
             for name in ("seen", "by_phase", "by_amplitude", "pairs", "conflict_clipped"):
-                getattr(tally, name)[:, column].index_add_(0, folds, found[name])
+                tally.add(name, folds, found[name], column)
             for name in ("right", "clipped"):
-                getattr(tally, name)[:, column].index_add_(0, folds, found[name] * found["seen"][:, None])
+                tally.add(name, folds, found[name] * found["seen"][:, None], column)
         if folds is not None:
-            tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+            tally.add("images", folds)
 
     def estimate(self, total: ShapeTally, scene: Scene) -> xarray.Dataset:
         import xarray

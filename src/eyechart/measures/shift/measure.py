@@ -242,15 +242,14 @@ class Shift(Experiment):
                 folds, here = found["fold"], slice(start, end)
                 for column, total in enumerate((tally.along, tally.stayed, tally.squares, tally.places)):
                     total[:, here].index_add_(0, folds, found["sums"][..., column])
-                tally.both[:, here, :, : found["both"].shape[-1]].index_add_(0, folds, found["both"])
-                one_each = torch.ones(len(folds), dtype=torch.float64)
+                tally.add("both", folds, found["both"], here, slice(None), slice(found["both"].shape[-1]))
                 if "variation" in found:
                     known = found["variation"].shape[1]
-                    tally.variation[:, who, :known].index_add_(0, folds, found["variation"].double())
-                    tally.agreement[:, who, :known].index_add_(0, folds, found["agreement"].double())
-                    tally.answered[:, who].index_add_(0, folds, one_each)
+                    tally.add("variation", folds, found["variation"].double(), who, slice(known))
+                    tally.add("agreement", folds, found["agreement"].double(), who, slice(known))
+                    tally.add("answered", folds, None, who)
                 if not counted:
-                    tally.images.index_add_(0, folds, one_each)
+                    tally.add("images", folds)
                 counted = True
             start = end
 

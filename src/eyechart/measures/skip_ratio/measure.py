@@ -159,7 +159,7 @@ class SkipRatio(Measure):
             values = views(subject, site, SKIP_AND_BRANCH).double()
             for column, total in enumerate((tally.ratio, tally.cosine, tally.branch_cosine, tally.finite)):
                 total[:, row, : values.shape[1]].index_add_(0, folds, values[:, :, column])
-        tally.images.index_add_(0, folds, torch.ones(len(folds), dtype=torch.float64))
+        tally.add("images", folds)
 
     def estimate(self, total: SkipRatioTally, scene: Scene) -> xarray.Dataset:
         import xarray
