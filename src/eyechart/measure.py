@@ -6,7 +6,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply
@@ -77,7 +77,8 @@ class Measure(ABC):
     method: ClassVar[str]
     """How it is computed, in two or three sentences with the formula in words."""
     quantities: ClassVar[tuple[Quantity, ...]] = ()
-    needs_labels: ClassVar[bool] = False
+    labels: ClassVar[Literal["", "images", "subjects"]] = ""
+    """What it needs: images with classes, or also a subject whose classes are those of the images."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -91,6 +92,13 @@ class Measure(ABC):
     @abstractmethod
     def needs(self) -> Sequence[Need]:
         """Views this measure wants of the shared pass, and where."""
+
+    def check_labels(self, scene: Scene) -> None:
+        """Raises DoesNotApply where the labels it needs are missing; the plan asks before anything else."""
+        if self.labels and not scene.classes:
+            raise DoesNotApply("the images have no classes; give labelled images.")
+        if self.labels == "subjects" and not scene.scored_subjects:
+            raise DoesNotApply("no subject's classes match the classes of the images.")
 
     def runs_at(self, effort: str) -> bool:
         """Whether it is part of an exam of this effort: one that shares the pass always is."""

@@ -52,6 +52,11 @@ class Scene:
     def subjects(self) -> tuple[str, ...]:
         return tuple(anatomy.subject for anatomy in self.anatomies)
 
+    @property
+    def scored_subjects(self) -> list[str]:
+        """Those whose classes match the images' and that have a classifier: what they answer is right or wrong."""
+        return [who for who in self.subjects if who in self.label_maps and self.anatomy(who).pick("head")]
+
     def anatomy(self, subject: str) -> Anatomy:
         return next(anatomy for anatomy in self.anatomies if anatomy.subject == subject)
 

@@ -83,6 +83,7 @@ def write_plan(
     read = quantities_asked(measure.name for measure in measures if asked_for or measure.runs_at(effort))
     for entry, measure in zip(plan["measures"], measures, strict=True):
         try:
+            measure.check_labels(scene)
             measure.tally(scene)  # what does not apply to these subjects is not blamed on the effort
             decides = not read.isdisjoint(quantity.name for quantity in measure.quantities)
             measure = measure.sized(effort, scene, asked_for=asked_for, decides=decides)

@@ -37,14 +37,9 @@ def gives_answers(anatomy: Anatomy) -> bool:
     return bool(anatomy.pick("head")) and (anatomy.pooling is not None or anatomy.architecture == "cnn")
 
 
-def scored_subjects(scene: Scene) -> list[str]:
-    """Those whose classes match the images' and that have a classifier."""
-    return [s for s in scene.subjects if s in scene.label_maps and scene.anatomy(s).pick("head")]
-
-
 def strangers(scene: Scene) -> list[str]:
     """Those that are not scored."""
-    return [subject for subject in scene.subjects if subject not in scored_subjects(scene)]
+    return [subject for subject in scene.subjects if subject not in scene.scored_subjects]
 
 
 def about_strangers(finding: xarray.Dataset) -> str:

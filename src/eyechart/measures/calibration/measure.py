@@ -23,10 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views
 from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at
-from eyechart.methods.scoring import LOGITS, scored_subjects
+from eyechart.methods.scoring import LOGITS
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.reading_estimates import per_subject, with_ends
 from eyechart.scene import Batch, Scene
@@ -124,19 +123,17 @@ class Calibration(Measure):
             limits=(-1, 1),
         ),
     )
-    needs_labels = True
+    labels = "subjects"
 
     def needs(self) -> Sequence[Need]:
         return [Need(LOGITS, classifier)]
 
     def tally(self, scene: Scene) -> CalibrationTally:
-        if not scored_subjects(scene):
-            raise DoesNotApply("no subject's classes match the classes of the images, so nothing is right or wrong.")
         return CalibrationTally.empty(
             fold=scene.folds,
             half=2,
             temperature=len(TEMPERATURES),
-            subject=len(scored_subjects(scene)),
+            subject=len(scene.scored_subjects),
             bin=BINS,
             was_right=2,
         )
@@ -148,7 +145,7 @@ class Calibration(Measure):
         # Halves within a fold, so that every fold has both; the order of images is random, so any rule will do.
         halves = ((batch.start + torch.arange(len(known))) // scene.folds % 2)[known]
         cells = folds * 2 + halves
-        for column, subject in enumerate(scored_subjects(scene)):
+        for column, subject in enumerate(scene.scored_subjects):
             (site,) = classifier(scene.anatomy(subject))
             logits = views(subject, site, LOGITS)[known].double()
             targets = torch.as_tensor(scene.targets(subject, batch))[known]
@@ -187,7 +184,7 @@ class Calibration(Measure):
     def estimate(self, total: CalibrationTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        subjects, images = scored_subjects(scene), float(total.images)
+        subjects, images = scene.scored_subjects, float(total.images)
         bins = {name: getattr(total, name).numpy() for name in ("images_in", "confidence", "right", "chance")}
         plain = {name: values[:, PLAIN].sum(0) for name, values in bins.items()}
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -21,19 +21,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
-from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Source, Views
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
-from eyechart.methods.scoring import (
-    CONFIDENCE,
-    NLL,
-    RIGHT,
-    about_strangers,
-    labelled,
-    scored,
-    scored_subjects,
-    strangers,
-)
+from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, about_strangers, labelled, scored, strangers
 from eyechart.quantity import Quantity
 from eyechart.reading_estimates import per_subject, vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
@@ -65,7 +55,7 @@ class CorruptionTally(Tally):
 
 
 def example_size(scene: Scene) -> tuple[int, int]:
-    height, width = scene.anatomy(scored_subjects(scene)[0]).input_size
+    height, width = scene.anatomy(scene.scored_subjects[0]).input_size
     shrink = max(1.0, max(height, width) / EXAMPLE_SIDE)
     return round(height / shrink), round(width / shrink)
 
@@ -126,19 +116,17 @@ class Corruption(Experiment):
             "mean corruption accuracy by clean accuracy, ViT minus CNN",
         ),
     )
-    needs_labels = True
+    labels = "subjects"
     budget: ClassVar[Mapping[str, float]] = {"normal": 60.0, "full": 600.0}
 
     def passes(self, anatomy: Anatomy) -> float:
         return 1.0 + len(TYPES) * SEVERITIES
 
     def tally(self, scene: Scene) -> CorruptionTally:
-        if not scored_subjects(scene):
-            raise DoesNotApply("no subject's classes match the classes of the images, so nothing is right or wrong.")
         height, width = example_size(scene)
         return CorruptionTally.empty(
             fold=scene.folds,
-            subject=len(scored_subjects(scene)),
+            subject=len(scene.scored_subjects),
             type=len(TYPES),
             severity=SEVERITIES,
             level=1 + SEVERITIES,
@@ -167,7 +155,7 @@ class Corruption(Experiment):
 
     def update(self, tally: CorruptionTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(scored_subjects(scene)):
+        for column, subject in enumerate(scene.scored_subjects):
             found = views.experiment(subject)
             if not found:
                 continue
@@ -192,7 +180,7 @@ class Corruption(Experiment):
     def estimate(self, total: CorruptionTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        subjects, seen = scored_subjects(scene), total.seen.numpy()
+        subjects, seen = scene.scored_subjects, total.seen.numpy()
         kinds = [kinds_of(scene, subject) for subject in subjects]
         pairs = [pair for pair in itertools.combinations(range(len(subjects)), 2) if kinds[pair[0]] == kinds[pair[1]]]
         bins = [getattr(total, name).numpy() for name in ("images_in", "confidence", "right_in")]

@@ -21,11 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eyechart.errors import DoesNotApply
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
 from eyechart.measure import Experiment, Source, Views, option
-from eyechart.methods.scoring import LOGITS, labelled, scored_subjects
+from eyechart.methods.scoring import LOGITS, labelled
 from eyechart.methods.twins import build_of, snapshot
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
@@ -181,7 +180,7 @@ class ErrorVsNll(Experiment):
         "where the card says so; the loss on the exam's own pictures, augmented, is reported as well. Intervals over "
         "images of both sets."
     )
-    needs_labels = True
+    labels = "subjects"
     budget = {"quick": 5.0, "normal": 30.0, "full": 120.0}  # noqa: RUF012
     quantities = (
         Quantity(
@@ -232,9 +231,7 @@ class ErrorVsNll(Experiment):
         return 3.0  # exam images augmented; training images clean and augmented
 
     def tally(self, scene: Scene) -> ErrorNllTally:
-        if not scored_subjects(scene):
-            raise DoesNotApply("no subject's classes match the classes of the images, so there is no error or loss.")
-        count = len(scored_subjects(scene))
+        count = len(scene.scored_subjects)
         return ErrorNllTally.empty(fold=scene.folds, subject=count, set=2, recorded=len(RECORDED))
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -297,7 +294,7 @@ class ErrorVsNll(Experiment):
         known = torch.as_tensor(batch.labels >= 0)
         folds = torch.as_tensor(batch.image_folds)[known]
         tally.add("images", folds)
-        for column, subject in enumerate(scored_subjects(scene)):
+        for column, subject in enumerate(scene.scored_subjects):
             (site,) = classifier(scene.anatomy(subject))
             logits = views(subject, site, LOGITS)[known].double()
             target = torch.as_tensor(scene.targets(subject, batch))[known]
@@ -321,7 +318,7 @@ class ErrorVsNll(Experiment):
     def estimate(self, total: ErrorNllTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        subjects = scored_subjects(scene)
+        subjects = scene.scored_subjects
 
         def mean(sums: Tensor, counts: Tensor) -> np.ndarray:
             return np.asarray(sums.numpy() / np.where(counts > 0, counts, np.nan))

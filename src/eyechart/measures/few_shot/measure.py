@@ -170,7 +170,7 @@ class FewShot(Measure):
     title = "How few examples does it take?"
     title_ko = "예시가 얼마나 적어도 되는가?"
     order = 55
-    needs_labels = True
+    labels = "images"
     sources = (
         Source("Dosovitskiy et al. 2020", "Figure 4, Table 8"),
         Source("Snell et al. 2017", "episodes of K ways and N shots, nearest class mean"),
@@ -236,8 +236,6 @@ class FewShot(Measure):
         return [Need(FEATURES, classifier_input)]
 
     def tally(self, scene: Scene) -> FewShotTally:
-        if not scene.classes or len(scene.classes) < 2:
-            raise DoesNotApply("the images have no classes to tell apart; give labelled images.")
         if not scene.sites(classifier_input):
             raise DoesNotApply("no subject has blocks whose output is a grid of positions.")
         width = sum(width for _, _, width in columns(scene))

@@ -117,7 +117,7 @@ class HessianSpectrum(Experiment):
         "those of APE and its ratios on a plain and a logarithmic scale, whichever reaches farther: a few steep "
         "minibatches carry such a mean, and of few minibatches with one far steeper than the rest they are too narrow."
     )
-    needs_labels = True
+    labels = "subjects"
     # 8 and 80 minibatches of zoo:vit (C44's .05 takes 72 without a negative eigenvalue); one second says nothing
     budget = {"normal": 340.0, "full": 3500.0}  # noqa: RUF012
     least_images = 128
@@ -179,8 +179,6 @@ class HessianSpectrum(Experiment):
         return [who for who in scene.subjects if who in scene.label_maps]
 
     def tally(self, scene: Scene) -> HessianTally:
-        if not self.subjects(scene):
-            raise DoesNotApply("no subject's classes match the classes of the images, so there is no loss to curve.")
         if scene.block < self.batch:
             raise DoesNotApply(
                 f"it needs minibatches of {self.batch} images, and {scene.images} images come in blocks of "

@@ -18,7 +18,7 @@ from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images.plan import SMALLEST_BLOCK
 from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, on_ring
-from eyechart.methods.scoring import labelled, scored_subjects
+from eyechart.methods.scoring import labelled
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
@@ -127,7 +127,7 @@ class Landscape(Experiment):
             "share of the rise that the weight penalty makes, median over the plane, augmented pictures",
         ),
     )
-    needs_labels = True
+    labels = "subjects"
     budget: ClassVar[Mapping[str, float]] = {"normal": 90.0, "full": 900.0}
     least_images: ClassVar[int] = 32
 
@@ -159,8 +159,6 @@ class Landscape(Experiment):
         return np.linspace(-1, 1, self.steps or 11)
 
     def tally(self, scene: Scene) -> LandscapeTally:
-        if not scored_subjects(scene):
-            raise DoesNotApply("no subject's classes match the classes of the images, so there is no loss.")
         if scene.images < MIXED:
             raise DoesNotApply(f"it mixes groups of {MIXED} images, and there are {scene.images}.")
         if self.batch_norm == "images" and scene.block < STATISTICS:
@@ -168,7 +166,7 @@ class Landscape(Experiment):
                 f"batch_norm=images takes statistics of blocks of at least {STATISTICS} images, and {scene.images} "
                 f"images come in blocks of {scene.block}; give at least {scene.folds * STATISTICS}."
             )
-        side, subjects = self.places().size, len(scored_subjects(scene))
+        side, subjects = self.places().size, len(scene.scored_subjects)
         return LandscapeTally.empty(fold=scene.folds, subject=subjects, data=len(DATA), a=side, b=side)
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -210,7 +208,7 @@ class Landscape(Experiment):
 
     def update(self, tally: LandscapeTally, batch: Batch, views: Views, scene: Scene) -> None:
         counted = False
-        for row, subject in enumerate(scored_subjects(scene)):
+        for row, subject in enumerate(scene.scored_subjects):
             found = views.experiment(subject)
             if not found:
                 continue
@@ -242,7 +240,7 @@ class Landscape(Experiment):
                 ),
                 "penalty": (("subject", "a", "b"), total.penalty.numpy(), {"exact": True}),
             },
-            coords={"subject": scored_subjects(scene), "data": list(DATA), "a": places, "b": places},
+            coords={"subject": scene.scored_subjects, "data": list(DATA), "a": places, "b": places},
             attrs={"images": int(total.images)},
         )
 

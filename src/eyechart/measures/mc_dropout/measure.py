@@ -22,7 +22,7 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Source, Views
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
-from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, labelled, scored, scored_subjects
+from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, labelled, scored
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.reading_estimates import per_subject
 from eyechart.scene import Batch, Scene
@@ -56,7 +56,7 @@ class EnsembleTally(Tally):
 
 def dicing(scene: Scene) -> list[str]:
     """Stochastic subjects with a classifier whose classes match the images'."""
-    return [subject for subject in scored_subjects(scene) if scene.anatomy(subject).random]
+    return [subject for subject in scene.scored_subjects if scene.anatomy(subject).random]
 
 
 def passes_of(bench: Bench, count: int) -> Tensor:
@@ -132,7 +132,7 @@ class McDropout(Experiment):
         Quantity("mc_accuracy_gain", partial(gained, variable="accuracy"), "accuracy, 50 draws minus one", paired=True),
         Quantity("mc_ece", partial(at_size, variable="ece", size=DRAWS), "calibration error of 50 draws", smooth=False),
     )
-    needs_labels = True
+    labels = "subjects"
     budget: ClassVar[Mapping[str, float]] = {"normal": 60.0, "full": 600.0}
 
     def passes(self, anatomy: Anatomy) -> float:

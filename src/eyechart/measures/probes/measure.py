@@ -66,7 +66,7 @@ class Probes(Measure):
     title = "Where can the class be read off?"
     title_ko = "어디에서 클래스를 읽어 낼 수 있는가?"
     order = 50
-    needs_labels = True
+    labels = "images"
     sources = (Source("Raghu et al. 2021", "Figures 11, 13, D.4, F.1–F.3"),)
     how_to_read = (
         "How many pictures a linear probe names right that it was not fitted on, after every block. First, a probe for "
@@ -129,8 +129,7 @@ class Probes(Measure):
         return [Need(self.view, blocks_with_grid)]
 
     def tally(self, scene: Scene) -> ProbeTally:
-        if not scene.classes or len(scene.classes) < 2:
-            raise DoesNotApply("the images have no classes that a probe could learn; give labelled images.")
+        assert scene.classes is not None  # the plan has checked
         if scene.images < PARTS * len(scene.classes):
             raise DoesNotApply(
                 f"{scene.images} images are fewer than {PARTS} for each of {len(scene.classes)} classes, too few to "

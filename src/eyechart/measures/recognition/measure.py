@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import torch
 
-from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views
-from eyechart.methods.scoring import LOGITS, scored_subjects
+from eyechart.methods.scoring import LOGITS
 from eyechart.quantity import Quantity
 from eyechart.reading_estimates import per_subject, with_ends
 from eyechart.scene import Batch, Scene
@@ -53,6 +52,7 @@ class Recognition(Measure):
     title = "How well does it recognise?"
     title_ko = "얼마나 잘 알아보는가?"
     order = 5
+    labels = "subjects"
     sources = (Source("eyechart", "the accuracy gate of the verdicts"),)
     how_to_read = (
         "Each point is the share of pictures a subject names right, with its 95 % interval over the pictures drawn. "
@@ -69,18 +69,14 @@ class Recognition(Measure):
         return [Need(LOGITS, classifier)]
 
     def tally(self, scene: Scene) -> RecognitionTally:
-        if not scored_subjects(scene):
-            raise DoesNotApply(
-                "no subject's classes match the classes of the images, so nothing can be right or wrong."
-            )
-        return RecognitionTally.empty(fold=scene.folds, subject=len(scored_subjects(scene)))
+        return RecognitionTally.empty(fold=scene.folds, subject=len(scene.scored_subjects))
 
     def update(self, tally: RecognitionTally, batch: Batch, views: Views, scene: Scene) -> None:
         assert batch.labels is not None  # a label map exists, so the images have classes
         known = torch.as_tensor(batch.labels >= 0)
         folds = torch.as_tensor(batch.image_folds)[known]
         right = torch.zeros(int(known.sum()), tally.right.shape[1], dtype=torch.bool)
-        for column, subject in enumerate(scored_subjects(scene)):
+        for column, subject in enumerate(scene.scored_subjects):
             (site,) = classifier(scene.anatomy(subject))
             logits = views(subject, site, LOGITS)[known].double()
             target = torch.as_tensor(scene.label_maps[subject])[torch.as_tensor(batch.labels)[known]]
@@ -104,7 +100,7 @@ class Recognition(Measure):
                 "nll": ("subject", (total.nll / total.images).numpy(), {"limits": (0.0, np.inf)}),
                 "right": (("image", "subject"), total.right.numpy()),
             },
-            coords={"subject": scored_subjects(scene), "image": total.image.numpy()},
+            coords={"subject": scene.scored_subjects, "image": total.image.numpy()},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:

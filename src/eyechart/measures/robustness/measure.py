@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.patches import dropped, orders, shuffled
-from eyechart.methods.scoring import about_strangers, answers_of, labelled, scored_subjects, strangers
+from eyechart.methods.scoring import about_strangers, answers_of, labelled, strangers
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.reading_estimates import per_subject, vit_minus_cnn
 from eyechart.scene import Batch, Scene
@@ -153,7 +152,7 @@ class Robustness(Experiment):
             paired=True,  # of the accuracy: the bound is too narrow by what the intact subject gets wrong
         ),
     )
-    needs_labels = True
+    labels = "subjects"
     budget: ClassVar[Mapping[str, float]] = {"quick": 12.0, "normal": 60.0, "full": 600.0}
     setting: Literal["curve", "paper"] = option("curve", "strengths of the attacks: a curve, or the paper's")
     steps: int = option(-1, "of PGD; −1: by effort (quick 0, normal 10, full 40). Without steps there is no PGD")
@@ -197,10 +196,8 @@ class Robustness(Experiment):
         return [(kind, float(strength)) for kind, strengths in met.items() for strength in strengths]
 
     def tally(self, scene: Scene) -> RobustnessTally:
-        if not scored_subjects(scene):
-            raise DoesNotApply("no subject's classes match the classes of the images, so nothing is right or wrong.")
         return RobustnessTally.empty(
-            fold=scene.folds, subject=len(scored_subjects(scene)), condition=len(self.conditions)
+            fold=scene.folds, subject=len(scene.scored_subjects), condition=len(self.conditions)
         )
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -240,7 +237,7 @@ class Robustness(Experiment):
 
     def update(self, tally: RobustnessTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(scored_subjects(scene)):
+        for column, subject in enumerate(scene.scored_subjects):
             found = views.experiment(subject)
             if found:
                 folds = found["folds"]
@@ -252,7 +249,7 @@ class Robustness(Experiment):
     def estimate(self, total: RobustnessTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        subjects, seen = scored_subjects(scene), total.seen.numpy()
+        subjects, seen = scene.scored_subjects, total.seen.numpy()
         met = np.array([kind for kind, _ in self.conditions])
         kinds = [kind for kind in KINDS if kind in met]
         with np.errstate(invalid="ignore", divide="ignore"):
