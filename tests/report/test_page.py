@@ -199,9 +199,9 @@ def test_pictures_can_be_downloaded_without_a_second_copy(run: SyntheticRun, out
 
 
 def test_intervals_of_weights_are_not_said_to_be_about_images() -> None:
-    said = page.about_intervals(["C03", "C05"])
+    said = verdict_summary.about_intervals(["C03", "C05"])
     assert "(those of C03, C05 do not: they read weights alone" in said
-    assert "were drawn; margins" in page.about_intervals()
+    assert "were drawn; margins" in verdict_summary.about_intervals()
 
 
 def test_what_a_correction_for_many_tests_leaves_is_said_and_marked(outline: Outline) -> None:
@@ -209,8 +209,8 @@ def test_what_a_correction_for_many_tests_leaves_is_said_and_marked(outline: Out
     assert "With Holm&#39;s correction for all 5 intervals, 2 of 3 decided verdicts stay decided." in html
     assert html.count(">not under Holm</span>") == 2  # in the key and at the verdict
     assert html.count('class="stamp fails corrected-away"') == 1
-    assert "Holm" not in page.multiplicity(Summary(intervals=2, undecided=1))
-    assert "The others" not in page.multiplicity(Summary(intervals=2, holds=1, stand=1))
+    assert "Holm" not in verdict_summary.multiplicity(Summary(intervals=2, undecided=1))
+    assert "The others" not in verdict_summary.multiplicity(Summary(intervals=2, holds=1, stand=1))
 
 
 def test_what_was_changed_after_results_were_seen_is_said_beside_its_claim(

@@ -134,12 +134,12 @@ def picture(part: PartVerdict) -> dict[str, Any]:
     margins = [-margin, margin] if side in ("within", "outside") else [margin]
     needed = [part.effect, *margins, *([part.low, part.high] if spread else [])]
     low, high = min(needed), max(needed)
-    room = (high - low) or abs(high) or 1.0
-    if low > 0 and low < 0.6 * room:
+    width = (high - low) or abs(high) or 1.0
+    if low > 0 and low < 0.6 * width:
         low = 0.0
-    if high < 0 and -high < 0.6 * room:
+    if high < 0 and -high < 0.6 * width:
         high = 0.0
-    start, end = low - 0.12 * (high - low or room), high + 0.12 * (high - low or room)
+    start, end = low - 0.12 * (high - low or width), high + 0.12 * (high - low or width)
 
     def at(value: float) -> float:
         return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)
