@@ -18,7 +18,7 @@ import xarray as xr
 from eyechart.charts import numbers, theme
 from eyechart.claims.summary import Summary
 from eyechart.claims.table import CLAIMS
-from eyechart.report import embed, page, sentences, verdict_rows
+from eyechart.report import embed, page, sentences, verdict_rows, verdict_summary
 from eyechart.sites import Anatomy
 
 from .browser import Browser
