@@ -82,14 +82,15 @@ def exam(
     >>> run.verdicts[0], run.path.joinpath("report.html").exists()
     (<C01 not tested>, True)
     """
+    from eyechart.device import choose_device, choose_dtype, without_tf32
     from eyechart.engines import inline
-    from eyechart.engines.device import choose_device, choose_dtype
     from eyechart.engines.shard import TappedSubject
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import match_classes
     from eyechart.subjects.load import load_subjects
 
-    place, number = choose_device(device), choose_dtype(dtype)
+    without_tf32()
+    torch_device, torch_dtype = choose_device(device), choose_dtype(dtype)
     if effort not in EFFORTS:
         raise UsageError(f"The effort is one of {', '.join(EFFORTS)}; got {effort!r}.")
     for plugin in plugins:
@@ -100,27 +101,27 @@ def exam(
     source: Images = open_images(images)
     batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)
 
-    people: list[Subject] = [subject.to(place) for subject in load_subjects(subjects)]
+    loaded: list[Subject] = [subject.to(torch_device) for subject in load_subjects(subjects)]
     first_two = [common_crop(source.picture(i)) for i in batches.order[:2]]
     anatomies: list[Anatomy] = []
-    for subject in people:
+    for subject in loaded:
         progress(f"anatomy of {subject.name}", 0, 1)
-        subject.module.to(number)
-        dry = subject.prepare((first_two * 2)[:2]).to(place, number)
+        subject.module.to(torch_dtype)
+        dry = subject.prepare((first_two * 2)[:2]).to(torch_device, torch_dtype)
         anatomies.append(
             anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
         )
-    matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in people}
+    matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in loaded}
 
     plan = write_plan(
-        people,
+        loaded,
         anatomies,
         source,
         batches,
         asked,
         label_maps={name: (match.indices, match.reason) for name, match in matches.items()},
         settings={
-            "device": str(place),
+            "device": str(torch_device),
             "dtype": dtype,
             "seed": seed,
             "limit": limit,
@@ -134,7 +135,7 @@ def exam(
 
     def tapped() -> list[TappedSubject]:
         chosen = list(run.measures.values())
-        return [TappedSubject(who, anatomy, chosen) for who, anatomy in zip(people, anatomies, strict=True)]
+        return [TappedSubject(subject, anatomy, chosen) for subject, anatomy in zip(loaded, anatomies, strict=True)]
 
     done = 0
 

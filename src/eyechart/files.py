@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from eyechart.errors import RunFolderError, UsageError
 
@@ -18,7 +18,7 @@ except ModuleNotFoundError:  # Windows
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a temporary file in the same folder, then move it into place."""
+    """Let `write` fill a temporary file in the same folder, flush it to the disk, then move it into place."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
@@ -26,18 +26,28 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
         temporary = Path(name)
         try:
             write(temporary)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
             temporary.chmod(0o644)  # mkstemp's 0600 would keep a colleague from reading a shared run
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
     except Exception as error:
         # safetensors and netCDF report a full disk with exceptions of their own; nothing else can fail in here.
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise RunFolderError(
-            f"{path} could not be written ({reason}); what was finished before is kept: "
-            "make room or choose another folder with --out, then run the same command again."
-        ) from error
+        raise cannot_write(path, error) from error
     return path
+
+
+def cannot_write(path: Path, error: Exception) -> RunFolderError:
+    reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+    return RunFolderError(
+        f"{path} cannot be written ({reason}); what was finished before is kept: make room or choose another folder "
+        "with --out, then run the same command again."
+    )
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    return write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -55,6 +65,30 @@ def read_text(path: str | Path, what: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageError(f"{what} takes a text file; {path} cannot be read ({reason}).") from error
+
+
+def read_json_lines(path: Path, *, strict: bool = True) -> list[dict[str, Any]]:
+    """The lines of a file of records; none where there is no file. A last line that a kill cut short is left out.
+
+    Any other line that is no JSON is refused, or, if not `strict`, ends what is read.
+    """
+    if not path.is_file():
+        return []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunFolderError(
+            f"The record {path} cannot be read: {getattr(error, 'strerror', None) or error}."
+        ) from error
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            records.append(json.loads(line))
+        except ValueError as error:
+            if number == len(lines) or not strict:
+                break
+            raise RunFolderError(f"{path}, line {number}, is not a record ({error}); restore the file.") from error
+    return records
 
 
 def claim(file: BinaryIO) -> bool:

@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import load_file
 
 from eyechart.errors import RunFolderError
+from eyechart.files import write_bytes
 from eyechart.training import state
-from eyechart.training.files import write_whole
 from eyechart.training.loop import train
 from eyechart.training.recipes import find_recipe
 from eyechart.training.records import Records
@@ -205,14 +205,14 @@ def test_a_full_disk_stops_in_one_sentence_and_loses_nothing(data: str, tmp_path
 
 def test_a_file_that_does_not_fit_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "card.json"
-    write_whole(path, b"before")
+    write_bytes(path, b"before")
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunFolderError, match=r"card.json cannot be written \(No space left on device\)"):
-        write_whole(path, b"after")
+        write_bytes(path, b"after")
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -111,7 +111,7 @@ def test_scores_that_are_not_finite_stop_as_a_loss_does(
 
 @pytest.mark.parametrize("device", ["tpu", "mps", "meta", "cuda:one", "cuda:9999"])
 def test_a_device_that_is_not_here_is_refused(device: str, data: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"CUDA device|--device is auto, cpu, cuda"):
+    with pytest.raises(UsageError, match=r"cannot be used here|Trainings run on cpu or cuda"):
         Training(toy_run(data, tmp_path, device=device))
 
 

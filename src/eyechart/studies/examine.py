@@ -13,10 +13,11 @@ import torch
 
 from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
-from eyechart.engines.device import choose_device
+from eyechart.device import choose_device, without_tf32
 from eyechart.engines.plan import scene_of, write_plan
 from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import UsageError
+from eyechart.files import read_json_lines
 from eyechart.images import Images, common_crop, open_images, plan_batches
 from eyechart.images.arrays import ArrayImages
 from eyechart.intervals import with_intervals
@@ -27,7 +28,7 @@ from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.labels import match_classes
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
-from eyechart.training.records import Records, read_lines
+from eyechart.training.records import Records
 from eyechart.training.run import TrainingRun
 from eyechart.training.sources import load_data_once
 from eyechart.training.transfer import input_size_of
@@ -38,7 +39,7 @@ CURVE = ("epoch", "augmented_train_nll", "clean_train_nll", "clean_train_error",
 def of_training(run: TrainingRun, card: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a finished training: how it was made, what it became, and how it went."""
     files = Records(Path(run.out), run.label)
-    lines = [line for line in read_lines(files.lines) if "epoch" in line]
+    lines = [line for line in read_json_lines(files.lines, strict=False) if "epoch" in line]
     scored = [line for line in lines if "test_error" in line]
     test = int(card["test_images"])
     accuracy = float(card["accuracy"])
@@ -84,6 +85,7 @@ def where() -> dict[str, Any]:
 def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -> dict[str, Any]:
     """The rows of one exam: some arms of one seed, side by side, on images of their own data."""
     exam, runs = task["exam"], [TrainingRun.from_json(json.dumps(run)) for run in task["runs"]]
+    without_tf32()
     device = choose_device("auto")
     torch.set_num_threads(max(1, int(task.get("threads", 1))))
     source = images_of(runs, exam["images"])

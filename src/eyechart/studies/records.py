@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from eyechart.claims.gates import Facts
-from eyechart.errors import RunFolderError
+from eyechart.files import read_json_lines
 from eyechart.studies.study import Contrast, ExamPlan, Study, folder
 
 DIGITS = 6  # significant ones: far below any interval, a third of the bytes
@@ -52,7 +52,7 @@ class Records:
     @classmethod
     def of(cls, study: Study, *folders: Path) -> Records:
         """The records in these folders; the last line on a training or exam counts."""
-        return cls(study, [line for each in folders for line in read_lines(each / f"{study.name}.jsonl")])
+        return cls(study, [line for each in folders for line in read_json_lines(each / f"{study.name}.jsonl")])
 
     def training(self, arm: str, seed: int) -> dict[str, Any] | None:
         found = [line for line in self.lines if line.get("arm") == arm and line["seed"] == seed]
@@ -145,22 +145,6 @@ def scaled(value: float, contrast: Contrast) -> float:
     if contrast.scale == "plain":
         return value
     return math.log(value) if value > 0 else math.nan
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of records; none where there is no file. A last line that a kill cut short is left out."""
-    if not path.is_file():
-        return []
-    found = []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            found.append(json.loads(line))
-        except ValueError as error:
-            if number == len(lines):
-                break
-            raise RunFolderError(f"{path}, line {number}, is not a record ({error}); restore the file.") from error
-    return found
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:

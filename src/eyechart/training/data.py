@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eyechart.errors import ImagesError, UsageError
+from eyechart.phrases import did_you_mean
 from eyechart.training.augment import Normalisation
 from eyechart.training.run import TrainingRun
 
@@ -106,9 +106,8 @@ class TrainingData:
             return self
         for name in names:
             if name not in self.classes:
-                near = difflib.get_close_matches(name, self.classes, n=2)
-                hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.classes[:12])} …"
-                raise UsageError(f"{self.name} has no class called {name!r}; {hint}")
+                near = did_you_mean(name, self.classes, f"it has {', '.join(self.classes[:12])} …")
+                raise UsageError(f"{self.name} has no class called {name!r}; {near}")
         if len(set(names)) != len(names) or len(names) < 2:
             raise UsageError(f"--classes takes two or more different classes; got {', '.join(names)}.")
         number = torch.full((len(self.classes),), -1)

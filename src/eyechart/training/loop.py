@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from eyechart.device import choose_device
 from eyechart.errors import NotFinite, RunFolderError, UsageError
 from eyechart.training.augment import Normalisation, prepare_chunk
 from eyechart.training.card import device_name, make_card
@@ -336,15 +337,9 @@ class Training:
 
 
 def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError("There is no CUDA device here; leave --device out or say --device cpu.")
-    kind, colon, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
-        raise UsageError(f"--device is auto, cpu, cuda or one of several, as cuda:1; got {name!r}.")
-    if kind == "cuda" and colon:
-        if int(number) >= torch.cuda.device_count():
-            raise UsageError(f"There are {torch.cuda.device_count()} CUDA devices here, the first is 0; got {name!r}.")
-        torch.cuda.set_device(int(number))  # streams, graphs and the tensor of the rate are made on the current one
-    return torch.device(name)
+    device = choose_device(name)
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"Trainings run on cpu or cuda; got --device {name}.")
+    if device.index is not None and device.type == "cuda":
+        torch.cuda.set_device(device)  # streams, graphs and the tensor of the rate are made on the current one
+    return device

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -10,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from eyechart.errors import UsageError
+from eyechart.phrases import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,6 @@ def find_recipe(name: str) -> Recipe:
     0.8
     """
     if name not in RECIPES:
-        near = difflib.get_close_matches(name, RECIPES, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"the recipes are {', '.join(RECIPES)}."
-        raise UsageError(f"There is no recipe called {name!r}; {hint}")
+        near = did_you_mean(name, RECIPES, f"the recipes are {', '.join(RECIPES)}.")
+        raise UsageError(f"There is no recipe called {name!r}; {near}")
     return RECIPES[name]

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from eyechart.errors import RunFolderError
-from eyechart.training.files import cannot_write, write_whole
+from eyechart.files import cannot_write, write_bytes
 from eyechart.training.optimisers import Average
 
 PIECE_BYTES = 14 * 2**20  # a piece's tensors; its header and the last tensor's rounding stay below 15 MiB
@@ -37,11 +37,11 @@ def write_state(folder: Path, epoch: int, tensors: Mapping[str, Tensor], facts: 
         hashes: dict[str, str] = {}
         for number, piece in enumerate(_pieces(tensors)):
             name, content = f"piece-{number:03d}.safetensors", save(piece)
-            write_whole(partial / name, content)
+            write_bytes(partial / name, content)
             hashes[name] = hashlib.sha256(content).hexdigest()
         shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
         manifest = {"format": FORMAT, "epoch": epoch, "facts": facts, "shapes": shapes, "sha256": hashes}
-        write_whole(partial / "state.json", json.dumps(manifest).encode())
+        write_bytes(partial / "state.json", json.dumps(manifest).encode())
         shutil.rmtree(final, ignore_errors=True)
         os.rename(partial, final)
     except (OSError, RunFolderError) as error:

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from eyechart.errors import UsageError
+from eyechart.phrases import did_you_mean
 
 __all__ = ["SWITCHES", "Switch", "check_switches", "read_switches"]
 
@@ -203,7 +203,6 @@ def read_switches(model: str, known: Iterable[Switch], pairs: Iterable[str]) -> 
 
 def _find(model: str, by_name: Mapping[str, Switch], name: str) -> Switch:
     if name not in by_name:
-        near = difflib.get_close_matches(name, by_name, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(by_name)}."
-        raise UsageError(f"{model} has no switch called {name!r}; {hint}")
+        near = did_you_mean(name, by_name, f"it has {', '.join(by_name)}.")
+        raise UsageError(f"{model} has no switch called {name!r}; {near}")
     return by_name[name]

@@ -1,4 +1,4 @@
-"""Where and in which numbers a run computes. float32 with TF32 off unless asked otherwise."""
+"""Where and in which numbers an exam or a training computes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from eyechart.errors import UsageError
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
-def choose_device(name: str) -> torch.device:
-    """`auto` takes a GPU if there is one. TF32 is switched off: it keeps 10 bits of a product, and CKA shows it."""
+def without_tf32() -> None:
+    """TF32 keeps 10 bits of a product, and CKA shows it. Trainings leave torch's own setting as it is."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` takes a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
