@@ -5,7 +5,7 @@ Their dimensions, coordinates and attributes are those of real findings; their n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -51,22 +51,16 @@ def subjects(*names: str, **more: Any) -> dict[str, Any]:
     return {"subject": list(names), **{name: ("subject", values) for name, values in columns.items()}}
 
 
-def finding(
-    variables: Mapping[str, str], coordinates: Mapping[str, Any], exact: Iterable[str] = (), **attributes: Any
-) -> xr.Dataset:
-    """Random numbers from 0.2 to 0.8 for `variables` (names by their dimensions), each in an interval of ±0.1.
-
-    Those named in `exact` have no interval.
-    """
+def finding(variables: Mapping[str, str], coordinates: Mapping[str, Any], **attributes: Any) -> xr.Dataset:
+    """Random numbers from 0.2 to 0.8 for `variables` (names by their dimensions), each in an interval of ±0.1."""
     dataset = xr.Dataset(coords=dict(coordinates), attrs=attributes)
     draw = np.random.default_rng(0)
     for dimensions, names in variables.items():
         axes = tuple(dimensions.split())
         for name in names.split():
             values = draw.uniform(0.2, 0.8, [dataset.sizes[axis] for axis in axes])
-            ends = {} if name in exact else {"_low": -0.1, "_high": 0.1}
-            for end, shift in {"": 0.0, **ends}.items():
-                dataset[f"{name}{end}"] = (axes, values + shift)
+            for end, half in {"": 0.0, "_low": -0.1, "_high": 0.1}.items():
+                dataset[f"{name}{end}"] = (axes, values + half)
     return dataset
 
 
@@ -122,10 +116,8 @@ def band_noise() -> xr.Dataset:
 
 
 def calibration() -> xr.Dataset:
-    variables = {
-        "subject bin": "accuracy_in_bin confidence_in_bin share_in_bin",
-        "subject": "ece scaled_ece floor",
-    }
+    bins = "accuracy_in_bin confidence_in_bin share_in_bin"
+    variables = {"subject bin": bins, "subject": "ece scaled_ece floor"}
     return finding(variables, subjects(*SUBJECTS) | {"bin": ["0.0–0.5", "0.5–1.0"]})
 
 
@@ -249,11 +241,7 @@ def localisation() -> xr.Dataset:
         "patch_place": (("site", "patch"), [["a", "b", "c", "d"]] * 4),
         "reference": ["mean of all patches"],
     }
-    variables = {
-        "site token patch": "cka",
-        "site reference patch": "reference_cka",
-        "site": "hit_rate peak chance",
-    }
+    variables = {"site token patch": "cka", "site reference patch": "reference_cka", "site": "hit_rate peak chance"}
     dataset = finding(variables, axes)
     untrained = dataset.isel(site=[0, 1]).assign_coords(subject=("site", [twin] * 2), site=["t0", "t1"])
     return xr.concat([dataset, untrained], "site", data_vars="all", coords="different", compat="equals")

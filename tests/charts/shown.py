@@ -282,3 +282,6 @@ WITHOUT_INTERVALS = {"landscape", "trajectory"}
 
 #: Measures whose losses are drawn below zero.
 DOWNWARDS = ("attention_role", "band_noise", "lesion")
+
+#: Measures that draw shares as points or per cent.
+IN_POINTS = (*DOWNWARDS, "corruption", "skip_removal")

@@ -18,7 +18,7 @@ from eyechart.measures import names
 
 from .findings import CNN, SWIN, VIT, finding_of
 from .layers import Layer, layers_of, references_of
-from .shown import COLOURED, DOWNWARDS, REFERENCES, SAME_DOMAIN, SHOWN, WITHOUT_INTERVALS
+from .shown import COLOURED, DOWNWARDS, IN_POINTS, REFERENCES, SAME_DOMAIN, SHOWN, WITHOUT_INTERVALS
 
 ORDER = (CNN, SWIN, VIT)  # of the exam, which gives the colours
 COLOURS = dict(zip(ORDER, theme.SUBJECT_COLOURS, strict=False))
@@ -163,6 +163,20 @@ def test_what_is_lost_is_drawn_downwards(measure: str) -> None:
     """As changes of accuracy in points, as in the papers; all losses of the findings here are positive."""
     for layer, axis in drawn_intervals(measure):
         assert max(layer.column(f"{axis}2")) < 0, str(layer)
+
+
+@pytest.mark.parametrize("measure", IN_POINTS)
+def test_points_are_hundredths(measure: str) -> None:
+    """An axis that says points or per cent holds 10 to 90 and not 0.1 to 0.9, as the findings here do."""
+    drawn = [
+        (layer, axis)
+        for layer in layers(measure)
+        for axis in ("x", "y")
+        if re.search(r"points|\(%\)", str(layer.encoding.get(axis, {}).get("title")))
+    ]
+    assert drawn
+    for layer, axis in drawn:
+        assert min(abs(value) for value in layer.column(axis)) > 5, str(layer)
 
 
 def test_charts_without_intervals() -> None:
