@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import xarray
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ Limits = tuple[float | None, float | None]
 Values = list[Mapping[tuple[str, ...], float]]
 
 CONFIDENCE = 0.95
+ONE_SIDED = 0.05
+"""Of a sign test."""
 DRAWS = 250
 """Bootstrap draws as large as the sample: their spread is the interval's width."""
 UNMOVED = 1e-9
@@ -378,6 +380,21 @@ def room_for(trials: float | Array) -> float | Array:
     return room
 
 
+def exact_ends(low: Array, high: Array, trials: float | Array) -> tuple[Array, Array]:
+    """Ends of a share of few things: the exact binomial bounds, 5 % on each side, of the shares at the ends given.
+
+    Above one half if and only if a sign test is clear, one-sided at 5 %: of five that agree, not of four.
+
+    >>> [f"{exact_ends(np.array(1.0), np.array(1.0), trials)[0]:.3f}" for trials in (4, 5)]
+    ['0.473', '0.549']
+    """
+    lowest, highest = (np.asarray(end, dtype=np.float64) * trials for end in (low, high))
+    return (
+        np.where(lowest > 0, betaincinv(np.maximum(lowest, 1e-9), trials - lowest + 1, ONE_SIDED), lowest),
+        np.where(highest < trials, betaincinv(highest + 1, np.maximum(trials - highest, 1e-9), 1 - ONE_SIDED), high),
+    )
+
+
 def _where_nothing_moved(
     value: Array, low: Array, high: Array, trials: float | Array, limits: Limits
 ) -> tuple[Array, Array]:
@@ -395,6 +412,8 @@ def _of_few_values(
     """Bounds of a quantity that moves in steps, where it did not, and the cut at what is possible for its subjects."""
     if quantity.if_unmoved is not None and high - low < UNMOVED:
         low, high = (np.array(bound, dtype=np.float64) for bound in quantity.if_unmoved(estimate)[subjects])
+    if quantity.among is not None:
+        low, high = exact_ends(low, high, quantity.among(estimate)[subjects])
     if quantity.ceiling is not None:
         high = np.minimum(high, quantity.ceiling(estimate)[subjects])
     return low, high

@@ -37,6 +37,7 @@ from eyechart.methods.layer_likeness import (
     turned,
     uniformity,
     uniformity_gap,
+    within_half_a_block,
 )
 from eyechart.methods.neighbours import NEAREST, neighbour_table
 from eyechart.methods.token_lengths import Tokens, has_tokens, read_with
@@ -118,6 +119,7 @@ class Cka(Measure):
             smooth=False,
             halving=True,
             limits=(0, 1),
+            if_unmoved=lambda estimate: within_half_a_block(estimate, half_way),
         ),
         Quantity(
             "half_above_stem",
@@ -132,6 +134,7 @@ class Cka(Measure):
             smooth=False,
             halving=True,
             limits=(0, 1),
+            if_unmoved=lambda estimate: within_half_a_block(estimate, last_quarter),
         ),
         Quantity(
             "end_above_stem",

@@ -143,6 +143,9 @@ class Quantity:
     if_unmoved: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """Bounds where no draw of images moved it. Of few possible values (shares of heads, of tokens) a bare [1, 1] would
     pass for certainty."""
+    among: Callable[[xarray.Dataset], PerSubjects] | None = None
+    """Of how many things (sub-layers) it is a share, in a sign test over them: the interval is the exact one of that
+    many trials, wider by what images move."""
     ceiling: Callable[[xarray.Dataset], PerSubjects] | None = None
     """The most that is possible, where that depends on the subjects: the interval is cut there."""
 

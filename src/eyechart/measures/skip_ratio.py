@@ -28,6 +28,7 @@ from eyechart.methods.skip_phases import (
     late_attention_over_mlp,
     late_mlp_share,
     profile,
+    unmoved_mlp_share,
     with_class_token,
 )
 from eyechart.methods.skip_ratio import SKIP_AND_BRANCH, junctions, tokens_of
@@ -139,6 +140,7 @@ class SkipRatio(Measure):
             "class token, second half: share of the blocks whose MLP writes more than their attention",
             smooth=False,
             limits=(0, 1),
+            if_unmoved=unmoved_mlp_share,
         ),
         Quantity(
             "skip_higher_share",

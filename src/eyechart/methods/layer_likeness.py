@@ -182,6 +182,18 @@ def matched_depth(estimate: xarray.Dataset, choose: Callable[[xarray.Dataset, st
     return result
 
 
+def within_half_a_block(
+    estimate: xarray.Dataset, choose: Callable[[xarray.Dataset, str], np.ndarray]
+) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Where no draw of images moved that depth (it is the first or the last place in all of them): half a block.
+
+    Nothing lies beyond the last block through which a parabola could go, so how near to it the match is, is not known.
+    """
+    half = {vit: 0.5 / max(len(places_of(estimate, vit, "block")), 1) for vit in subjects_in(estimate, "vit")}
+    depths = matched_depth(estimate, choose)
+    return {pair: (max(depth - half[pair[0]], 0.0), min(depth + half[pair[0]], 1.0)) for pair, depth in depths.items()}
+
+
 def match_above_stem(estimate: xarray.Dataset, choose: Callable[[xarray.Dataset, str], np.ndarray]) -> PerSubjects:
     """How much more the chosen blocks of a CNN resemble their match in a ViT than its stem.
 
