@@ -185,13 +185,18 @@ def matched_depth(estimate: xarray.Dataset, choose: Callable[[xarray.Dataset, st
 def within_half_a_block(
     estimate: xarray.Dataset, choose: Callable[[xarray.Dataset, str], np.ndarray]
 ) -> dict[tuple[str, ...], tuple[float, float]]:
-    """Where no draw of images moved that depth (it is the first or the last place in all of them): half a block.
+    """Bounds of that depth where the match is the first or the last place: half a block.
 
-    Nothing lies beyond the last block through which a parabola could go, so how near to it the match is, is not known.
+    Nothing lies beyond the last block through which a parabola could go, so the depth of 1 is one of a lattice.
     """
-    half = {vit: 0.5 / max(len(places_of(estimate, vit, "block")), 1) for vit in subjects_in(estimate, "vit")}
-    depths = matched_depth(estimate, choose)
-    return {pair: (max(depth - half[pair[0]], 0.0), min(depth + half[pair[0]], 1.0)) for pair, depth in depths.items()}
+    result: dict[tuple[str, ...], tuple[float, float]] = {}
+    for (vit, cnn), depth in matched_depth(estimate, choose).items():
+        places = places_of(estimate, vit, "stem", "block")
+        best = estimate.cka.values[choose(estimate, cnn)][:, places].argmax(1)
+        at_an_end = float(np.mean((best == 0) | (best == len(places) - 1))) if len(best) else 0.0
+        half = 0.5 * at_an_end / max(len(places_of(estimate, vit, "block")), 1)
+        result[vit, cnn] = (max(depth - half, 0.0), min(depth + half, 1.0))
+    return result
 
 
 def match_above_stem(estimate: xarray.Dataset, choose: Callable[[xarray.Dataset, str], np.ndarray]) -> PerSubjects:
