@@ -65,6 +65,8 @@ class Interval:
     high: float
     half: float = math.nan
     """Its mean over halves of the images, where the quantity asks for it."""
+    of_few: int = 0
+    """1 where it is as wide as the few things that are counted make it, not as the images do."""
 
 
 def leave_one_out_weights(counts: Tensor) -> Tensor:
@@ -278,8 +280,10 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
                 on_halves = halves.series(quantity, subjects)
                 half = float(np.mean(on_halves))
                 low, high = still_moving(value, low, high, on_halves, quantity.limits)
+            by_images = float(high - low)
             low, high = _of_few_values(quantity, estimate, subjects, low, high)
-            rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half)))
+            of_few = int(float(high - low) > 2 * by_images)
+            rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half, of_few)))
     finding = finding.assign(_quantity_table(rows))
     finding.attrs = {"images": scene.images, **estimate.attrs, "folds": tally.folds}
     return finding
@@ -355,6 +359,7 @@ def _quantity_table(rows: Sequence[tuple[Quantity, tuple[str, ...], Interval]]) 
             "quantity_subjects": ("quantity_row", np.array([" | ".join(subjects) for _, subjects, _ in rows])),
             "quantity_unit": ("quantity_row", np.array([quantity.unit for quantity, _, _ in rows])),
             "quantity_smooth": ("quantity_row", np.array([int(quantity.smooth) for quantity, _, _ in rows])),
+            "quantity_of_few": ("quantity_row", np.array([interval.of_few for _, _, interval in rows])),
             "quantity_half_value": ("quantity_row", np.array([interval.half for _, _, interval in rows])),
         },
     )

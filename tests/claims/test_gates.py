@@ -209,3 +209,15 @@ def test_the_grid_that_is_read_counts_where_the_last_block_is() -> None:
     assert result.words == "the last block of cnn, which is read, has a grid of 4×4, less than 7×7"
     assert LAST_GRID.check([vit, replace(cnn, last_grid=(7, 7))]).outcome == "passed"  # as in the paper
     assert LAST_GRID.check([Facts("flat", "cnn", True)]).outcome == "unknown"
+
+
+def test_a_known_small_training_set_is_told_and_an_unknown_one_too() -> None:
+    """C39 said of the bundled models that it is not known how much data they saw; their cards tell."""
+    small = Facts("zoo:vit", "vit", True, training_images=50_000)
+    found = REGIME.check([small, replace(small, subject="hub", training_images=None)])
+    assert (found.outcome, found.words) == (
+        "proxy",
+        "the claim is about large-scale training data: zoo:vit saw 50,000 images",
+    )
+    assert "not known" in REGIME.check([replace(small, training_images=None)]).words
+    assert REGIME.check([replace(small, training_images=14_000_000)]).outcome == "passed"

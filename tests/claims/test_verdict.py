@@ -7,7 +7,7 @@ import pytest
 import xarray
 
 from eyechart.claims.gates import Facts
-from eyechart.claims.judge import judge
+from eyechart.claims.judge import Reading, decide, judge
 from eyechart.claims.summary import summarise
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import ClaimTest, Part, PartVerdict, Verdict
@@ -444,3 +444,12 @@ def test_of_two_sides_of_one_number_the_one_that_decides_is_shown() -> None:
     parts = (part("more than 0.6", "holds"), part("less than 0.85", "fails"))
     verdict = Verdict("C79", ("vit", "cnn"), "these weights", "fails", 1.0, 1.0, 1.0, "", parts)
     assert verdict.shown is parts[1]
+
+
+def test_what_few_blocks_leave_open_more_images_do_not_decide() -> None:
+    """C58 said of three attentions out of five that more images might decide it."""
+    test = ClaimTest("C58", (Part("share", "above", 0.5, "share of sub-layers of {0}"),), gates=())
+    few = Reading(0.6, 0.19, 0.92, images=1000, measure="feature_variance", smooth=False, of_few=True)
+    assert "so more images would hardly decide it" in decide(test, ("zoo:vit",), [few], []).reason
+    images = Reading(0.6, 0.19, 0.92, images=1000, measure="feature_variance", smooth=False)
+    assert "More images may decide it" in decide(test, ("zoo:vit",), [images], []).reason

@@ -271,9 +271,10 @@ class Regime(Gate):
     def check(self, facts: Sequence[Facts]) -> GateResult:
         if all(fact.training_images is not None and fact.training_images >= self.least for fact in facts):
             return self.result("passed", "all were trained on large-scale data")
-        return self.result(
-            "proxy", "the claim is about large-scale training data, which is not known of these subjects"
-        )
+        small = [fact for fact in facts if fact.training_images is not None and fact.training_images < self.least]
+        told = [f"{fact.subject} saw {fact.training_images:,} images" for fact in small]
+        why = "; ".join(told) or "how much these subjects saw is not known"
+        return self.result("proxy", f"the claim is about large-scale training data: {why}")
 
 
 @dataclass(frozen=True)
