@@ -56,8 +56,8 @@ WORDS = {
     "relative_corruption_advantage": "share of its accuracy that {0} keeps on corrupted pictures minus that of {1}",
     "occlusion_advantage": "accuracy of {0} on pictures with patches missing minus that of {1}",
     "relative_occlusion_advantage": "share of its accuracy that {0} keeps with patches missing minus that of {1}",
-    "attack_advantage": "accuracy of {0} under attack minus that of {1}",
-    "relative_attack_advantage": "share of its accuracy that {0} keeps under attack minus that of {1}",
+    "attack_advantage": "accuracy of {0} under attack (PGD) minus that of {1}",
+    "relative_attack_advantage": "share of its accuracy that {0} keeps under attack (PGD) minus that of {1}",
 }
 
 

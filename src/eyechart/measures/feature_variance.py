@@ -176,10 +176,11 @@ READINGS = {"": "by the variance itself", "_relative": "by the variance over the
 def tests_on(suffix: str, reading: str) -> tuple[ClaimTest, ClaimTest]:
     """C58 and C59 on one scale."""
     what = "variance over mean square" if suffix else "variance"
+    exact = " (5 % on each side)"  # of its exact interval, as of a sign test; all others are of 95 %
     most = {
-        "attention_lowers_variance": f"share of attentions in the first half of {{0}} that lower the {what}",
-        "mlp_raises_variance": f"share of MLPs in the first half of {{0}} that raise the {what}",
-        "conv_raises_variance": f"share of convolutions of {{1}} that raise the {what}",
+        "attention_lowers_variance": f"share of attentions in the first half of {{0}} that lower the {what}{exact}",
+        "mlp_raises_variance": f"share of MLPs in the first half of {{0}} that raise the {what}{exact}",
+        "conv_raises_variance": f"share of convolutions of {{1}} that raise the {what}{exact}",
     }
     change = f"log change of {what} by attention in {{0}}"
     ends: tuple[tuple[str, Side, str], ...] = (
