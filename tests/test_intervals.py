@@ -298,5 +298,8 @@ def test_bounds_of_unmoved_quantities_and_ceilings_are_those_of_the_quantity() -
     )
     ends = intervals._of_few_values(still, estimate, ("a",), np.array(1.0), np.array(1.0 + 1e-16))
     assert tuple(map(float, ends)) == (0.9, 0.95)
+    # C19 showed −0.33333 [−0.33448, −0.33333] for a place known to half a block.
+    ends = intervals._of_few_values(still, estimate, ("a",), np.array(0.995), np.array(1.0))
+    assert tuple(map(float, ends)) == (0.9, 0.95)
     ends = intervals._of_few_values(still, estimate, ("a",), np.array(0.2), np.array(0.4))
     assert tuple(map(float, ends)) == (0.2, 0.4)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import xarray
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -42,10 +42,15 @@ Limits = tuple[float | None, float | None]
 Values = list[Mapping[tuple[str, ...], float]]
 
 CONFIDENCE = 0.95
+ONE_SIDED = 0.05
+"""Of a sign test."""
 DRAWS = 250
 """Bootstrap draws as large as the sample: their spread is the interval's width."""
 UNMOVED = 1e-9
 """An interval narrower than this has no width but that of rounding: no draw moved the number."""
+HARDLY = 0.3
+"""An interval narrower than this part of the bounds that a quantity has where no draw moved it is none either: one draw
+of 250 that moves a maximum by a block gives .28 blocks."""
 SMALL_DRAWS = 150
 """Draws of a quarter of the folds, for the bias of minima and maxima. A mean needs fewer draws than a quantile."""
 
@@ -62,6 +67,8 @@ class Interval:
     high: float
     half: float = math.nan
     """Its mean over halves of the images, where the quantity asks for it."""
+    of_few: int = 0
+    """1 where it is as wide as the few things that are counted make it, not as the images do."""
 
 
 def leave_one_out_weights(counts: Tensor) -> Tensor:
@@ -275,8 +282,10 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
                 on_halves = halves.series(quantity, subjects)
                 half = float(np.mean(on_halves))
                 low, high = still_moving(value, low, high, on_halves, quantity.limits)
+            by_images = float(high - low)
             low, high = _of_few_values(quantity, estimate, subjects, low, high)
-            rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half)))
+            of_few = int(float(high - low) > 2 * by_images)
+            rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half, of_few)))
     finding = finding.assign(_quantity_table(rows))
     finding.attrs = {"images": scene.images, **estimate.attrs, "folds": tally.folds}
     return finding
@@ -364,6 +373,7 @@ def _quantity_table(rows: Sequence[tuple[Quantity, tuple[str, ...], Interval]]) 
             "quantity_subjects": ("quantity_row", np.array([" | ".join(subjects) for _, subjects, _ in rows])),
             "quantity_unit": ("quantity_row", np.array([quantity.unit for quantity, _, _ in rows])),
             "quantity_smooth": ("quantity_row", np.array([int(quantity.smooth) for quantity, _, _ in rows])),
+            "quantity_of_few": ("quantity_row", np.array([interval.of_few for _, _, interval in rows])),
             "quantity_half_value": ("quantity_row", np.array([interval.half for _, _, interval in rows])),
         },
     )
@@ -392,6 +402,21 @@ def room_for(trials: float | Array) -> float | Array:
     return room
 
 
+def exact_ends(low: Array, high: Array, trials: float | Array) -> tuple[Array, Array]:
+    """Ends of a share of few things: the exact binomial bounds, 5 % on each side, of the shares at the ends given.
+
+    Above one half if and only if a sign test is clear, one-sided at 5 %: of five that agree, not of four.
+
+    >>> [f"{exact_ends(np.array(1.0), np.array(1.0), trials)[0]:.3f}" for trials in (4, 5)]
+    ['0.473', '0.549']
+    """
+    lowest, highest = (np.asarray(end, dtype=np.float64) * trials for end in (low, high))
+    return (
+        np.where(lowest > 0, betaincinv(np.maximum(lowest, 1e-9), trials - lowest + 1, ONE_SIDED), lowest),
+        np.where(highest < trials, betaincinv(highest + 1, np.maximum(trials - highest, 1e-9), 1 - ONE_SIDED), high),
+    )
+
+
 def _where_nothing_moved(
     value: Array, low: Array, high: Array, trials: float | Array, limits: Limits
 ) -> tuple[Array, Array]:
@@ -407,8 +432,12 @@ def _of_few_values(
     quantity: Quantity, estimate: xarray.Dataset, subjects: tuple[str, ...], low: Array, high: Array
 ) -> tuple[Array, Array]:
     """Bounds of a quantity that moves in steps, where it did not, and the cut at what is possible for its subjects."""
-    if quantity.if_unmoved is not None and high - low < UNMOVED:
-        low, high = (np.array(bound, dtype=np.float64) for bound in quantity.if_unmoved(estimate)[subjects])
+    if quantity.if_unmoved is not None:
+        least, most = quantity.if_unmoved(estimate)[subjects]
+        if high - low < max(UNMOVED, HARDLY * (most - least)):
+            low, high = np.minimum(low, least), np.maximum(high, most)
+    if quantity.among is not None:
+        low, high = exact_ends(low, high, quantity.among(estimate)[subjects])
     if quantity.ceiling is not None:
         high = np.minimum(high, quantity.ceiling(estimate)[subjects])
     return low, high

@@ -39,8 +39,11 @@ class Quantity:
     bounds: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
     """An interval that the estimate holds itself (from random draws), in place of one over images."""
     if_unmoved: Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]] | None = None
-    """Bounds where no draw of images moved it. Of few possible values (shares of heads, of tokens) a bare [1, 1] would
-    pass for certainty."""
+    """Bounds where no draw of images moved it, or hardly. Of few possible values (shares of heads, of tokens, places of
+    maxima) a bare [1, 1] would pass for certainty."""
+    among: Callable[[xarray.Dataset], PerSubjects] | None = None
+    """Of how many things (sub-layers) it is a share, in a sign test over them: the interval is the exact one of that
+    many trials, wider by what images move."""
     ceiling: Callable[[xarray.Dataset], PerSubjects] | None = None
     """The most that is possible, where that depends on the subjects: the interval is cut there."""
 

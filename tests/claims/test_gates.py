@@ -13,6 +13,7 @@ from eyechart.claims.gates import (
     INTACT_ACCURACY,
     LAST_GRID,
     MATCHED,
+    READOUT,
     RECIPE,
     REGIME,
     TOKENS,
@@ -199,7 +200,7 @@ def test_facts_from_an_anatomy() -> None:
     anatomy = Anatomy("swin", sites, (), (32, 32), "transformer", None, "gap")
     known = Facts.of(anatomy, trained=True, images="sample", recipe="strong")
     grids = {"grid": (16, 16), "last_grid": (16, 16)}
-    assert known == Facts("swin", "transformer", True, "sample", recipe="strong", heads=(4, 6), **grids)
+    assert known == Facts("swin", "transformer", True, "sample", recipe="strong", heads=(4, 6), pooling="gap", **grids)
 
 
 def test_the_grid_that_is_read_counts_where_the_last_block_is() -> None:
@@ -209,3 +210,30 @@ def test_the_grid_that_is_read_counts_where_the_last_block_is() -> None:
     assert result.words == "the last block of cnn, which is read, has a grid of 4×4, less than 7×7"
     assert LAST_GRID.check([vit, replace(cnn, last_grid=(7, 7))]).outcome == "passed"  # as in the paper
     assert LAST_GRID.check([Facts("flat", "cnn", True)]).outcome == "unknown"
+
+
+def test_a_known_small_training_set_is_told_and_an_unknown_one_too() -> None:
+    """C39 said of the bundled models that it is not known how much data they saw; their cards tell."""
+    small = Facts("zoo:vit", "vit", True, training_images=50_000)
+    found = REGIME.check([small, replace(small, subject="hub", training_images=None)])
+    assert (found.outcome, found.words) == (
+        "proxy",
+        "the claim is about large-scale training data: zoo:vit saw 50,000 images",
+    )
+    assert "not known" in REGIME.check([replace(small, training_images=None)]).words
+    assert REGIME.check([replace(small, training_images=14_000_000)]).outcome == "passed"
+
+
+def test_who_pools_is_not_compared_with_who_reads_a_class_token() -> None:
+    """C60 held for zoo:swin beside zoo:vit, and not beside zoo:vit-gap, which pools as zoo:swin does."""
+    swin, vit = (
+        Facts("zoo:swin", "transformer", True, pooling="gap"),
+        Facts("zoo:vit", "transformer", True, pooling="cls"),
+    )
+    found = READOUT.check([swin, vit])
+    assert (found.outcome, found.words) == (
+        "failed",
+        "the classifiers read differently: zoo:swin reads the mean of its tokens, zoo:vit reads its class token",
+    )
+    assert READOUT.check([swin, replace(vit, pooling="gap")]).outcome == "passed"
+    assert READOUT.check([swin, replace(vit, pooling="other")]).outcome == "unknown"

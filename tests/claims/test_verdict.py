@@ -8,7 +8,7 @@ import pytest
 import xarray
 
 from eyechart.claims.gates import GATES, Facts
-from eyechart.claims.judge import judge
+from eyechart.claims.judge import Measured, decide, judge
 from eyechart.claims.parts import ClaimTest, Part
 from eyechart.claims.summary import summarise
 from eyechart.claims.table import CLAIMS
@@ -302,7 +302,8 @@ def test_every_other_claim_is_listed_with_what_it_would_need() -> None:
     assert [verdict.claim for verdict in verdicts] == list(CLAIMS)
     needs = {verdict.claim: verdict.reason for verdict in verdicts if verdict.verdict == "not tested"}
     assert len(needs) == len(CLAIMS) - 1
-    assert needs["C60"] == "Needs a transformer with stages (PiT, Swin) and a single-stage ViT."
+    alike = "a single-stage ViT that is read out alike (class token or mean)"
+    assert needs["C60"] == f"Needs a transformer with stages (PiT, Swin) and {alike}."
     assert needs["C59"] == "Needs a transformer with stages of at least two blocks (PiT, Swin)."
     assert needs["C14"] == "No measure tests it yet; it needs a single-stage ViT and a CNN with stages."
     assert needs["C21"] == "Needs the measure skip_ratio, and a single-stage ViT that classifies from a class token."
@@ -445,3 +446,12 @@ def test_of_two_sides_of_one_number_the_one_that_decides_is_shown() -> None:
     parts = (part("above", 0.6, "holds"), part("below", 0.85, "fails"))
     verdict = Verdict("C79", ("vit", "cnn"), "these weights", "fails", 1.0, 1.0, 1.0, "", parts)
     assert verdict.shown is parts[1]
+
+
+def test_what_few_blocks_leave_open_more_images_do_not_decide() -> None:
+    """C58 said of three attentions out of five that more images might decide it."""
+    test = ClaimTest("C58", (Part("share", "above", 0.5, "share of sub-layers of {0}"),), gates=())
+    few = Measured(0.6, 0.19, 0.92, images=1000, measure="feature_variance", smooth=False, of_few=True)
+    assert "so more images would hardly decide it" in decide(test, ("zoo:vit",), [few], []).reason
+    images = Measured(0.6, 0.19, 0.92, images=1000, measure="feature_variance", smooth=False)
+    assert "More images may decide it" in decide(test, ("zoo:vit",), [images], []).reason

@@ -14,6 +14,7 @@ from eyechart.measures.cka.quantities import contrast, half_way, lag_map, matche
 from eyechart.methods.hsic import gram, hsic_table
 from eyechart.methods.token_lengths import Tokens
 from eyechart.tracing.views import Look
+from tests.claims.nulls.cka import along, tables
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
 
 
@@ -138,6 +139,17 @@ def test_lag_of_a_shifted_diagonal() -> None:
     estimate = estimate_with(values, vit, cnn)
     assert matched_depth(estimate, half_way)["v", "c"] == pytest.approx(2 / 8)
     assert estimate.match_depth.sel(matched="v").values[9:].tolist() == [j // 2 / 8 for j in range(9)]
+
+
+def test_a_match_that_is_the_last_block_in_every_draw_is_known_to_half_a_block() -> None:
+    """It used to show 1.00 [1.00, 1.00], as if a depth were ever known so well."""
+    short = tables(along((0, 0), (1, 3)))  # a ViT that ends before the CNN does: its last block is the match
+    found = short(0)["cka"]
+    row = found.isel(quantity_row=found["quantity"].values == "lag_at_end")
+    ends = [float(row[f"quantity_{name}"][0]) for name in ("low", "value", "high")]
+    assert ends == pytest.approx([1 - 1 / 16, 1, 1])
+    row = found.isel(quantity_row=found["quantity"].values == "lag_at_half")  # between blocks: no such bound
+    assert float(row.quantity_high[0] - row.quantity_low[0]) < 1 / 16
 
 
 def test_the_lag_map_has_bootstrap_intervals_and_unknown_rows_stay_unknown() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.feature_variance.measure import UNMOVED, FeatureVariance, sign_test, variance_and_square
+from eyechart.intervals import exact_ends
+from eyechart.measures.feature_variance.measure import UNMOVED, FeatureVariance, share_that, variance_and_square
 from eyechart.site_choice import skip_of, sub_layers
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
@@ -122,10 +125,11 @@ def test_the_finding_and_its_steps() -> None:
         float(expected / noise[:, 1:].double().square().mean()), rel=1e-5
     )
     rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
-    z = (5 - 2.5 - 0.5) / (5**0.5 / 2)
-    assert rows["attention_lowers_variance"] == pytest.approx(z)
-    assert rows["mlp_raises_variance"] == pytest.approx(z)
-    assert rows["conv_raises_variance"] == pytest.approx((6 - 3 - 0.5) / (6**0.5 / 2))
+    lows = dict(zip(finding.quantity.values.tolist(), finding.quantity_low.values.tolist(), strict=True))
+    for name, among in (("attention_lowers", 5), ("mlp_raises", 5), ("conv_raises", 6)):
+        assert rows[f"{name}_variance"] == 1
+        # Not [1, 1]: all of five agree by chance in one case of 32.
+        assert lows[f"{name}_variance"] == pytest.approx(0.05 ** (1 / among))
 
 
 def test_stage_position_of_a_staged_transformer() -> None:
@@ -178,14 +182,25 @@ def test_a_constant_moves_one_scale_and_a_stretch_the_other() -> None:
         "Where the variance rises (in brackets: the variance over the mean square): in s 0 (0) of 1 attention "
         "sub-layers and 1 (0) of 1 MLP sub-layers."
     )
-    assert np.isnan(sign_test(step[1:2], rising=True))  # what did not move says nothing
+    assert np.isnan(share_that(rising=True)(step[1:2]))  # what did not move says nothing
 
 
-@pytest.mark.parametrize(
-    ("up", "down", "clear"), [(10, 2, True), (9, 3, False), (8, 1, True), (5, 0, True), (4, 0, False), (6, 6, False)]
-)
-def test_sign_test_agrees_with_the_binomial_test(up: int, down: int, clear: bool) -> None:
+@pytest.mark.parametrize("things", range(1, 41))
+def test_the_exact_interval_decides_as_the_sign_test_does(things: int) -> None:
     from scipy.stats import binomtest
 
-    z = sign_test(np.array([1.0] * up + [-1.0] * down), rising=True)
-    assert (z > 1.645) == clear == (binomtest(up, up + down, alternative="greater").pvalue < 0.05)
+    for up in range(things + 1):
+        share = np.array(share_that(rising=True)(np.array([1.0] * up + [-1.0] * (things - up))))
+        low, high = exact_ends(share, share, things)
+        assert 0 <= low < high <= 1
+        assert low <= share <= high
+        ways: tuple[tuple[bool, Literal["greater", "less"]], ...] = ((low > 0.5, "greater"), (high < 0.5, "less"))
+        for clear, way in ways:
+            assert clear == (binomtest(up, things, alternative=way).pvalue < 0.05), f"{up} of {things}"
+
+
+def test_what_images_move_widens_the_exact_interval() -> None:
+    """A sub-layer of five that goes either way: the exact bounds of four and of five that agree."""
+    low, high = exact_ends(np.array(0.8), np.array(1.0), 5)
+    assert float(low) == pytest.approx(0.343, abs=1e-3)
+    assert high == 1

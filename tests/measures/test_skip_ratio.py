@@ -107,9 +107,9 @@ def test_zero_branches_stay_out_of_the_mean_and_are_reported() -> None:
     assert finding.attrs["zero_branches"] == pytest.approx(0.5)
 
 
-def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0):  # type: ignore[no-untyped-def]
+def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0, late_mlp: float = 1.0):  # type: ignore[no-untyped-def]
     """A ViT of four blocks whose class token rides the skip by `early_cls` and then `late_cls`; grid tokens by 1 and
-    then `late_grid`.
+    then `late_grid`. Late MLPs write `late_mlp` times as much on the class token.
     """
     sites, looks = [], {}
     for block in range(4):
@@ -118,6 +118,7 @@ def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0):  # 
             skip = torch.randn(128, 5, 8).div(8**0.5)
             branch = skip.flip(-1).clone()
             branch[:, 0] /= early_cls if block < 2 else late_cls
+            branch[:, 0] *= late_mlp if kind == "mlp" and block >= 2 else 1
             branch[:, 1:] /= 1 if block < 2 else late_grid
             sites.append(place)
             looks["v", place.name] = Look(place, skip=skip, branch=branch)
@@ -134,6 +135,12 @@ def test_the_phase_change_of_the_class_token() -> None:
     assert "8.0 times at attention in the first half and 2.0 in the second; 8.0 times at MLPs" in (
         SkipRatio().sentence(finding)
     )
+
+
+def test_a_share_of_two_blocks_is_known_to_half_a_block() -> None:
+    """Of both late blocks in every draw of images: a bare [1, 1] would pass for certainty."""
+    found = quantities(phased_scene(early_cls=8, late_cls=2, late_mlp=3))
+    assert found["late_cls_mlp_share", "v"] == (1, 0.75, 1)
 
 
 def test_a_parallel_block_has_no_attention_of_its_own_and_is_not_judged() -> None:

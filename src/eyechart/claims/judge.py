@@ -25,7 +25,15 @@ from eyechart.claims.multiplicity import holm, p_value, stands
 from eyechart.claims.parts import ClaimTest, Decision, Part
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import PartVerdict, Subjects, Verdict
-from eyechart.claims.wording import begin, count_parts, scope_words, sentences, still_moves, what_would_decide
+from eyechart.claims.wording import (
+    begin,
+    count_parts,
+    counts_few,
+    scope_words,
+    sentences,
+    still_moves,
+    what_would_decide,
+)
 from eyechart.errors import EyechartError, UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +62,8 @@ class Measured:
     """Of the images; where none were drawn, what its interval from random draws is read with."""
     half: float = math.nan
     """Its value on halves of the images, for a quantity that moves with their number."""
+    of_few: bool = False
+    """Its interval is as wide as the few things it counts make it: more images would not narrow it."""
 
     @property
     def moves(self) -> bool:
@@ -124,7 +134,8 @@ def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects
             images, of_weights = int(finding.attrs.get("images", 0)), bool(finding.attrs.get("of_weights", False))
             half = float(line["quantity_half_value"].item()) if "quantity_half_value" in line.coords else math.nan
             folds = int(finding.attrs.get("folds", 0)) or Measured.folds  # 0: of weights
-            result[subjects] = Measured(value, low, high, images, measure, smooth, of_weights, folds, half)
+            few = bool(line["quantity_of_few"].item()) if "quantity_of_few" in line.coords else False
+            result[subjects] = Measured(value, low, high, images, measure, smooth, of_weights, folds, half, few)
     return result
 
 
@@ -156,7 +167,12 @@ def decide(
         used, unit = (seeds, "seeds") if seeds else (reading.images, "images")
         smooth = reading.smooth and not reading.moves
         reasons += [still_moves(reading.value, reading.half)] if reading.moves else []
-        reasons.append(what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth))
+        of_few = reading.of_few and not reading.moves
+        reasons.append(
+            counts_few(unit)
+            if of_few
+            else what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth)
+        )
     reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
     there = not math.isnan(shown.effect)
     reason = sentences([*first, begin(shown.sentence, subjects), *reasons])

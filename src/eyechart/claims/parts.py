@@ -42,7 +42,7 @@ class Part:
     @property
     def asks(self) -> str:
         text = asked(self.side, self.margin, self.inclusive)
-        return text if self.fails_at is None else f"{text}, and fails at {self.fails_at:g}"
+        return text if self.fails_at is None else f"{text}, and fails at {self.fails_at:g}".replace("-", "−")
 
     def decide(self, low: float, high: float) -> Decision:
         """Where the interval from `low` to `high` lies.

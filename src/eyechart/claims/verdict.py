@@ -41,7 +41,7 @@ class PartVerdict:
     @property
     def asks(self) -> str:
         text = asked(self.side, self.margin, self.inclusive)
-        return text if self.fails_at is None else f"{text}, and fails at {self.fails_at:g}"
+        return text if self.fails_at is None else f"{text}, and fails at {self.fails_at:g}".replace("-", "−")
 
     @property
     def sentence(self) -> str:

@@ -79,6 +79,11 @@ def what_would_decide(
     return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"
 
 
+def counts_few(unit: str) -> str:
+    """Of an interval as wide as what is counted makes it, and not as its images do."""
+    return f"It counts few blocks or sub-layers, so more {unit} would hardly decide it"
+
+
 def still_moves(value: float, half: float) -> str:
     """
     >>> still_moves(0.97, 0.52)

@@ -36,6 +36,7 @@ from eyechart.measures.cka.quantities import (
     turned,
     uniformity,
     uniformity_gap,
+    within_half_a_block,
 )
 from eyechart.methods.hsic import Readout, gram_view, hsic_table, patch_gram
 from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens, has_tokens
@@ -120,6 +121,7 @@ class Cka(Measure):
             smooth=False,
             halving=True,
             limits=(0, 1),
+            if_unmoved=lambda estimate: within_half_a_block(estimate, half_way),
         ),
         Quantity(
             "half_above_stem",
@@ -134,6 +136,7 @@ class Cka(Measure):
             smooth=False,
             halving=True,
             limits=(0, 1),
+            if_unmoved=lambda estimate: within_half_a_block(estimate, last_quarter),
         ),
         Quantity(
             "end_above_stem",

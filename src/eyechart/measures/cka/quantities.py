@@ -183,6 +183,23 @@ def matched_depth(estimate: xarray.Dataset, choose: Callable[[xarray.Dataset, st
     return result
 
 
+def within_half_a_block(
+    estimate: xarray.Dataset, choose: Callable[[xarray.Dataset, str], np.ndarray]
+) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Bounds of that depth where the match is the first or the last place: half a block.
+
+    Nothing lies beyond the last block through which a parabola could go, so the depth of 1 is one of a lattice.
+    """
+    result: dict[tuple[str, ...], tuple[float, float]] = {}
+    for (vit, cnn), depth in matched_depth(estimate, choose).items():
+        places = places_of(estimate, vit, "stem", "block")
+        best = estimate.cka.values[choose(estimate, cnn)][:, places].argmax(1)
+        at_an_end = float(np.mean((best == 0) | (best == len(places) - 1))) if len(best) else 0.0
+        half = 0.5 * at_an_end / max(len(places_of(estimate, vit, "block")), 1)
+        result[vit, cnn] = (max(depth - half, 0.0), min(depth + half, 1.0))
+    return result
+
+
 def match_above_stem(estimate: xarray.Dataset, choose: Callable[[xarray.Dataset, str], np.ndarray]) -> PerSubjects:
     """How much more the chosen blocks of a CNN resemble their match in a ViT than its stem.
 

@@ -79,19 +79,25 @@ def of_first_half(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarr
     return np.asarray(places[(estimate.block.values[places] + 0.5) / (blocks.max() + 1) <= 0.5])
 
 
-def sign_test(changes: np.ndarray, rising: bool) -> float:
-    """How clearly most sub-layers go one way: the z of a sign test, corrected for continuity (5 % one-sided: 1.645)."""
-    if not np.isfinite(changes).all():
-        return float("nan")
-    moved = changes[beyond_rounding(changes) != 0]
-    if len(moved) == 0:
-        return float("nan")
-    agree, half = float(np.sum(moved > 0 if rising else moved < 0)), len(moved) / 2
-    return float(np.sign(agree - half) * max(abs(agree - half) - 0.5, 0) / (np.sqrt(len(moved)) / 2))
+def moved(changes: np.ndarray) -> np.ndarray:
+    """Changes of sub-layers that change anything; those of the others say nothing about which way."""
+    return np.asarray(changes[beyond_rounding(changes) != 0])
 
 
-def directions(kind: str, rising: bool, scale: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Sign test over the sub-layers of one kind, for every (ViT, CNN) with at least five of each kind."""
+def share_that(rising: bool) -> Callable[[np.ndarray], float]:
+    """The share of the sub-layers that raise (or lower) it, of those that move it at all."""
+
+    def share(changes: np.ndarray) -> float:
+        there = moved(changes)
+        if not len(there) or not np.isfinite(changes).all():
+            return float("nan")
+        return float(np.mean(there > 0 if rising else there < 0))
+
+    return share
+
+
+def directions(kind: str, scale: str, of: Callable[[np.ndarray], float]) -> Callable[[xarray.Dataset], PerSubjects]:
+    """Of the sub-layers of one kind, for every (ViT, CNN) with at least five of each kind."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         result = PerSubjects()
@@ -100,7 +106,7 @@ def directions(kind: str, rising: bool, scale: str) -> Callable[[xarray.Dataset]
                 places = {name: of_first_half(estimate, vit, name) for name in ("attention", "mlp")}
                 places["conv"] = of_kind(estimate, cnn, "conv")
                 if min(len(there) for there in places.values()) >= 5:
-                    result[vit, cnn] = sign_test(estimate[scale].values[places[kind]], rising)
+                    result[vit, cnn] = of(estimate[scale].values[places[kind]])
         return result
 
     return compute
@@ -148,18 +154,20 @@ class FeatureVariance(Measure):
         "stem and after every sub-layer; a block with a single residual addition is read at its output. A step is "
         "the log of a sub-layer's result minus that of the skip it met, of the variance or of variance over mean "
         "square; projected shortcuts are left out. Sign tests ask whether most attentions and MLPs in the first half "
-        "of a ViT, and most convolution blocks of a CNN, go one way."
+        "of a ViT, and most convolution blocks of a CNN, go one way: the exact interval of the share that does, 5 % on "
+        "each side, must lie above one half."
     )
     quantities = (
         *(
             Quantity(
                 f"{name}{suffix}",
-                directions(kind, rising, scale),
-                f"{words}{', variance over mean square' if suffix else ''}: sign test",
+                directions(kind, scale, share_that(rising)),
+                f"{words}: share that {'raise' if rising else 'lower'} the variance{over}",
                 smooth=False,
-                unit="z",
+                limits=(0, 1),
+                among=directions(kind, scale, lambda changes: len(moved(changes))),
             )
-            for scale, suffix in SCALES.items()
+            for scale, suffix, over in ((*each, " over the mean square" if each[1] else "") for each in SCALES.items())
             for name, kind, rising, words in (
                 ("attention_lowers_variance", "attention", False, "attention, first half of the blocks"),
                 ("mlp_raises_variance", "mlp", True, "MLP, first half of the blocks"),

@@ -36,6 +36,7 @@ from eyechart.measures.localisation.quantities import (
     peak_of_vit,
     ratio,
     units_sentence,
+    unmoved_displacements,
     unmoved_over_gap,
     unmoved_rates,
     unmoved_ratio,
@@ -66,6 +67,9 @@ from eyechart.tracing.views import Look
 
 if TYPE_CHECKING:
     import xarray
+
+
+"""C29: the paper describes its maps; whether the ViT or the pictures made them so is another question."""
 
 
 def token_view(lengths: Tokens) -> View:
@@ -155,6 +159,7 @@ class Localisation(Measure):
             smooth=False,
             unit="picture widths",
             limits=(0, None),
+            if_unmoved=unmoved_displacements,
         ),
         Quantity("token_peak", of_each("peak"), "own patch against the eight around it", limits=(-1, 1)),
         Quantity("edge_likeness", edge_likeness, "CKA of edge tokens with edge patches minus with interior ones"),

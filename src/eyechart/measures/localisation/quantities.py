@@ -46,6 +46,20 @@ def unmoved_rates(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float
     return {(subject,): rate_bounds(estimate, subject) for subject in subjects_in(estimate)}
 
 
+HALF_A_PICTURE = 0.52
+"""Widths between two places chosen at random: how far off a token lies that does not know its place."""
+
+
+def unmoved_displacements(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Where every token hits in every draw: as many as the exact bound of the hit-rate allows may lie anywhere."""
+    result: dict[tuple[str, ...], tuple[float, float]] = {}
+    for subject in subjects_in(estimate):
+        there = at_end(estimate, subject, "displacement")
+        room = HALF_A_PICTURE * float(room_for(at_end(estimate, subject, "interior")))
+        result[subject,] = (max(there - room, 0.0), there + room)
+    return result
+
+
 def edge_likeness(estimate: xarray.Dataset) -> PerSubjects:
     return {(vit,): at_end(estimate, vit, "edge_likeness") for vit in class_token_vits(estimate)}
 

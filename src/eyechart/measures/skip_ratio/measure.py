@@ -25,6 +25,7 @@ from eyechart.measures.skip_ratio.phases import (
     late_attention_over_mlp,
     late_mlp_share,
     profile,
+    unmoved_mlp_share,
     with_class_token,
 )
 from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, tokens_of
@@ -134,6 +135,7 @@ class SkipRatio(Measure):
             "class token, second half: share of the blocks whose MLP writes more than their attention",
             smooth=False,
             limits=(0, 1),
+            if_unmoved=unmoved_mlp_share,
         ),
         Quantity(
             "skip_higher_share",

@@ -103,6 +103,13 @@ def late_mlp_share(estimate: xarray.Dataset) -> PerSubjects:
     return {(subject,): share_above(excess, np.zeros_like(excess)) for subject, excess in late_excess(estimate).items()}
 
 
+def unmoved_mlp_share(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Where no draw of images moved it: half a block, for it moves in steps of one."""
+    half = {subject: 0.5 / len(excess) for subject, excess in late_excess(estimate).items()}
+    shares = late_mlp_share(estimate)
+    return {(s,): (max(share - half[s], 0.0), min(share + half[s], 1.0)) for (s,), share in shares.items()}
+
+
 def share_above(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.mean(one > other)) if np.isfinite(one + other).all() else float("nan")
 
