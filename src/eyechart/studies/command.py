@@ -77,15 +77,19 @@ def _report(out: Path, exam: Path | None) -> None:
     from eyechart.studies.answers import all_records, answers, bundled_verdicts
     from eyechart.studies.markdown import markdown
     from eyechart.studies.page import page
-    from eyechart.studies.records import records_folder
+    from eyechart.studies.questions import questions
+    from eyechart.studies.records import records_folder, short
 
     if exam is not None:
-        verdicts = [each.as_json() for each in Run.open(exam).verdicts if each.verdict != "not tested"]
+        run = Run.open(exam)
+        verdicts = [each.as_json() for each in run.verdicts if each.verdict != "not tested"]
         write_json(records_folder() / "exam.json", verdicts)
+        write_json(records_folder() / "exam_quantities.json", [short(row) for row in run.quantities()])
     records = all_records()
-    found = answers(records, bundled_verdicts())
-    click.echo(write_text(out / "reproduction.md", markdown(found, records)))
-    click.echo(write_text(out / "reproduction.html", page(found, records)))
+    claims = answers(records, bundled_verdicts())
+    asked = questions(records, claims)
+    click.echo(write_text(out / "reproduction.md", markdown(claims, records, asked)))
+    click.echo(write_text(out / "reproduction.html", page(claims, records, asked)))
 
 
 def _list(json_: bool) -> None:

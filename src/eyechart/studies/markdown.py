@@ -10,6 +10,7 @@ from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import interval_words
 from eyechart.phrases import count
 from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
+from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
 from eyechart.studies.verdicts import StudyVerdict
 
@@ -26,8 +27,17 @@ that is said.
 """
 
 
-def markdown(found: Sequence[Answer], records: Sequence[Records]) -> str:
-    return "\n".join([HEAD, *_overview(found), *_studies(records), *(line for each in found for line in _claim(each))])
+def markdown(found: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question]) -> str:
+    claims = (line for each in found for line in _claim(each))
+    return "\n".join([HEAD, *_overview(found), *_questions(asked), *_studies(records), *claims])
+
+
+def _questions(asked: Sequence[Question]) -> Iterator[str]:
+    yield "## Questions of the notes, and disagreements of the papers\n"
+    for each in asked:
+        yield f"### {each.id}: {each.translation}\n"
+        yield f"> {each.korean} ({', '.join(each.notes)})\n"
+        yield f"**{each.state.capitalize()}.** {each.answer}\n"
 
 
 def _overview(found: Sequence[Answer]) -> Iterator[str]:

@@ -17,12 +17,13 @@ from eyechart.report.embed import data_uri, on_both_papers
 from eyechart.report.verdict_rows import KINDS, references, rows
 from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure
+from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
 
 GREY = "#7f7f7f"
 
 
-def page(found: Sequence[Answer], records: Sequence[Records]) -> str:
+def page(found: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question]) -> str:
     """One self-contained HTML file without scripts."""
     numbers = summary(found)
     css = exam_page.HERE.joinpath("page.css").read_text(encoding="utf-8")
@@ -34,6 +35,7 @@ def page(found: Sequence[Answer], records: Sequence[Records]) -> str:
         "numbers": numbers,
         "claims": [claim_context(each) for each in found],
         "studies": [study_context(each) for each in records],
+        "questions": asked,
         "references": references([verdict for each in found for verdict in each.verdicts]),
     }
     return exam_page.filled(context, "studies.html")
