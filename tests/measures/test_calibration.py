@@ -198,4 +198,4 @@ def test_unknown_labels_are_left_out_and_unmatched_classes_refused() -> None:
     assert found.attrs["images"] == 100
     assert float(found.ece[0]) == pytest.approx(float(expected.ece[0]))
     with pytest.raises(DoesNotApply, match="match"):
-        Calibration().tally(replace(stage("net", images=200), label_maps={}))
+        Calibration().check_labels(replace(stage("net", images=200), label_maps={}))

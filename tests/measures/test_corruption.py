@@ -123,7 +123,7 @@ def test_a_subject_without_pixels_is_left_out_with_the_reason() -> None:
 def test_it_needs_classes_and_time() -> None:
     where = replace(stage("a"), label_maps={})
     with pytest.raises(DoesNotApply, match="classes"):
-        Corruption().tally(where)
+        Corruption().check_labels(where)
     dear = replace(stage("a", images=5000).anatomies[0], flops=4e8)
     where = replace(stage("a", images=5000), anatomies=(dear,))
     with pytest.raises(DoesNotApply, match="--effort normal or --measures corruption runs it"):

@@ -148,7 +148,7 @@ def test_training_images_nobody_knows_are_not_made_up(subject: Subject) -> None:
 
 def test_without_classes_it_does_not_apply() -> None:
     with pytest.raises(DoesNotApply, match="classes"):
-        ErrorVsNll().tally(scene(anatomy("net", [site("head", role="head")])))
+        ErrorVsNll().check_labels(scene(anatomy("net", [site("head", role="head")])))
 
 
 # --- the reading rule and C42 ---------------------------------------------------------------------------------------

@@ -389,7 +389,7 @@ def test_too_few_images_have_no_number() -> None:
     assert np.isfinite(finding.linear_low.sel(shot=5).values).all()
     assert np.isnan(finding.episodes.sel(shot=25).values).all()
     with pytest.raises(DoesNotApply, match="classes"):
-        FewShot().tally(replace(where, classes=None))
+        FewShot().check_labels(replace(where, classes=None))
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_an_operation_without_second_derivative_leaves_the_subject_out() -> None
 def test_it_needs_classes_and_whole_minibatches() -> None:
     where = scene(anatomy("net", [site("block")]), images=64, block=4)
     with pytest.raises(DoesNotApply, match="classes"):
-        HessianSpectrum().tally(where)
+        HessianSpectrum().check_labels(where)
     where = replace(where, classes=("a",), label_maps={"net": (0,)})
     with pytest.raises(DoesNotApply, match="at least 256 images"):
         HessianSpectrum().tally(where)

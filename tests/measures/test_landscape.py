@@ -188,8 +188,8 @@ def test_weights_come_back_after_an_error(subject: Subject) -> None:
 def test_bad_options_and_unmatched_classes() -> None:
     with pytest.raises(UsageError, match="odd"):
         Landscape(steps=10)
-    with pytest.raises(DoesNotApply, match="no loss"):
-        Landscape().tally(scene(anatomy("net", [])))
+    with pytest.raises(DoesNotApply, match="classes"):
+        Landscape().check_labels(scene(anatomy("net", [])))
     head = site("head", role="head", axes="NC", grid=None)
     where = replace(scene(anatomy("net", [head]), images=64, block=4), classes=("a",), label_maps={"net": (0,)})
     assert Landscape().tally(where).nll.shape == (16, 1, 2, 11, 11)

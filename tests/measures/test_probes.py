@@ -370,7 +370,7 @@ def test_where_there_is_nothing_to_probe() -> None:
     (place,) = blocks(1)
     body = anatomy("v", [place], cls=0)
     with pytest.raises(DoesNotApply, match="no classes"):
-        Probes().tally(scene(body))
+        Probes().check_labels(scene(body))
     with pytest.raises(DoesNotApply, match="too few"):
         Probes().tally(labelled(body, images=10))
     with pytest.raises(DoesNotApply, match="grid"):

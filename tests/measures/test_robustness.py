@@ -211,7 +211,7 @@ def test_without_pgd_there_is_no_number_for_attack_and_it_is_said() -> None:
     assert "strange is left out" in quick.sentence(found)
     quick.chart(found).to_dict()
     with pytest.raises(DoesNotApply, match="classes"):
-        quick.tally(replace(stage("v"), label_maps={}))
+        quick.check_labels(replace(stage("v"), label_maps={}))
 
 
 def test_one_shard_and_many_give_the_same_numbers(bench: Bench) -> None:
