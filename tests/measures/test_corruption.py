@@ -224,7 +224,7 @@ def test_c69_asks_all_three_measures_and_says_what_is_missing() -> None:
     assert said({**better, "attack_advantage": 0.005}, [*shares]).verdict == "undecided"
     missing = said(better, ["corruption"])
     assert missing.verdict == "not tested"
-    assert "robustness and calibration" in missing.reason
+    assert "calibration and robustness" in missing.reason
 
 
 def test_one_shard_and_many_give_the_same_numbers(bench: Bench) -> None:
