@@ -235,13 +235,13 @@ def anatomy(subject: str, json_: bool) -> None:
     from eyechart.subjects.load import load_subject
     from eyechart.terminal import print_anatomy
 
-    who = load_subject(subject)
-    images = who.prepare(open_images("sample").pictures([0, 1]))
-    found = anatomy_of(who.name, who.module, images, call=who.call, classifier=who.classifier)
+    loaded = load_subject(subject)
+    images = loaded.prepare(open_images("sample").pictures([0, 1]))
+    sites = anatomy_of(loaded.name, loaded.module, images, call=loaded.call, classifier=loaded.classifier)
     if json_:
-        as_json(found.as_json())
+        as_json(sites.as_json())
     else:
-        print_anatomy(found)
+        print_anatomy(sites)
 
 
 @main.command()
@@ -259,18 +259,18 @@ def subjects(name: str | None, json_: bool) -> None:
 
     bundled = {row["spec"]: row["card"] for row in available()}
     spec = name if name and name in bundled else f"zoo:{name}"
-    found = [{"spec": spec, "source": "zoo", "card": bundled[spec]}] if spec in bundled else available(name)
-    if not found and name and name.startswith("hf:"):
+    rows = [{"spec": spec, "source": "zoo", "card": bundled[spec]}] if spec in bundled else available(name)
+    if not rows and name and name.startswith("hf:"):
         raise UnknownSubject("The models of the Hugging Face hub cannot be listed from here: name one as hf:ORG/NAME.")
-    if not found:
+    if not rows:
         raise UnknownSubject(f"No subject matches {name!r}; `eyechart subjects` lists the bundled ones.")
     if json_:
-        as_json(found)
+        as_json(rows)
     elif spec in bundled:
         model = spec.removeprefix("zoo:").partition("@")[0]
         print_card(spec, bundled[spec], zoo.switches(model), own_values(model))
     else:
-        print_subjects(found, counts() if name is None else None)
+        print_subjects(rows, counts() if name is None else None)
 
 
 @main.command()
@@ -284,7 +284,7 @@ def measures(plugins: tuple[Path, ...], json_: bool) -> None:
     from eyechart.claims.table import CLAIMS
     from eyechart.measure_options import choices_of, meanings_of
     from eyechart.measures import load_plugin
-    from eyechart.measures import measures as known
+    from eyechart.measures import measures as all_measures
 
     for plugin in plugins:
         load_plugin(plugin)
@@ -298,7 +298,7 @@ def measures(plugins: tuple[Path, ...], json_: bool) -> None:
             "meanings": meanings_of(measure),
             "claims": [claim.id for claim in CLAIMS.values() if measure.name in claim.measures and claim.tests],
         }
-        for measure in known().values()
+        for measure in all_measures().values()
     ]
     if json_:
         as_json(rows)
@@ -311,8 +311,8 @@ def measures(plugins: tuple[Path, ...], json_: bool) -> None:
         for option, value in row["options"].items():
             others = ", ".join(str(choice) for choice in row["choices"][option] if choice != value)
             meaning = row["meanings"][option]
-            told = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
-            click.echo(f"{'':20} --set {row['name']}.{option}={value}{told}")
+            details = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
+            click.echo(f"{'':20} --set {row['name']}.{option}={value}{details}")
 
 
 @main.command()

@@ -154,19 +154,19 @@ class RunFiles:
         """Findings by measure, in the order of the report."""
         import xarray
 
-        found = {}
+        findings = {}
         for name in self.measure_names:
             path = self.path / "findings" / f"{name}.nc"
             if not path.exists():
                 continue
             try:
                 with xarray.open_dataset(path, engine="netcdf4") as finding:
-                    found[name] = finding.load()
+                    findings[name] = finding.load()
             except (OSError, ValueError) as error:
                 raise RunFolderError(
                     f"{path} is damaged ({error}); delete it and run the exam again; its shards are kept."
                 ) from error
-        return found
+        return findings
 
     @cached_property
     def verdicts(self) -> list[Verdict]:

@@ -130,8 +130,8 @@ def print_anatomy(anatomy: Anatomy) -> None:
         if site is not owner:
             opened[site.block].add(describe(site))
     show(tree)
-    found = [count(len(anatomy.pick(role)), role) for role in ("block", "junction", "attention")]
-    show(", ".join(found))
+    counts = [count(len(anatomy.pick(role)), role) for role in ("block", "junction", "attention")]
+    show(", ".join(counts))
     for note in anatomy.notes:
         show(f"note: {escape(note)}")
 

@@ -181,18 +181,18 @@ def seeded_order(labels: Sequence[int], seed: int, limit: int | None = None) -> 
     >>> sorted([0, 0, 0, 0, 1, 1][place] for place in order)
     [0, 0, 1, 1]
     """
-    draws = [_draw(seed, "picture", place) for place in range(len(labels))]
+    draws = [_draw(seed, "picture", index) for index in range(len(labels))]
     chosen: Sequence[int] = range(len(labels))
     if limit is not None and limit < len(labels):
         rank: dict[int, int] = {}
         taken: Counter[int] = Counter()
-        for place in sorted(chosen, key=lambda place: (draws[place][0], place)):
-            rank[place] = taken[labels[place]]
-            taken[labels[place]] += 1
+        for index in sorted(chosen, key=lambda index: (draws[index][0], index)):
+            rank[index] = taken[labels[index]]
+            taken[labels[index]] += 1
         # One of each class, then a second of each, …: equally many as far as a class reaches.
         turn = {label: _draw(seed, "class", label)[0] for label in taken}
-        chosen = sorted(chosen, key=lambda place: (rank[place], turn[labels[place]], labels[place]))[:limit]
-    return sorted(chosen, key=lambda place: (draws[place][1], place))
+        chosen = sorted(chosen, key=lambda index: (rank[index], turn[labels[index]], labels[index]))[:limit]
+    return sorted(chosen, key=lambda index: (draws[index][1], index))
 
 
 def _draw(seed: int, what: str, number: int) -> tuple[int, float]:

@@ -83,9 +83,9 @@ def _report(out: Path, exam: Path | None) -> None:
         verdicts = [each.as_json() for each in Run.open(exam).verdicts if each.verdict != "not tested"]
         write_json(records_folder() / "exam.json", verdicts)
     records = all_records()
-    found = answers(records, bundled_verdicts())
-    click.echo(write_text(out / "reproduction.md", markdown(found, records)))
-    click.echo(write_text(out / "reproduction.html", page(found, records)))
+    all_answers = answers(records, bundled_verdicts())
+    click.echo(write_text(out / "reproduction.md", markdown(all_answers, records)))
+    click.echo(write_text(out / "reproduction.html", page(all_answers, records)))
 
 
 def _list(json_: bool) -> None:
@@ -147,17 +147,17 @@ def _one(
     chosen = find(name)
     home = records or records_folder()
     folders = [home] if fresh else list(dict.fromkeys([records_folder(), home]))
-    known = Records.of(chosen, *folders)
+    recorded = Records.of(chosen, *folders)
     if verdicts:
-        _show(known, json_)
+        _show(recorded, json_)
         return
     if parallel < 1:
         raise UsageError("--parallel is at least 1.")
     wanted = _words(arms, chosen.arms, "arm") if arms else list(chosen.arms)
     numbers = [int(word) for word in _words(seeds, map(str, all_seeds(chosen)), "seed")] if seeds else None
-    todo = missing(chosen, known, wanted, numbers)
+    todo = missing(chosen, recorded, wanted, numbers)
     if dry_run:
-        _plan(chosen, known, todo, json_)
+        _plan(chosen, recorded, todo, json_)
         return
     if not todo:
         click.echo(f"Nothing is missing: {chosen.name} is recorded.")
@@ -166,11 +166,11 @@ def _one(
 
     with _progress(len(todo)) as (tell, report):
         schedule = Schedule(
-            chosen, known, home / f"{chosen.name}.jsonl", data or chosen.data, work / chosen.name, parallel, tell
+            chosen, recorded, home / f"{chosen.name}.jsonl", data or chosen.data, work / chosen.name, parallel, tell
         )
         schedule.only_exams = tuple(_words(exams, (exam.name for exam in chosen.exams), "exam")) if exams else ()
         run_study(schedule, todo, report, minutes)
-    still = missing(chosen, known, wanted, numbers)
+    still = missing(chosen, recorded, wanted, numbers)
     click.echo(f"{home / f'{chosen.name}.jsonl'}: {len(todo) - len(still)} of {len(todo)} trainings recorded")
     if still:
         click.echo(f"eyechart: {len(still)} trainings are still missing; the same command goes on.", err=True)
@@ -190,20 +190,20 @@ def left(chosen: Study, records: Records) -> list[tuple[str, int]]:
 def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> list[tuple[str, int, float]]:
     """Seconds each training may take: what the same arm took with another seed, or its part of the estimate."""
     guess = 60 * chosen.minutes / len(chosen.runs)
-    found = []
+    seconds_of = []
     for arm, seed in todo:
         lines = [records.training(arm, other) for other in chosen.arms[arm].seeds]
         seconds = [float(line["seconds"]) for line in lines if line is not None and "seconds" in line]
-        found.append((arm, seed, sum(seconds) / len(seconds) if seconds else guess))
-    return found
+        seconds_of.append((arm, seed, sum(seconds) / len(seconds) if seconds else guess))
+    return seconds_of
 
 
-def _words(text: str, known: Any, what: str) -> list[str]:
-    there = list(known)
+def _words(text: str, allowed: Any, what: str) -> list[str]:
+    names = list(allowed)
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
-        if word not in there:
-            raise UsageError(f"The study has no {what} {word!r}; it has {', '.join(there)}.")
+        if word not in names:
+            raise UsageError(f"The study has no {what} {word!r}; it has {', '.join(names)}.")
     return words
 
 
@@ -224,12 +224,14 @@ def _plan(chosen: Study, records: Records, todo: Sequence[tuple[str, int]], json
 def _show(records: Records, json_: bool) -> None:
     from eyechart.studies.verdicts import verdicts_of
 
-    found = verdicts_of(records)
+    study_verdicts = verdicts_of(records)
     if json_:
-        rows = [{**each.verdict.as_json(), "registered": each.registered, "seeds": each.seeds} for each in found]
+        rows = [
+            {**each.verdict.as_json(), "registered": each.registered, "seeds": each.seeds} for each in study_verdicts
+        ]
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    for each in found:
+    for each in study_verdicts:
         verdict = each.verdict
         reading = f" ({verdict.reading})" if verdict.reading else ""
         click.echo(f"{verdict.claim} {verdict.words}{reading}: {', '.join(verdict.subjects)}")

@@ -108,8 +108,8 @@ def _loader(spec: Spec) -> Callable[[Spec], Subject]:
         from eyechart.subjects.huggingface import from_huggingface
 
         return from_huggingface
-    known = {"zoo": sources.from_zoo, "timm": sources.from_timm, "torchvision": sources.from_torchvision}
-    return known[spec.source]
+    loaders = {"zoo": sources.from_zoo, "timm": sources.from_timm, "torchvision": sources.from_torchvision}
+    return loaders[spec.source]
 
 
 def _from_module(

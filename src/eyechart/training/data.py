@@ -110,12 +110,12 @@ class TrainingData:
                 raise UsageError(f"{self.name} has no class called {name!r}; {near}")
         if len(set(names)) != len(names) or len(names) < 2:
             raise UsageError(f"--classes takes two or more different classes; got {', '.join(names)}.")
-        number = torch.full((len(self.classes),), -1)
-        for place, name in enumerate(names):
-            number[self.classes.index(name)] = place
+        label_of = torch.full((len(self.classes),), -1)
+        for label, name in enumerate(names):
+            label_of[self.classes.index(name)] = label
         kept = {}
         for part in ("train", "test"):
-            labels = number[getattr(self, f"y_{part}")]
+            labels = label_of[getattr(self, f"y_{part}")]
             kept[f"x_{part}"] = getattr(self, f"x_{part}")[labels >= 0]
             kept[f"y_{part}"] = labels[labels >= 0]
         return replace(self, classes=tuple(names), **kept)

@@ -129,11 +129,11 @@ class Training:
         if theirs is not None and (card := self.records.finished()):
             self._say(notice=f"{self.run.label} is already trained in {self.run.out}; --overwrite begins anew.")
             return card
-        found = None if theirs is None else read_state(self.records.state)
-        if found is None:
+        state = None if theirs is None else read_state(self.records.state)
+        if state is None:
             self._begin(mine)
             return None
-        self.done, tensors, facts = found
+        self.done, tensors, facts = state
         if self.done >= self.run.last_epoch and (card := self.records.stopped(self.done)):
             self._say(notice=f"{self.run.label} stopped after epoch {self.done} as asked; it is in {self.run.out}.")
             return card
@@ -207,9 +207,9 @@ class Training:
         for part in self.frozen:
             part.eval()
         ticked = time.monotonic()
-        for number, (inputs, targets) in enumerate(self._batches(count)):
+        for index, (inputs, targets) in enumerate(self._batches(count)):
             set_learning_rate(self.optimiser, self.schedule.rate(self.steps))
-            losses[number] = self.step(inputs, targets)
+            losses[index] = self.step(inputs, targets)
             self.steps += 1
             if time.monotonic() - ticked > TICK_SECONDS:
                 ticked = time.monotonic()

@@ -68,10 +68,10 @@ class Recipe:
         >>> find_recipe("zoo").changed(epochs=30, batch_size=None).epochs
         30
         """
-        known = {field.name for field in fields(self)}
-        unknown = sorted(set(changes) - known)
+        settings = {field.name for field in fields(self)}
+        unknown = sorted(set(changes) - settings)
         if unknown:
-            raise UsageError(f"A recipe has no setting called {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+            raise UsageError(f"A recipe has no setting called {unknown[0]!r}; it has {', '.join(sorted(settings))}.")
         return replace(self, **{key: value for key, value in changes.items() if value is not None}).checked()
 
     def checked(self) -> Recipe:

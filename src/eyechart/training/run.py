@@ -94,9 +94,9 @@ class TrainingRun:
         if unknown := [name for name in self.snapshots if name not in SNAPSHOTS]:
             raise UsageError(f"Snapshots are {', '.join(SNAPSHOTS)}; got {unknown[0]!r}.")
         words = (("--freeze", self.freeze, FREEZE), ("--head", self.head, HEADS))
-        for what, value, known in (*words, ("--stop-after", self.stop_after, STOPS)):
-            if value not in known:
-                raise UsageError(f"{what} is one of {', '.join(known)}; got {value!r}.")
+        for what, value, allowed in (*words, ("--stop-after", self.stop_after, STOPS)):
+            if value not in allowed:
+                raise UsageError(f"{what} is one of {', '.join(allowed)}; got {value!r}.")
         if self.last_epoch < 1:
             raise UsageError("--stop-after warmup needs a recipe with a warm-up; got warmup_epochs=0.")
         if not 0 < self.fraction <= 1:

@@ -175,7 +175,7 @@ def _read_pictures(folder: Path, size: int | None) -> TrainingData:
     """A folder of pictures, each cut to its central square and brought to one size."""
     if size is None:
         raise UsageError(f"The pictures in {folder} have sizes of their own; say --image-size.")
-    inside = {place.name.lower(): place for place in sorted(folder.iterdir()) if place.is_dir()}
+    inside = {subfolder.name.lower(): subfolder for subfolder in sorted(folder.iterdir()) if subfolder.is_dir()}
     train = next((inside[name] for name in TRAIN_FOLDERS if name in inside), None)
     test = next((inside[name] for name in TEST_FOLDERS if name in inside), None)
     if train is None or test is None:

@@ -113,8 +113,8 @@ def _zoo_card(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
 def _from_zoo(run: TrainingRun, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
     path, card = _zoo_card(spec)
     table = zoo.find(spec.name).switches
-    known = {name: value for name, value in (card.get("switches") or {}).items() if table.get(name) != value}
-    switches = {**known, **run.switches}
+    own_switches = {name: value for name, value in (card.get("switches") or {}).items() if table.get(name) != value}
+    switches = {**own_switches, **run.switches}
     module = zoo.build(
         spec.name, classes=len(classes), image_size=image_size, drop_path=run.recipe.drop_path, **switches
     )
@@ -135,18 +135,18 @@ def fitted_state(state: State, module: nn.Module, skip: Sequence[str], name: str
     state = resize_positions(state, module)
     fitted: State = {}
     for key, wanted in module.state_dict().items():
-        came = state.get(key)
-        if key in skip or (key.endswith(INCIDENTAL) and (came is None or came.shape != wanted.shape)):
+        stored = state.get(key)
+        if key in skip or (key.endswith(INCIDENTAL) and (stored is None or stored.shape != wanted.shape)):
             fitted[key] = wanted
-        elif came is None:
+        elif stored is None:
             raise WeightsMismatch(f"{name} lacks {key}; the checkpoint is of another architecture or other switches.")
-        elif came.shape != wanted.shape:
+        elif stored.shape != wanted.shape:
             raise WeightsMismatch(
-                f"{name} has {key} of shape {tuple(came.shape)}, but {tuple(wanted.shape)} is needed: other switches, "
-                "other classes, or a part that cannot take another input size."
+                f"{name} has {key} of shape {tuple(stored.shape)}, but {tuple(wanted.shape)} is needed: other "
+                "switches, other classes, or a part that cannot take another input size."
             )
         else:
-            fitted[key] = came
+            fitted[key] = stored
     return fitted
 
 
@@ -192,8 +192,8 @@ def _outputs(subject: Subject) -> int:
 
 
 def _replace_head(module: nn.Module, outputs: int, classes: int, name: str) -> None:
-    places = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
-    path = next((path for path in reversed(places) if module.get_submodule(path).out_features == outputs), None)
+    linear_paths = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
+    path = next((path for path in reversed(linear_paths) if module.get_submodule(path).out_features == outputs), None)
     if path is None:
         raise SubjectError(f"{name} has no linear layer with {outputs} outputs that could be replaced by a new head.")
     old = module.get_submodule(path)
@@ -224,11 +224,15 @@ def head_names(module: nn.Module, classes: int) -> tuple[str, ...]:
     raise SubjectError(f"No layer with {classes} outputs was found that could be the head.")
 
 
-def refuse_other_classes(name: str, known: Sequence[str] | None, count: int | None, classes: Sequence[str]) -> None:
+def refuse_other_classes(
+    name: str, own_classes: Sequence[str] | None, count: int | None, classes: Sequence[str]
+) -> None:
     """--head keep makes sense only for the very classes the head was trained on."""
-    if (known is not None and tuple(known) == tuple(classes)) or (known is None and count == len(classes)):
+    if (own_classes is not None and tuple(own_classes) == tuple(classes)) or (
+        own_classes is None and count == len(classes)
+    ):
         return
-    had = f"{len(known)} ({', '.join(known[:3])} …)" if known else f"{count or 'unknown ones'}"
+    had = f"{len(own_classes)} ({', '.join(own_classes[:3])} …)" if own_classes else f"{count or 'unknown ones'}"
     raise WeightsMismatch(
         f"The classes of {name}, {had}, are not those of the data, {len(classes)} ({', '.join(classes[:3])} …); leave "
         "--head keep out for a new head."
@@ -272,8 +276,8 @@ def _low_third(module: nn.Module, image_size: int) -> set[str]:
     above = [any(name.startswith(f"{path}.") for path in paths[low:]) for name in names]
     return {
         name
-        for place, (name, slope) in enumerate(zip(names, slopes, strict=True))
-        if place < above.index(True) or (slope is None and not above[place])
+        for index, (name, slope) in enumerate(zip(names, slopes, strict=True))
+        if index < above.index(True) or (slope is None and not above[index])
     }
 
 

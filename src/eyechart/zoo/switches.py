@@ -175,18 +175,18 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
 )
 
 
-def check_switches(model: str, known: Iterable[Switch], values: Mapping[str, Any]) -> None:
+def check_switches(model: str, switches: Iterable[Switch], values: Mapping[str, Any]) -> None:
     """One sentence if a switch is not the model's, or takes other values."""
-    by_name = {switch.name: switch for switch in known}
+    by_name = {switch.name: switch for switch in switches}
     for name, value in values.items():
         switch = _find(model, by_name, name)
         if not switch.fits(value):
             raise UsageError(f"{model}'s switch {name} takes {switch.allowed}; got {value!r}.")
 
 
-def read_switches(model: str, known: Iterable[Switch], pairs: Iterable[str]) -> dict[str, Any]:
+def read_switches(model: str, switches: Iterable[Switch], pairs: Iterable[str]) -> dict[str, Any]:
     """Switches as a person types them, `depth=3`, as values."""
-    by_name = {switch.name: switch for switch in known}
+    by_name = {switch.name: switch for switch in switches}
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
