@@ -149,7 +149,7 @@ def exam(
         progress("intervals, verdicts and page", 0, 1)
         finish(run)
     else:
-        progress(f"Nothing was left to do: {run.path} holds this exam already, finished.", 0, 0)
+        progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
     return Run(run.path)
 
 
@@ -157,16 +157,18 @@ def open_folder(plan: Mapping[str, Any], out: str | Path | None, *, overwrite: b
     """The folder of this question: a new one, or the one an earlier call began."""
     folder = Path(out) if out is not None else Path("runs") / folder_name(plan)
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file, and a run needs a folder; choose another with --out.")
+        raise UsageError(f"A run needs a folder, but {folder} is a file; choose another with --out.")
     if folder.exists() and any(folder.iterdir()) and not (folder / "plan.json").exists():
-        raise UsageError(f"{folder} is not empty and no run folder, so nothing is written there; choose another --out.")
+        raise UsageError(
+            f"{folder} is not empty and not a run folder, so nothing is written there; choose another --out."
+        )
     run = Run(folder)
     if overwrite:
         run.clear()
     if (folder / "plan.json").exists():
         if run.plan.get("question") != plan["question"]:
             raise RunFolderError(
-                f"{folder} holds another question (other weights, images, measures, settings or version); "
+                f"{folder} holds another exam (other weights, images, measures, settings or version); "
                 "pass --overwrite to replace it, or choose another folder with --out."
             )
         return run

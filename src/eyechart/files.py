@@ -41,8 +41,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
 def cannot_write(path: Path, error: Exception) -> RunFolderError:
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
     return RunFolderError(
-        f"{path} cannot be written ({reason}); what was finished before is kept: make room or choose another folder "
-        "with --out, then run the same command again."
+        f"{path} cannot be written ({reason}); what was finished before is kept: free some space or choose "
+        "another folder with --out, then run the same command again."
     )
 
 

@@ -43,7 +43,7 @@ class Law:
 
     def __init__(self, *dims: str, dtype: str = "float64") -> None:
         if dtype not in self.dtypes:
-            raise TallyError(f"{type(self).__name__} accumulates in {' or '.join(self.dtypes)}, not in {dtype!r}.")
+            raise TallyError(f"{type(self).__name__} accumulates in {' or '.join(self.dtypes)}; got {dtype!r}.")
         if len(set(dims)) < len(dims):
             raise TallyError(f"The axes of a field need different names, got {dims}.")
         if "fold" in dims[1:]:
@@ -187,7 +187,7 @@ class Tally:
     def merge(self, other: Self) -> Self:
         """Both together, as a new tally. Total and exact for tallies of one class and size; refuses all others."""
         if type(other) is not type(self):
-            raise TallyError(f"A {type(self).__name__} merges with its own kind, got {type(other).__name__}.")
+            raise TallyError(f"A {type(self).__name__} merges only with another one, got {type(other).__name__}.")
         if self.summed or other.summed:
             raise TallyError(f"The folds of this {type(self).__name__} are already summed; merge before total().")
         for name, law in self.laws.items():
@@ -216,7 +216,9 @@ class Tally:
         ones = values is None
         values = torch.ones(len(folds)) if values is None else values
         if ones and total[(slice(None), *at)].ndim > 1:
-            raise TallyError(f"{type(self).__name__}.{field} has more axes than {at} names; say what is added.")
+            raise TallyError(
+                f"{type(self).__name__}.{field} has more axes than the index {at} covers; pass the values to add."
+            )
         total[(slice(None), *at)].index_add_(0, folds, values.to(total))
 
     def append(self, **rows: Tensor) -> None:

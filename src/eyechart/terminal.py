@@ -172,7 +172,7 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
     show(listed)
     if counts:
         others = ", ".join(f"{count:,} from {source}" for source, count in counts.items() if source != "zoo")
-        show(f"and {others}: `eyechart subjects timm:PATTERN` searches them; of the hub, any hf:ORG/NAME.")
+        show(f"and {others}: `eyechart subjects timm:PATTERN` searches them; from the hub, any hf:ORG/NAME.")
 
 
 def accuracy_of(card: Mapping[str, Any]) -> str:

@@ -111,7 +111,7 @@ def carried(outline: Outline) -> dict[str, Any]:
 def test_without_javascript_a_sentence_stands_there(outline: Outline) -> None:
     hidden = [attributes for _, attributes in outline.elements if attributes.get("data-part") == "table"]
     assert "hidden" in hidden[0]
-    assert "That needs JavaScript" in outline.text
+    assert "This needs JavaScript" in outline.text
     assert ("li", {}) in outline.elements
     assert any(link["href"] == "#explorer" for link in outline.all("a"))
 

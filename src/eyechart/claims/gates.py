@@ -93,7 +93,7 @@ class Trained(Gate):
     def check(self, facts: Sequence[Facts]) -> GateResult:
         failed = [f"{fact.subject} has untrained weights" for fact in facts if not fact.trained]
         failed += [
-            f"{named(fact)}, not surely more than guessing one of {fact.classes} classes"
+            f"{named(fact)}, not clearly above chance for {fact.classes} classes"
             for fact in facts
             if fact.trained and not better_than_guessing(fact)
         ]
@@ -104,7 +104,7 @@ def named(fact: Facts) -> str:
     """The accuracy of a subject in words; it must be known."""
     assert fact.accuracy is not None
     value, low, high = (f"{100 * share:.1f}" for share in fact.accuracy)
-    return f"{fact.subject} names {value} % right" + (f" [{low}, {high}]" if low != "nan" else "")
+    return f"{fact.subject} classifies {value} % correctly" + (f" [{low}, {high}]" if low != "nan" else "")
 
 
 def better_than_guessing(fact: Facts) -> bool:
@@ -138,7 +138,7 @@ class Accuracy(Gate):
                 if least is not None and fact.accuracy[0] < least:
                     failed.append(f"{words}, less than the {100 * least:.0f} % asked for on {image_set(fact.images)}")
                 elif least is None and not better_than_guessing(fact):
-                    failed.append(f"{words}, not surely more than guessing one of {fact.classes} classes")
+                    failed.append(f"{words}, not clearly above chance for {fact.classes} classes")
                 else:
                     accuracies.append(words)
         if failed:

@@ -85,7 +85,7 @@ def judge(
     asked for did not run; `seeds` makes it a study, whose intervals are over seeds and which speaks of architectures.
     """
     if seeds is not None and seeds < LEAST_SEEDS:
-        raise UsageError(f"A study needs at least {LEAST_SEEDS} seeds to speak of an architecture, not {seeds}.")
+        raise UsageError(f"A verdict on an architecture needs at least {LEAST_SEEDS} seeds; got {seeds}.")
     decided: list[tuple[ClaimTest, Verdict]] = []
     for test in sorted(tests, key=lambda test: test.claim):
         by_part = [read(findings, part.quantity) for part in test.parts]

@@ -145,7 +145,7 @@ def read_claims(table: Mapping[str, Any]) -> dict[str, Claim]:
     entries = sorted(table["claim"], key=lambda entry: str(entry["id"]))
     for one, next_one in pairwise(entries):
         if one["id"] == next_one["id"]:
-            raise EyechartError(f"claims.toml: {one['id']} stands there twice; rename one of the two.")
+            raise EyechartError(f"claims.toml: {one['id']} is defined twice; rename one of the two.")
     return {entry["id"]: read_claim(entry, table) for entry in entries}
 
 

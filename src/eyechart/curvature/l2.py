@@ -46,7 +46,7 @@ class Penalty:
 
     def __post_init__(self) -> None:
         if self.weight < 0:
-            raise UsageError(f"The weight of a penalty is at least 0; got {self.weight}.")
+            raise UsageError(f"The weight of a penalty must be at least 0; got {self.weight}.")
 
     def value(self) -> float:
         """What it adds to the loss."""

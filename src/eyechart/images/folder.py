@@ -27,7 +27,7 @@ class FolderImages(EncodedImages[str]):
             others = sum(len(files) for _, _, files in os.walk(folder))
             raise ImagesError(
                 f"The folder {folder} holds no pictures ({others} other files); expected files ending in "
-                ".jpg, .png, .webp, … directly in it or in one subfolder a class."
+                ".jpg, .png, .webp, … directly in it or in one subfolder for each class."
             )
         classes = sorted({path.split("/")[0] for path in paths if "/" in path})
         if len(classes) > 1 and SPLITS.issuperset(name.lower() for name in classes):

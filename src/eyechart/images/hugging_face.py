@@ -63,7 +63,7 @@ def _load(datasets: Any, name: str, split: str | None) -> tuple[Any, str]:
     except Exception as error:  # hub, network, parquet and configuration errors share no class
         reason = (str(error).strip() or type(error).__name__).split("\n")[0]
         raise ImagesError(
-            f"The dataset hf:{name} cannot be had ({reason}); check its name and the network, "
+            f"The dataset hf:{name} cannot be loaded ({reason}); check its name and the network, "
             "or give a folder of pictures, an .npz or a dataset saved to disk instead."
         ) from error
 

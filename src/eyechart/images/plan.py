@@ -103,14 +103,19 @@ class BatchPlan:
                 fingerprint=str(data["fingerprint"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise RunFolderError(f"The batch plan of this run is damaged ({error!r}); start it anew.") from error
+            raise RunFolderError(
+                f"The batch plan of this run is damaged ({error!r}); run the exam again into a new folder."
+            ) from error
         planned = [index for shard in plan.shards for index in shard]
         if (
             planned != list(range(plan.blocks + bool(plan.left_over)))
             or len(set(plan.order)) != len(plan.order)
             or (plan.labels is not None and len(plan.labels) != len(plan.order))
         ):
-            raise RunFolderError("The batch plan of this run is damaged (its shards do not cover it); start it anew.")
+            raise RunFolderError(
+                "The batch plan of this run is damaged (its shards do not cover it); run the exam again into a "
+                "new folder."
+            )
         return plan
 
 

@@ -110,8 +110,8 @@ def _index(number: int, shard: Path, problems: list[Problem]) -> list[_Sample]:
                     sample.picture = Member(number, member.offset_data, member.size, member.name)
     except (tarfile.TarError, OSError) as error:
         # What was read before the damage is kept; the shard itself is listed.
-        packed = " (compressed tar files cannot be read in any order: unpack them)" if ".tar." in shard.name else ""
-        problems.append(Problem(shard.name, f"not a whole tar file: {error}{packed}"))
+        packed = " (compressed tar files cannot be read in random order: unpack them)" if ".tar." in shard.name else ""
+        problems.append(Problem(shard.name, f"not a complete tar file: {error}{packed}"))
     return list(samples.values())
 
 

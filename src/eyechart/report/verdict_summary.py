@@ -95,8 +95,9 @@ def about_intervals(without_images: Sequence[str] = ()) -> str:
     others = ", ".join(without_images)
     except_for = f" (those of {others} do not: they read weights alone, and their measures say what varied)"
     return (
-        f"Intervals cover which images were drawn{except_for if others else ''}; margins are eyechart's own and stand "
-        "in one table. In the small pictures the shaded side of the dashed margin is where the claim says the effect "
+        f"Intervals cover which images were drawn{except_for if others else ''}; margins are eyechart's own, "
+        "all in one table. In the small pictures the shaded side of the dashed margin is where the claim says "
+        "the effect "
         "lies."
     )
 

@@ -170,7 +170,9 @@ def images_of(runs: list[TrainingRun], part: str) -> Images:
             for each in (run, other)
         )
         if mine != theirs and part == "train":
-            raise UsageError(f"{run.label} and {other.label} were trained on other images; examine them apart.")
+            raise UsageError(
+                f"{run.label} and {other.label} were trained on different images; examine them separately."
+            )
     data = load_data_once(run.data, input_size_of(run)).cut(run)
     pixels, labels = (data.x_train, data.y_train) if part == "train" else (data.x_test, data.y_test)
     return ArrayImages(

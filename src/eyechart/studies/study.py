@@ -192,9 +192,9 @@ def find(name: str) -> Study:
     try:
         return read_study(path.stem, path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from error
+        raise UsageError(f"{path} is not TOML: {error}.") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} is no study: {type(error).__name__}: {error}.") from error
+        raise UsageError(f"{path} is not a study: {type(error).__name__}: {error}.") from error
 
 
 def read_study(name: str, text: str) -> Study:
@@ -301,7 +301,9 @@ def _test(entry: Mapping[str, Any], contrasts: Mapping[str, Contrast], study: st
     parts = []
     for part in entry["parts"]:
         if part["contrast"] not in contrasts:
-            raise UsageError(f"{claim.id} of {study} asks for a contrast {part['contrast']!r} that is not there.")
+            raise UsageError(
+                f"{claim.id} of {study} asks for a contrast {part['contrast']!r} that the study does not have."
+            )
         contrast = contrasts[part["contrast"]]
         asked = Part(contrast.name, part["side"], float(part["margin"]), contrast.words, part.get("inclusive", False))
         fixed = {(margin.side, margin.margin, margin.inclusive) for margin in claim.margins}

@@ -222,7 +222,7 @@ class _Reader:
             if len(record.shape) == 2 and not record.constant:
                 root = self.run.calls[0]
                 return [_Draft("head", "other", root, record, len(self.run.nodes), at, "head")]
-        self.notes["No logits of shape (image, class) come out: there is no head."] = None
+        self.notes["The output has no logits of shape (image, class): there is no head."] = None
         return []
 
     def _place(self, drafts: list[_Draft]) -> None:
@@ -303,7 +303,7 @@ class _Reader:
         seen = draft.operation.seen if isinstance(draft.operation, Watched) else None
         axes = draft.layout.axes
         if not axes and draft.role not in ("attention", "features"):
-            self.notes[f"{name}: what its axes {list(draft.record.shape)} mean could not be told."] = None
+            self.notes[f"{name}: the meaning of its axes {list(draft.record.shape)} was not recognised."] = None
         shape = draft.record.shape
         return Site(
             name=name,

@@ -88,9 +88,7 @@ def _one(transform: Callable[[Image.Image], Any], picture: Image.Image) -> Tenso
     image = transform(picture)
     if not isinstance(image, Tensor) or not image.is_floating_point() or image.ndim != 3 or image.shape[0] != 3:
         actual = f"{image.dtype} {tuple(image.shape)}" if isinstance(image, Tensor) else type(image).__name__
-        raise SubjectError(
-            f"A transform must turn a picture into a floating-point tensor (3, y, x), but it gave {actual}."
-        )
+        raise SubjectError(f"A transform must turn a picture into a floating-point tensor (3, y, x); got {actual}.")
     return image.to(torch.float32)
 
 
@@ -167,7 +165,7 @@ def sides(size: Any) -> tuple[int, int]:
     else:
         height, width = (size, size) if isinstance(size, int) else size
     if height is None or width is None:
-        raise SubjectError(f"The processor gives its size as {size}, from which no height and width can be told.")
+        raise SubjectError(f"The processor gives its size as {size}, from which no height and width can be read.")
     return int(height), int(width)
 
 
@@ -177,7 +175,7 @@ def for_module(module: nn.Module, name: str, input_size: tuple[int, int] | int |
         return from_timm(module, name), "timm's data config"
     said = input_size if input_size is not None else _size_of(module)
     size = sides(said if said is not None else 224)
-    source = "given" if input_size is not None else "told by the module" if said is not None else "assumed"
+    source = "given" if input_size is not None else "stated by the module" if said is not None else "assumed"
     return Preprocessing(size), f"ImageNet mean and deviation assumed, input size {size[0]}×{size[1]} {source}"
 
 

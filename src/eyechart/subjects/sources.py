@@ -39,8 +39,8 @@ def from_zoo(spec: Spec) -> Subject:
         made = trained_here(spec, path)
         card = {key: value for key, value in card.items() if key in ("name", "sentence", "switches", "mean", "std")}
         if made is None:
-            advice = f"No card lies beside it, so {spec.model}'s own switches and input size were taken."
-            notes = [f"no card lies beside the weights: switches and normalisation are {spec.model}'s own"]
+            advice = f"There is no card beside it, so {spec.model}'s own switches and input size were used."
+            notes = [f"there is no card beside the weights: switches and normalisation are {spec.model}'s own"]
         else:
             card |= made.card
             notes = list(made.notes)

@@ -50,7 +50,7 @@ def read_checkpoint(path: str | Path) -> tuple[State, list[str]]:
         try:
             return safetensors.torch.load_file(path), []
         except (safetensors.SafetensorError, ValueError) as error:
-            raise SubjectError(f"{path} is damaged or no safetensors file ({error}).") from None
+            raise SubjectError(f"{path} is damaged or not a safetensors file ({error}).") from None
     return _unwrap(_load_pickle(path), path)
 
 
@@ -71,7 +71,7 @@ def _load_pickle(path: Path) -> Any:
                 "state_dict(), best as .safetensors."
             ) from None
         reason = str(error).partition("\n")[0] or "it ends too early"
-        raise SubjectError(f"{path} is damaged or no checkpoint ({reason}).") from None
+        raise SubjectError(f"{path} is damaged or not a checkpoint ({reason}).") from None
 
 
 def _is_torchscript(path: Path) -> bool:

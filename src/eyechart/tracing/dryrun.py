@@ -160,7 +160,7 @@ class DryRun(TorchFunctionMode):
         images = len(self.images)
         lead = weights.shape[:-2].numel()
         if asked is None or looked is None:
-            self.note("attention is not read: where its queries and keys sit got lost on the way")
+            self.note("attention is not read: the positions of its queries and keys were lost on the way")
             return None
         asked, looked = asked.reshape(lead, -1), looked.reshape(lead, -1)
         leading = split_leading(asked, looked, images)

@@ -174,9 +174,9 @@ class _Pass(TorchFunctionMode):
             return
         tensors = tensors_in(structure)
         if site.address.operation >= len(tensors):
-            came = f"{len(tensors)} came"
             raise TapError(
-                f"{site.name}: tensor {site.address.operation} of its {site.address.name} was expected, {came}."
+                f"{site.name}: tensor {site.address.operation} of its {site.address.name} was expected; got "
+                f"{len(tensors)} in all."
             )
         with torch._C.DisableTorchFunction():
             self._take(site, Look(site, output=tensors[site.address.operation]), before=None)
@@ -206,7 +206,7 @@ class _Pass(TorchFunctionMode):
         if name != site.address.name:
             raise TapError(
                 f"{self.tap.anatomy.subject}: at {site.name} the dry run saw {site.address.name!r}, but this pass does"
-                f" {name!r}; the model takes another way for these images."
+                f" {name!r}; the model takes another path for these images."
             )
 
     def _junction(self, sites: list[Site], name: str, func: Any, args: Any, kwargs: Any) -> Any:
@@ -274,8 +274,8 @@ class _Pass(TorchFunctionMode):
         subject, expected = self.tap.anatomy.subject, len(self.tap.sites)
         if self.met != expected:
             raise TapError(
-                f"{subject}: the dry run found {expected} sites, but this pass came by {self.met};"
-                " the model takes another way for these images."
+                f"{subject}: the dry run found {expected} sites, but this pass met {self.met};"
+                " the model takes another path for these images."
             )
 
 

@@ -45,7 +45,7 @@ def record_files(path: str | Path) -> list[Path]:
     path = Path(path)
     files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
     if not files or not files[0].is_file():
-        raise RunFolderError(f"There is no record of a training at {path}: a file or folder of *{SUFFIX} was expected.")
+        raise RunFolderError(f"There is no record of a training at {path}: expected a file or folder of *{SUFFIX}.")
     return files
 
 
@@ -64,7 +64,7 @@ def read_record(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[
         except ValueError:
             break
         if not isinstance(line, dict):
-            raise RunFolderError(f"{path} is no record of a training: every line should be a JSON object.")
+            raise RunFolderError(f"{path} is not a record of a training: every line should be a JSON object.")
         if "start" in line:
             start = line
         elif "epoch" in line:

@@ -124,10 +124,10 @@ class Training:
         if theirs is not None and (other := difference(theirs, mine) if theirs else "its arguments are not known"):
             raise RunFolderError(
                 f"{self.records.lines} belongs to another training ({other}); give another --out or --name, or "
-                "--overwrite to begin anew."
+                "--overwrite to start again."
             )
         if theirs is not None and (card := self.records.finished()):
-            self._say(notice=f"{self.run.label} is already trained in {self.run.out}; --overwrite begins anew.")
+            self._say(notice=f"{self.run.label} is already trained in {self.run.out}; --overwrite starts again.")
             return card
         state = None if theirs is None else read_state(self.records.state)
         if state is None:
@@ -141,7 +141,7 @@ class Training:
         self.steps, self.seconds_before = facts["steps"], facts["seconds"]
         self.resumed = [*facts["resumed"], self.done]
         self.records.cut(facts["position"])
-        self._notice(f"Going on after epoch {self.done} of {self.recipe.epochs}.")
+        self._notice(f"Continuing after epoch {self.done} of {self.recipe.epochs}.")
         return None
 
     def _begin(self, arguments: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ class Training:
         if time_is_up:
             self._notice(
                 f"The time limit of {self.run.time_limit:g} s ended the training after epoch {epoch} of "
-                f"{self.recipe.epochs}; {self.run.again} goes on."
+                f"{self.recipe.epochs}; {self.run.again} continues it."
             )
         stops_early = last and epoch < self.recipe.epochs
         if stops_early or (not last and time.monotonic() - self.saved_at >= self.run.save_seconds):

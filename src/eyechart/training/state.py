@@ -65,18 +65,18 @@ def read_state(folder: Path) -> tuple[int, dict[str, Tensor], dict[str, Any]] | 
         manifest = json.loads((state / "state.json").read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
             raise RunFolderError(
-                f"{state} is of another version (format {manifest['format']}); --overwrite begins anew."
+                f"{state} is of another version (format {manifest['format']}); --overwrite starts again."
             )
         parts: dict[str, list[Tensor]] = {}
         for name, digest in manifest["sha256"].items():
             content = (state / name).read_bytes()
             if hashlib.sha256(content).hexdigest() != digest:
-                raise RunFolderError(f"{state / name} is damaged; copy it again, or --overwrite begins anew.")
+                raise RunFolderError(f"{state / name} is damaged; copy it again, or --overwrite starts again.")
             for key, part in load(content).items():  # a tensor has one part in a piece, and pieces are in order
                 parts.setdefault(key.rpartition("#")[0], []).append(part)
         tensors = {name: torch.cat(parts[name]).reshape(shape) for name, shape in manifest["shapes"].items()}
     except (OSError, ValueError, KeyError) as error:
-        raise RunFolderError(f"The state {state} is not whole ({error}); --overwrite begins anew.") from error
+        raise RunFolderError(f"The state {state} is not complete ({error}); --overwrite starts again.") from error
     return manifest["epoch"], tensors, manifest["facts"]
 
 

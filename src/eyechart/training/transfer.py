@@ -82,17 +82,19 @@ def _source(run: TrainingRun) -> Spec:
     if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text and ":" not in text:
         if run.model not in zoo.names():
             raise UsageError(
-                f"{text} names weights but no architecture; say --from timm:NAME@{text}, or train a model of the zoo."
+                f"{text} names weights but no architecture; write --from timm:NAME@{text}, or train a model of the zoo."
             )
         return Spec("zoo", run.model, text)
     spec = parse_spec(text)
     if spec.source == "zoo" and run.model in zoo.names() and spec.name in zoo.names() and run.model != spec.name:
         raise UsageError(
-            f"--from {spec} is trained on as {spec.name}, so it cannot be called {run.model}; say eyechart train "
+            f"--from {spec} is trained on as {spec.name}, so it cannot be called {run.model}; write eyechart train "
             f"{spec.name} --from {spec}, or a NAME of your own."
         )
     if spec.size is not None:
-        raise UsageError(f"--from takes no input size; say --from {replace(spec, size=None)} --image-size {spec.size}.")
+        raise UsageError(
+            f"--from takes no input size; write --from {replace(spec, size=None)} --image-size {spec.size}."
+        )
     return spec
 
 
@@ -187,7 +189,7 @@ def _outputs(subject: Subject) -> int:
     with torch.no_grad():
         logits = subject.logits(subject.call(torch.zeros(1, 3, height, width)))
     if logits is None:
-        raise SubjectError(f"{subject.name} ends in features, not in classes; only a classifier can be trained on.")
+        raise SubjectError(f"{subject.name} gives features, not classes; only a classifier can be trained further.")
     return int(logits.shape[1])
 
 
@@ -264,7 +266,7 @@ def _low_third(module: nn.Module, image_size: int) -> set[str]:
     paths = list(dict.fromkeys(site.path for site in anatomy.pick("block")))
     low = math.ceil(len(paths) / 3)
     if low >= len(paths):
-        raise UsageError(f"--freeze low-third needs a model of at least two blocks; this one has {len(paths)}.")
+        raise UsageError(f"--freeze low-third needs a model of at least two blocks; got {len(paths)}.")
     cut = module.get_submodule(paths[low - 1]).register_forward_hook(lambda _module, _inputs, output: _detached(output))
     try:
         with torch.enable_grad():

@@ -72,8 +72,8 @@ def msa_positions(msas: int | Sequence[int], depths: Sequence[int]) -> list[tupl
     if isinstance(msas, int):
         if len(depths) != max(BUILD_UP) or not 0 <= msas <= len(BUILD_UP):
             raise UsageError(
-                f"The build-up rule places 0 to {len(BUILD_UP)} attention blocks in {max(BUILD_UP)} stages; {msas} in "
-                f"got {len(depths)}."
+                f"The build-up rule places 0 to {len(BUILD_UP)} attention blocks in {max(BUILD_UP)} stages; got "
+                f"{msas} in {len(depths)}."
             )
         counts: Sequence[int] = [BUILD_UP[:msas].count(stage + 1) for stage in range(len(depths))]
     else:

@@ -82,7 +82,7 @@ class KernelAttention(Attention):
     ) -> None:
         super().__init__(width, heads, qkv_bias, head_width)
         if kernel % 2 == 0 and kernel != grid:
-            raise UsageError(f"A kernel is odd, or the grid's side {grid} for global attention; got {kernel}.")
+            raise UsageError(f"A kernel must be odd, or the grid's side {grid} for global attention; got {kernel}.")
         self.pads = not mask_border
         near = neighbours(grid, kernel)
         mask = torch.zeros(near.shape).masked_fill(~near, -math.inf)

@@ -58,7 +58,7 @@ def position_tables(kind: Position, where: Place, grid: int, width: int, depth: 
     """The tables beside the plain one: none, one, or one for each layer."""
     if kind in ("none", "relative"):
         if where != "stem":
-            raise UsageError(f"position={kind} adds no table, so position_at={where} means nothing; leave it at stem.")
+            raise UsageError(f"position={kind} adds no table, so position_at={where} has no effect; leave it at stem.")
         return nn.ModuleList()
     if kind == "1d":
         # Elsewhere the plain table is the model's own `pos_embed`, as in timm.
