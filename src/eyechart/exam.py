@@ -56,7 +56,7 @@ def exam(
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
 
-    The same call again goes on where it stopped and computes nothing twice; another question gets another folder.
+    The same call again continues where it stopped and computes nothing twice; another question gets another folder.
 
     subjects    one or several: a spec as on the command line ("zoo:vit", "timm:resnet50", "timm:resnet50@ckpt.pth",
                 "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing)
@@ -70,7 +70,7 @@ def exam(
     classes     {class of the images: class of the subjects or its index}, where their names do not tell
     device      "auto", "cpu", "cuda", "cuda:1", "mps"
     dtype       "float32", "bfloat16", "float16" or "float64"
-    overwrite   begin anew where the folder holds a run already
+    overwrite   start again where the folder holds a run already
     plugins     Python files with measures of your own; `measures` then knows their names too
     claims      a TOML file with claims of your own, in the form of claims.toml, judged by the same protocol
     progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence

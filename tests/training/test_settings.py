@@ -79,7 +79,7 @@ def test_what_is_wrong_in_a_list_is_one_sentence(text: str, sentence: str, tmp_p
         ({"shots": 0}, "--shots must be at least 1"),
         ({"snapshots": "middle"}, "got 'middle'"),
         ({"imbalance": math.nan}, "at least 1; got nan"),
-        ({"time_limit": -1}, "--time-limit is at least 1; got -1.0"),
+        ({"time_limit": -1}, "--time-limit must be at least 1; got -1.0"),
         ({"save_seconds": math.nan}, "--save-seconds must be at least 0; got nan"),
         ({"backbone_lr_scale": math.nan, "from": "zoo:vit"}, "--backbone-lr-scale must be at least 0; got nan"),
         ({"backbone_lr_scale": math.inf, "from": "zoo:vit"}, "--backbone-lr-scale must be a finite number; got inf"),

@@ -183,7 +183,7 @@ def seeded_order(labels: Sequence[int], seed: int, limit: int | None = None) -> 
     """Positions of `labels` in random order; with a limit, as many of each class as there are, up to an equal share.
 
     >>> order = seeded_order([0, 0, 0, 0, 1, 1], seed=0, limit=4)
-    >>> sorted([0, 0, 0, 0, 1, 1][place] for place in order)
+    >>> sorted([0, 0, 0, 0, 1, 1][index] for index in order)
     [0, 0, 1, 1]
     """
     draws = [_draw(seed, "picture", index) for index in range(len(labels))]

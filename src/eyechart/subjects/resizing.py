@@ -15,7 +15,7 @@ HALF_TABLES = ("columns.pos_embed", "rows.pos_embed")
 
 
 def resize_positions(state: State, module: nn.Module) -> State:
-    """The state with each position table as large as the module's; got what is no such table stays as it.
+    """The state with each position table as large as the module's; what is no such table stays as it is.
 
     >>> from eyechart import zoo
     >>> small, large = (zoo.build("vit", image_size=size, depth=1) for size in (16, 32))
@@ -32,7 +32,7 @@ def resize_positions(state: State, module: nn.Module) -> State:
 
 
 def resized(name: str, stored: Tensor, wanted: Tensor) -> Tensor:
-    """A position table for another grid, in the shape of `wanted`; got anything else as it."""
+    """A position table for another grid, in the shape of `wanted`; anything else as it is."""
     if stored.ndim != wanted.ndim or (stored.ndim < 4 and stored.shape[-1] != wanted.shape[-1]):
         return stored
     if name.endswith(WINDOW_TABLES):

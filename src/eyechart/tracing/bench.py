@@ -112,7 +112,7 @@ class Bench:
 
     @contextmanager
     def dice(self, draw: int = 0) -> Iterator[None]:
-        """Passes with and without a change differ by the change alone, not by what the dice showed in between."""
+        """Passes with and without a change differ by the change alone, not by random numbers drawn in between."""
         if not self.anatomy.random:
             yield
             return
