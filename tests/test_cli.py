@@ -123,12 +123,12 @@ def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked
     first, again = call(*words), call(*words)
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert "images: 256/256" in first.stderr
-    assert "Nothing was left to do" not in first.stderr
+    assert "Nothing to do" not in first.stderr
     assert "images: " not in again.stderr
-    assert f"Nothing was left to do: {tmp_path / 'run'} holds this exam already" in again.stderr
+    assert f"Nothing to do: {tmp_path / 'run'} already holds this exam" in again.stderr
     assert first.stdout == again.stdout
     (tmp_path / "run" / "summary.csv").unlink()
-    assert "Nothing was left to do" not in call(*words).stderr
+    assert "Nothing to do" not in call(*words).stderr
     assert (tmp_path / "run" / "summary.csv").exists()
     (tmp_path / "run" / "verdicts.json").write_text("[")
     assert "delete it and run the exam again" in call(*words).stderr
@@ -159,9 +159,9 @@ def test_what_is_left_out_is_named_once_for_each_reason(photos: Path, tmp_path: 
     assert "--classes MAP.json" in said
     assert "left, right" in said
     part = call(*words, "skip_ratio", "--limit", "20")
-    assert "note: Claims are decided on at least 128 images; with 9 the numbers are shown" in part.stderr
-    assert "note: --limit 20 was asked for, and there are 9 images: all were used." in part.stderr
-    assert "left, right. --classes MAP.json can say which is which." in part.stderr
+    assert "note: A claim needs at least 128 images to be decided; with 9 the numbers are shown" in part.stderr
+    assert "note: --limit 20 is more than there are (9 images): all were used." in part.stderr
+    assert "left, right. Use --classes MAP.json to say which class is which." in part.stderr
     why = [("probes", "no labels."), ("cka", "one image."), ("few_shot", "no labels.")]
     plan = {"left_out": [{"measure": measure, "reason": reason} for measure, reason in why]}
     assert reasons(plan) == ["probes, few_shot were left out: no labels.", "cka was left out: one image."]
@@ -183,7 +183,7 @@ def test_exit_codes_are_in_the_help() -> None:
 def test_the_folder_above_names_the_runs_in_it(folder: Path) -> None:
     result = call("show", folder.parent)
     assert result.exit_code == 1
-    assert f"it has no plan.json. In it are {folder}." in result.stderr
+    assert f"it has no plan.json. It holds {folder}." in result.stderr
 
 
 def test_report_and_figures(folder: Path, tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_an_interruption_says_that_nothing_is_lost(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(inline, "examine_shard", interrupt)
     result = call("exam", "zoo:resnet", "--limit", "8", "--measures", "recognition", "--out", tmp_path / "run")
     assert result.exit_code == 130
-    assert "the same command goes on from there" in result.stderr
+    assert "run the same command again to continue" in result.stderr
 
 
 def test_completion() -> None:

@@ -241,7 +241,7 @@ def test_overwrite_begins_anew_but_only_in_a_run_folder(tmp_path: Path) -> None:
     photos.mkdir()
     (photos / "mine.txt").write_text("keep me")
     for overwrite in (False, True):
-        with pytest.raises(UsageError, match="not empty and no run folder"):
+        with pytest.raises(UsageError, match="not empty and not a run folder"):
             eyechart.exam(["zoo:resnet"], limit=8, measures=["recognition"], out=photos, overwrite=overwrite)
     assert [path.name for path in photos.iterdir()] == ["mine.txt"]
     with pytest.raises(UsageError, match="is a file"):
@@ -290,7 +290,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         (lambda folder: (folder / "plan.json").write_text("{"), "damaged"),
         (lambda folder: (folder / "plan.json").write_text("[]"), "damaged"),
         (lambda folder: (folder / "plan.json").unlink(), "no plan.json"),
-        (lambda folder: without_anatomies(folder / "plan.json"), "not what this version writes"),
+        (lambda folder: without_anatomies(folder / "plan.json"), "does not have the form that this version writes"),
         (lambda folder: (folder / "findings" / "cka.nc").write_bytes(b"CDF"), "damaged"),
         (lambda folder: (folder / "verdicts.json").write_text('[{"claim": "C01"}]'), "damaged"),
     ],

@@ -21,18 +21,9 @@ import xarray
 from torch import Tensor
 
 from eyechart.engines.shard import TappedSubject, examine_shard
+from eyechart.halves import BIAS_POWER, half_weights, still_moving
 from eyechart.images import open_images, plan_batches
-from eyechart.intervals import (
-    BIAS_POWER,
-    DRAWS,
-    SMALL_DRAWS,
-    bootstrap,
-    bootstrap_weights,
-    half_weights,
-    small_size,
-    still_moving,
-    with_intervals,
-)
+from eyechart.intervals import DRAWS, SMALL_DRAWS, bootstrap, bootstrap_weights, small_size, with_intervals
 from eyechart.measure import Measure
 from eyechart.measures.head_subsets.measure import HeadSubsets, falls_with_distance
 from eyechart.measures.localisation.measure import Localisation

@@ -14,7 +14,7 @@ import xarray
 from scipy import stats
 from torch import Tensor
 
-from eyechart import intervals
+from eyechart import exact_bounds, intervals
 from eyechart.intervals import bootstrap, bootstrap_weights, images_to_decide, jackknife, leave_one_out_weights
 from eyechart.measure import Measure
 from eyechart.quantity import Quantity
@@ -285,7 +285,7 @@ def test_a_share_of_few_things_that_no_draw_moved_gets_the_exact_bound() -> None
     """Hit-rates of exactly 1 used to show [1, 1]; of 36 tokens the exact bound is .90."""
     value, trials = np.array([1.0, 0.5, 0.0, 0.7]), np.array([36, 4, 36, 36])
     ends = np.array([1, 0.5, 0, 0.6]), np.array([1, 0.5, 0, 0.8])
-    low, high = intervals._where_nothing_moved(value, *ends, trials, (0.0, 1.0))
+    low, high = exact_bounds.where_no_draw_moved(value, *ends, trials, (0.0, 1.0))
     room = 1 - 0.025 ** (1 / trials)
     np.testing.assert_allclose(low, [1 - room[0], 0, 0, 0.6])
     np.testing.assert_allclose(high, [1, 1, room[2], 0.8])  # where draws moved it, their interval stays
@@ -296,10 +296,10 @@ def test_bounds_of_unmoved_quantities_and_ceilings_are_those_of_the_quantity() -
     still = Quantity(
         "rate", lambda _: {("a",): 1.0}, "", if_unmoved=lambda _: {("a",): (0.9, 1.0)}, ceiling=lambda _: {("a",): 0.95}
     )
-    ends = intervals._of_few_values(still, estimate, ("a",), np.array(1.0), np.array(1.0 + 1e-16))
+    ends = exact_bounds.of_few_values(still, estimate, ("a",), np.array(1.0), np.array(1.0 + 1e-16))
     assert tuple(map(float, ends)) == (0.9, 0.95)
     # C19 showed −0.33333 [−0.33448, −0.33333] for a place known to half a block.
-    ends = intervals._of_few_values(still, estimate, ("a",), np.array(0.995), np.array(1.0))
+    ends = exact_bounds.of_few_values(still, estimate, ("a",), np.array(0.995), np.array(1.0))
     assert tuple(map(float, ends)) == (0.9, 0.95)
-    ends = intervals._of_few_values(still, estimate, ("a",), np.array(0.2), np.array(0.4))
+    ends = exact_bounds.of_few_values(still, estimate, ("a",), np.array(0.2), np.array(0.4))
     assert tuple(map(float, ends)) == (0.2, 0.4)

@@ -155,7 +155,7 @@ def test_merge_refuses_what_is_not_its_own_kind() -> None:
     class Other(Tally):
         images: Annotated[Tensor, Sum("fold", counts=True)]
 
-    with pytest.raises(TallyError, match="MixedTally merges with its own kind, got Other"):
+    with pytest.raises(TallyError, match="MixedTally merges only with another one, got Other"):
         mixed().merge(Other.empty(fold=3))  # type: ignore[arg-type]
     with pytest.raises(TallyError, match="already summed; merge before total"):
         mixed().merge(mixed().total())

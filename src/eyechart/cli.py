@@ -22,7 +22,7 @@ PARTLY, INTERRUPTED = 3, 130
 
 
 class GroupWithPlainErrors(click.Group):
-    """A user's mistake gets one sentence, never a traceback; an interruption says that nothing is lost."""
+    """A user's mistake gets one sentence with one prefix, never a traceback; an interruption says what is kept."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -30,9 +30,14 @@ class GroupWithPlainErrors(click.Group):
         except EyechartError as error:
             click.echo(f"eyechart: {error}", err=True)
             ctx.exit(error.exit_code)
+        except click.UsageError as error:  # click's own: an unknown option, a missing argument
+            if error.ctx is not None:
+                click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n", err=True)
+            click.echo(f"eyechart: {error.format_message()}", err=True)
+            ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo(
-                "eyechart: interrupted; finished shards are kept, the same command goes on from there.", err=True
+                "eyechart: interrupted, finished shards are kept; run the same command again to continue.", err=True
             )
             ctx.exit(INTERRUPTED)
 
@@ -41,10 +46,10 @@ EXIT_CODES = """\b
 Exit codes:
   0    done
   1    failed: a model, the images or a run folder cannot be used
-  2    the command itself is wrong
+  2    the command line is wrong
   3    done in part: image files were skipped, a measure asked for by name
        was left out, or some of several trainings failed
-  130  interrupted; the same command goes on from there
+  130  interrupted; run the same command again to continue
 """
 
 
@@ -60,10 +65,10 @@ def as_json(data: object) -> None:
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 plugin_option = click.option(
-    "--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), help="A Python file with measures of yours."
+    "--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), help="A Python file with your own measures."
 )
 claims_option = click.option(
-    "--claims", "claims_file", type=click.Path(path_type=Path), help="A TOML file with claims of yours."
+    "--claims", "claims_file", type=click.Path(path_type=Path), help="A TOML file with your own claims."
 )
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 
@@ -94,7 +99,7 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
     help='JSON: {"class of the images": "class of the subjects" or its index}.',
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder; by default runs/<subjects>-<images>-<hash>.")
-@click.option("--overwrite", is_flag=True, help="Begin anew where the run folder is already there.")
+@click.option("--overwrite", is_flag=True, help="Replace the run folder if it exists already.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
 @click.option("--dtype", default="float32", show_default=True, help="float32, bfloat16, float16, float64.")
 @plugin_option
@@ -117,8 +122,8 @@ def exam(
 ) -> None:
     """Examine SUBJECTS (zoo:NAME, timm:NAME, torchvision:NAME, hf:ORG/NAME, each with @random or @PATH) on images.
 
-    NAME:48px shows a subject pictures of another size than its own, here 48 pixels: convolutions see it as it is,
-    position tables are resized, and what cannot be resized is refused.
+    NAME:48px shows a subject pictures of another size than its own, here 48 pixels. Convolutions take it as it is,
+    position tables are resized, and a model that cannot be resized is refused.
 
     Without arguments: the bundled pair on the bundled sample.
     """
@@ -207,7 +212,7 @@ def show_training(path: Path, json_: bool) -> None:
 @main.command()
 @run_argument
 def report(run: Path) -> None:
-    """Draw the page of a run folder anew, from the folder alone."""
+    """Draw the page of a run folder again, from the files in the folder alone."""
     from eyechart.run import Run
 
     click.echo(Run.open(run).report())
@@ -235,13 +240,13 @@ def anatomy(subject: str, json_: bool) -> None:
     from eyechart.subjects.load import load_subject
     from eyechart.terminal import print_anatomy
 
-    who = load_subject(subject)
-    images = who.prepare(open_images("sample").pictures([0, 1]))
-    found = anatomy_of(who.name, who.module, images, call=who.call, classifier=who.classifier)
+    loaded = load_subject(subject)
+    images = loaded.prepare(open_images("sample").pictures([0, 1]))
+    sites = anatomy_of(loaded.name, loaded.module, images, call=loaded.call, classifier=loaded.classifier)
     if json_:
-        as_json(found.as_json())
+        as_json(sites.as_json())
     else:
-        print_anatomy(found)
+        print_anatomy(sites)
 
 
 @main.command()
@@ -259,18 +264,18 @@ def subjects(name: str | None, json_: bool) -> None:
 
     bundled = {row["spec"]: row["card"] for row in available()}
     spec = name if name and name in bundled else f"zoo:{name}"
-    found = [{"spec": spec, "source": "zoo", "card": bundled[spec]}] if spec in bundled else available(name)
-    if not found and name and name.startswith("hf:"):
-        raise UnknownSubject("The models of the Hugging Face hub cannot be listed from here: name one as hf:ORG/NAME.")
-    if not found:
+    rows = [{"spec": spec, "source": "zoo", "card": bundled[spec]}] if spec in bundled else available(name)
+    if not rows and name and name.startswith("hf:"):
+        raise UnknownSubject("The models of the Hugging Face hub cannot be listed; give one as hf:ORG/NAME.")
+    if not rows:
         raise UnknownSubject(f"No subject matches {name!r}; `eyechart subjects` lists the bundled ones.")
     if json_:
-        as_json(found)
+        as_json(rows)
     elif spec in bundled:
         model = spec.removeprefix("zoo:").partition("@")[0]
         print_card(spec, bundled[spec], zoo.switches(model), own_values(model))
     else:
-        print_subjects(found, counts() if name is None else None)
+        print_subjects(rows, counts() if name is None else None)
 
 
 @main.command()
@@ -279,12 +284,12 @@ def subjects(name: str | None, json_: bool) -> None:
 def measures(plugins: tuple[Path, ...], json_: bool) -> None:
     """List the measures: the question each asks, where it comes from, the claims it decides, and its options.
 
-    Options are shown with the value they have unless it is set: eyechart exam --set MEASURE.OPTION=VALUE.
+    Options are shown with their default values; eyechart exam --set MEASURE.OPTION=VALUE changes one.
     """
     from eyechart.claims.table import CLAIMS
     from eyechart.measure_options import choices_of, meanings_of
     from eyechart.measures import load_plugin
-    from eyechart.measures import measures as known
+    from eyechart.measures import measures as all_measures
 
     for plugin in plugins:
         load_plugin(plugin)
@@ -298,7 +303,7 @@ def measures(plugins: tuple[Path, ...], json_: bool) -> None:
             "meanings": meanings_of(measure),
             "claims": [claim.id for claim in CLAIMS.values() if measure.name in claim.measures and claim.tests],
         }
-        for measure in known().values()
+        for measure in all_measures().values()
     ]
     if json_:
         as_json(rows)
@@ -311,8 +316,8 @@ def measures(plugins: tuple[Path, ...], json_: bool) -> None:
         for option, value in row["options"].items():
             others = ", ".join(str(choice) for choice in row["choices"][option] if choice != value)
             meaning = row["meanings"][option]
-            told = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
-            click.echo(f"{'':20} --set {row['name']}.{option}={value}{told}")
+            details = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
+            click.echo(f"{'':20} --set {row['name']}.{option}={value}{details}")
 
 
 @main.command()
@@ -329,7 +334,7 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
     wanted = name.upper().removeprefix("C") if name else None
     wanted = f"C{int(wanted):02}" if wanted and wanted.isdecimal() else name
     if wanted and wanted not in CLAIMS:
-        raise UsageError(f"No claim is called {name!r}; they run from C01 to {max(CLAIMS)}.")
+        raise UsageError(f"No claim is called {name!r}; the claims are C01 to {max(CLAIMS)}.")
     chosen = [CLAIMS[wanted]] if wanted else list(CLAIMS.values())
     if json_:
         as_json([claim.as_json() for claim in chosen])
@@ -353,8 +358,8 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
     studied = [claim for claim in chosen if claim.settled_by != "exam"]
     if studied:
         click.echo(
-            "\nexam: `eyechart exam` decides it on subjects that are what it needs. study: no exam decides it, only\n"
-            "a set of trainings that somebody makes for the purpose (`eyechart train`), with several seeds of each:"
+            "\nexam: `eyechart exam` decides it on subjects that have what it needs. study: no exam decides it, only\n"
+            "a set of trainings made for the purpose (`eyechart train`), with several seeds of each:"
         )
         for name in dict.fromkeys(claim.settled_by for claim in studied):
             click.echo(f"  {name:16} {STUDIES[name]}")

@@ -56,7 +56,7 @@ def exam(
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
 
-    The same call again goes on where it stopped and computes nothing twice; another question gets another folder.
+    The same call again continues where it stopped and computes nothing twice; another question gets another folder.
 
     subjects    one or several: a spec as on the command line ("zoo:vit", "timm:resnet50", "timm:resnet50@ckpt.pth",
                 "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing)
@@ -70,7 +70,7 @@ def exam(
     classes     {class of the images: class of the subjects or its index}, where their names do not tell
     device      "auto", "cpu", "cuda", "cuda:1", "mps"
     dtype       "float32", "bfloat16", "float16" or "float64"
-    overwrite   begin anew where the folder holds a run already
+    overwrite   start again where the folder holds a run already
     plugins     Python files with measures of your own; `measures` then knows their names too
     claims      a TOML file with claims of your own, in the form of claims.toml, judged by the same protocol
     progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence
@@ -149,7 +149,7 @@ def exam(
         progress("intervals, verdicts and page", 0, 1)
         finish(run)
     else:
-        progress(f"Nothing was left to do: {run.path} holds this exam already, finished.", 0, 0)
+        progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
     return Run(run.path)
 
 
@@ -157,16 +157,18 @@ def open_folder(plan: Mapping[str, Any], out: str | Path | None, *, overwrite: b
     """The folder of this question: a new one, or the one an earlier call began."""
     folder = Path(out) if out is not None else Path("runs") / folder_name(plan)
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file, and a run needs a folder; choose another with --out.")
+        raise UsageError(f"A run needs a folder, but {folder} is a file; choose another with --out.")
     if folder.exists() and any(folder.iterdir()) and not (folder / "plan.json").exists():
-        raise UsageError(f"{folder} is not empty and no run folder, so nothing is written there; choose another --out.")
+        raise UsageError(
+            f"{folder} is not empty and not a run folder, so nothing is written there; choose another --out."
+        )
     run = Run(folder)
     if overwrite:
         run.clear()
     if (folder / "plan.json").exists():
         if run.plan.get("question") != plan["question"]:
             raise RunFolderError(
-                f"{folder} holds another question (other weights, images, measures, settings or version); "
+                f"{folder} holds another exam (other weights, images, measures, settings or version); "
                 "pass --overwrite to replace it, or choose another folder with --out."
             )
         return run

@@ -41,8 +41,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
 def cannot_write(path: Path, error: Exception) -> RunFolderError:
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
     return RunFolderError(
-        f"{path} cannot be written ({reason}); what was finished before is kept: make room or choose another folder "
-        "with --out, then run the same command again."
+        f"{path} cannot be written ({reason}); what was finished before is kept: free some space or choose "
+        "another folder with --out, then run the same command again."
     )
 
 
@@ -81,13 +81,13 @@ def read_json_lines(path: Path, *, strict: bool = True) -> list[dict[str, Any]]:
             f"The record {path} cannot be read: {getattr(error, 'strerror', None) or error}."
         ) from error
     records: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         try:
             records.append(json.loads(line))
         except ValueError as error:
-            if number == len(lines) or not strict:
+            if line_number == len(lines) or not strict:
                 break
-            raise RunFolderError(f"{path}, line {number}, is not a record ({error}); restore the file.") from error
+            raise RunFolderError(f"{path}, line {line_number}, is not a record ({error}); restore the file.") from error
     return records
 
 
@@ -112,11 +112,11 @@ def _claim_on_windows(file: BinaryIO) -> None:
     """Lock one byte far behind the end, so that others may still read the file."""
     import msvcrt
 
-    place = file.tell()
+    position = file.tell()
     file.seek(1 << 40)
     try:
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
     except PermissionError as error:  # what Windows says of a byte that somebody else has locked
         raise BlockingIOError(*error.args) from error
     finally:
-        file.seek(place)
+        file.seek(position)

@@ -36,16 +36,16 @@ class Views:
     def __init__(
         self,
         seen: Mapping[str, Mapping[str, Mapping[str, torch.Tensor]]],
-        found: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+        results: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
     ) -> None:
-        self._seen, self._found = seen, found or {}
+        self._seen, self._results = seen, results or {}
 
     def __call__(self, subject: str, site: Site, view: View) -> torch.Tensor:
         return self._seen[subject][site.name][view.name]
 
     def experiment(self, subject: str) -> Mapping[str, torch.Tensor]:
         """What `Measure.experiment` returned for this subject."""
-        return self._found[subject]
+        return self._results[subject]
 
 
 def option(default: Any, help: str) -> Any:
@@ -191,7 +191,7 @@ class Experiment(Measure):
 def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str = "site") -> dict[str, Any]:
     """Plain coordinates of a flat site axis (subjects are ragged, and a MultiIndex does not serialise)."""
     prefix = "" if dim == "site" else dim.removesuffix("site")
-    families = {subject: scene.anatomy(subject).family for subject in dict.fromkeys(who for who, _ in sites)}
+    families = {subject: scene.anatomy(subject).family for subject in dict.fromkeys(subject for subject, _ in sites)}
     columns: dict[str, list[Any]] = {
         "subject": [subject for subject, _ in sites],
         "family": [families[subject] for subject, _ in sites],

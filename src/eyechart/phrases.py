@@ -14,11 +14,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+def did_you_mean(word: str, candidates: Iterable[str], otherwise: str) -> str:
     """The end of a sentence about an unknown word: the names that read like it, or `otherwise` where none does.
 
     >>> did_you_mean("CAK", ["cka", "probes"], "there are cka, probes."), did_you_mean("x", ["cka"], "there is cka.")
     ('did you mean cka?', 'there is cka.')
     """
-    near = difflib.get_close_matches(word.lower(), list(known), n=3)
+    near = difflib.get_close_matches(word.lower(), list(candidates), n=3)
     return f"did you mean {' or '.join(near)}?" if near else otherwise

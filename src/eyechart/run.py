@@ -29,7 +29,8 @@ class Run(RunFiles):
             return scene_of(self.plan)
         except (KeyError, TypeError, ValueError) as error:  # a hand in the file, or a copy from between two versions
             raise RunFolderError(
-                f"{self.path / 'plan.json'} is not what this version writes ({type(error).__name__}: {error}); "
+                f"{self.path / 'plan.json'} does not have the form that this version writes "
+                f"({type(error).__name__}: {error}); "
                 f"run the exam again into a new folder."
             ) from error
 

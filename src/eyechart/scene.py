@@ -55,17 +55,19 @@ class Scene:
     @property
     def scored_subjects(self) -> list[str]:
         """Those whose classes match the images' and that have a classifier: what they answer is right or wrong."""
-        return [who for who in self.subjects if who in self.label_maps and self.anatomy(who).pick("head")]
+        return [
+            subject for subject in self.subjects if subject in self.label_maps and self.anatomy(subject).pick("head")
+        ]
 
     def anatomy(self, subject: str) -> Anatomy:
         return next(anatomy for anatomy in self.anatomies if anatomy.subject == subject)
 
     def targets(self, subject: str, batch: Batch) -> np.ndarray | None:
         """The logit of each image's class in a subject, -1 unknown; None where its classes do not match the images'."""
-        places = self.label_maps.get(subject)
-        if places is None or batch.labels is None:
+        logits = self.label_maps.get(subject)
+        if logits is None or batch.labels is None:
             return None
-        return np.array([places[label] if label >= 0 else -1 for label in batch.labels], np.int64)
+        return np.array([logits[label] if label >= 0 else -1 for label in batch.labels], np.int64)
 
     def sites(self, choose: Callable[[Anatomy], Sequence[Site]]) -> list[tuple[str, Site]]:
         """The flat `site` axis of a tally or finding: (subject, site) over all subjects, in order."""

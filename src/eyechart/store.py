@@ -77,8 +77,8 @@ class RunFiles:
             plan = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             inside = sorted(str(plan.parent) for plan in self.path.glob("*/plan.json"))
-            hint = f" In it are {', '.join(inside[:5])}{' …' if len(inside) > 5 else ''}." if inside else ""
-            raise RunFolderError(f"{self.path} is no run folder: it has no plan.json.{hint}") from None
+            hint = f" It holds {', '.join(inside[:5])}{' …' if len(inside) > 5 else ''}." if inside else ""
+            raise RunFolderError(f"{self.path} is not a run folder: it has no plan.json.{hint}") from None
         except (OSError, ValueError) as error:
             raise RunFolderError(
                 f"{path} is damaged ({error}); move the folder away and run the exam again, or pass --overwrite."
@@ -154,19 +154,19 @@ class RunFiles:
         """Findings by measure, in the order of the report."""
         import xarray
 
-        found = {}
+        findings = {}
         for name in self.measure_names:
             path = self.path / "findings" / f"{name}.nc"
             if not path.exists():
                 continue
             try:
                 with xarray.open_dataset(path, engine="netcdf4") as finding:
-                    found[name] = finding.load()
+                    findings[name] = finding.load()
             except (OSError, ValueError) as error:
                 raise RunFolderError(
                     f"{path} is damaged ({error}); delete it and run the exam again; its shards are kept."
                 ) from error
-        return found
+        return findings
 
     @cached_property
     def verdicts(self) -> list[Verdict]:

@@ -21,7 +21,7 @@ def test_every_claim_is_there_once_and_in_order() -> None:
 
 def test_a_claim_that_stands_there_twice_is_named() -> None:
     entries = [{"id": "C98"}, {"id": "C99"}, {"id": "C98"}]
-    with pytest.raises(EyechartError, match="C98 stands there twice"):
+    with pytest.raises(EyechartError, match="C98 is defined twice"):
         read_claims({"claim": entries})
 
 

@@ -159,5 +159,5 @@ def test_a_list_of_pictures() -> None:
 def test_what_is_no_source_is_refused(source: object) -> None:
     with pytest.raises(UsageError):
         open_images(source)
-    with pytest.raises(UsageError, match="brings its own labels"):
+    with pytest.raises(UsageError, match="has its own labels"):
         open_images("sample", labels=[1])

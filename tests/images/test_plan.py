@@ -153,7 +153,7 @@ def test_shards_are_consecutive() -> None:
     plan = planned(None, 1000, block=62, blocks_per_shard=5)
     assert plan.shards == ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9), (10, 11, 12, 13, 14), (15, 16))
     assert len(planned(None, 10_000).shards) == 13  # 39 blocks, three a shard
-    with pytest.raises(UsageError, match="17 batches; number 17"):
+    with pytest.raises(UsageError, match="17 batches; got number 17"):
         plan.batch(17)
 
 

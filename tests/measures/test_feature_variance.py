@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.intervals import exact_ends
+from eyechart.exact_bounds import exact_ends
 from eyechart.measures.feature_variance.measure import UNMOVED, FeatureVariance, share_that, variance_and_square
 from eyechart.site_choice import skip_of, sub_layers
 from eyechart.tracing.views import Look

@@ -111,7 +111,7 @@ def carried(outline: Outline) -> dict[str, Any]:
 def test_without_javascript_a_sentence_stands_there(outline: Outline) -> None:
     hidden = [attributes for _, attributes in outline.elements if attributes.get("data-part") == "table"]
     assert "hidden" in hidden[0]
-    assert "That needs JavaScript" in outline.text
+    assert "This needs JavaScript" in outline.text
     assert ("li", {}) in outline.elements
     assert any(link["href"] == "#explorer" for link in outline.all("a"))
 
@@ -140,11 +140,11 @@ def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
 
 
 def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) -> None:
-    assert len(outline.scripts[3]) <= min(2 * explorer.ROOM, explorer.MOST_ROOM)
-    small = explorer.explorer(run, room=len(outline.scripts[3]) - 1)  # type: ignore[arg-type]
+    assert len(outline.scripts[3]) <= min(2 * explorer.BYTES_A_SUBJECT, explorer.MOST_BYTES)
+    small = explorer.explorer(run, budget=len(outline.scripts[3]) - 1)  # type: ignore[arg-type]
     assert small is not None
     assert len(small["examples"]) == EXAMPLES - 1 == len(small["subjects"][0]["rows"])
-    least = explorer.explorer(run, room=0)  # type: ignore[arg-type]
+    least = explorer.explorer(run, budget=0)  # type: ignore[arg-type]
     assert least is not None
     assert len(least["examples"]) == 1
 

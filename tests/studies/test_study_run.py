@@ -175,7 +175,7 @@ def test_a_dry_run_says_what_would_run(place: Path) -> None:
         (("depth = 3, width = 16", "dept = 3"), "dept"),
         (('"less | small"', '"less | smell"'), "names the arm 'smell', which the study does not have"),
         (('next_seed = ["small"]', 'next_seed = ["wide"]'), "the next seed of 'wide', which is not among its arms"),
-        (("seeds = [0, 1, 2]", "seeds = 0, 1"), "is no TOML"),
+        (("seeds = [0, 1, 2]", "seeds = 0, 1"), "is not TOML"),
     ],
 )
 def test_a_mistake_in_a_study_is_told_before_anything_runs(tmp_path: Path, change: tuple[str, str], words: str) -> None:

@@ -175,5 +175,5 @@ def test_a_share_of_each_class_gets_wrong_labels(data: TrainingData, path: str, 
     assert held.y_validation is not None
     assert torch.equal(held.y_validation, data.y_train[180:])
     for share in (-0.1, 1.0):
-        with pytest.raises(UsageError, match="--label-noise is a share from 0 to below 1"):
+        with pytest.raises(UsageError, match="--label-noise must be at least 0 and below 1"):
             toy_run(path, tmp_path, label_noise=share).checked()

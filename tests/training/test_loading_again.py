@@ -127,12 +127,14 @@ def test_a_card_of_another_model_is_refused_with_the_right_spec(data: str, tmp_p
 def test_without_a_card_the_models_own_switches_count_and_the_refusal_says_so(data: str, tmp_path: Path) -> None:
     train(toy_run(data, tmp_path))
     path = (tmp_path / "vit.safetensors").rename(tmp_path / "elsewhere.safetensors")
-    with pytest.raises(WeightsMismatch, match=r"No card lies beside it, so zoo:vit's own switches and input size were"):
+    with pytest.raises(
+        WeightsMismatch, match=r"There is no card beside it, so zoo:vit's own switches and input size were"
+    ):
         load_subject(f"zoo:vit@{path}")
     torch.save(zoo.build("vit", classes=4).state_dict(), tmp_path / "plain.pth")
     subject = load_subject(f"zoo:vit@{tmp_path / 'plain.pth'}")
     assert subject.classes is None
-    assert "no card lies beside the weights" in subject.card["notes"][0]
+    assert "there is no card beside the weights" in subject.card["notes"][0]
     torch.save(zoo.build("vit").state_dict(), tmp_path / "plain.pth")
     assert load_subject(f"zoo:vit@{tmp_path / 'plain.pth'}").classes is None  # ten outputs are not yet CIFAR's classes
 

@@ -107,7 +107,7 @@ def test_killed_in_the_middle_the_same_command_ends_with_the_same_weights(data: 
     again = start_worker(parted)
     said, errors = again.communicate(timeout=120)
     assert again.returncode == 0, errors
-    assert "Going on after epoch" in said
+    assert "Continuing after epoch" in said
     train(whole)
     same_weights(tmp_path / "whole", tmp_path / "parted")
 
@@ -272,5 +272,5 @@ def test_a_half_written_state_is_overlooked_and_a_damaged_one_refused(tmp_path: 
     with pytest.raises(RunFolderError, match="is damaged"):
         read_state(tmp_path)
     piece.unlink()
-    with pytest.raises(RunFolderError, match="is not whole"):
+    with pytest.raises(RunFolderError, match="is not complete"):
         read_state(tmp_path)

@@ -131,7 +131,7 @@ def test_a_damaged_archive_is_one_sentence(tmp_path: Path) -> None:
         load_data(str(path))
     with path.open("wb") as file:
         np.save(file, np.zeros(3))
-    with pytest.raises(ImagesError, match="is one array"):
+    with pytest.raises(ImagesError, match="is a single array"):
         load_data(str(path))
     np.savez_compressed(path, **{**arrays(), "x_train": arrays()["x_train"] // 64})
     content = bytearray(path.read_bytes())

@@ -187,7 +187,10 @@ def test_a_hugging_face_model_is_trained_through_its_logits(data: str, tmp_path:
     ("changes", "sentence"),
     [
         ({"begin_from": "zoo:vitt"}, "did you mean"),
-        ({"begin_from": "zoo:resnet"}, "cannot be called vit; say eyechart train resnet --from zoo:resnet, or a NAME"),
+        (
+            {"begin_from": "zoo:resnet"},
+            "cannot be called vit; write eyechart train resnet --from zoo:resnet, or a NAME",
+        ),
         ({"begin_from": "nowhere.safetensors"}, "There is no checkpoint at nowhere.safetensors"),
         ({"begin_from": "nowhere.safetensors", "model": "mine"}, "names weights but no architecture"),
         (

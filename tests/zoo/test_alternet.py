@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from eyechart import zoo
 from eyechart.errors import UsageError
-from eyechart.zoo.alternet import MsaBlock, WindowAttention, msa_places
+from eyechart.zoo.alternet import MsaBlock, WindowAttention, msa_positions
 
 
 def drawing(model: nn.Module) -> str:
@@ -146,4 +146,4 @@ def test_switches_that_do_not_fit_are_refused(wrong: dict[str, object], says: st
 
 def test_the_rule_is_for_four_stages() -> None:
     with pytest.raises(UsageError, match="in 4 stages; got 2 in 3"):
-        msa_places(2, (2, 2, 2))
+        msa_positions(2, (2, 2, 2))

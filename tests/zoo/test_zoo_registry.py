@@ -148,7 +148,7 @@ def test_build_refuses_what_is_no_switch_of_the_model() -> None:
         ("vit", {"stem": "cnn", "patch": 16}, "shrinks the image by 1, 2, 4 or 8, its patch; got 16."),
         ("vit", {"mixer": "pool"}, "The pool mixer works on the grid alone"),
         ("vit", {"no_skip_at": (9,)}, "no_skip_at takes blocks from 0 to 8; got 9."),
-        ("vit-gap", {"mixer": "kernel", "kernel": 2}, "A kernel is odd, or the grid's side 8"),
+        ("vit-gap", {"mixer": "kernel", "kernel": 2}, "A kernel must be odd, or the grid's side 8"),
         ("swin", {"heads": (3, 6, 12)}, "3 does not divide 64."),
         ("swin", {"image_size": 4}, "a grid of 2 is too small for 3."),
         ("pit", {"heads": (4, 6, 16)}, "each of PiT's heads must divide the next; got (4, 6, 16)."),

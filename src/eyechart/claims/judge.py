@@ -85,13 +85,13 @@ def judge(
     asked for did not run; `seeds` makes it a study, whose intervals are over seeds and which speaks of architectures.
     """
     if seeds is not None and seeds < LEAST_SEEDS:
-        raise UsageError(f"A study needs at least {LEAST_SEEDS} seeds to speak of an architecture, not {seeds}.")
+        raise UsageError(f"A verdict on an architecture needs at least {LEAST_SEEDS} seeds; got {seeds}.")
     decided: list[tuple[ClaimTest, Verdict]] = []
     for test in sorted(tests, key=lambda test: test.claim):
         by_part = [read(findings, part.quantity) for part in test.parts]
         for subjects in by_part[0]:
-            if all(subjects in there for there in by_part):
-                own = [there[subjects] for there in by_part]
+            if all(subjects in by_subjects for by_subjects in by_part):
+                own = [by_subjects[subjects] for by_subjects in by_part]
                 decided.append((test, decide(test, subjects, own, [facts[subject] for subject in subjects], seeds)))
     verdicts = corrected(decided)
     judged = {verdict.claim for verdict in verdicts}
@@ -154,8 +154,8 @@ def decide(
     first: list[str] = []
     reasons = [count_parts([part.verdict for part in parts], test.least)] if len(parts) > 1 else []
     if failed:
-        told = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
-        first = [f"Gate failed, so nothing is decided: {told}"]
+        failures = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
+        first = [f"Gate failed, so nothing is decided: {failures}"]
     elif few:
         first = [f"Fewer than {LEAST_IMAGES} images, so nothing is decided"]
     elif verdict == "undecided" and shown.verdict != "undecided":
@@ -174,18 +174,18 @@ def decide(
             else what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth)
         )
     reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
-    there = not math.isnan(shown.effect)
+    has_effect = not math.isnan(shown.effect)
     reason = sentences([*first, begin(shown.sentence, subjects), *reasons])
     return Verdict(
         claim=test.claim,
         subjects=subjects,
         scope=scope_words(seeds),
         verdict="undecided" if failed or few else verdict,
-        effect=shown.effect if there else None,
-        low=shown.low if there else None,
-        high=shown.high if there else None,
+        effect=shown.effect if has_effect else None,
+        low=shown.low if has_effect else None,
+        high=shown.high if has_effect else None,
         reason=reason,
-        remarks=sentences([*first, *reasons]) if there else reason,
+        remarks=sentences([*first, *reasons]) if has_effect else reason,
         parts=parts,
         proxy=test.proxy or any(gate.outcome == "proxy" for gate in gates),
         measure=readings[0].measure,

@@ -73,8 +73,8 @@ def holm(numbers: Sequence[float], level: float = LEVEL) -> list[bool]:
     p = np.asarray(numbers, dtype=float)
     tested = int(np.isfinite(p).sum())
     stays = np.zeros(len(p), dtype=bool)
-    for place, which in enumerate(np.argsort(p)[:tested]):
-        if p[which] > level / (tested - place):
+    for rank, which in enumerate(np.argsort(p)[:tested]):
+        if p[which] > level / (tested - rank):
             break
         stays[which] = True
     return stays.tolist()

@@ -107,8 +107,8 @@ class ClaimTest:
         if not self.parts:
             raise EyechartError(f"The test of {self.claim} has no parts; it needs at least one quantity and margin.")
         if not 0 <= self.least <= len(self.parts):
-            there = f"it has {len(self.parts)}"
-            raise EyechartError(f"The test of {self.claim} asks that {self.least} parts hold; {there}.")
+            actual = f"it has {len(self.parts)}"
+            raise EyechartError(f"The test of {self.claim} asks that {self.least} parts hold; {actual}.")
 
     @property
     def needed(self) -> int:

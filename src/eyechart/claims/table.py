@@ -82,8 +82,8 @@ class Claim:
     def as_json(self) -> dict[str, Any]:
         """Everything but what only this table understands: the keys of its sources, the numbers of measures."""
         left_out = ("sources", "notes", "quantity", "tests", "margins")
-        known = {name: value for name, value in vars(self).items() if name not in left_out}
-        return known | {
+        fields = {name: value for name, value in vars(self).items() if name not in left_out}
+        return fields | {
             "citations": list(self.citations),
             "need_words": NEEDS[self.need],
             "evidence_words": EVIDENCE[self.evidence],
@@ -93,7 +93,7 @@ class Claim:
         }
 
 
-def read_claim(entry: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> Claim:
+def read_claim(entry: Mapping[str, Any], tables: Mapping[str, Mapping[str, str]]) -> Claim:
     """One entry of the table, with every reference in it resolved."""
     name = entry.get("id", "an entry without id")
     by_exam = entry.get("settled_by") == "exam"
@@ -103,15 +103,15 @@ def read_claim(entry: Mapping[str, Any], known: Mapping[str, Mapping[str, str]])
     if missing:
         raise EyechartError(f"claims.toml: {name} lacks {', '.join(sorted(missing))}.")
     references = [
-        ("sources", entry["sources"], known["sources"]),
-        ("evidence", [entry["evidence"]], known["evidence"]),
-        ("needs", [entry["need"]], known["needs"]),
+        ("sources", entry["sources"], tables["sources"]),
+        ("evidence", [entry["evidence"]], tables["evidence"]),
+        ("needs", [entry["need"]], tables["needs"]),
         ("gates", entry["gates"], GATES),
-        ("studies", [entry["settled_by"]], {"exam": "", **known["studies"]}),
+        ("studies", [entry["settled_by"]], {"exam": "", **tables["studies"]}),
     ]
-    for kind, used, there in references:
+    for kind, used, entries in references:
         for key in used:
-            if key not in there:
+            if key not in entries:
                 raise EyechartError(f"claims.toml: {name} names {key!r}, which is not among the {kind}.")
     lists: dict[str, Any] = {
         key: tuple(value) for key, value in entry.items() if isinstance(value, list) and key != "test"
@@ -145,7 +145,7 @@ def read_claims(table: Mapping[str, Any]) -> dict[str, Claim]:
     entries = sorted(table["claim"], key=lambda entry: str(entry["id"]))
     for one, next_one in pairwise(entries):
         if one["id"] == next_one["id"]:
-            raise EyechartError(f"claims.toml: {one['id']} stands there twice; rename one of the two.")
+            raise EyechartError(f"claims.toml: {one['id']} is defined twice; rename one of the two.")
     return {entry["id"]: read_claim(entry, table) for entry in entries}
 
 

@@ -52,12 +52,12 @@ def count_parts(decisions: Sequence[str], least: int = 0) -> str:
     'Of its 3 parts 1 holds, 2 are undecided; 2 must hold'
     """
     forms = {"holds": "holds hold", "fails": "fails fail", "undecided": "is_undecided are_undecided"}
-    told = []
+    counts = []
     for decision, verbs in forms.items():
         times = decisions.count(decision)
         if times:
-            told.append(f"{times} {verbs.split()[times > 1].replace('_', ' ')}")
-    return f"Of its {len(decisions)} parts {', '.join(told)}" + (f"; {least} must hold" if least else "")
+            counts.append(f"{times} {verbs.split()[times > 1].replace('_', ' ')}")
+    return f"Of its {len(decisions)} parts {', '.join(counts)}" + (f"; {least} must hold" if least else "")
 
 
 def what_would_decide(

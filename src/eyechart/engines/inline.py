@@ -24,18 +24,18 @@ def examine(
     Only then is `tapped` called, and `advance`: where nothing is left to do, nothing is said to be done.
     """
     ready: Sequence[TappedSubject] | None = None
-    found = 0  # images of shards that were there, not yet told
+    finished = 0  # images of shards that were there, not yet told
     for index in range(len(batches.shards)):
         todo = batches.batches(index)
         if run.read_shard(index) is not None:
-            found += sum(len(batch.images) for batch in todo)
+            finished += sum(len(batch.images) for batch in todo)
             continue
         ready = ready or tapped()
-        if found:
-            advance(found)
-            found = 0
+        if finished:
+            advance(finished)
+            finished = 0
         tallies = examine_shard(ready, images, todo, list(run.measures.values()), run.scene, advance)
         run.write_shard(index, tallies)
-    if ready is not None and found:
-        advance(found)
+    if ready is not None and finished:
+        advance(finished)
     return ready is not None

@@ -142,8 +142,8 @@ def advice(plan: Mapping[str, Any]) -> str:
     if not unmatched or "class" not in " ".join(entry["reason"] for entry in plan["left_out"]):
         return ""
     if plan["images"]["classes"]:
-        return f" {' '.join(unmatched)} --classes MAP.json can say which class of a subject each of them is."
-    return " Labelled images are a folder with a subfolder for each class, for one."
+        return f" {' '.join(unmatched)} Use --classes MAP.json to say which class of the subject each of them is."
+    return " For labelled images, give for example a folder with one subfolder for each class."
 
 
 def notices(plan: Mapping[str, Any]) -> list[str]:
@@ -152,24 +152,24 @@ def notices(plan: Mapping[str, Any]) -> list[str]:
     batches, images = BatchPlan.from_json(plan["batches"]), plan["images"]
     if batches.left_over and batches.blocks:
         said.append(
-            f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: blocks "
-            f"of {batches.block} are equal by plan, and the {batches.left_over} left over "
+            f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: "
+            f"every block has {batches.block}, and the {batches.left_over} left over "
             f"{'is' if batches.left_over == 1 else 'are'} dropped there."
         )
     for subject in plan["subjects"]:
         if subject["labels"]["indices"] is None:
-            hint = " --classes MAP.json can say which is which." if images["classes"] else ""
+            hint = " Use --classes MAP.json to say which class is which." if images["classes"] else ""
             said.append(f"{subject['name']}: accuracy is not reported: {subject['labels']['reason']}{hint}")
         said += [f"{subject['name']}: {note}" for note in subject["anatomy"]["notes"]]
         if not subject["trained"]:
             said.append(f"{subject['name']} has random weights: what it shows is its architecture, not learning.")
     limit = plan["settings"]["limit"]
     if limit is not None and limit > images["count"]:
-        said.append(f"--limit {limit} was asked for, and there are {count(images['count'], 'image')}: all were used.")
+        said.append(f"--limit {limit} is more than there are ({count(images['count'], 'image')}): all were used.")
     if images["used"] < LEAST_IMAGES:
         said.append(
-            f"Claims are decided on at least {LEAST_IMAGES} images; with {images['used']} the numbers are shown, but "
-            "only what is read off the weights is decided."
+            f"A claim needs at least {LEAST_IMAGES} images to be decided; with {images['used']} the numbers are "
+            "shown, but only claims that are read from the weights alone are decided."
         )
     if images["problems"]:
         skipped = len(images["problems"])

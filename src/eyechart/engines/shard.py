@@ -49,7 +49,7 @@ class TappedSubject:
         """What the taps see of these images; stops at the first site where a number is not finite."""
         if self.tap is None:
             return {}
-        with same_dice(batch):
+        with same_random_numbers(batch):
             seen = self._run(self.tap, images)
         numbers = [value for at_site in seen.values() for value in at_site.values()]
         # A view may be infinite by right (a branch that adds nothing has an infinite skip ratio), so NaN or infinity in
@@ -83,15 +83,15 @@ class TappedSubject:
             None if targets is None else torch.from_numpy(targets).to(self.subject.device),
             self.experiment_size,
         )
-        found: dict[str, Results] = {}
+        results: dict[str, Results] = {}
         for measure in self.experimenting:
-            with same_dice(batch):
-                found[measure.name] = measure.experiment(bench)
-        return found
+            with same_random_numbers(batch):
+                results[measure.name] = measure.experiment(bench)
+        return results
 
 
 @contextmanager
-def same_dice(batch: Batch) -> Iterator[None]:
+def same_random_numbers(batch: Batch) -> Iterator[None]:
     """Stochastic subjects (MC-dropout) draw the same random numbers for a batch, wherever and whenever it runs."""
     with torch.random.fork_rng():
         torch.manual_seed(batch.index)
@@ -112,13 +112,13 @@ def examine_shard(
     prepare = lambda crop: [tapped_subject.subject.prepare([crop])[0] for tapped_subject in tapped]  # noqa: E731
     for batch, pictures in iterate(images, batches, prepare):
         seen: dict[str, SiteViews] = {}
-        found: dict[str, dict[str, Results]] = {}
-        for number, tapped_subject in enumerate(tapped):
-            prepared = torch.stack([picture[number] for picture in pictures]).to(tapped_subject.dtype)
+        experiments: dict[str, dict[str, Results]] = {}
+        for index, tapped_subject in enumerate(tapped):
+            prepared = torch.stack([picture[index] for picture in pictures]).to(tapped_subject.dtype)
             seen[tapped_subject.subject.name] = tapped_subject.look(prepared, batch)
             for name, results in tapped_subject.experiments(prepared, batch, scene).items():
-                found.setdefault(name, {})[tapped_subject.subject.name] = results
+                experiments.setdefault(name, {})[tapped_subject.subject.name] = results
         for measure in measures:
-            measure.update(tallies[measure.name], batch, Views(seen, found.get(measure.name, {})), scene)
+            measure.update(tallies[measure.name], batch, Views(seen, experiments.get(measure.name, {})), scene)
         advance(len(batch.images))
     return tallies

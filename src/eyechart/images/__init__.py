@@ -60,12 +60,16 @@ def open_images(
         return ArrayImages("arrays", source, labels, classes)
     if isinstance(source, list | tuple):
         if not source or not all(isinstance(picture, Image.Image) for picture in source):
-            raise UsageError("A list of images must hold PIL pictures, at least one; give arrays as one numpy array.")
+            raise UsageError(
+                "A list of images must contain PIL pictures, at least one; give arrays as one numpy array."
+            )
         return PictureListImages("pictures", source, labels, classes)
     if not isinstance(source, str | Path):
-        raise UsageError(f"Images come from a path, a name, an array or a list of PIL pictures, not {type(source)}.")
+        raise UsageError(
+            f"Images come from a path, a name, an array or a list of PIL pictures; got a {type(source).__name__}."
+        )
     if labels is not None or classes is not None:
-        raise UsageError(f"{source} brings its own labels; labels and classes are for pictures in memory.")
+        raise UsageError(f"{source} has its own labels; labels and classes can be given only for pictures in memory.")
     return _open_named(str(source), check, progress)
 
 
@@ -91,7 +95,7 @@ def _open_named(source: str, check: Check, progress: Progress | None) -> Images:
     if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
         return FileImages(path)
     if path.is_file():
-        raise ImagesError(f"{source} is no source of images: a folder, a picture, an .npz or .tar file was expected.")
+        raise ImagesError(f"{source} is not a source of images: expected a folder, a picture, an .npz or .tar file.")
     raise ImagesError(f"There are no images at {_near(path)}")
 
 

@@ -87,16 +87,16 @@ class PictureListImages(Images):
         self.name = name
         self.problems = []
         self._pictures: dict[int, Image.Image] = {}
-        for place, picture in enumerate(pictures):
+        for index, picture in enumerate(pictures):
             try:
                 check_size(*picture.size)
-                self._pictures[place] = to_rgb(picture)
+                self._pictures[index] = to_rgb(picture)
             except (Unreadable, OSError, ValueError) as reason:
-                self.problems.append(Problem(f"{name}[{place}]", str(reason)))
+                self.problems.append(Problem(f"{name}[{index}]", str(reason)))
         if not self._pictures:
             raise ImagesError(f"None of the {len(pictures)} pictures in {name} can be used: {self.problems[0].reason}.")
-        self._places = list(self._pictures)
-        self.labels = None if numbers is None else numbers[self._places]
+        self._indices = list(self._pictures)
+        self.labels = None if numbers is None else numbers[self._indices]
         digests = (
             hashlib.sha256(repr(picture.size).encode() + picture.tobytes()).digest()
             for picture in self._pictures.values()
@@ -104,13 +104,13 @@ class PictureListImages(Images):
         self.fingerprint = fingerprint("pictures", digests, self.labels, self.classes)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._indices)
 
     def picture(self, index: int) -> Image.Image:
-        return self._pictures[self._places[index]]
+        return self._pictures[self._indices[index]]
 
     def origin(self, index: int) -> str:
-        return f"{self.name}[{self._places[index]}]"
+        return f"{self.name}[{self._indices[index]}]"
 
 
 def open_npz(path: Path, split: str | None = None) -> ArrayImages:
@@ -151,8 +151,8 @@ def checked_labels(
         raise ImagesError(f"The labels of {name} must be whole numbers (-1 for unknown); got {numbers.dtype}.")
     numbers = np.maximum(numbers.astype(np.int64), -1)
     if classes is None:
-        found = number_classes(numbers.tolist())
-        return (None, None) if found is None else (numbers, found[1])
+        numbered = number_classes(numbers.tolist())
+        return (None, None) if numbered is None else (numbers, numbered[1])
     if numbers.max(initial=-1) >= len(classes):
         raise ImagesError(f"{name} has a label {numbers.max()} but names only {len(classes)} classes.")
     return numbers, tuple(map(str, classes))

@@ -103,14 +103,19 @@ class BatchPlan:
                 fingerprint=str(data["fingerprint"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise RunFolderError(f"The batch plan of this run is damaged ({error!r}); start it anew.") from error
+            raise RunFolderError(
+                f"The batch plan of this run is damaged ({error!r}); run the exam again into a new folder."
+            ) from error
         planned = [index for shard in plan.shards for index in shard]
         if (
             planned != list(range(plan.blocks + bool(plan.left_over)))
             or len(set(plan.order)) != len(plan.order)
             or (plan.labels is not None and len(plan.labels) != len(plan.order))
         ):
-            raise RunFolderError("The batch plan of this run is damaged (its shards do not cover it); start it anew.")
+            raise RunFolderError(
+                "The batch plan of this run is damaged (its shards do not cover it); run the exam again into a "
+                "new folder."
+            )
         return plan
 
 
@@ -178,21 +183,21 @@ def seeded_order(labels: Sequence[int], seed: int, limit: int | None = None) -> 
     """Positions of `labels` in random order; with a limit, as many of each class as there are, up to an equal share.
 
     >>> order = seeded_order([0, 0, 0, 0, 1, 1], seed=0, limit=4)
-    >>> sorted([0, 0, 0, 0, 1, 1][place] for place in order)
+    >>> sorted([0, 0, 0, 0, 1, 1][index] for index in order)
     [0, 0, 1, 1]
     """
-    draws = [_draw(seed, "picture", place) for place in range(len(labels))]
+    draws = [_draw(seed, "picture", index) for index in range(len(labels))]
     chosen: Sequence[int] = range(len(labels))
     if limit is not None and limit < len(labels):
         rank: dict[int, int] = {}
         taken: Counter[int] = Counter()
-        for place in sorted(chosen, key=lambda place: (draws[place][0], place)):
-            rank[place] = taken[labels[place]]
-            taken[labels[place]] += 1
+        for index in sorted(chosen, key=lambda index: (draws[index][0], index)):
+            rank[index] = taken[labels[index]]
+            taken[labels[index]] += 1
         # One of each class, then a second of each, …: equally many as far as a class reaches.
         turn = {label: _draw(seed, "class", label)[0] for label in taken}
-        chosen = sorted(chosen, key=lambda place: (rank[place], turn[labels[place]], labels[place]))[:limit]
-    return sorted(chosen, key=lambda place: (draws[place][1], place))
+        chosen = sorted(chosen, key=lambda index: (rank[index], turn[labels[index]], labels[index]))[:limit]
+    return sorted(chosen, key=lambda index: (draws[index][1], index))
 
 
 def _draw(seed: int, what: str, number: int) -> tuple[int, float]:

@@ -33,7 +33,7 @@ def open_sample(split: str = "test") -> ArrayImages:
         pixels,
         about["labels"],
         card["classes"],
-        origin=lambda place: f"CIFAR-10 {split} {about['official'][place]}",
+        origin=lambda index: f"CIFAR-10 {split} {about['official'][index]}",
     )
 
 

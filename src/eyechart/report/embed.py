@@ -93,7 +93,7 @@ def with_inks(picture: str, inks: Sequence[str]) -> str:
     '<text fill="red">#01f203</text>'
     """
     put = dict(zip(STAND_INS, inks, strict=True))
-    return STOOD_IN.sub(lambda found: f'{found[1]}="{put[found[2]]}"', picture)
+    return STOOD_IN.sub(lambda match: f'{match[1]}="{put[match[2]]}"', picture)
 
 
 def smaller(picture: str) -> str:
@@ -105,8 +105,8 @@ def smaller(picture: str) -> str:
     fonts = sorted(set(FONT.findall(picture)))
     named_once = len(fonts) == 1
 
-    def tag(found: re.Match[str]) -> str:
-        kept = SPARE.sub("", found.group())
+    def tag(match: re.Match[str]) -> str:
+        kept = SPARE.sub("", match.group())
         kept = FONT.sub("", kept) if named_once else kept
         return re.sub(r' (?:d|transform)="[^"]*"', lambda numbers: FINE.sub(r"\1", numbers.group()), kept)
 

@@ -51,11 +51,11 @@ def render(run: Run) -> str:
     """
     plan, subjects = run.plan, run.scene.subjects
 
-    def who(name: str) -> dict[str, str]:
+    def subject_label(name: str) -> dict[str, str]:
         return {"name": name, "colour": theme.subject_colour(name, subjects)}
 
-    sections = [section(run, name, run.measures[name], who) for name in run.findings]
-    told = rows(run.verdicts, who, list(run.findings))
+    sections = [section(run, name, run.measures[name], subject_label) for name in run.findings]
+    verdict_rows = rows(run.verdicts, subject_label, list(run.findings))
     css, script = (HERE.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     vega = javascript()
     maps = explorer_context(run)
@@ -65,11 +65,11 @@ def render(run: Run) -> str:
         "version": plan["eyechart"],
         "title": f"Eye exam of {', '.join(subjects)}",
         "icon": icon(),
-        "subjects": [who(entry["name"]) | subject_row(entry, run) for entry in plan["subjects"]],
+        "subjects": [subject_label(entry["name"]) | subject_row(entry, run) for entry in plan["subjects"]],
         "images": images,
         "made": made_on(plan),
         "sections": sections,
-        **verdict_context(told, summarise(run.verdicts), of_weights(run)),
+        **verdict_context(verdict_rows, summarise(run.verdicts), of_weights(run)),
         "notices": plan["notices"],
         "problems": images["problems"][:MOST_PROBLEMS],
         "problem_count": len(images["problems"]),
@@ -204,7 +204,7 @@ def accuracy(run: Run, subject: str) -> dict[str, str] | None:
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
-def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
+def section(run: Run, name: str, measure: Measure, subject_label: Any) -> dict[str, Any]:
     finding = run.findings[name]
     chart = embed(run, name)
     sentence = typeset(measure.sentence(finding), run.scene.subjects)
@@ -219,7 +219,7 @@ def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
         "sources": measure.sources,
         "sentence": sentence,
         "lines": lines(sentence, run.scene.subjects),
-        "quantities": quantity_rows(finding, measure, who),
+        "quantities": quantity_rows(finding, measure, subject_label),
         "sample": sample(finding, measure, run.plan),
         "chart": chart,
         "light": data_uri(chart.light, "image/svg+xml"),
@@ -228,13 +228,13 @@ def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
     }
 
 
-def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[dict[str, Any]]:
+def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any) -> list[dict[str, Any]]:
     """Each quantity with a row for each subject or pair; of a pair told both ways round, only the first."""
     explained = {quantity.name: quantity.explain for quantity in measure.quantities}
     made: list[dict[str, Any]] = []
     met: set[tuple[Any, ...]] = set()
-    for place in range(finding.sizes.get("quantity_row", 0)):
-        row = finding.isel(quantity_row=place)
+    for index in range(finding.sizes.get("quantity_row", 0)):
+        row = finding.isel(quantity_row=index)
         name, subjects = str(row.quantity.item()), str(row.quantity_subjects.item()).split(" | ")
         ends = value, low, high = [float(row[f"quantity_{part}"]) for part in ("value", "low", "high")]
         if (name, *reversed(subjects), -value, -high, -low) in met:
@@ -243,11 +243,11 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[d
         shown, span = with_span(value, low, high)
         exact = low == high and finding.attrs.get("of_weights")
         if not made or made[-1]["key"] != name:
-            told = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
-            made.append(told)
+            group = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
+            made.append(group)
         made[-1]["rows"].append(
             {
-                "subjects": [who(subject) for subject in subjects],
+                "subjects": [subject_label(subject) for subject in subjects],
                 "value": shown,
                 "span": "exact" if exact else f"[{span}]" if span else "",
                 "unit": str(row.quantity_unit.item()),
@@ -308,8 +308,8 @@ def options(chosen: Mapping[str, Any]) -> str:
     'recalibrate yes, asked for no, seed 0'
     """
     words = {True: "yes", False: "no"}
-    told = {key: words[value] if isinstance(value, bool) else value for key, value in chosen.items()}
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in told.items() if value not in (None, ""))
+    shown = {key: words[value] if isinstance(value, bool) else value for key, value in chosen.items()}
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items() if value not in (None, ""))
 
 
 def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -334,8 +334,8 @@ def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         facts.append(fact(f"Weights of {subject['name']}", subject["weights"], code=True))
         if subject["card"]:
             plain = {key: value for key, value in subject["card"].items() if not isinstance(value, dict | list)}
-            told = "; ".join(f"{key}: {value}" for key, value in plain.items())
-            facts.append(fact(f"Card of {subject['name']}", told))
+            text = "; ".join(f"{key}: {value}" for key, value in plain.items())
+            facts.append(fact(f"Card of {subject['name']}", text))
     facts.append(fact("Python, machine", f"{made['python']}, {made['machine']}"))
-    facts.append(fact("Packages", ", ".join(f"{name} {number}" for name, number in made["packages"].items())))
+    facts.append(fact("Packages", ", ".join(f"{name} {version}" for name, version in made["packages"].items())))
     return facts

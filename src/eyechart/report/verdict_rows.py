@@ -37,19 +37,21 @@ WHERE = {
 }
 
 
-def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Collection[str]) -> list[dict[str, Any]]:
+def rows(
+    verdicts: Sequence[Verdict], label_of: Callable[[str], Any], measures: Collection[str]
+) -> list[dict[str, Any]]:
     """Each verdict with the claim's sentence, its source, its subjects and its pictures."""
     made = []
-    for place, verdict in enumerate(verdicts):
+    for index, verdict in enumerate(verdicts):
         claim = CLAIMS[verdict.claim]
         made.append(
             {
-                "id": f"verdict-{place}",
+                "id": f"verdict-{index}",
                 "claim": verdict.claim,
                 "sentence": verdict.sentence,
                 "korean": claim.korean,
                 "source": claim.figure,
-                "subjects": [who(subject) for subject in verdict.subjects],
+                "subjects": [label_of(subject) for subject in verdict.subjects],
                 "kind": KINDS[verdict.verdict],
                 "scope": verdict.scope,
                 "proxy": verdict.proxy,
@@ -63,14 +65,14 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
     return made
 
 
-def at_a_glance(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def at_a_glance(verdict_rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each tested claim once, with all its verdicts: the whole table where it can be seen in one look.
 
     Of a claim's second reading only the words that tell it apart from the first.
     """
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     met: set[str] = set()
-    for row in told:
+    for row in verdict_rows:
         claim, sentence = row["claim"], row["sentence"]
         if row["kind"].word != "not tested":
             if (claim, sentence) not in lines:
@@ -86,10 +88,10 @@ def at_a_glance(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(lines.values())
 
 
-def claim_spans(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def claim_spans(verdict_rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows, each with how many rows from there on are of its claim: 0 where an earlier row has told the claim."""
     made: list[dict[str, Any]] = []
-    for _, same in itertools.groupby(told, key=lambda row: (row["claim"], row["sentence"])):
+    for _, same in itertools.groupby(verdict_rows, key=lambda row: (row["claim"], row["sentence"])):
         rows_of_claim = list(same)
         spans = [len(rows_of_claim), *[0] * (len(rows_of_claim) - 1)]
         made += [{**row, "span": span} for row, span in zip(rows_of_claim, spans, strict=True)]

@@ -23,8 +23,10 @@ def of_weights(run: Run) -> list[str]:
     return sorted({verdict.claim for verdict in run.verdicts if verdict.parts and verdict.measure in read})
 
 
-def verdict_context(told: list[dict[str, Any]], counted: Summary, without_images: Sequence[str] = ()) -> dict[str, Any]:
-    by_word = {word: [row for row in told if row["kind"].word == word] for word in KINDS}
+def verdict_context(
+    verdict_rows: list[dict[str, Any]], counted: Summary, without_images: Sequence[str] = ()
+) -> dict[str, Any]:
+    by_word = {word: [row for row in verdict_rows if row["kind"].word == word] for word in KINDS}
     numbers = {word: len(part) for word, part in by_word.items()}
     decided, undecided, not_tested = by_word["holds"] + by_word["fails"], by_word["undecided"], by_word["not tested"]
     tested = len(decided) + len(undecided)
@@ -38,8 +40,8 @@ def verdict_context(told: list[dict[str, Any]], counted: Summary, without_images
         ],
         "summary": summary(tested, numbers, len({row["claim"] for row in decided + undecided if row["changed"]})),
         "notes": [multiplicity(counted), about_intervals(without_images)],
-        "glance": at_a_glance(told),
-        "corrected_away": any(row["corrected_away"] for row in told),
+        "glance": at_a_glance(verdict_rows),
+        "corrected_away": any(row["corrected_away"] for row in verdict_rows),
         "kinds": [KINDS[word] for word in ("holds", "fails", "undecided")],
         "verdict_groups": [
             {"id": name, "heading": heading, "rows": claim_spans(part)} for name, heading, part in groups if part
@@ -79,12 +81,12 @@ def plural(number: int, one: str, many: str) -> str:
 
 def multiplicity(counted: Summary) -> str:
     """How many intervals there were, because some 95 % intervals miss by chance, and what a correction leaves."""
-    told = f"{counted.intervals} {plural(counted.intervals, 'interval was', 'intervals were')} compared with a margin"
+    were = plural(counted.intervals, "interval was", "intervals were")
     correction = f" {counted.correction}" if counted.correction else ""
     others = f" {HOLM}" if counted.stand is not None and counted.stand < counted.decided else ""
     return (
-        f"{told}. About one in twenty 95 % intervals misses the truth by chance: expect {counted.expected_misses:.1f} "
-        f"here.{correction}{others}"
+        f"{counted.intervals} {were} compared with a margin. About one in twenty 95 % intervals misses the truth by "
+        f"chance: expect {counted.expected_misses:.1f} here.{correction}{others}"
     )
 
 
@@ -93,8 +95,9 @@ def about_intervals(without_images: Sequence[str] = ()) -> str:
     others = ", ".join(without_images)
     except_for = f" (those of {others} do not: they read weights alone, and their measures say what varied)"
     return (
-        f"Intervals cover which images were drawn{except_for if others else ''}; margins are eyechart's own and stand "
-        "in one table. In the small pictures the shaded side of the dashed margin is where the claim says the effect "
+        f"Intervals cover which images were drawn{except_for if others else ''}; margins are eyechart's own, "
+        "all in one table. In the small pictures the shaded side of the dashed margin is where the claim says "
+        "the effect "
         "lies."
     )
 

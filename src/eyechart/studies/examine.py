@@ -91,12 +91,18 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
     source = images_of(runs, exam["images"])
     subjects = [subject_of(arm, run, exam["snapshot"]).to(device) for arm, run in zip(exam["arms"], runs, strict=True)]
     batches = plan_batches(source, limit=exam["limit"], block=exam["block"])
-    first = [common_crop(source.picture(place)) for place in batches.order[:2]]
+    first = [common_crop(source.picture(index)) for index in batches.order[:2]]
     anatomies = [
-        anatomy_of(who.name, who.module, who.prepare(first).to(device), call=who.call, classifier=who.classifier)
-        for who in subjects
+        anatomy_of(
+            subject.name,
+            subject.module,
+            subject.prepare(first).to(device),
+            call=subject.call,
+            classifier=subject.classifier,
+        )
+        for subject in subjects
     ]
-    matches = {who.name: match_classes(source.classes, who) for who in subjects}
+    matches = {subject.name: match_classes(source.classes, subject) for subject in subjects}
     plan = write_plan(
         subjects,
         anatomies,
@@ -111,7 +117,7 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
     scene = scene_of(plan)
     options = {f"{entry['name']}.{key}": value for entry in plan["measures"] for key, value in entry["options"].items()}
     measures = choose_measures([entry["name"] for entry in plan["measures"]], options)
-    tapped = [TappedSubject(who, anatomy, measures) for who, anatomy in zip(subjects, anatomies, strict=True)]
+    tapped = [TappedSubject(subject, anatomy, measures) for subject, anatomy in zip(subjects, anatomies, strict=True)]
     totals = {measure.name: measure.tally(scene) for measure in measures}
     done = 0
     for shard in range(len(batches.shards)):
@@ -164,7 +170,9 @@ def images_of(runs: list[TrainingRun], part: str) -> Images:
             for each in (run, other)
         )
         if mine != theirs and part == "train":
-            raise UsageError(f"{run.label} and {other.label} were trained on other images; examine them apart.")
+            raise UsageError(
+                f"{run.label} and {other.label} were trained on different images; examine them separately."
+            )
     data = load_data_once(run.data, input_size_of(run)).cut(run)
     pixels, labels = (data.x_train, data.y_train) if part == "train" else (data.x_test, data.y_test)
     return ArrayImages(

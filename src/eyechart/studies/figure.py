@@ -24,14 +24,14 @@ def _panel(records: Records, panel: Any) -> Any:
     import altair as alt
     import pandas as pd
 
-    found = records.values(panel["quantity"])
-    arms = [name for name in records.study.arms if (name,) in found]
+    by_arm = records.values(panel["quantity"])
+    arms = [name for name in records.study.arms if (name,) in by_arm]
     if not arms:
         return None
     rows = [
         {"arm": arm, "seed": seed, "value": row.value, "low": row.low, "high": row.high, "images": row.images}
         for arm in arms
-        for seed, row in found[arm,].items()
+        for seed, row in by_arm[arm,].items()
     ]
     table = pd.DataFrame(rows)
     means = pd.DataFrame(

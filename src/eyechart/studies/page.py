@@ -1,4 +1,4 @@
-"""The page of the studies: every claim with what was found, in the looks of an exam's page."""
+"""The page of the studies: every claim with what was all_answers, in the looks of an exam's page."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from eyechart.studies.records import Records
 GREY = "#7f7f7f"
 
 
-def page(found: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question]) -> str:
+def page(all_answers: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question]) -> str:
     """One self-contained HTML file without scripts."""
-    numbers = summary(found)
+    numbers = summary(all_answers)
     css = exam_page.HERE.joinpath("page.css").read_text(encoding="utf-8")
     context = {
         "policy": exam_page.content_policy([]),
@@ -33,10 +33,10 @@ def page(found: Sequence[Answer], records: Sequence[Records], asked: Sequence[Qu
         "icon": exam_page.icon(),
         "css": Markup(css),
         "numbers": numbers,
-        "claims": [claim_context(each) for each in found],
+        "claims": [claim_context(each) for each in all_answers],
         "studies": [study_context(each) for each in records],
         "questions": asked,
-        "references": references([verdict for each in found for verdict in each.verdicts]),
+        "references": references([verdict for each in all_answers for verdict in each.verdicts]),
     }
     return exam_page.filled(context, "studies.html")
 

@@ -55,16 +55,16 @@ class Records:
         return cls(study, [line for each in folders for line in read_json_lines(each / f"{study.name}.jsonl")])
 
     def training(self, arm: str, seed: int) -> dict[str, Any] | None:
-        found = [line for line in self.lines if line.get("arm") == arm and line["seed"] == seed]
-        return found[-1] if found else None
+        lines = [line for line in self.lines if line.get("arm") == arm and line["seed"] == seed]
+        return lines[-1] if lines else None
 
     def exam(self, exam: ExamPlan, arms: Sequence[str], seed: int) -> dict[str, Any] | None:
-        found = [
+        lines = [
             line
             for line in self.lines
             if line.get("exam") == exam.name and line["seed"] == seed and line["arms"] == list(arms)
         ]
-        return found[-1] if found else None
+        return lines[-1] if lines else None
 
     def recorded(self, arm: str, seed: int) -> bool:
         """Whether a training and all its exams are there, or it failed."""
@@ -97,12 +97,12 @@ class Records:
 
     def values(self, quantity: str) -> dict[tuple[str, ...], dict[int, Row]]:
         """A quantity of each tuple of arms, by seed. Where several exams have it, the first one of the file counts."""
-        found: dict[tuple[str, ...], dict[int, Row]] = {}
+        by_arms: dict[tuple[str, ...], dict[int, Row]] = {}
         for seed, row in self.rows():
             if row.quantity == quantity:
                 arms = tuple(subject.partition("@")[0] for subject in row.subjects)
-                found.setdefault(arms, {}).setdefault(seed, row)
-        return found
+                by_arms.setdefault(arms, {}).setdefault(seed, row)
+        return by_arms
 
     def of_arms(self, contrast: Contrast) -> dict[str, dict[int, float]]:
         """The quantity of a contrast for every arm (or pair of arms) that has it, on the scale of the contrast."""
@@ -178,8 +178,8 @@ def share_bounds(share: float, count: int) -> tuple[float, float]:
     (0.49, 0.51)
     """
     z = 1.959964
-    middle, room = share + z**2 / (2 * count), z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    return (middle - room) / (1 + z**2 / count), (middle + room) / (1 + z**2 / count)
+    middle, half_width = share + z**2 / (2 * count), z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return (middle - half_width) / (1 + z**2 / count), (middle + half_width) / (1 + z**2 / count)
 
 
 def missing(study: Study, records: Records, arms: Iterable[str], seeds: Iterable[int] | None) -> list[tuple[str, int]]:

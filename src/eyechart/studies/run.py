@@ -74,20 +74,23 @@ class Schedule:
                     wanted = [*((arm, seed) for arm in group), *second]
                     if key in self.exams_begun or not all(each in over for each in wanted):
                         continue
-                    there = [arm for arm in group if (arm, seed) in self.trained]
-                    if there and self.records.exam(exam, group, seed) is None:
+                    trained_arms = [arm for arm in group if (arm, seed) in self.trained]
+                    if trained_arms and self.records.exam(exam, group, seed) is None:
                         self.exams_begun.add(key)
-                        jobs.append(self.exam_job(exam, group, there, seed))
+                        jobs.append(self.exam_job(exam, group, trained_arms, seed))
         return jobs
 
-    def exam_job(self, exam: ExamPlan, group: Sequence[str], there: Sequence[str], seed: int) -> Job:
+    def exam_job(self, exam: ExamPlan, group: Sequence[str], trained_arms: Sequence[str], seed: int) -> Job:
         second = [each for each in exam.second_runs(self.study.arms, seed) if each in self.trained]
-        plan = {**asdict(exam), "arms": [*there, *(f"{arm}, next seed" for arm, _ in second)]}
+        plan = {**asdict(exam), "arms": [*trained_arms, *(f"{arm}, next seed" for arm, _ in second)]}
         runs = [
-            json.loads(self.run_of(arm, number).as_json()) for arm, number in [*((arm, seed) for arm in there), *second]
+            json.loads(self.run_of(arm, number).as_json())
+            for arm, number in [*((arm, seed) for arm in trained_arms), *second]
         ]
         about = {"exam": plan, "runs": runs, "share": self.share, "group": list(group), "seed": seed}
-        label = f"{exam.name} of {there[0] if len(there) == 1 else f'{len(there)} arms'}, seed {seed}"
+        label = (
+            f"{exam.name} of {trained_arms[0] if len(trained_arms) == 1 else f'{len(trained_arms)} arms'}, seed {seed}"
+        )
         return Job(label, about)
 
     def ended(self, end: Ended) -> list[Job]:

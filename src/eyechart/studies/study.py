@@ -76,11 +76,11 @@ class ExamPlan:
 
     def second_runs(self, arms: Mapping[str, Arm], seed: int) -> list[tuple[str, int]]:
         """The trainings that come along for `next_seed`; after the last seed comes the first."""
-        found = []
+        runs = []
         for name in self.next_seed:
             seeds = arms[name].seeds
-            found.append((name, seeds[(seeds.index(seed) + 1) % len(seeds)]))
-        return found
+            runs.append((name, seeds[(seeds.index(seed) + 1) % len(seeds)]))
+        return runs
 
 
 @dataclass(frozen=True)
@@ -178,23 +178,23 @@ def folder() -> Path:
 
 def names() -> list[str]:
     """Every study of the package, by its row in the run list."""
-    found = [find(path.stem) for path in folder().glob("*.toml")]
-    return [study.name for study in sorted(found, key=lambda study: (study.row, study.name))]
+    studies = [find(path.stem) for path in folder().glob("*.toml")]
+    return [study.name for study in sorted(studies, key=lambda study: (study.row, study.name))]
 
 
 def find(name: str) -> Study:
     """A study by name, or by the path of a file of your own."""
     path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
     if not path.is_file():
-        known = sorted(each.stem for each in folder().glob("*.toml"))
-        there = f"there are {', '.join(known)}."
-        raise UsageError(f"There is no study called {name!r}; {did_you_mean(name, known, there)}")
+        names_found = sorted(each.stem for each in folder().glob("*.toml"))
+        otherwise = f"there are {', '.join(names_found)}."
+        raise UsageError(f"There is no study called {name!r}; {did_you_mean(name, names_found, otherwise)}")
     try:
         return read_study(path.stem, path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from error
+        raise UsageError(f"{path} is not TOML: {error}.") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} is no study: {type(error).__name__}: {error}.") from error
+        raise UsageError(f"{path} is not a study: {type(error).__name__}: {error}.") from error
 
 
 def read_study(name: str, text: str) -> Study:
@@ -241,7 +241,7 @@ def _exam(entry: Mapping[str, Any], arms: Mapping[str, Arm]) -> ExamPlan:
     chosen = tuple(arms) if named == "all" else tuple(named)
     chosen = tuple(arm for arm in chosen if arm not in entry.get("except", ()))
     for arm in chosen:
-        _known(arm, arms, f"The exam {entry['name']}")
+        _check_arm(arm, arms, f"The exam {entry['name']}")
     again = tuple(entry.get("next_seed", ()))
     for arm in again:
         if arm not in chosen:
@@ -252,7 +252,7 @@ def _exam(entry: Mapping[str, Any], arms: Mapping[str, Arm]) -> ExamPlan:
     return ExamPlan(arms=chosen, measures=tuple(entry["measures"]), next_seed=again, **rest)
 
 
-def _known(arm: str, arms: Mapping[str, Arm], what: str) -> None:
+def _check_arm(arm: str, arms: Mapping[str, Arm], what: str) -> None:
     if arm not in arms:
         near = did_you_mean(arm, arms, f"there are {', '.join(arms)}.")
         raise UsageError(f"{what} names the arm {arm!r}, which the study does not have; {near}")
@@ -260,10 +260,10 @@ def _known(arm: str, arms: Mapping[str, Arm], what: str) -> None:
 
 def _contrast(entry: Mapping[str, Any], arms: Mapping[str, Arm], study: str) -> Contrast:
     weights = _weights(entry)
-    found = Contrast(entry["name"], entry["quantity"], entry["words"], weights, entry.get("scale", "plain"))
-    for arm in found.arms:
-        _known(arm, arms, f"The contrast {entry['name']} of {study}")
-    return found
+    contrast = Contrast(entry["name"], entry["quantity"], entry["words"], weights, entry.get("scale", "plain"))
+    for arm in contrast.arms:
+        _check_arm(arm, arms, f"The contrast {entry['name']} of {study}")
+    return contrast
 
 
 def _weights(entry: Mapping[str, Any]) -> dict[str, float]:
@@ -281,17 +281,17 @@ def doublings(numbers: Mapping[str, float]) -> dict[str, float]:
     return {arm: math.log2(number) for arm, number in numbers.items()}
 
 
-def slope_weights(places: Mapping[str, float]) -> dict[str, float]:
+def slope_weights(values: Mapping[str, float]) -> dict[str, float]:
     """Weights whose sum over arms is the least-squares slope over a number that each arm has.
 
     >>> slope_weights(doublings({"one": 1, "two": 2, "four": 4}))
     {'one': -0.5, 'two': 0.0, 'four': 0.5}
     """
-    if not places:
+    if not values:
         return {}
-    middle = sum(places.values()) / len(places)
-    spread = sum((place - middle) ** 2 for place in places.values())
-    return {arm: (place - middle) / spread for arm, place in places.items()}
+    middle = sum(values.values()) / len(values)
+    spread = sum((value - middle) ** 2 for value in values.values())
+    return {arm: (value - middle) / spread for arm, value in values.items()}
 
 
 def _test(entry: Mapping[str, Any], contrasts: Mapping[str, Contrast], study: str) -> ClaimTest:
@@ -301,7 +301,9 @@ def _test(entry: Mapping[str, Any], contrasts: Mapping[str, Contrast], study: st
     parts = []
     for part in entry["parts"]:
         if part["contrast"] not in contrasts:
-            raise UsageError(f"{claim.id} of {study} asks for a contrast {part['contrast']!r} that is not there.")
+            raise UsageError(
+                f"{claim.id} of {study} asks for a contrast {part['contrast']!r} that the study does not have."
+            )
         contrast = contrasts[part["contrast"]]
         asked = Part(contrast.name, part["side"], float(part["margin"]), contrast.words, part.get("inclusive", False))
         fixed = {(margin.side, margin.margin, margin.inclusive) for margin in claim.margins}

@@ -28,8 +28,8 @@ def work(task: Event, report: Callable[[Event], None]) -> tuple[int, Event | Non
         from eyechart.studies.examine import examine_arms
 
         began = time.monotonic()
-        found = examine_arms(task, lambda done, total: report({"steps": done, "total": total}))
-        return 0, {**found, "seconds": time.monotonic() - began}
+        rows = examine_arms(task, lambda done, total: report({"steps": done, "total": total}))
+        return 0, {**rows, "seconds": time.monotonic() - began}
     except EyechartError as error:
         report({"error": str(error)})
         return error.exit_code, {"failed": str(error)}

@@ -108,9 +108,9 @@ def near_names(name: str, sources: Sequence[Source] = ("zoo", "timm", "torchvisi
     """
     wanted = name.lower().replace("-", "_").partition(".")[0]
     scored = [
-        (difflib.SequenceMatcher(None, wanted, known).ratio(), f"{source}:{known}")
+        (difflib.SequenceMatcher(None, wanted, candidate).ratio(), f"{source}:{candidate}")
         for source in sources
-        for known in difflib.get_close_matches(wanted, names(source), n=3, cutoff=0.6)
+        for candidate in difflib.get_close_matches(wanted, names(source), n=3, cutoff=0.6)
     ]
     return [spec for _, spec in sorted(scored, key=lambda row: -row[0])[:4]]
 
@@ -169,7 +169,7 @@ def snapshots(name: str) -> list[dict[str, Any]]:
 def own_values(name: str) -> dict[str, Any]:
     """What each switch of a zoo model is set to: by its line of the table, or else by its builder. Imports torch."""
     own, parameters = zoo.find(name).switches, inspect.signature(zoo.builder_of(name)).parameters
-    return {key: own.get(key, known.default) for key, known in parameters.items()}
+    return {key: own.get(key, parameter.default) for key, parameter in parameters.items()}
 
 
 def counts() -> dict[str, int]:

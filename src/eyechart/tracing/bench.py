@@ -79,14 +79,14 @@ class Bench:
 
         @torch.no_grad()
         def work(size: int) -> Tensor:
-            found = []
+            pieces = []
             for piece in torch.split(images, size):
                 output = tap.run(piece, self.subject.call)[0] if tap else self.subject.call(piece)
                 logits = self.subject.logits(output)
                 if logits is None:
                     raise DoesNotApply(f"{self.subject.name} has no logits.")
-                found.append(logits.float().cpu())
-            return torch.cat(found)
+                pieces.append(logits.float().cpu())
+            return torch.cat(pieces)
 
         with self.dice(draw):
             return self.piece_size.fit(len(images), work)
@@ -112,7 +112,7 @@ class Bench:
 
     @contextmanager
     def dice(self, draw: int = 0) -> Iterator[None]:
-        """Passes with and without a change differ by the change alone, not by what the dice showed in between."""
+        """Passes with and without a change differ by the change alone, not by random numbers drawn in between."""
         if not self.anatomy.random:
             yield
             return
@@ -133,13 +133,13 @@ class Bench:
         return (pixels * scale + offset).to(self.images.dtype)
 
     def _colours(self) -> tuple[Tensor, Tensor]:
-        known = self.subject.colours
-        if known is None:
+        colours = self.subject.colours
+        if colours is None:
             raise DoesNotApply(
                 f"{self.subject.name}: its own transform does more with colours than shift and scale, so its pictures "
                 "cannot be changed."
             )
-        offset, scale = (torch.tensor(values, device=self.images.device).view(1, -1, 1, 1) for values in known)
+        offset, scale = (torch.tensor(values, device=self.images.device).view(1, -1, 1, 1) for values in colours)
         return offset, scale
 
     # --- what experiments share ---------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def read_out(look: Look, widths: Widths) -> Tensor:
 
 def groups_of(scene: Scene, widths: Widths) -> list[Group]:
     """What a row of features holds: site by site, its tokens and then its vectors."""
-    found: list[Group] = []
+    groups: list[Group] = []
     for row, (subject, site) in enumerate(scene.sites(blocks_with_grid)):
         anatomy = scene.anatomy(subject)
         last = blocks_with_grid(anatomy)[-1]
@@ -142,5 +142,5 @@ def groups_of(scene: Scene, widths: Widths) -> list[Group]:
         for readout in READOUTS if has_cls(anatomy, site) else WITHOUT_CLS:
             grid, most = ((height, width), widths.token) if readout == "tokens" else ((1, 1), widths.vector)
             channels = site.channels * (1 if "cls" in readout else flattening(site, last) ** 2)
-            found.append(Group(row, readout, grid, min(channels, most), found[-1].stop if found else 0, channels))
-    return found
+            groups.append(Group(row, readout, grid, min(channels, most), groups[-1].stop if groups else 0, channels))
+    return groups

@@ -52,13 +52,15 @@ class Tap:
         # A `call` may go around the module's own forward, and layers are many: both are met only where asked for.
         asked_for = tuple(site for site in (anatomy.input, *anatomy.layers) if site.name in (views or {}))
         self.sites = (*asked_for, *anatomy.sites)
-        known = {site.name: site for site in self.sites}
-        self._views = {_known(known, name, anatomy).name: tuple(asked) for name, asked in (views or {}).items()}
+        sites_by_name = {site.name: site for site in self.sites}
+        self._views = {
+            _site_named(sites_by_name, name, anatomy).name: tuple(asked) for name, asked in (views or {}).items()
+        }
         self._changes: dict[str, Scale | ReplaceAttention] = {}
         self._modules: dict[str, ReplaceOperation] = {}
         self._operations: dict[Key, ReplaceOperation] = {}
         for change in interventions:
-            self._register(change, known)
+            self._register(change, sites_by_name)
         self._at: dict[Key, list[Site]] = {}
         self._inputs: dict[tuple[str, int], list[Site]] = {}
         self._outputs: dict[tuple[str, int], list[Site]] = {}
@@ -71,7 +73,7 @@ class Tap:
                 self._at.setdefault((address.path, address.call, address.operation), []).append(site)
         self._hooked = {site.address.path for site in self.sites} | {""}
 
-    def _register(self, change: Intervention, known: Mapping[str, Site]) -> None:
+    def _register(self, change: Intervention, sites_by_name: Mapping[str, Site]) -> None:
         if isinstance(change, ReplaceOperation):
             if isinstance(change.at, Address):
                 self._operations[change.at.path, change.at.call, change.at.operation] = change
@@ -80,7 +82,7 @@ class Tap:
             else:
                 raise TapError(f"{self.anatomy.subject} has no module {change.at!r} to replace.")
             return
-        site = _known(known, change.site, self.anatomy)
+        site = _site_named(sites_by_name, change.site, self.anatomy)
         needed = "attention" if isinstance(change, ReplaceAttention) else "junction"
         if site.role != needed:
             raise TapError(
@@ -172,9 +174,9 @@ class _Pass(TorchFunctionMode):
             return
         tensors = tensors_in(structure)
         if site.address.operation >= len(tensors):
-            came = f"{len(tensors)} came"
             raise TapError(
-                f"{site.name}: tensor {site.address.operation} of its {site.address.name} was expected, {came}."
+                f"{site.name}: tensor {site.address.operation} of its {site.address.name} was expected; got "
+                f"{len(tensors)} in all."
             )
         with torch._C.DisableTorchFunction():
             self._take(site, Look(site, output=tensors[site.address.operation]), before=None)
@@ -204,7 +206,7 @@ class _Pass(TorchFunctionMode):
         if name != site.address.name:
             raise TapError(
                 f"{self.tap.anatomy.subject}: at {site.name} the dry run saw {site.address.name!r}, but this pass does"
-                f" {name!r}; the model takes another way for these images."
+                f" {name!r}; the model takes another path for these images."
             )
 
     def _junction(self, sites: list[Site], name: str, func: Any, args: Any, kwargs: Any) -> Any:
@@ -272,8 +274,8 @@ class _Pass(TorchFunctionMode):
         subject, expected = self.tap.anatomy.subject, len(self.tap.sites)
         if self.met != expected:
             raise TapError(
-                f"{subject}: the dry run found {expected} sites, but this pass came by {self.met};"
-                " the model takes another way for these images."
+                f"{subject}: the dry run found {expected} sites, but this pass met {self.met};"
+                " the model takes another path for these images."
             )
 
 
@@ -307,10 +309,10 @@ def _a(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
-def _known(known: Mapping[str, Site], name: str, anatomy: Anatomy) -> Site:
-    if name not in known:
-        raise TapError(f"{anatomy.subject} has no site {name!r}; its sites are {', '.join(known)}.")
-    return known[name]
+def _site_named(sites_by_name: Mapping[str, Site], name: str, anatomy: Anatomy) -> Site:
+    if name not in sites_by_name:
+        raise TapError(f"{anatomy.subject} has no site {name!r}; its sites are {', '.join(sites_by_name)}.")
+    return sites_by_name[name]
 
 
 def to_cpu(thing: Any) -> Any:

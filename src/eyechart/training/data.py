@@ -41,7 +41,7 @@ class TrainingData:
         for part, x, y in (("training", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
             if len(x) != len(y) or not len(x):
                 raise ImagesError(
-                    f"{self.name} has {len(x)} {part} images and {len(y)} labels; one label an image is needed."
+                    f"{self.name} has {len(x)} {part} images and {len(y)} labels; one label for each image is needed."
                 )
             if x.ndim != 4 or x.shape[1] != 3 or x.shape[2] != x.shape[3] or x.dtype != torch.uint8:
                 raise ImagesError(
@@ -110,12 +110,12 @@ class TrainingData:
                 raise UsageError(f"{self.name} has no class called {name!r}; {near}")
         if len(set(names)) != len(names) or len(names) < 2:
             raise UsageError(f"--classes takes two or more different classes; got {', '.join(names)}.")
-        number = torch.full((len(self.classes),), -1)
-        for place, name in enumerate(names):
-            number[self.classes.index(name)] = place
+        label_of = torch.full((len(self.classes),), -1)
+        for label, name in enumerate(names):
+            label_of[self.classes.index(name)] = label
         kept = {}
         for part in ("train", "test"):
-            labels = number[getattr(self, f"y_{part}")]
+            labels = label_of[getattr(self, f"y_{part}")]
             kept[f"x_{part}"] = getattr(self, f"x_{part}")[labels >= 0]
             kept[f"y_{part}"] = labels[labels >= 0]
         return replace(self, classes=tuple(names), **kept)
@@ -181,7 +181,7 @@ class TrainingData:
     def part(self, fraction: float, seed: int) -> TrainingData:
         """A stratified part of the training images: every class keeps the same share, rounded."""
         if not 0 < fraction <= 1:
-            raise UsageError(f"A fraction of the training images lies above 0 and up to 1; got {fraction}.")
+            raise UsageError(f"The fraction of the training images must be above 0 and at most 1; got {fraction}.")
         if fraction == 1:
             return self
         sizes = torch.bincount(self.y_train, minlength=len(self.classes)).tolist()

@@ -124,16 +124,16 @@ class Training:
         if theirs is not None and (other := difference(theirs, mine) if theirs else "its arguments are not known"):
             raise RunFolderError(
                 f"{self.records.lines} belongs to another training ({other}); give another --out or --name, or "
-                "--overwrite to begin anew."
+                "--overwrite to start again."
             )
         if theirs is not None and (card := self.records.finished()):
-            self._say(notice=f"{self.run.label} is already trained in {self.run.out}; --overwrite begins anew.")
+            self._say(notice=f"{self.run.label} is already trained in {self.run.out}; --overwrite starts again.")
             return card
-        found = None if theirs is None else read_state(self.records.state)
-        if found is None:
+        state = None if theirs is None else read_state(self.records.state)
+        if state is None:
             self._begin(mine)
             return None
-        self.done, tensors, facts = found
+        self.done, tensors, facts = state
         if self.done >= self.run.last_epoch and (card := self.records.stopped(self.done)):
             self._say(notice=f"{self.run.label} stopped after epoch {self.done} as asked; it is in {self.run.out}.")
             return card
@@ -141,7 +141,7 @@ class Training:
         self.steps, self.seconds_before = facts["steps"], facts["seconds"]
         self.resumed = [*facts["resumed"], self.done]
         self.records.cut(facts["position"])
-        self._notice(f"Going on after epoch {self.done} of {self.recipe.epochs}.")
+        self._notice(f"Continuing after epoch {self.done} of {self.recipe.epochs}.")
         return None
 
     def _begin(self, arguments: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ class Training:
         if time_is_up:
             self._notice(
                 f"The time limit of {self.run.time_limit:g} s ended the training after epoch {epoch} of "
-                f"{self.recipe.epochs}; {self.run.again} goes on."
+                f"{self.recipe.epochs}; {self.run.again} continues it."
             )
         stops_early = last and epoch < self.recipe.epochs
         if stops_early or (not last and time.monotonic() - self.saved_at >= self.run.save_seconds):
@@ -207,9 +207,9 @@ class Training:
         for part in self.frozen:
             part.eval()
         ticked = time.monotonic()
-        for number, (inputs, targets) in enumerate(self._batches(count)):
+        for index, (inputs, targets) in enumerate(self._batches(count)):
             set_learning_rate(self.optimiser, self.schedule.rate(self.steps))
-            losses[number] = self.step(inputs, targets)
+            losses[index] = self.step(inputs, targets)
             self.steps += 1
             if time.monotonic() - ticked > TICK_SECONDS:
                 ticked = time.monotonic()

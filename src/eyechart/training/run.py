@@ -94,17 +94,19 @@ class TrainingRun:
         if unknown := [name for name in self.snapshots if name not in SNAPSHOTS]:
             raise UsageError(f"Snapshots are {', '.join(SNAPSHOTS)}; got {unknown[0]!r}.")
         words = (("--freeze", self.freeze, FREEZE), ("--head", self.head, HEADS))
-        for what, value, known in (*words, ("--stop-after", self.stop_after, STOPS)):
-            if value not in known:
-                raise UsageError(f"{what} is one of {', '.join(known)}; got {value!r}.")
+        for what, value, allowed in (*words, ("--stop-after", self.stop_after, STOPS)):
+            if value not in allowed:
+                raise UsageError(f"{what} is one of {', '.join(allowed)}; got {value!r}.")
         if self.last_epoch < 1:
             raise UsageError("--stop-after warmup needs a recipe with a warm-up; got warmup_epochs=0.")
         if not 0 < self.fraction <= 1:
-            raise UsageError(f"A fraction of the training images lies above 0 and up to 1; got {self.fraction}.")
+            raise UsageError(f"The fraction of the training images must be above 0 and at most 1; got {self.fraction}.")
         if not 0 <= self.label_noise < 1:
-            raise UsageError(f"--label-noise is a share from 0 to below 1; got {self.label_noise:g}.")
+            raise UsageError(f"--label-noise must be at least 0 and below 1; got {self.label_noise:g}.")
         if not 1 <= self.imbalance < math.inf:
-            raise UsageError(f"--imbalance is largest over smallest class, so at least 1; got {self.imbalance:g}.")
+            raise UsageError(
+                f"--imbalance is the largest class divided by the smallest, so at least 1; got {self.imbalance:g}."
+            )
         if self.steps is not None and self.steps < self.recipe.epochs:
             raise UsageError(
                 f"{self.steps} steps cannot be split into {self.recipe.epochs} epochs; ask for fewer with --epochs."
@@ -113,15 +115,15 @@ class TrainingRun:
         least |= {name: 1 for name in ("shots", "image_size", "time_limit") if getattr(self, name) is not None}
         for name, bound in least.items():
             if not getattr(self, name) >= bound:  # a NaN is not
-                raise UsageError(f"--{name.replace('_', '-')} is at least {bound}; got {getattr(self, name)}.")
+                raise UsageError(f"--{name.replace('_', '-')} must be at least {bound}; got {getattr(self, name)}.")
         if not 0 <= self.seed < 2**62:  # others are made of it by adding
-            raise UsageError(f"--seed is a whole number from 0 to below 2^62; got {self.seed}.")
+            raise UsageError(f"--seed must be a whole number from 0 to below 2^62; got {self.seed}.")
         if self.backbone_lr_scale == math.inf:
-            raise UsageError("--backbone-lr-scale is a finite number; got inf.")
+            raise UsageError("--backbone-lr-scale must be a finite number; got inf.")
         if "/" in self.label or self.label.startswith("."):
-            raise UsageError(f"--name is what files are called, not a path, which is --out's; got {self.label!r}.")
+            raise UsageError(f"--name is the name of the files, not a path (that is --out); got {self.label!r}.")
         if self.label.endswith(endings := tuple(f".{name}" for name in (*SNAPSHOTS, LAST_GOOD))):
-            raise UsageError(f"A name that ends in {', '.join(endings)} is a snapshot's; got {self.label!r}.")
+            raise UsageError(f"A name that ends in {', '.join(endings)} is the name of a snapshot; got {self.label!r}.")
         if self.begin_from is None and (self.freeze != "none" or self.head != "new" or self.backbone_lr_scale != 1):
             raise UsageError("--freeze, --head and --backbone-lr-scale need --from: there are no weights to keep.")
         return self

@@ -112,11 +112,13 @@ def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) ->
     except OSError as error:
         raise UsageError(f"The list {path} cannot be read: {error.strerror or error}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from error
+        raise UsageError(f"{path} is not TOML: {error}.") from error
     common, rows = document.get("common", {}), document.get("run", [])
-    known = not set(document) - {"common", "run"} and isinstance(rows, list) and rows
-    if not known or not all(isinstance(part, dict) for part in (common, *rows)):
-        raise UsageError(f"{path} must hold one [[run]] a training and, if wanted, [common]; it does not.")
+    well_formed = not set(document) - {"common", "run"} and isinstance(rows, list) and rows
+    if not well_formed or not all(isinstance(part, dict) for part in (common, *rows)):
+        raise UsageError(
+            f"{path} must hold one [[run]] for each training and may hold [common]; it holds something else."
+        )
     runs = []
     for number, row in enumerate(rows, 1):
         try:

@@ -18,7 +18,7 @@ def run_side_by_side(runs: Sequence[TrainingRun], parallel: int, report: Report)
     def ended(end: Ended) -> Sequence[Job]:
         run, codes[end.job.label] = by_label[end.job.label], end.code
         if end.code < 0:
-            words = f"The training was killed by signal {-end.code}; {run.again} goes on from its last state."
+            words = f"The training was killed by signal {-end.code}; {run.again} continues from its last state."
             report({"run": run.label, "error": words})
         return ()
 

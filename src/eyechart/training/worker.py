@@ -36,7 +36,10 @@ def train_run(run: TrainingRun, report: Callable[[Event], None]) -> tuple[int, E
         if type(error).__name__ == "OutOfMemoryError":
             words = f"The device has no memory left for batches of {size}; lower --batch-size."
         elif "more than 1 value per channel" in str(error):
-            words = f"Batch norms have no spread over one value; raise --batch-size ({size}) or --image-size."
+            words = (
+                f"Batch normalisation needs more than one value per channel; raise --batch-size ({size}) or "
+                "--image-size."
+            )
         else:
             raise
         report({"run": run.label, "error": words})

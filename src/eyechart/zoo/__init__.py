@@ -235,9 +235,9 @@ def card_beside(weights: str | Path) -> dict[str, Any]:
         names.append(path.stem.rpartition(".")[0])
     for name in names:
         try:
-            found = json.loads(path.with_name(f"{name}.json").read_text(encoding="utf-8"))
+            card = json.loads(path.with_name(f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        if isinstance(found, dict) and found.keys() >= CARD_KEYS:  # any other JSON is somebody else's
-            return found
+        if isinstance(card, dict) and card.keys() >= CARD_KEYS:  # any other JSON is somebody else's
+            return card
     return {}

@@ -80,11 +80,11 @@ def resnet(
     for at in _within(no_skip_at, "no_skip_at", 0, len(blocks) - 1):
         blocks[at].remove_skip()
     if dropout:
-        for place, block in enumerate(blocks):
-            block.aa = McDropout(dropout, place)  # timm's for anti-aliasing: after the first convolution, norm and ReLU
+        for index, block in enumerate(blocks):
+            block.aa = McDropout(dropout, index)  # timm's for anti-aliasing: after the first convolution, norm and ReLU
         follow_pictures(model)
-    for number in _within(smooth_stages, "smooth_stages", 1, len(depths)):
-        model.get_submodule(f"layer{number}").append(Smoothing(smooth_scale))
+    for stage in _within(smooth_stages, "smooth_stages", 1, len(depths)):
+        model.get_submodule(f"layer{stage}").append(Smoothing(smooth_scale))
     built: nn.Module = model
     return built
 
