@@ -34,12 +34,13 @@ from eyechart.intervals import (
     with_intervals,
 )
 from eyechart.measure import Measure
-from eyechart.measures.localisation.measure import Localisation
+from eyechart.measures.localisation.measure import Localisation, LocalisationTally
 from eyechart.methods.places import cells_of
 from eyechart.quantity import Quantity
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need
 from tests.measures.on_subjects import staged
 
 FOLDS, BLOCK, BLOCKS, EXAMS = 16, 16, 62, 60
@@ -81,6 +82,7 @@ def units() -> list[Unit]:
     plan = plan_batches(source, limit=BLOCKS * BLOCK, block=BLOCK, folds=BLOCKS, blocks_per_shard=BLOCKS)
     tapped = [TappedSubject(who, scene.anatomy(who.name), [measure]) for who in subjects]
     tally = examine_shard(tapped, source, plan.batches(0), [measure], scene)[measure.name]
+    assert isinstance(tally, LocalisationTally)
     assert tally.folds == BLOCKS
     found = []
     for row, (_, site) in enumerate(scene.sites(measure.sites)):
@@ -181,7 +183,7 @@ class Highest(Measure):
         Quantity("highest_halved", highest, "", smooth=False, halving=True),
     )
 
-    def needs(self) -> list[object]:  # type: ignore[override]
+    def needs(self) -> Sequence[Need]:
         return []
 
     def tally(self, scene: Scene) -> MeanTally:
