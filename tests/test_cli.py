@@ -119,7 +119,16 @@ def test_the_shown_number_is_that_of_the_named_part(folder: Path) -> None:
 
 
 def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked(tmp_path: Path) -> None:
-    words = ["exam", "zoo:vit", "--limit", "256", "--measures", "attention_distance,", "--out", tmp_path / "run"]
+    words: list[str | Path] = [
+        "exam",
+        "zoo:vit",
+        "--limit",
+        "256",
+        "--measures",
+        "attention_distance,",
+        "--out",
+        tmp_path / "run",
+    ]
     first, again = call(*words), call(*words)
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert "images: 256/256" in first.stderr
@@ -151,7 +160,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def test_what_is_left_out_is_named_once_for_each_reason(photos: Path, tmp_path: Path) -> None:
-    words = ["exam", "zoo:resnet", "--images", photos, "--out", tmp_path / "run", "--measures"]
+    words: list[str | Path] = ["exam", "zoo:resnet", "--images", photos, "--out", tmp_path / "run", "--measures"]
     nothing = call(*words, "calibration,attention_distance,attention_maps")
     assert nothing.exit_code == 2
     said = nothing.stderr.splitlines()[-1]
@@ -169,7 +178,7 @@ def test_what_is_left_out_is_named_once_for_each_reason(photos: Path, tmp_path: 
 
 def test_classes_by_index_or_name(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "map.json").write_text('{"left": 3, "right": "dog"}')
-    words = ["--images", photos, "--measures", "recognition", "--out", tmp_path / "run"]
+    words: list[str | Path] = ["--images", photos, "--measures", "recognition", "--out", tmp_path / "run"]
     assert call("exam", "zoo:resnet", *words, "--classes", tmp_path / "map.json").exit_code == 0
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["subjects"][0]["labels"]["indices"] == [3, 5]

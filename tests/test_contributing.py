@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +31,7 @@ def shown(language: str) -> str:
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Path:
+def plugin(tmp_path: Path) -> Iterator[Path]:
     """The example as a file; what it and its claim leave in this process is taken away again."""
     path = tmp_path / "feature_length.py"
     path.write_text(shown("python"), encoding="utf-8")
@@ -57,7 +59,12 @@ def test_the_example_measures_the_length_of_features(plugin: Path) -> None:
 
 
 def test_it_is_examined_judged_drawn_and_opened_again(plugin: Path, tmp_path: Path) -> None:
-    asked = {"plugins": [plugin], "claims": tmp_path / "claims.toml", "limit": 128, "out": tmp_path / "run"}
+    asked: dict[str, Any] = {
+        "plugins": [plugin],
+        "claims": tmp_path / "claims.toml",
+        "limit": 128,
+        "out": tmp_path / "run",
+    }
     run = eyechart.exam("zoo:resnet", measures="feature_length,recognition", **asked)
     (verdict,) = (verdict for verdict in run.verdicts if verdict.claim == "L01")
     assert verdict.verdict in ("holds", "fails")

@@ -25,13 +25,14 @@ from eyechart.halves import BIAS_POWER, half_weights, still_moving
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import DRAWS, SMALL_DRAWS, bootstrap, bootstrap_weights, small_size, with_intervals
 from eyechart.measure import Measure
-from eyechart.measures.head_subsets.measure import HeadSubsets, falls_with_distance
-from eyechart.measures.localisation.measure import Localisation
+from eyechart.measures.head_subsets.measure import HeadSubsets, HeadSubsetsTally, falls_with_distance
+from eyechart.measures.localisation.measure import Localisation, LocalisationTally
 from eyechart.methods.places import cells_of
 from eyechart.quantity import Quantity
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need
 from tests.measures.on_subjects import staged
 
 FOLDS, BLOCK, BLOCKS, EXAMS = 16, 16, 62, 60
@@ -73,6 +74,7 @@ def units() -> list[Unit]:
     plan = plan_batches(source, limit=BLOCKS * BLOCK, block=BLOCK, folds=BLOCKS, blocks_per_shard=BLOCKS)
     tapped = [TappedSubject(who, scene.anatomy(who.name), [measure]) for who in subjects]
     tally = examine_shard(tapped, source, plan.batches(0), [measure], scene)[measure.name]
+    assert isinstance(tally, LocalisationTally)
     assert tally.folds == BLOCKS
     found = []
     for row, (_, site) in enumerate(scene.sites(measure.sites)):
@@ -165,6 +167,7 @@ def ranks() -> tuple[Ranks, float]:
     plan = plan_batches(source, limit=blocks * block, block=block, folds=blocks, blocks_per_shard=blocks)
     tapped = [TappedSubject(who, scene.anatomy(who.name), [measure]) for who in subjects]
     tally = examine_shard(tapped, source, plan.batches(0), [measure], scene)[measure.name]
+    assert isinstance(tally, HeadSubsetsTally)
     assert tally.folds == blocks
     said = falls_with_distance(measure.estimate(tally.total(), scene))["zoo:vit-gap", "zoo:resnet"]
     return Ranks(tally.hsic.numpy(), tally.distance.numpy()), said
@@ -239,7 +242,7 @@ class Highest(Measure):
         Quantity("highest_halved", highest, "", smooth=False, halving=True),
     )
 
-    def needs(self) -> list[object]:  # type: ignore[override]
+    def needs(self) -> Sequence[Need]:
         return []
 
     def tally(self, scene: Scene) -> MeanTally:

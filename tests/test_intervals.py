@@ -253,7 +253,7 @@ def test_draws_are_made_only_for_what_needs_them(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(HeadDistance, "estimates", 0)
     intervals.with_intervals(HeadDistance(), tally, scene)
     drawn = [bootstrap_weights(16, intervals.DRAWS, 0), bootstrap_weights(16, intervals.SMALL_DRAWS, 1, size=4)]
-    distinct = sum(len(draws.unique(dim=0)) for draws in drawn)
+    distinct: int = sum(len(draws.unique(dim=0)) for draws in drawn)
     assert 390 < distinct < 400  # the same draw twice is estimated once
     assert HeadDistance.estimates == 1 + 16 + distinct
     monkeypatch.setattr(HeadDistance, "estimates", 0)

@@ -6,7 +6,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply
@@ -104,7 +104,7 @@ class Measure(ABC):
         """Whether it is part of an exam of this effort: one that shares the pass always is."""
         return True
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         """The measure as large as this effort allows: one that shares the pass costs little and stays as it is."""
         return self
 
@@ -163,7 +163,7 @@ class Experiment(Measure):
     def runs_at(self, effort: str) -> bool:
         return effort in self.budget
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         """The measure as large as its budget at this effort allows; left out (DoesNotApply) where that is too small.
 
         A measure that was `asked_for` by name is never left out: it gets its smallest budget, and at least

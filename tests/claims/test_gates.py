@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,12 +20,20 @@ from eyechart.claims.gates import (
     TOKENS,
     TRAINED,
     Facts,
+    Outcome,
     image_set,
 )
-from eyechart.sites import Address, Anatomy, Layout, Site
+from eyechart.sites import Address, Anatomy, Architecture, Layout, Role, Site
 
 
-def facts(subject="vit", architecture="transformer", *, trained=True, accuracy=None, **known) -> Facts:
+def facts(
+    subject: str = "vit",
+    architecture: Architecture = "transformer",
+    *,
+    trained: bool = True,
+    accuracy: float | None = None,
+    **known: Any,
+) -> Facts:
     interval = None if accuracy is None else (accuracy, accuracy - 0.02, accuracy + 0.02)
     return Facts(subject, architecture, trained, accuracy=interval, **known)
 
@@ -39,7 +48,7 @@ def facts(subject="vit", architecture="transformer", *, trained=True, accuracy=N
         ("cifar10", "hybrid", 0.80),
     ],
 )
-def test_accuracy_thresholds(images, architecture, least) -> None:
+def test_accuracy_thresholds(images: str, architecture: Architecture, least: float) -> None:
     assert ACCURACY.check([facts("a", architecture, images=images, accuracy=least)]).outcome == "passed"
     short = ACCURACY.check([facts("a", architecture, images=images, accuracy=least - 0.001)])
     assert short.outcome == "failed"
@@ -89,7 +98,7 @@ def test_unknown_accuracy_is_said_and_untrained_weights_fail() -> None:
 
 
 @pytest.mark.parametrize(("other", "outcome"), [(0.85, "passed"), (0.849, "failed"), (None, "unknown")])
-def test_matched_accuracy(other, outcome) -> None:
+def test_matched_accuracy(other: float | None, outcome: Outcome) -> None:
     result = MATCHED.check([facts("a", accuracy=0.9), facts("b", accuracy=other)])
     assert result.outcome == outcome
     assert MATCHED.check([facts("a", accuracy=0.9), facts("b", accuracy=0.8)]).words == (
@@ -115,7 +124,7 @@ def test_names_of_image_sets() -> None:
 
 
 @pytest.mark.parametrize(("grid", "outcome"), [((8, 8), "passed"), ((7, 8), "failed"), (None, "unknown")])
-def test_token_grid(grid, outcome) -> None:
+def test_token_grid(grid: tuple[int, int] | None, outcome: Outcome) -> None:
     assert TOKENS.check([facts("a", grid=(16, 16)), facts("b", grid=grid)]).outcome == outcome
 
 
@@ -129,7 +138,7 @@ def test_token_grid(grid, outcome) -> None:
         ((), "unknown", "unknown"),
     ],
 )
-def test_heads_may_be_pooled_over_two_blocks(heads, pooled, single) -> None:
+def test_heads_may_be_pooled_over_two_blocks(heads: tuple[int, ...], pooled: Outcome, single: Outcome) -> None:
     subjects = [facts(heads=heads), facts("cnn", "cnn")]
     assert HEADS.check(subjects).outcome == pooled
     assert HEADS_OF_ONE_BLOCK.check(subjects).outcome == single
@@ -151,7 +160,7 @@ def test_the_regime_only_ever_labels() -> None:
         ((None,), "passed"),
     ],
 )
-def test_same_recipe(recipes, outcome) -> None:
+def test_same_recipe(recipes: tuple[str | None, ...], outcome: Outcome) -> None:
     subjects = [facts(name, recipe=recipe) for name, recipe in zip("abc", recipes, strict=False)]
     assert RECIPE.check(subjects).outcome == outcome
 
@@ -186,7 +195,7 @@ def test_facts_tell_the_whole_recipe_of_a_card() -> None:
 
 
 def test_facts_from_an_anatomy() -> None:
-    def site(role, grid, heads=None):
+    def site(role: Role, grid: tuple[int, int], heads: int | None = None) -> Site:
         return Site(
             f"{role} {grid}", role, "attention", "", Address("", 0, 0, ""), 0.5, 0, 0, Layout("NTC", 1, grid), 8, heads
         )
@@ -199,7 +208,7 @@ def test_facts_from_an_anatomy() -> None:
     )
     anatomy = Anatomy("swin", sites, (), (32, 32), "transformer", None, "gap")
     known = Facts.of(anatomy, trained=True, images="sample", recipe="strong")
-    grids = {"grid": (16, 16), "last_grid": (16, 16)}
+    grids: dict[str, Any] = {"grid": (16, 16), "last_grid": (16, 16)}
     assert known == Facts("swin", "transformer", True, "sample", recipe="strong", heads=(4, 6), pooling="gap", **grids)
 
 
@@ -214,7 +223,7 @@ def test_the_grid_that_is_read_counts_where_the_last_block_is() -> None:
 
 def test_a_known_small_training_set_is_told_and_an_unknown_one_too() -> None:
     """C39 said of the bundled models that it is not known how much data they saw; their cards tell."""
-    small = Facts("zoo:vit", "vit", True, training_images=50_000)
+    small = Facts("zoo:vit", "transformer", True, training_images=50_000)
     found = REGIME.check([small, replace(small, subject="hub", training_images=None)])
     assert (found.outcome, found.words) == (
         "proxy",

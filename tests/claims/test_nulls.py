@@ -27,6 +27,7 @@ from eyechart.claims.judge import LEAST_IMAGES, Measured, decide, judge
 from eyechart.claims.parts import ClaimTest
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
+from eyechart.measure import Measure
 from eyechart.measures import measures
 from eyechart.run import Run
 from tests.claims import nulls
@@ -232,7 +233,7 @@ DECIDING = [measure for measure in measures().values() if asked_of([measure])]
 
 
 @pytest.mark.parametrize("measure", DECIDING, ids=lambda measure: measure.name)
-def test_a_claim_at_its_margin_holds_by_chance_in_at_most_one_draw_of_twenty(measure) -> None:
+def test_a_claim_at_its_margin_holds_by_chance_in_at_most_one_draw_of_twenty(measure: Measure) -> None:
     """Whatever it asks for: with every truth exactly on its margin, where "holds" is right only by chance."""
     draws = 200
     generator = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import pytest
 from eyechart import measures
 from eyechart.claims.gates import GATES
 from eyechart.claims.parts import asked
-from eyechart.claims.table import CLAIMS, SOURCES, STUDIES, read_claim, read_claims
+from eyechart.claims.table import CLAIMS, SOURCES, STUDIES, Claim, read_claim, read_claims
 from eyechart.errors import EyechartError
 from eyechart.measures import find_measure
 
@@ -26,7 +26,7 @@ def test_a_claim_that_stands_there_twice_is_named() -> None:
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
-def test_every_claim_is_complete(claim) -> None:
+def test_every_claim_is_complete(claim: Claim) -> None:
     for field in ("sources", "figure", "sentence", "korean", "quantity", "measures", "reported", "decide", "wants"):
         assert getattr(claim, field), field
     assert claim.sentence.endswith(".")
@@ -59,7 +59,9 @@ def test_every_claim_is_complete(claim) -> None:
         ("C79", [("above", 0.6), ("below", 0.85), ("above", 0.05), ("below", 0.0)], "B"),
     ],
 )
-def test_margins_and_needs_are_those_of_the_specification(claim, margins, need) -> None:
+def test_margins_and_needs_are_those_of_the_specification(
+    claim: str, margins: list[tuple[str, float]], need: str
+) -> None:
     assert {(margin.side, margin.margin) for margin in CLAIMS[claim].margins} == set(margins)
     assert CLAIMS[claim].need == need
 

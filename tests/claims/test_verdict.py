@@ -9,7 +9,7 @@ import xarray
 
 from eyechart.claims.gates import GATES, Facts
 from eyechart.claims.judge import Measured, decide, judge
-from eyechart.claims.parts import ClaimTest, Part
+from eyechart.claims.parts import ClaimTest, Decision, Part, Side
 from eyechart.claims.summary import summarise
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import PartVerdict, Verdict
@@ -51,7 +51,7 @@ def of(claim: str, verdicts: list[Verdict]) -> list[Verdict]:
     return [verdict for verdict in verdicts if verdict.claim == claim]
 
 
-def gap_verdict(value: float, low: float, high: float, pair: str = "vit | cnn", **options) -> Verdict:
+def gap_verdict(value: float, low: float, high: float, pair: str = "vit | cnn", **options: Any) -> Verdict:
     found = {"cka": finding(("uniformity_gap", pair, value, low, high))}
     [verdict] = of("C13", judge([of_table("C13", (GAP,))], found, FACTS, **options))
     return verdict
@@ -92,7 +92,9 @@ def gap_verdict(value: float, low: float, high: float, pair: str = "vit | cnn", 
         ("within", False, 0.1, math.nan, math.nan, "undecided"),
     ],
 )
-def test_where_the_whole_interval_lies(side, inclusive, margin, low, high, decision) -> None:
+def test_where_the_whole_interval_lies(
+    side: Side, inclusive: bool, margin: float, low: float, high: float, decision: Decision
+) -> None:
     assert Part("q", side, margin, "", inclusive).decide(low, high) == decision
 
 
@@ -124,7 +126,7 @@ def test_a_value_on_the_margin_cannot_be_decided_by_more_images() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_missing_number_is_undecided_with_a_reason(value) -> None:
+def test_a_missing_number_is_undecided_with_a_reason(value: float) -> None:
     verdict = gap_verdict(value, 0.2, 0.3)
     assert (verdict.verdict, verdict.effect, verdict.low, verdict.high) == ("undecided", None, None, None)
     assert "not a number on these subjects and images" in verdict.reason
@@ -134,6 +136,7 @@ def test_a_number_without_an_interval_is_undecided_but_shown() -> None:
     verdict = gap_verdict(0.3, math.nan, math.nan)
     assert verdict.verdict == "undecided"
     assert verdict.effect == 0.3
+    assert verdict.low is not None
     assert math.isnan(verdict.low)
     assert "There is no interval: too few images" in verdict.reason
 
@@ -191,7 +194,8 @@ def test_a_missing_part_keeps_a_compound_claim_from_holding_but_not_from_failing
     nothing = (math.nan, math.nan, math.nan)
     assert compound((0.3, 0.2, 0.4), nothing).verdict == "undecided"
     unknown = compound((0.3, 0.2, 0.4), nothing)
-    assert unknown.effect is unknown.shown is None
+    assert unknown.effect is None
+    assert unknown.shown is None
     assert unknown.remarks == unknown.reason  # no number stands beside it
     assert compound(nothing, (0.7, 0.69, 0.71)).verdict == "fails"
 
@@ -223,7 +227,9 @@ CLEAR, OPEN, WRONG = (0.3, 0.2, 0.4), (0.1, -0.1, 0.3), (-0.2, -0.3, -0.1)
         ((CLEAR, WRONG, (-0.9, -1.0, -0.8)), "fails", -0.2),
     ],
 )
-def test_two_of_three_tests_must_be_clear(found, verdict, effect) -> None:
+def test_two_of_three_tests_must_be_clear(
+    found: tuple[tuple[float, float, float], ...], verdict: Decision, effect: float
+) -> None:
     names = ("one", "two", "three")
     test = of_table("C23", tuple(Part(name, "above", 0, f"{name} of {{0}}") for name in names), least=2)
     rows = [(name, "vit", *ends) for name, ends in zip(names, found, strict=True)]
@@ -440,8 +446,8 @@ def test_a_claim_of_two_measures_says_which_is_missing() -> None:
 
 
 def test_of_two_sides_of_one_number_the_one_that_decides_is_shown() -> None:
-    def part(side: str, margin: float, verdict: str) -> PartVerdict:
-        return PartVerdict("depth", "depth", side, margin, False, None, 1.0, 1.0, 1.0, verdict, math.inf, None)  # type: ignore[arg-type]
+    def part(side: Side, margin: float, verdict: Decision) -> PartVerdict:
+        return PartVerdict("depth", "depth", side, margin, False, None, 1.0, 1.0, 1.0, verdict, math.inf, None)
 
     parts = (part("above", 0.6, "holds"), part("below", 0.85, "fails"))
     verdict = Verdict("C79", ("vit", "cnn"), "these weights", "fails", 1.0, 1.0, 1.0, "", parts)

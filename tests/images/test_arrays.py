@@ -2,6 +2,7 @@
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ LABELS = np.array([0, 2, 1, 0, -1, 2])
     ("pictures", "labels"), [("x_test", "y_test"), ("x", "y"), ("images", "labels"), ("arr_0", "arr_1")]
 )
 def test_npz_names(tmp_path: Path, pictures: str, labels: str) -> None:
-    np.savez(tmp_path / "set.npz", **{pictures: PIXELS, labels: LABELS})  # type: ignore[arg-type]
+    arrays: dict[str, Any] = {pictures: PIXELS, labels: LABELS}
+    np.savez(tmp_path / "set.npz", **arrays)
     images = open_images(tmp_path / "set.npz")
     assert images.name == "set.npz"
     assert images.origin(2) == f"{pictures}[2]"
@@ -49,8 +51,8 @@ def test_npz_splits_columns_and_class_names(tmp_path: Path) -> None:
 
 def test_npz_never_runs_code(tmp_path: Path) -> None:
     class Trap:
-        def __reduce__(self) -> tuple[object, tuple[str]]:
-            return Path.touch, (tmp_path / "sprung",)  # type: ignore[return-value]
+        def __reduce__(self) -> tuple[object, tuple[Path]]:
+            return Path.touch, (tmp_path / "sprung",)
 
     np.savez(tmp_path / "trap.npz", x=np.array([Trap()], object))
     with pytest.raises(ImagesError, match=r"trap.npz is not an .npz file of plain arrays"):

@@ -5,6 +5,7 @@ import json
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from eyechart.images.tar import expand
 from .conftest import encoded, picture
 
 
-def shard(path: Path, members: Sequence[tuple[str, bytes]], mode: str = "w") -> Path:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+def shard(path: Path, members: Sequence[tuple[str, bytes]], mode: Literal["w", "w:gz"] = "w") -> Path:
+    with tarfile.open(path, mode) as archive:
         for name, data in members:
             about = tarfile.TarInfo(name)
             about.size = len(data)

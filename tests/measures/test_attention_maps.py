@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
+from eyechart.tally import Tally
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.pieces import PieceSize
 from tests.measures.staging import anatomy, scene, site
@@ -97,9 +99,9 @@ def examined(subjects: Sequence[Subject], images: int = IMAGES, per_shard: int =
     where = Scene(plain, images, images // 8, 8, 16, source.classes)
     measure = AttentionMaps(images=used or images)
     tapped = [TappedSubject(who, body, [measure]) for who, body in zip(subjects, bodies, strict=True)]
-    tally = measure.tally(where)
+    tally: Tally = measure.tally(where)
     for shard in reversed(range(len(plan.shards))):
-        tally = tally.merge(examine_shard(tapped, source, plan.batches(shard), [measure], where)[measure.name])  # type: ignore[arg-type]
+        tally = tally.merge(examine_shard(tapped, source, plan.batches(shard), [measure], where)[measure.name])
     return with_intervals(measure, tally, where)
 
 
@@ -221,8 +223,8 @@ def test_the_figure_asks_the_class_token_of_the_narrowest_heads(finding: xarray.
     assert (rollout.head, rollout.site, rollout.query) == (None, 2, 0)
     assert [(each.site, each.query) for each in heads] == [(0, 0), (1, 0), (2, 0)]
     assert [each.head for each in heads] == finding.class_relative.values.argmin(1).tolist()
-    tiles = pictures(finding, "tiny").data
-    assert len(tiles) == 4 * (1 + 1 + 3)  # type: ignore[arg-type]  # four examples: picture, rollout, three heads
+    tiles: Any = pictures(finding, "tiny").data
+    assert len(tiles) == 4 * (1 + 1 + 3)  # four examples: picture, rollout, three heads
     assert len(draw(finding).concat) == 2
 
 
@@ -239,9 +241,9 @@ def test_weights_are_drawn_where_their_keys_lie(finding: xarray.Dataset) -> None
 def attention(name: str, heads: int, grid: int, prefix: int = 1, windows: int = 1, block: int = 0) -> Site:
     """Global attention of a 224-pixel ViT, or windows of it, as a plan knows it: without positions."""
     queries = grid * grid // windows
-    kind = "windowed" if windows > 1 else "global"
+    kind: Literal["windowed", "global"] = "windowed" if windows > 1 else "global"
     cell = (224 / grid, 224 / grid)
-    shape = AttentionGeometry(kind, None, windows, prefix, prefix, cell, 1.0, queries, keys=queries + prefix)  # type: ignore[arg-type]
+    shape = AttentionGeometry(kind, None, windows, prefix, prefix, cell, 1.0, queries, keys=queries + prefix)
     return site(
         name, "attention", "attention", grid=(grid, grid), prefix=prefix, heads=heads, attention=shape, block=block
     )

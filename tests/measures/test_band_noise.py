@@ -27,7 +27,7 @@ from eyechart.measures.band_noise.measure import (
     slope,
 )
 from eyechart.scene import Scene
-from eyechart.sites import Anatomy
+from eyechart.sites import Anatomy, Architecture
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench
 from tests.measures import staging
@@ -93,7 +93,7 @@ def test_slopes() -> None:
 # --- statistics -----------------------------------------------------------------------------------------------------
 
 
-def actor(subject: str, architecture: str) -> Anatomy:
+def actor(subject: str, architecture: Architecture) -> Anatomy:
     sites = [
         staging.site("stem", "stem", block=-1),
         *(staging.site(f"b{n}", "block", "conv", axes="NCYX", stage=n // 2, block=n) for n in range(4)),
@@ -233,8 +233,9 @@ def test_noise_is_added_to_the_normalised_image_and_counted(monkeypatch: pytest.
     found = BandNoise(images=5, rungs=1).experiment(bench)
     assert torch.equal(shown[0], bench.images[:5])
     assert len(shown) == 1 + RINGS
+    assert bench.subject.colours is not None
     for ring, noisy in enumerate(shown[1:]):
-        added = 4 * (noisy - bench.images[:5]) / torch.tensor(bench.subject.colours[1]).view(1, 3, 1, 1)  # type: ignore[index]
+        added = 4 * (noisy - bench.images[:5]) / torch.tensor(bench.subject.colours[1]).view(1, 3, 1, 1)
         assert torch.allclose(added.square().mean((1, 2, 3)).sqrt(), torch.tensor(STRENGTHS[0]), rtol=1e-3)
         truth = plain(bench, noisy).argmax(1) == bench.targets[:5]
         assert torch.equal(found["right"][:, 0, ring].bool(), truth)

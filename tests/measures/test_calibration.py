@@ -22,15 +22,15 @@ from eyechart.measures.calibration.measure import TEMPERATURES, Calibration
 from eyechart.methods.calibration import bin_of, lowest
 from eyechart.methods.scoring import LOGITS
 from eyechart.scene import Scene
+from eyechart.sites import Architecture
 from eyechart.subjects.load import load_subject
 from tests.measures.staging import anatomy, batches, scene, site
 
 
 def stage(*names: str, images: int) -> Scene:
     head = site("head", role="head", axes="NC", grid=None)
-    where = scene(
-        *(anatomy(name, [head], kind) for name, kind in zip(names, ("cnn", "transformer"), strict=False)), images=images
-    )
+    kinds: tuple[Architecture, Architecture] = ("cnn", "transformer")
+    where = scene(*(anatomy(name, [head], kind) for name, kind in zip(names, kinds, strict=False)), images=images)
     return replace(where, classes=("a", "b", "c"), label_maps=dict.fromkeys(names, (0, 1, 2)))
 
 

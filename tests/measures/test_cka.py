@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+import xarray
 
 from eyechart.claims.asking import asked_of
 from eyechart.errors import UsageError
 from eyechart.measure_options import with_option
 from eyechart.measures.cka.measure import Cka
 from eyechart.measures.cka.quantities import contrast, half_way, lag_map, matched_depth, peak, step, uniformity
-from eyechart.methods.hsic import gram, hsic_table
+from eyechart.methods.hsic import Readout, gram, hsic_table
 from eyechart.methods.token_lengths import Tokens
+from eyechart.sites import Anatomy, Architecture, Site
 from eyechart.tracing.views import Look
 from tests.claims.nulls.cka import along, tables
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
 
 
-def make_run(n: int, block: int) -> tuple[torch.Tensor, torch.Tensor, object]:
+def make_run(n: int, block: int) -> tuple[torch.Tensor, torch.Tensor, xarray.Dataset]:
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(n, 4, 6, generator=generator)
     y = x @ torch.randn(6, 6, generator=generator) + torch.randn(n, 4, 6, generator=generator)
@@ -72,14 +76,14 @@ def test_a_constant_layer_is_unknown_not_clamped() -> None:
         ("gap", lambda x: x[:, 1:].mean(1)),
     ],
 )
-def test_readouts(readout: str, expected) -> None:  # type: ignore[no-untyped-def]
+def test_readouts(readout: Readout, expected: Callable[[torch.Tensor], torch.Tensor]) -> None:
     x = torch.randn(8, 5, 6)
     place = site("one", prefix=1)
-    taken = Cka(readout=readout).view.take(Look(place, output=x))  # type: ignore[arg-type]
+    taken = Cka(readout=readout).view.take(Look(place, output=x))
     torch.testing.assert_close(taken, expected(x))
 
 
-def chain(subject: str, stages: list[int], architecture: str) -> list:  # type: ignore[type-arg]
+def chain(subject: str, stages: list[int], architecture: Architecture) -> list[Site]:
     count = len(stages)
     stem = site(f"{subject} stem", role="stem", block=-1)
     return [stem] + [
@@ -87,9 +91,7 @@ def chain(subject: str, stages: list[int], architecture: str) -> list:  # type: 
     ]
 
 
-def estimate_with(cka_values: np.ndarray, *people):  # type: ignore[no-untyped-def]
-    import xarray
-
+def estimate_with(cka_values: np.ndarray, *people: Anatomy) -> xarray.Dataset:
     from eyechart.measure import site_coordinates
 
     where = scene(*people)

@@ -26,6 +26,7 @@ from eyechart.intervals import with_intervals
 from eyechart.measure import Views
 from eyechart.measures.corruption.measure import Corruption, corrupted
 from eyechart.scene import Batch, Scene
+from eyechart.sites import Architecture
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench
@@ -36,7 +37,7 @@ CONDITIONS = 1 + len(TYPES) * SEVERITIES
 
 def stage(*names: str, images: int = 64) -> Scene:
     head = site("head", role="head", axes="NC", grid=None)
-    kinds = ("transformer", "cnn", "cnn", "cnn")
+    kinds: tuple[Architecture, ...] = ("transformer", "cnn", "cnn", "cnn")
     blocks = [[site("a", stage=0, block=0), site("b", stage=stage, block=1), head] for stage in (0, 1, 1, 1)]
     where = scene(*(anatomy(name, blocks[at], kinds[at]) for at, name in enumerate(names)), images=images)
     return replace(where, classes=("a", "b", "c"), label_maps=dict.fromkeys(names, (0, 1, 2)))
@@ -128,7 +129,7 @@ def test_it_needs_classes_and_time() -> None:
     where = replace(stage("a", images=5000), anatomies=(dear,))
     with pytest.raises(DoesNotApply, match="--effort normal or --measures corruption runs it"):
         Corruption().sized("quick", where)
-    assert 64 <= Corruption().sized("normal", where).images < Corruption().sized("full", where).images  # type: ignore[attr-defined]
+    assert 64 <= Corruption().sized("normal", where).images < Corruption().sized("full", where).images
 
 
 class Colours(nn.Module):
@@ -207,7 +208,8 @@ def quantity_rows(values: Mapping[str, float]) -> xarray.Dataset:
 
 
 def test_c69_asks_all_three_measures_and_says_what_is_missing() -> None:
-    facts = {name: Facts(name, kind, True, recipe="same") for name, kind in (("v", "transformer"), ("c", "cnn"))}  # type: ignore[arg-type]
+    kinds: dict[str, Architecture] = {"v": "transformer", "c": "cnn"}
+    facts = {name: Facts(name, kind, True, recipe="same") for name, kind in kinds.items()}
     names = [part.quantity for part in CLAIMS["C69"].tests[0].parts]
     shares = {"calibration": names[:2], "corruption": names[2:4], "robustness": names[4:]}
     tests = asked_of([Corruption()])

@@ -14,6 +14,7 @@ from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
+from eyechart.measure import Measure
 from eyechart.measures.cka.measure import Cka
 from eyechart.measures.depth_similarity.measure import DepthSimilarity, decline, late_difference, low_similarity, slope
 from eyechart.subjects.load import load_subject
@@ -54,9 +55,8 @@ def test_the_curves_are_the_diagonals_of_cka() -> None:
     """The same number by the measure that compares everything, for whole layers and for patch tokens."""
     given = ("zoo:vit", "zoo:vit@random", "zoo:vit-gap")
     subjects, where = staged(*given, images=16, block=8)
-    table, twins = (
-        measure.estimate(tally_of(measure, subjects, where).total(), where) for measure in (Cka(), DepthSimilarity())
-    )
+    measures: list[Measure] = [Cka(), DepthSimilarity()]
+    table, twins = (measure.estimate(tally_of(measure, subjects, where).total(), where) for measure in measures)
     for block in (0, 8):
         one, other = (f"{name}/blocks.{block}" for name in given[:2])
         expected = float(table.cka.sel(site=one, other_site=other))

@@ -29,7 +29,7 @@ from eyechart.measures.error_vs_nll.measure import (
 )
 from eyechart.report.page import sample
 from eyechart.scene import Scene
-from eyechart.sites import Anatomy
+from eyechart.sites import Anatomy, Architecture
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
 from eyechart.training.subject_records import record_of
@@ -76,7 +76,9 @@ def subject() -> Subject:
 def measured(subject: Subject) -> tuple[ErrorVsNll, ErrorNllTally, ErrorNllTally, Scene]:
     measure = ErrorVsNll(images=32, train="sample:train")
     whole, in_shards, where = whole_and_in_shards(measure, [subject])
-    return measure, whole, in_shards, where  # type: ignore[return-value]
+    assert isinstance(whole, ErrorNllTally)
+    assert isinstance(in_shards, ErrorNllTally)
+    return measure, whole, in_shards, where
 
 
 def test_clean_numbers_are_those_of_plain_calls(
@@ -87,7 +89,7 @@ def test_clean_numbers_are_those_of_plain_calls(
     for name, images in (("sample", 48), ("sample:train", 32)):
         source = open_images(name)
         order = plan_batches(source, limit=images).order
-        labels = torch.as_tensor(source.labels)[list(order)]  # type: ignore[arg-type]
+        labels = torch.as_tensor(source.labels)[list(order)]
         with torch.no_grad():
             logits = subject.call(subject.prepare(source.pictures(order)))
         nll = float(F.cross_entropy(logits, labels))
@@ -130,7 +132,8 @@ def test_training_images_without_a_class_are_left_out(subject: Subject, monkeypa
     training = ErrorVsNll(images=32, train="sample:train").training(bench_of(subject))
     assert training is not None
     assert training.targets is not None
-    assert training.targets.tolist() == training.batch.labels.tolist()  # type: ignore[union-attr]
+    assert training.batch.labels is not None
+    assert training.targets.tolist() == training.batch.labels.tolist()
     assert 0 < len(training) < 32
 
 
@@ -155,6 +158,7 @@ def test_without_classes_it_does_not_apply() -> None:
 
 
 def person(name: str, kind: str) -> Anatomy:
+    kinds: dict[str, Architecture] = {"cnn": "cnn", "mixer": "mixer"}
     head = site("head", role="head", axes="NC", grid=None)
     stages = (0,) if kind in ("vit", "mixer") else (0, 1)
     deep = {"vit": 2, "mixer": 3, "cnn": 5}.get(kind, 4)
@@ -162,7 +166,7 @@ def person(name: str, kind: str) -> Anatomy:
     if kind == "windows":
         window = replace(full_grid(2, 1.0), kind="windowed")
         blocks.append(site("attention", role="attention", attention=window, heads=2))
-    return anatomy(name, [*blocks, head], kind if kind in ("cnn", "mixer") else "transformer")
+    return anatomy(name, [*blocks, head], kinds.get(kind, "transformer"))
 
 
 def stage(**people: tuple[str, float, float]) -> xarray.Dataset:

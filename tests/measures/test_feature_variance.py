@@ -9,15 +9,18 @@ import pytest
 import torch
 
 from eyechart.exact_bounds import exact_ends
-from eyechart.measures.feature_variance.measure import UNMOVED, FeatureVariance, share_that, variance_and_square
+from eyechart.measures.feature_variance.measure import FeatureVariance, share_that, variance_and_square
+from eyechart.methods.steps import UNMOVED
 from eyechart.site_choice import skip_of, sub_layers
+from eyechart.sites import Kind, Site
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
 
 def variance(features: torch.Tensor) -> float:
     """Of maps (image, channel, y, x), averaged over images."""
-    place = site("s", axes="NCYX", grid=tuple(features.shape[2:]))  # type: ignore[arg-type]
+    rows, columns = features.shape[2:]
+    place = site("s", axes="NCYX", grid=(rows, columns))
     return float(variance_and_square(features, place.layout)[:, 0].mean())
 
 
@@ -30,7 +33,7 @@ def test_averaging_disjoint_positions_divides_by_their_number() -> None:
 def test_sliding_circular_windows() -> None:
     # Var over N positions of circular means of k: N/(N-1) · (1/k - 1/N) of the noise's variance.
     noise = torch.randn(400, 8, 8, 8, generator=torch.Generator().manual_seed(1))
-    blurred = sum(noise.roll((y, x), (2, 3)) for y in (0, 1) for x in (0, 1)) / 4
+    blurred = torch.stack([noise.roll((y, x), (2, 3)) for y in (0, 1) for x in (0, 1)]).mean(0)
     expected = 64 / 63 * (1 / 4 - 1 / 64)
     assert variance(blurred) == pytest.approx(expected, rel=0.02)
 
@@ -48,7 +51,7 @@ def test_prefix_tokens_are_no_positions() -> None:
     torch.testing.assert_close(seen[:, 0], tokens[:, 1:].var(1).mean(1))
 
 
-def vit_sites(blocks: int = 2) -> list:  # type: ignore[type-arg]
+def vit_sites(blocks: int = 2) -> list[Site]:
     sites = [site("stem", "stem", prefix=1, block=-1)]
     for b in range(blocks):
         sites.append(site(f"{b} attention", "junction", "attention", prefix=1, block=b, depth=(b + 0.5) / blocks))
@@ -57,7 +60,7 @@ def vit_sites(blocks: int = 2) -> list:  # type: ignore[type-arg]
     return sites
 
 
-def resnet_sites() -> list:  # type: ignore[type-arg]
+def resnet_sites() -> list[Site]:
     sites = [site("stem", "stem", axes="NCYX", grid=(8, 8), block=-1)]
     for b, (grid, projected) in enumerate([((8, 8), False), ((8, 8), False), ((4, 4), True), ((4, 4), False)]):
         stage = 0 if b < 2 else 1
@@ -86,7 +89,7 @@ def test_a_step_needs_an_unprojected_skip() -> None:
     assert [skip_of(vit, place) for place in sub_layers(vit)] == [None, *vit.pick("junction")]
 
 
-def chain(sites: list, levels: dict[str, float], noise: torch.Tensor) -> dict:  # type: ignore[type-arg]
+def chain(sites: list[Site], levels: dict[str, float], noise: torch.Tensor) -> dict[str, Look]:
     """Looks at a stream whose log variance is set by hand: `levels` after each site, the skip before it."""
     looks, level = {}, 0.0
     for place in sites:
@@ -135,12 +138,13 @@ def test_the_finding_and_its_steps() -> None:
 def test_stage_position_of_a_staged_transformer() -> None:
     """Two stages of two blocks, steps set by hand; the first attention of a stage counts, though the grid is new."""
     steps = {0: (-1.0, 0.5), 1: (0.25, 0.5), 2: (-2.0, 0.0), 3: (1.0, 0.5)}  # block: (attention, MLP)
+    kinds: tuple[Kind, Kind] = ("attention", "mlp")
     sites, levels, level = [site("stem", "stem", block=-1)], {}, 0.0
-    for block, (attention, mlp) in steps.items():
+    for block, both in steps.items():
         stage, grid = block // 2, (2, 2) if block < 2 else (1, 4)
-        for kind, step in (("attention", attention), ("mlp", mlp)):
+        for kind, step in zip(kinds, both, strict=True):
             level += step
-            place = site(f"{block} {kind}", "junction", kind, block=block, stage=stage, grid=grid)  # type: ignore[arg-type]
+            place = site(f"{block} {kind}", "junction", kind, block=block, stage=stage, grid=grid)
             levels[place.name] = level
             sites.append(place)
         sites.append(site(f"{block}", "block", "attention", block=block, stage=stage, grid=grid, depth=(block + 1) / 4))
@@ -194,7 +198,10 @@ def test_the_exact_interval_decides_as_the_sign_test_does(things: int) -> None:
         low, high = exact_ends(share, share, things)
         assert 0 <= low < high <= 1
         assert low <= share <= high
-        ways: tuple[tuple[bool, Literal["greater", "less"]], ...] = ((low > 0.5, "greater"), (high < 0.5, "less"))
+        ways: tuple[tuple[bool, Literal["greater", "less"]], ...] = (
+            (bool(low > 0.5), "greater"),
+            (bool(high < 0.5), "less"),
+        )
         for clear, way in ways:
             assert clear == (binomtest(up, things, alternative=way).pvalue < 0.05), f"{up} of {things}"
 

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from eyechart.measures.few_shot.measure import (
     FewShot,
     FewShotTally,
     Pool,
+    Rule,
     linear_evaluation,
     nearest_mean,
     share_right,
@@ -34,7 +36,7 @@ from eyechart.measures.few_shot.measure import (
 from eyechart.measures.few_shot.quantities import correlation, correlation_z, leads_together, trend
 from eyechart.scene import Scene
 from eyechart.site_choice import classifier_input
-from eyechart.sites import Site
+from eyechart.sites import Architecture, Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
@@ -141,9 +143,12 @@ def test_answers_do_not_depend_on_how_many_draws_are_made_at_a_time(monkeypatch:
     assert [share_right(rule, features, *drawn) for rule in (nearest_mean, linear_evaluation)] == whole
 
 
-def subject(channels: int = 6, pooling: str | None = "cls") -> tuple[Site, Scene]:
+Pooling = Literal["cls", "gap", "other"] | None
+
+
+def subject(channels: int = 6, pooling: Pooling = "cls") -> tuple[Site, Scene]:
     place = replace(site("blocks.0", prefix=1, depth=1.0), channels=channels)
-    body = replace(anatomy("v", [place], cls=0), pooling=pooling)  # type: ignore[arg-type]
+    body = replace(anatomy("v", [place], cls=0), pooling=pooling)
     return place, replace(scene(body, images=400, block=8), classes=tuple("abcde"))
 
 
@@ -271,11 +276,14 @@ def test_distances_by_all_pairs() -> None:
 
 def test_of_a_last_block_class_token_or_mean_is_read() -> None:
     tokens = torch.randn(2, 5, 6)
-    for family, told in (("transformer", tokens - tokens.mean(-1, keepdim=True)), ("cnn", tokens)):
+    centred = tokens - tokens.mean(-1, keepdim=True)
+    families: list[tuple[Architecture, torch.Tensor]] = [("transformer", centred), ("cnn", tokens)]
+    for family, told in families:
         if family == "transformer":
             told = told / (told.square().mean(-1, keepdim=True) + 1e-5).sqrt()
         mean = told[:, 1:].mean(1)
-        for pooling, expected in (("cls", told[:, 0]), (None, told[:, 0]), ("gap", mean), ("other", mean)):
+        readings: dict[Pooling, torch.Tensor] = {"cls": told[:, 0], None: told[:, 0], "gap": mean, "other": mean}
+        for pooling, expected in readings.items():
             place, where = subject(pooling=pooling)
             look = Look(place, output=tokens)
             look.anatomy = replace(where.anatomies[0], architecture=family)
@@ -288,7 +296,7 @@ def standard(features: torch.Tensor) -> torch.Tensor:
     return (features - features.mean(0)) / features.std(0)
 
 
-def two_heads(model: str, **options: object) -> nn.Module:
+def two_heads(model: str, **options: Any) -> nn.Module:
     torch.manual_seed(0)
     module: nn.Module = timm.create_model(model, num_classes=10, **options).eval()
     with torch.no_grad():
@@ -361,7 +369,7 @@ def test_a_classifier_taken_away_leaves_what_it_read(build: Callable[..., nn.Mod
     torch.manual_seed(0)
     whole, images = build().eval(), cases.images(size=size)
     without = copy.deepcopy(whole)
-    without.reset_classifier(0)  # type: ignore[operator]
+    cases.inside(without).reset_classifier(0)
     read = []
     for module, classifier in ((whole, True), (without, False)):
         found = anatomy_of("it", module, images, classifier=classifier)
@@ -395,7 +403,7 @@ def test_too_few_images_have_no_number() -> None:
 @pytest.mark.parametrize(
     ("rule", "ways", "draws", "queries"), [(nearest_mean, 3, 60, 32), (linear_evaluation, 5, 32, 64)]
 )
-def test_intervals_hold_the_expected_accuracy(rule: object, ways: int, draws: int, queries: int) -> None:
+def test_intervals_hold_the_expected_accuracy(rule: Rule, ways: int, draws: int, queries: int) -> None:
     """150 exams, 5 shots: supports and queries both vary from exam to exam, and the interval is about both."""
     results = []
     for seed in range(150):
@@ -404,7 +412,7 @@ def test_intervals_hold_the_expected_accuracy(rule: object, ways: int, draws: in
         def value(some: FewShotTally) -> float:
             drawn = Pool.of(some, draws).draw(5, ways, queries)
             assert drawn is not None
-            return share_right(rule, some.features, *drawn)  # type: ignore[arg-type]
+            return share_right(rule, some.features, *drawn)
 
         without = [value(tally.weighted(weights)) for weights in leave_one_out_weights(tally.fold_counts)]
         results.append((value(tally.total()), *jackknife(np.array(value(tally.total())), np.array(without))))

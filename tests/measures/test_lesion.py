@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -33,11 +33,11 @@ from tests import cases
 from tests.measures.on_subjects import module_subject, quantities, staged, tally_of
 
 
-def finding_of(*subjects: Subject, images: int = 32, labels: bool = True, **options: object) -> xarray.Dataset:
+def finding_of(*subjects: Subject, images: int = 32, labels: bool = True, **options: Any) -> xarray.Dataset:
     people, scene = staged(*subjects, images=images, block=16)
     if labels:
         scene = replace(scene, label_maps={subject: (*range(5), *range(5)) for subject in scene.subjects})
-    measure = Lesion(**options)  # type: ignore[arg-type]
+    measure = Lesion(**options)
     return with_intervals(measure, tally_of(measure, people, scene), scene)
 
 
@@ -46,7 +46,7 @@ def images_and_targets(count: int, subject: Subject) -> tuple[Tensor, Tensor]:
     plan = plan_batches(source, limit=count, block=16, blocks_per_shard=4)
     found = [batch for shard in range(len(plan.shards)) for batch in plan.batches(shard)]
     pictures = source.pictures(np.concatenate([batch.images for batch in found]).tolist())
-    labels = np.concatenate([batch.labels for batch in found])  # type: ignore[arg-type]
+    labels = np.concatenate([batch.labels for batch in found])
     return subject.prepare(pictures), torch.from_numpy(labels) % 5
 
 
@@ -57,8 +57,8 @@ def at(finding: xarray.Dataset, name: str) -> xarray.Dataset:
 def test_removing_a_unit_whose_branch_is_zero_changes_nothing() -> None:
     model = cases.vit()
     with torch.no_grad():
-        model.blocks[1].mlp.fc2.weight.zero_()  # type: ignore[union-attr, index, operator]
-        model.blocks[1].mlp.fc2.bias.zero_()  # type: ignore[union-attr, index, operator]
+        cases.inside(model).blocks[1].mlp.fc2.weight.zero_()
+        cases.inside(model).blocks[1].mlp.fc2.bias.zero_()
     finding = finding_of(module_subject(model, "vit"))
     unit = at(finding, "blocks.1 mlp junction")
     assert float(unit.lost) == 0
@@ -73,9 +73,9 @@ def test_a_branch_cut_out_by_brute_force() -> None:
     subject = module_subject(cases.vit(), "vit")
     finding = finding_of(subject)
     images, targets = images_and_targets(32, subject)
-    without = copy.deepcopy(subject.module)
-    without.blocks[0].attn.proj.weight.data.zero_()  # type: ignore[union-attr, index, operator]
-    without.blocks[0].attn.proj.bias.data.zero_()  # type: ignore[union-attr, index, operator]
+    without = cases.inside(copy.deepcopy(subject.module))
+    without.blocks[0].attn.proj.weight.data.zero_()
+    without.blocks[0].attn.proj.bias.data.zero_()
     with torch.no_grad():
         answers = [net(images).argmax(1) for net in (subject.module, without)]
     right = [(answer == targets).double().mean() for answer in answers]
@@ -105,12 +105,12 @@ def test_a_convolution_exchanged_by_brute_force(operation: Literal["identity", "
     subject = module_subject(cases.cnn(), "cnn")
     finding = finding_of(subject, operation=operation)
     images, _ = images_and_targets(32, subject)
-    without = copy.deepcopy(subject.module)
+    without = cases.inside(copy.deepcopy(subject.module))
     if operation == "identity":
-        without.units[1].conv2 = nn.Identity()  # type: ignore[union-attr, index, assignment]
+        without.units[1].conv2 = nn.Identity()
     else:
-        without.units[1].conv2.weight.data.zero_()  # type: ignore[union-attr, index, operator]
-        without.units[1].conv2.bias.data.zero_()  # type: ignore[union-attr, index, operator]
+        without.units[1].conv2.weight.data.zero_()
+        without.units[1].conv2.bias.data.zero_()
     with torch.no_grad():
         expected = without(images)
     torch.testing.assert_close(logits_without(subject, images, "units.1 convolution 2", operation), expected)
@@ -146,8 +146,9 @@ def test_identity_does_not_hand_on_the_input_itself() -> None:
     subject = module_subject(cases.one(InPlace(8)), "cnn")
     images, _ = images_and_targets(16, subject)
     with torch.no_grad():
-        unit, x = subject.module.units[0], subject.module.stem(images)  # type: ignore[union-attr, index, operator]
-        expected = subject.module.head((x + unit.last(x.relu())).mean((2, 3)))  # type: ignore[union-attr, operator]
+        module = cases.inside(subject.module)
+        unit, x = module.units[0], module.stem(images)
+        expected = module.head((x + unit.last(x.relu())).mean((2, 3)))
     torch.testing.assert_close(logits_without(subject, images, "units.0 convolution 1", "identity"), expected)
 
 
@@ -229,7 +230,7 @@ def test_without_labels_answers_are_compared() -> None:
 
 def test_features_are_no_answers() -> None:
     module = cases.vit()
-    module.reset_classifier(0)  # type: ignore[operator]
+    cases.inside(module).reset_classifier(0)
     _, scene = staged(module_subject(module, "features"))
     with pytest.raises(DoesNotApply, match="classifier"):
         Lesion().tally(scene)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -105,9 +107,9 @@ def run(
     return measure_tensors(measure or Localisation(), where, looks, block)
 
 
-def vit(name: str, place: Site, pooling: str) -> Anatomy:
+def vit(name: str, place: Site, pooling: Literal["cls", "gap"]) -> Anatomy:
     cls = 0 if pooling == "cls" else None
-    return Anatomy(name, (place,), (), (16, 16), "transformer", cls, pooling)  # type: ignore[arg-type]
+    return Anatomy(name, (place,), (), (16, 16), "transformer", cls, pooling)
 
 
 def quantities(finding: xarray.Dataset) -> dict[tuple[str, str], float]:

@@ -63,7 +63,9 @@ def bench_of(subject: Subject, images: int = 8) -> Bench:
     return Bench(subject, anatomy(subject), batch, fed, torch.arange(images) % 10)
 
 
-def examine(subject: Subject, found: Anatomy, *, images: int = 32, per_shard: int = 2) -> tuple[xarray.Dataset, dict]:  # type: ignore[type-arg]
+def examine(
+    subject: Subject, found: Anatomy, *, images: int = 32, per_shard: int = 2
+) -> tuple[xarray.Dataset, dict[str, Tensor]]:
     source, measure = open_images("sample"), McDropout(images=images)
     plan = plan_batches(source, limit=32, block=16, blocks_per_shard=per_shard)
     where = Scene((found,), 32, 2, 16, 16, source.classes, {subject.name: tuple(range(10))})
@@ -103,7 +105,7 @@ def test_ensembles_average_probabilities_of_passes_they_do_not_share() -> None:
     draws = torch.randn(DRAWS, 4, 3, dtype=torch.float64).log_softmax(2)
     for size in SIZES:
         found = ensembles(draws, size)
-        assert len(found) == DRAWS // size == int((size == ENSEMBLES).sum())
+        assert len(found) == DRAWS // size == int(np.equal(ENSEMBLES, size).sum())
         for number, one in enumerate(found):
             mine = draws[number * size : (number + 1) * size].exp().mean(0)
             assert torch.allclose(one.exp(), mine, atol=1e-12)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import xarray
+from torch import nn
 
 from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
@@ -43,7 +44,7 @@ from eyechart.methods.ridge import PENALTIES
 from eyechart.reading_estimates import late_over_rest
 from eyechart.scene import Scene
 from eyechart.site_choice import blocks_with_grid
-from eyechart.sites import Site
+from eyechart.sites import Anatomy, Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.needs import View
 from eyechart.tracing.readouts import READOUTS, Group, cells, flattening, groups_of, spread_out
@@ -55,8 +56,8 @@ from tests.measures.staging import anatomy, batches, measure_tensors, scene, sit
 CLASSES = 3
 
 
-def labelled(*anatomies: object, images: int, block: int = 8) -> Scene:
-    made = scene(*anatomies, images=images, block=block)  # type: ignore[arg-type]
+def labelled(*anatomies: Anatomy, images: int, block: int = 8) -> Scene:
+    made = scene(*anatomies, images=images, block=block)
     return replace(made, classes=tuple("abc"))
 
 
@@ -209,8 +210,8 @@ def test_positions_are_spread_out(size: int, expected: list[int]) -> None:
 
 
 @pytest.mark.parametrize("build", [cases.vit, cases.resnet, cases.swin, cases.hybrid])
-def test_rows_are_as_long_as_declared_in_real_subjects(build: object) -> None:
-    module, images = build(), cases.images(3)  # type: ignore[operator]
+def test_rows_are_as_long_as_declared_in_real_subjects(build: Callable[[], nn.Module]) -> None:
+    module, images = build(), cases.images(3)
     body = anatomy_of("s", module, images[:2])
     measure = Probes(width=4096, token_width=10)
     _, seen = Tap(module, body, {place.name: [measure.view] for place in blocks_with_grid(body)}).run(images)

@@ -12,6 +12,7 @@ import pytest
 import vl_convert
 
 from eyechart.charts import palette
+from eyechart.charts.export import specification
 from eyechart.report import embed
 
 
@@ -57,7 +58,7 @@ def test_inks_put_in_afterwards_are_those_drawn_with(dark: bool) -> None:
     marks = [alt.Chart(frame).mark_rule(style=style).encode(y="y:Q") for style in styles]
     words = alt.Chart(frame, title="a title").mark_text().encode(x="x:Q", y="y:Q", text="kind:N")
     points = alt.Chart(frame).mark_point().encode(x="x:Q", y="y:Q", shape="kind:N", color=alt.value("#d55e00"))
-    spec = embed.specification(alt.layer(*marks, words, points))
+    spec = specification(alt.layer(*marks, words, points))
     drawn = vl_convert.vegalite_to_svg(
         spec | {"config": palette.configuration(dark) | embed.BARE}, allowed_base_urls=[]
     )

@@ -29,7 +29,7 @@ from eyechart.sites import Anatomy
 from tests.measures.staging import full_grid
 
 from .browser import Browser
-from .synthetic import SyntheticRun, resnet, synthetic_run, vit
+from .synthetic import SyntheticRun, as_run, resnet, synthetic_run, vit
 from .test_page import CRUEL, Outline
 
 EXAMPLES, SIDE, PIXELS = 3, 8, 32
@@ -80,7 +80,7 @@ def run_with_maps(folder: Path, one: str = "zoo:vit", two: str = "zoo:vit-2") ->
     bodies = (with_attention(vit(one)), with_attention(vit(two)), resnet("zoo:resnet"))
     scene = replace(run.scene, anatomies=bodies, classes=("frog", CRUEL))
     run.findings = {"attention_maps": finding_of(scene, ("frog", CRUEL))}
-    run.measures["attention_maps"] = AttentionMaps(images=48)  # type: ignore[assignment]
+    run.measures["attention_maps"] = AttentionMaps(images=48)
     run.plan["settings"]["effort"] = "quick"
     return run
 
@@ -92,7 +92,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> SyntheticRun:
 
 @pytest.fixture(scope="module")
 def html(run: SyntheticRun) -> str:
-    return page.write_report(run).read_text(encoding="utf-8")  # type: ignore[arg-type]
+    return page.write_report(as_run(run)).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -141,17 +141,17 @@ def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
 
 def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) -> None:
     assert len(outline.scripts[3]) <= min(2 * explorer.BYTES_A_SUBJECT, explorer.MOST_BYTES)
-    small = explorer.explorer(run, budget=len(outline.scripts[3]) - 1)  # type: ignore[arg-type]
+    small = explorer.explorer(as_run(run), budget=len(outline.scripts[3]) - 1)
     assert small is not None
     assert len(small["examples"]) == EXAMPLES - 1 == len(small["subjects"][0]["rows"])
-    least = explorer.explorer(run, budget=0)  # type: ignore[arg-type]
+    least = explorer.explorer(as_run(run), budget=0)
     assert least is not None
     assert len(least["examples"]) == 1
 
 
 def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 300_000)  # more than its tables, less than a picture
-    fewer = Outline(page.render(run))  # type: ignore[arg-type]
+    fewer = Outline(page.render(as_run(run)))
     assert len(carried(fewer)["examples"]) == EXAMPLES - 1
     assert json.loads(fewer.scripts[0])["charts"]
 
@@ -159,7 +159,7 @@ def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str, mon
 def test_pages_without_maps_have_no_explorer(tmp_path: Path) -> None:
     run = synthetic_run(tmp_path)
     run.findings = {"recognition": run.findings["recognition"]}
-    plain = page.render(run)  # type: ignore[arg-type]
+    plain = page.render(as_run(run))
     assert "explorer" not in re.sub(r"<script>.*?</script>", "", plain, flags=re.DOTALL)
 
 

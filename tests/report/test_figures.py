@@ -23,7 +23,7 @@ from eyechart.charts.heatmap import heatmap
 from eyechart.errors import UsageError
 from eyechart.report.figures import save_figures
 
-from .synthetic import SyntheticRun, synthetic_run
+from .synthetic import SyntheticRun, as_run, synthetic_run
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,10 @@ def marks(spec: dict[str, Any]) -> list[str]:
 
 def test_png(run: SyntheticRun) -> None:
     few = replace(run, findings={name: run.findings[name] for name in ("recognition", "cka")})
-    small, large = save_figures(few, "png"), save_figures(few, "png", folder=run.path / "large", scale=3)  # type: ignore[arg-type]
+    small, large = (
+        save_figures(as_run(few), "png"),
+        save_figures(as_run(few), "png", folder=run.path / "large", scale=3),
+    )
     assert [path.name for path in small] == ["recognition.png", "cka.png"]
     assert {path.parent for path in small} == {run.path / "figures"}
     assert {path.parent for path in large} == {run.path / "large"}
@@ -71,7 +74,7 @@ def test_png(run: SyntheticRun) -> None:
 
 @pytest.fixture(scope="module")
 def svgs(run: SyntheticRun) -> dict[str, Path]:
-    return {path.stem: path for path in save_figures(run, "svg")}  # type: ignore[arg-type]
+    return {path.stem: path for path in save_figures(as_run(run), "svg")}
 
 
 def test_svg(svgs: dict[str, Path]) -> None:
@@ -82,7 +85,7 @@ def test_svg(svgs: dict[str, Path]) -> None:
 
 
 def test_pdf(run: SyntheticRun) -> None:
-    for path in save_figures(run, "pdf"):  # type: ignore[arg-type]
+    for path in save_figures(as_run(run), "pdf"):
         content = path.read_bytes()
         assert content.startswith(b"%PDF-")
         assert b"%%EOF" in content[-32:]
@@ -91,7 +94,7 @@ def test_pdf(run: SyntheticRun) -> None:
 
 def test_unknown_format_is_refused(run: SyntheticRun) -> None:
     with pytest.raises(UsageError, match="png, svg, pdf; got 'gif'"):
-        save_figures(run, "gif")  # type: ignore[arg-type]
+        save_figures(as_run(run), "gif")
 
 
 def test_figures_have_pictures_where_the_page_has_rectangles(run: SyntheticRun, svgs: dict[str, Path]) -> None:
@@ -162,8 +165,14 @@ def words_of(chart: Any) -> list[str]:
 def test_a_map_of_logarithms_names_the_numbers_themselves(for_export: bool) -> None:
     frame = pd.DataFrame({"a": list("0101"), "b": list("0011"), "log": np.log10([0.2, 1.0, 4.0, 8.0])})
     marks = {float(np.log10(ratio)): f"{ratio:g}" for ratio in (0.05, 0.5, 1.0, 5.0)}
-    wanted = {"value": "log", "value_title": "ratio", "marks": marks, "x_labels": False, "y_labels": False}
-    words = words_of(heatmap(frame, x="a", y="b", for_export=for_export, **wanted))  # type: ignore[arg-type]
+    wanted: dict[str, Any] = {
+        "value": "log",
+        "value_title": "ratio",
+        "marks": marks,
+        "x_labels": False,
+        "y_labels": False,
+    }
+    words = words_of(heatmap(frame, x="a", y="b", for_export=for_export, **wanted))
     assert sorted(words) == ["0.5", "1", "5", "ratio"]  # 0.05 lies below the map
 
 

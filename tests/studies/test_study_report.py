@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -75,8 +76,8 @@ def test_the_figure_shows_every_seed_that_is_recorded(records: list[Records]) ->
 
 
 def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Answer], tmp_path: Path) -> None:
-    def verdict(word: str) -> Verdict:
-        return Verdict("C36", ("vit", "vit-gap"), "these weights", word, 0.1, 0.05, 0.2, "")  # type: ignore[arg-type]
+    def verdict(word: Literal["holds", "fails"]) -> Verdict:
+        return Verdict("C36", ("vit", "vit-gap"), "these weights", word, 0.1, 0.05, 0.2, "")
 
     studied = next(each for each in found if each.studied).studied[0]
     over_seeds = type(studied)("toy", verdict("fails"), studied.intervals, "before the runs")

@@ -143,7 +143,13 @@ def test_a_study_runs_goes_on_and_is_judged_over_seeds(place: Path) -> None:
     assert others == {"small@warmup", "small, next seed@warmup"}
     assert judged.verdict.scope == "this architecture, over 3 seeds"
     assert judged.intervals[0].low < judged.intervals[0].value < judged.intervals[0].high
-    errors = [[records.training(arm, seed)["scores"]["test_error"][0] for seed in range(3)] for arm in study.arms]
+
+    def error_of(arm: str, seed: int) -> float:
+        trained = records.training(arm, seed)
+        assert trained is not None
+        return float(trained["scores"]["test_error"][0])
+
+    errors = [[error_of(arm, seed) for seed in range(3)] for arm in study.arms]
     assert judged.verdict.effect == pytest.approx(sum(errors[0]) / 3 - sum(errors[1]) / 3, abs=1e-5)
     assert judged.registered == "before the runs"
     assert "Nothing is missing" in runner.invoke(main, command(place)).output

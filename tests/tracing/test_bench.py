@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from eyechart.claims.asking import quantities_asked
@@ -47,7 +48,8 @@ def bench(subject: Subject) -> Bench:
 def test_the_first_images_of_the_exam_are_picked_wherever_they_lie(bench: Bench) -> None:
     assert [len(bench.first(count)) for count in (0, 16, 19, 24, 1000)] == [0, 0, 3, 8, 8]
     few = bench.first(19)
-    assert few.batch.images.tolist() == [0, 1, 2] == few.targets.tolist()  # type: ignore[union-attr]
+    assert few.targets is not None
+    assert few.batch.images.tolist() == [0, 1, 2] == few.targets.tolist()
     assert torch.equal(few.images, bench.images[:3])
 
 
@@ -92,8 +94,8 @@ def test_pixels_are_the_pictures(bench: Bench) -> None:
 
 
 def test_a_transform_that_mixes_colours_has_no_pixels(bench: Bench) -> None:
-    def squared(picture: object) -> Tensor:
-        pixels = np.array(picture.resize((32, 32)))  # type: ignore[attr-defined]
+    def squared(picture: Image.Image) -> Tensor:
+        pixels = np.array(picture.resize((32, 32)))
         return torch.from_numpy(pixels).permute(2, 0, 1).float().square()
 
     strange = load_subject(bench.subject.module, transform=squared, name="strange")
@@ -137,7 +139,7 @@ class Confidence(Experiment, Recognition):
 
     budget = {"quick": 1.0, "normal": 20.0}  # noqa: RUF012
 
-    def tally(self, scene: Scene) -> ConfidenceTally:  # type: ignore[override]
+    def tally(self, scene: Scene) -> Any:
         return ConfidenceTally.empty(fold=scene.folds, subject=len(scene.subjects))
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -147,7 +149,7 @@ class Confidence(Experiment, Recognition):
         noise = torch.randn(bench.images.shape, generator=bench.generator("noise"))[: len(few)]
         return {"confidence": few.logits(few.images + noise).softmax(1).amax(1), "fold": few.folds()}
 
-    def update(self, tally: ConfidenceTally, batch: Batch, views: Views, scene: Scene) -> None:  # type: ignore[override]
+    def update(self, tally: Any, batch: Batch, views: Views, scene: Scene) -> None:
         for row, subject in enumerate(scene.subjects):
             found = views.experiment(subject)
             if found:
@@ -202,10 +204,10 @@ def test_an_experiment_is_as_large_as_its_budget(bench: Bench) -> None:
 
     quick = Confidence().sized("quick", scene(10_000))
     normal = Confidence().sized("normal", scene(10_000))
-    assert 64 <= quick.images < normal.images < 10_000  # type: ignore[attr-defined]
-    assert quick.images % 16 == 0  # type: ignore[attr-defined]
-    assert Confidence().sized("normal", scene(96)).images == 96  # type: ignore[attr-defined]
-    assert Confidence(images=5).sized("quick", scene(96)).images == 5  # type: ignore[attr-defined]
+    assert 64 <= quick.images < normal.images < 10_000
+    assert quick.images % 16 == 0
+    assert Confidence().sized("normal", scene(96)).images == 96
+    assert Confidence(images=5).sized("quick", scene(96)).images == 5
     with pytest.raises(DoesNotApply, match=r"than --effort full allows .*; --effort quick or --measures .* runs it"):
         Confidence().sized("full", scene(96))
     huge = replace(scene(96), anatomies=(replace(bench.anatomy, flops=10**15),))
@@ -220,7 +222,7 @@ def test_an_experiment_that_decides_claims_gets_as_many_images_as_decide(bench: 
         """Allowed at --effort quick on a subject of which the budget pays for `share` of the least that decides."""
         flops = SPEED * Confidence.budget["quick"] / (share * LEAST_IMAGES)
         scene = Scene((replace(bench.anatomy, flops=flops),), images, images // 16, 16, 16, None)
-        return Confidence().sized("quick", scene, asked_for=asked_for, decides=decides).images  # type: ignore[attr-defined, no-any-return]
+        return Confidence().sized("quick", scene, asked_for=asked_for, decides=decides).images
 
     assert (images(False, 0.7), images(True, 0.7)) == (80, LEAST_IMAGES)
     assert images(True, 3) == 3 * LEAST_IMAGES

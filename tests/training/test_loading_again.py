@@ -13,6 +13,7 @@ from PIL import Image
 from eyechart import zoo
 from eyechart.errors import SubjectError, WeightsMismatch
 from eyechart.subjects.load import load_subject
+from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.training.loop import train
 from eyechart.training.run import SNAPSHOTS
 
@@ -113,7 +114,8 @@ def test_what_was_trained_further_is_loaded_at_its_own_size(source: str, data: s
     subject = load_subject(spec)
     assert subject.input_size == (32, 32)
     assert subject.classes == tuple("0123456789")
-    assert subject.preprocessing.mean == tuple(card["mean"])  # type: ignore[attr-defined]
+    assert isinstance(subject.preprocessing, Preprocessing)
+    assert subject.preprocessing.mean == tuple(card["mean"])
     assert subject.card["zoo"]["from"] == source
 
 

@@ -3,6 +3,7 @@
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from eyechart.training.sources import load_data
 from .toys import toy_run
 
 
-def arrays(count: int = 40, classes: int = 4) -> dict[str, np.ndarray]:
+def arrays(count: int = 40, classes: int = 4) -> dict[str, Any]:
     draw = np.random.default_rng(0)
     return {
         "x_train": draw.integers(0, 256, (count, 8, 8, 3), dtype=np.uint8),

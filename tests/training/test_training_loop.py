@@ -58,7 +58,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_weights(data: s
         nonlocal calls
         calls += 1
         if calls == 9:  # the third step of the second epoch
-            training.module.head.weight.data.fill_(float("nan"))  # type: ignore[union-attr,operator]
+            training.module.get_parameter("head.weight").data.fill_(float("nan"))
         return update(inputs, targets)
 
     training.step._update = breaks  # type: ignore[method-assign]
@@ -85,7 +85,7 @@ def test_weights_that_the_last_step_of_an_epoch_breaks_are_neither_scored_nor_sa
         calls += 1
         loss = update(inputs, targets)
         if calls == 12:  # the last step of the second epoch, whose loss is still finite
-            training.module.head.bias.data[3] = value  # type: ignore[union-attr,operator,index]
+            training.module.get_parameter("head.bias").data[3] = value
         return loss
 
     training.step._update = breaks  # type: ignore[method-assign]

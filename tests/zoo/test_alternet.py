@@ -1,5 +1,7 @@
 """AlterNet: where its attention sits, what it computes, and that without any it is the plain ResNet."""
 
+from typing import Any
+
 import pytest
 import torch
 from timm.layers import BatchNormAct2d, create_conv2d
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 from eyechart import zoo
 from eyechart.errors import UsageError
 from eyechart.zoo.alternet import MsaBlock, WindowAttention, msa_positions
+from tests.cases import inside
 
 
 def drawing(model: nn.Module) -> str:
@@ -59,7 +62,7 @@ def test_without_attention_it_is_timms_preactivation_resnet() -> None:
     images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         torch.testing.assert_close(model(images), theirs(images))
-    one = theirs.stages[3].blocks[1]
+    one = inside(theirs).stages[3].blocks[1]
     x = torch.randn(2, 512, 4, 4)
     with torch.no_grad():  # and such a block is x + conv(relu bn(conv(relu bn(conv(relu bn x)))))
         branch = x
@@ -139,7 +142,7 @@ def test_stochastic_depth_goes_on_through_attention_blocks() -> None:
         ({"msas": 6}, "from 0 to 5, or one for each stage"),
     ],
 )
-def test_switches_that_do_not_fit_are_refused(wrong: dict[str, object], says: str) -> None:
+def test_switches_that_do_not_fit_are_refused(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         zoo.build("alternet", **wrong)
 

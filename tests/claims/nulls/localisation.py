@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from eyechart.subjects.subject import Subject
+from eyechart.zoo.vit import Block
+from tests.cases import inside
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import changed
 
@@ -20,18 +22,18 @@ BEYOND_PICTURES = "beyond what the edges of the pictures share"
 
 def without_attention(module: nn.Module) -> None:
     """Every token holds its own patch alone."""
-    for block in module.blocks:  # type: ignore[union-attr]
-        nn.init.zeros_(block.attn.proj.weight)  # type: ignore[arg-type, union-attr]
-        nn.init.zeros_(block.attn.proj.bias)  # type: ignore[arg-type, union-attr]
+    for block in inside(module).blocks:
+        nn.init.zeros_(block.attn.proj.weight)
+        nn.init.zeros_(block.attn.proj.bias)
 
 
 def in_last_block(change: Callable[[Tensor], Tensor]) -> Callable[[nn.Module], None]:
     """The last block's patch tokens, (image, row, column, channel), changed before they leave it."""
 
     def edit(module: nn.Module) -> None:
-        block = module.blocks[-1]  # type: ignore[index]
+        block = inside(module).blocks[-1]
 
-        class Changed(type(block)):  # type: ignore[misc]
+        class Changed(Block):
             def forward(self, x: Tensor) -> Tensor:
                 x = super().forward(x)
                 grid = change(x[:, 1:].unflatten(1, (SIDE, SIDE))).flatten(1, 2)

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Measure, Source, Views, option, site_coordinates
+from eyechart.measure import Experiment, Source, Views, option, site_coordinates
 from eyechart.measures.attention_role.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
 from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
@@ -145,7 +145,7 @@ class AttentionRole(Experiment):
         alone = 0 if self.each == "no" else len(sites)
         return 1.0 + len(REPLACEMENTS) * (1 + alone) if sites else 0.0
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         told: Literal["yes", "no"] = "no" if effort == "quick" else "yes"
         decided = replace(self, each=told) if self.each == "auto" else self
         return super(AttentionRole, decided).sized(effort, scene, asked_for=asked_for, decides=decides)

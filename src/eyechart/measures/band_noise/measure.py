@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
-from eyechart.measure import Experiment, Measure, Source, Views, option
+from eyechart.measure import Experiment, Source, Views, option
 from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.quantity import PerSubjects, Quantity
@@ -202,11 +202,11 @@ class BandNoise(Experiment):
     def passes(self, anatomy: Anatomy) -> float:
         return 1.0 + RINGS * (self.rungs or 1)
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         """As many images as the budget allows; where that is all of them, each meets as many strengths as it allows."""
         if self.rungs or self.images:
             return super().sized(effort, scene, asked_for=asked_for, decides=decides)
-        chosen: Measure = replace(self, rungs=1)
+        chosen = replace(self, rungs=1)
         for rungs in range(1, len(STRENGTHS) + 1):
             try:
                 more = Experiment.sized(replace(self, rungs=rungs), effort, scene, asked_for=asked_for, decides=decides)

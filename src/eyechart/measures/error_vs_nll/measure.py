@@ -324,7 +324,7 @@ class ErrorVsNll(Experiment):
             return np.asarray(sums.numpy() / np.where(counts > 0, counts, np.nan))
 
         augmented, floor = (mean(sums, total.shown) for sums in (total.augmented, total.entropy))
-        record = np.where(np.isfinite(total.record), total.record, np.nan)
+        record = np.where(total.record.isfinite(), total.record, np.nan)
         images, positive = float(total.images), {"limits": (0.0, np.inf), "unit": "nats"}
         clean = mean(total.clean, total.images.expand_as(total.clean))
         wrong = mean(total.wrong, total.images.expand_as(total.wrong))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images.plan import SMALLEST_BLOCK
-from eyechart.measure import Experiment, Measure, Source, Views, option
+from eyechart.measure import Experiment, Source, Views, option
 from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, on_ring
 from eyechart.methods.scoring import labelled
 from eyechart.quantity import PerSubjects, Quantity
@@ -151,7 +151,7 @@ class Landscape(Experiment):
     def passes(self, anatomy: Anatomy) -> float:
         return len(DATA) * self.places().size ** 2
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         finer = self if self.steps else replace(self, steps=21 if effort == "full" else 11)
         return super(Landscape, finer).sized(effort, scene, asked_for=asked_for, decides=decides)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.measure import Experiment, Measure, Source, Views, option
+from eyechart.measure import Experiment, Source, Views, option
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.patches import dropped, orders, shuffled
 from eyechart.methods.scoring import about_strangers, answers_of, labelled, strangers
@@ -157,7 +157,7 @@ class Robustness(Experiment):
     setting: Literal["curve", "paper"] = option("curve", "strengths of the attacks: a curve, or the paper's")
     steps: int = option(-1, "of PGD; −1: by effort (quick 0, normal 10, full 40). Without steps there is no PGD")
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         steps = max(STEPS[effort], STEPS["normal"] if asked_for else 0)
         mine = replace(self, steps=steps) if self.steps < 0 else self
         return Experiment.sized(mine, effort, scene, asked_for=asked_for, decides=decides)

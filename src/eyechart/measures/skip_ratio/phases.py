@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import xarray
 
     from eyechart.quantity import PerSubjects
+    from eyechart.sites import Kind
 
-KINDS = {"attention": "attention", "mlp": "MLPs"}
+KINDS: dict[Kind, str] = {"attention": "attention", "mlp": "MLPs"}
 """The two residual additions of a transformer block, and how they are told. They may go opposite ways: in zoo:vit the
 class token's phase change is +.61 at the MLPs and +.03 at attention."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ import torch
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
-from eyechart.measure import Experiment, Measure, Source, Views, option
+from eyechart.measure import Experiment, Source, Views, option
 from eyechart.measures.skip_removal import variants as skips
 from eyechart.measures.skip_removal.variants import MODES, Variant, sites_of, variants_of
 from eyechart.methods.hsic import hsic_table, read_out
@@ -142,7 +142,7 @@ class SkipRemoval(Experiment):
         "yes", "whether subjects with batch normalisation are measured a second time with re-estimated statistics"
     )
 
-    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Measure:
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         """Only whole small blocks are used; so many more images are taken that those used still decide."""
         chosen = super().sized(effort, scene, asked_for=asked_for, decides=decides)
         assert isinstance(chosen, SkipRemoval)
