@@ -133,17 +133,7 @@ class Measure(ABC):
 
 @dataclass(frozen=True)
 class Experiment(Measure):
-    """A measure with passes of its own, on as many images as its budget allows."""
-
-    images: int = option(0, "how many images are used; 0: as many as the effort allows")
-
-    budget: ClassVar[Mapping[str, float]] = {}
-    """Seconds an experiment may take for each subject, by effort; an effort that is not named leaves the measure out.
-
-    Counted on a plain machine of `SPEED`, from the size of the subject, so that the same question is asked everywhere.
-    """
-    least_images: ClassVar[int] = 64
-    """Where its budget does not allow as many, it is left out. To decide a claim takes more (LEAST_IMAGES)."""
+    """A measure that works on subjects by itself: passes of its own, or a look at their weights."""
 
     def needs(self) -> Sequence[Need]:
         """Nothing of the shared pass, unless it says otherwise."""
@@ -151,10 +141,25 @@ class Experiment(Measure):
 
     @abstractmethod
     def experiment(self, bench: Bench) -> Mapping[str, torch.Tensor]:
-        """Passes of its own over one batch of one subject; `views.experiment(subject)` hands the result to `update`.
+        """What it does with one batch of one subject; `views.experiment(subject)` hands the result to `update`.
 
         Many experiments need few images: `bench.first(self.images)` picks them, and an empty mapping says "not here".
         """
+
+
+@dataclass(frozen=True)
+class SampledExperiment(Experiment):
+    """An experiment on as many images as its budget allows."""
+
+    images: int = option(0, "how many images are used; 0: as many as the effort allows")
+
+    budget: ClassVar[Mapping[str, float]] = {}
+    """Seconds it may take for each subject, by effort; an effort that is not named leaves the measure out.
+
+    Counted on a plain machine of `SPEED`, from the size of the subject, so that the same question is asked everywhere.
+    """
+    least_images: ClassVar[int] = 64
+    """Where its budget does not allow as many, it is left out. To decide a claim takes more (LEAST_IMAGES)."""
 
     def passes(self, anatomy: Anatomy) -> float:
         """How many forward passes the experiment spends on each image it uses; a backward pass counts as two."""
