@@ -43,8 +43,8 @@ def asked(cells: Cells) -> np.ndarray:
     array([ 0,  2,  4,  6,  7,  9, 11, 13, 14])
     """
     rows, columns = (np.linspace(0, side - 1, min(side, ASKED)).round().astype(int) for side in cells)
-    places: np.ndarray = rows[:, None] * cells[1] + columns
-    return places.ravel()
+    indices: np.ndarray = rows[:, None] * cells[1] + columns
+    return indices.ravel()
 
 
 def cut(pictures: torch.Tensor, cells: Cells) -> torch.Tensor:
@@ -122,8 +122,8 @@ def read(cka: np.ndarray, cells: Cells) -> Reading:
     far_edge, far_inside = (
         mean_known(np.where((apart > 1) & where, cka, np.nan)[edge[tokens]]) for where in (edge, ~edge)
     )
-    own = cka[np.arange(len(tokens)), tokens]
-    inside = np.flatnonzero(~edge[tokens] & np.isfinite(own))
+    of_own = cka[np.arange(len(tokens)), tokens]
+    inside = np.flatnonzero(~edge[tokens] & np.isfinite(of_own))
     if not len(inside):
         nothing = math.nan
         return Reading(nothing, nothing, nothing, nothing, nothing, nothing, nothing, interior=0)
@@ -136,20 +136,20 @@ def read(cka: np.ndarray, cells: Cells) -> Reading:
     around = mean_known(np.where(apart == 1, cka, np.nan)[inside])
     return Reading(
         hit_rate=float((best == place).mean()),
-        sharpness=float(((own[inside] - mean) / np.where(spread > 0, spread, np.nan)).mean()),
+        sharpness=float(((of_own[inside] - mean) / np.where(spread > 0, spread, np.nan)).mean()),
         displacement=float(off.mean()),
         edge_likeness=float(mean_known((far_edge - far_inside)[None])[0]),
-        peak=contrast(own[inside], around),
-        own_contrast=contrast(own[inside], mean),
+        peak=contrast(of_own[inside], around),
+        own_contrast=contrast(of_own[inside], mean),
         edge_contrast=contrast(far_edge, far_inside),
         interior=len(inside),
     )
 
 
-def raw_edge_contrast(hsic: np.ndarray, own: np.ndarray, cells: Cells) -> float:
+def raw_edge_contrast(hsic: np.ndarray, scale: np.ndarray, cells: Cells) -> float:
     """Of raw patches, from their HSIC (asked patch, patch) and each patch's own size (patch,)."""
-    places, count = asked(cells), math.prod(cells)
-    return read(hsic[: len(places), :count] / np.outer(own[places], own[:count]), cells).edge_contrast
+    patches, count = asked(cells), math.prod(cells)
+    return read(hsic[: len(patches), :count] / np.outer(scale[patches], scale[:count]), cells).edge_contrast
 
 
 def contrast(one: np.ndarray, other: np.ndarray) -> float:
@@ -158,15 +158,15 @@ def contrast(one: np.ndarray, other: np.ndarray) -> float:
     >>> contrast(np.array([3.0, 5.0]), np.array([1.0, 1.0]))
     0.6
     """
-    known = np.isfinite(one + other)
-    if not known.any():
+    finite = np.isfinite(one + other)
+    if not finite.any():
         return math.nan
-    a, b = float(one[known].mean()), float(other[known].mean())
+    a, b = float(one[finite].mean()), float(other[finite].mean())
     return (a - b) / (abs(a) + abs(b)) if a or b else math.nan
 
 
 def mean_known(values: np.ndarray) -> np.ndarray:
     """Mean of each row over what is known of it; NaN where nothing is."""
-    known = np.isfinite(values)
-    means: np.ndarray = np.where(known, values, 0).sum(1) / np.where(known.any(1), known.sum(1), np.nan)
+    finite = np.isfinite(values)
+    means: np.ndarray = np.where(finite, values, 0).sum(1) / np.where(finite.any(1), finite.sum(1), np.nan)
     return means

@@ -144,5 +144,5 @@ def share(part: Tensor, whole: Tensor) -> np.ndarray:
     array([0.25,  nan])
     """
     some = whole.numpy()
-    found: np.ndarray = part.numpy() / np.where(some > 0, some, np.nan)
-    return found
+    shares: np.ndarray = part.numpy() / np.where(some > 0, some, np.nan)
+    return shares
