@@ -39,8 +39,8 @@ def _nearest(grams: torch.Tensor) -> torch.Tensor:
     k = min(NEAREST, (n - 1) // 2)
     layers = []
     for gram in grams.double():
-        own = gram.diagonal()
-        sizes = own[:, None] + own
+        squares = gram.diagonal()
+        sizes = squares[:, None] + squares
         distances, same = sizes - 2 * gram, ROUNDING * sizes
         distances.fill_diagonal_(torch.inf)
         farthest = distances.kthvalue(k, dim=1, keepdim=True).values
