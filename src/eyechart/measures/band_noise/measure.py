@@ -11,8 +11,9 @@ reads all subjects at the *one* strength at which the drop, averaged over subjec
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -25,8 +26,8 @@ from eyechart.images.plan import FOLDS
 from eyechart.measure import Experiment, Measure, Source, Views, option
 from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
-from eyechart.quantity import PerSubjects, Quantity
-from eyechart.reading_estimates import vits_with_cnns, with_ends
+from eyechart.quantity import Compute, Quantity, of_each
+from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -116,32 +117,14 @@ def slope(values: np.ndarray) -> np.ndarray:
     return np.asarray(values @ centred / (centred @ centred))
 
 
-def difference(variable: str, sign: int) -> Callable[[xarray.Dataset], PerSubjects]:
-    """For every (ViT, CNN) whose classes match the images': the ViT's number minus the CNN's, times `sign`."""
+def relative_loss(variable: str) -> Compute:
+    """What a subject scored by accuracy loses, as a share of its clean accuracy."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        values, names = estimate[variable].values, estimate.subject.values.tolist()
-        named = estimate.scored.values == "accuracy"
-        return {
-            (names[vit], names[cnn]): sign * float(values[vit] - values[cnn])
-            for vit, cnn in vits_with_cnns(estimate, alike="pictures")  # or π means another frequency
-            if named[vit] and named[cnn]
-        }
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        row = estimate.sel(subject=subject)
+        return float(row[variable] / row.clean) if row.scored.item() == "accuracy" and row.clean > 0 else None
 
-    return compute
-
-
-def relative_loss(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Of every subject whose classes match the images': what it loses as a share of its clean accuracy."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        return {
-            (str(who),): float(own[variable] / own.clean)
-            for who in estimate.subject.values
-            if (own := estimate.sel(subject=who)).scored.item() == "accuracy" and own.clean > 0
-        }
-
-    return compute
+    return of_each(number)
 
 
 @dataclass(frozen=True)
@@ -152,7 +135,7 @@ class BandNoise(Experiment):
     order = 84
     sources = (Source("Park & Kim 2022", "Figure 2b"),)
     how_to_read = (
-        "Left: how many points of accuracy are lost to noise of one frequency, as strong at every frequency. Low "
+        "Left: how many points of accuracy are lost to noise of one frequency, equally strong at every frequency. Low "
         "frequencies are patches of colour, high ones fine grain: a curve that dips on the left is hurt by coarse "
         "noise, one that dips on the right by grain. The claim compares the subjects below and above the dashed lines, "
         "each end by itself. Right: the mean over all frequencies for several strengths of the noise; the left panel "
@@ -166,9 +149,10 @@ class BandNoise(Experiment):
     method = (
         "Random signs for every value of the normalised image, cut by FFT to one of ten half-open square rings that "
         "partition [0, π], scaled to the same RMS (option scaling=paper leaves the ring its natural share; unit: a "
-        "quarter of the pixel range) and added without clipping. Each image meets all rings at one or more of four "
-        "strengths in turn; drops are interpolated in log strength to the one at which they average 10 points over all "
-        "subjects and rings. Low and high frequencies are the first and the last three rings."
+        "quarter of the pixel range) and added without clipping. Each image is tested with all rings at one or more of "
+        "four strengths, which take turns over the images; drops are interpolated in log strength to the one at which "
+        "they average 10 points over all subjects and rings. Low and high frequencies are the first and the last three "
+        "rings."
     )
     quantities = (
         *(
@@ -180,14 +164,18 @@ class BandNoise(Experiment):
             for end, where in (("low", "below 0.3 π"), ("high", "above 0.7 π"))
         ),
         Quantity(
-            "low_noise_difference", difference("low_cost", 1), "accuracy lost to noise below 0.3 π, ViT minus CNN"
+            "low_noise_difference",
+            partial(scored_vit_minus_cnn, variable="low_cost"),
+            "accuracy lost to noise below 0.3 π, ViT minus CNN",
         ),
         Quantity(
-            "high_noise_difference", difference("high_cost", -1), "accuracy lost to noise above 0.7 π, CNN minus ViT"
+            "high_noise_difference",
+            partial(scored_vit_minus_cnn, variable="high_cost", sign=-1),
+            "accuracy lost to noise above 0.7 π, CNN minus ViT",
         ),
         Quantity(
             "noise_slope_difference",
-            difference("slope", -1),
+            partial(scored_vit_minus_cnn, variable="slope", sign=-1),
             "slope of the accuracy drop over frequency (per π), CNN minus ViT",
             unit="accuracy / π",
         ),
@@ -254,14 +242,14 @@ class BandNoise(Experiment):
     def update(self, tally: NoiseTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
         for column, subject in enumerate(examined(scene)):
-            found = views.experiment(subject)
-            if not found:
+            results = views.experiment(subject)
+            if not results:
                 continue
-            folds, there = found["folds"], found["known"]
-            for rung, noisy in zip(found["rungs"].T, found["right"].unbind(1), strict=True):
-                tally.right[:, column].index_put_((folds, rung), noisy * there[:, None], accumulate=True)
-                tally.intact[:, column].index_put_((folds, rung), found["intact"] * there, accumulate=True)
-                tally.seen[:, column].index_put_((folds, rung), there, accumulate=True)
+            folds, labelled = results["folds"], results["known"]
+            for rung, noisy in zip(results["rungs"].T, results["right"].unbind(1), strict=True):
+                tally.right[:, column].index_put_((folds, rung), noisy * labelled[:, None], accumulate=True)
+                tally.intact[:, column].index_put_((folds, rung), results["intact"] * labelled, accumulate=True)
+                tally.seen[:, column].index_put_((folds, rung), labelled, accumulate=True)
         if folds is not None:
             tally.add("images", folds)
 
@@ -309,16 +297,16 @@ class BandNoise(Experiment):
             )
         parts = []
         for subject in finding.subject.values.tolist():
-            own = finding.sel(subject=subject)
-            worst = float(own.frequency.values[int(own.cost.values.argmax())])
-            what = "accuracy" if str(own.scored.item()) == "accuracy" else "agreement with its own intact answers"
+            row = finding.sel(subject=subject)
+            worst = float(row.frequency.values[int(row.cost.values.argmax())])
+            what = "accuracy" if str(row.scored.item()) == "accuracy" else "agreement with its own intact answers"
             low_end, high_end = (
-                "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * each for each in with_ends(own, name)))
+                "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * each for each in with_ends(row, name)))
                 for name in ("low_cost", "high_cost")
             )
             parts.append(
                 f"{subject} loses most {what} at {worst:.2f} π, {low_end} points below 0.3 π and {high_end} above 0.7 π"
             )
         size = "height" if finding.attrs["scaling"] == "paper" else "RMS"
-        told = f"{size} {strength:.2f} [{low:.2f}, {high:.2f}] quarters of the pixel range"
-        return f"At noise of {told}: {'; '.join(parts)}; {images} images."
+        noise = f"{size} {strength:.2f} [{low:.2f}, {high:.2f}] quarters of the pixel range"
+        return f"At noise of {noise}: {'; '.join(parts)}; {images} images."

@@ -35,11 +35,11 @@ def gradient_of(logits: Callable[[Tensor], Tensor]) -> Gradient:
     def find(pixels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             free = pixels.detach().requires_grad_()
-            found = logits(free).float()
-            chosen = torch.zeros_like(found, dtype=torch.bool).scatter(1, targets[:, None], True)
-            against = found.masked_fill(chosen, -torch.inf).logsumexp(1) - found[chosen]
+            scores = logits(free).float()
+            chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(1, targets[:, None], True)
+            against = scores.masked_fill(chosen, -torch.inf).logsumexp(1) - scores[chosen]
             (gradient,) = torch.autograd.grad(against.sum(), free)
-        return found.detach(), gradient
+        return scores.detach(), gradient
 
     return find
 
