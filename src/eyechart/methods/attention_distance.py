@@ -1,4 +1,4 @@
-"""How far attention looks, and which attention looks over places of the picture at all."""
+"""How far attention looks, and what the tokens of a ViT are made of."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ AT_ONCE = 1 << 24  # attention weights multiplied at a time, so that the product
 def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
     """(image, head, 4): distance in pixels, mass on prefix tokens, coverage, share of rows that had mass on patches.
 
-    Prefix tokens have no place. Dropped, what a row has left on patches counts as all of it; kept, what it gives to
-    them counts as no distance. Coverage is that of the patches in both cases. What pads a window has no place either,
-    and as it is nothing of the picture it is always dropped.
+    Prefix tokens have no position. With cls="drop" they are left out and rows are renormalised over patches; with
+    "keep" rows stay, and attention to prefix tokens counts as distance 0. Coverage is over patches in both cases. The
+    padding of windows has no position either and is always dropped.
 
-    Coverage tells a head that looks everywhere (uniform: 1, each query at itself: 1) from one that always looks at the
-    same place (0), which scores 0.74 to 1.39 of uniform attention by distance alone: it is the spread of the mean
-    attention map relative to that of the whole grid.
+    Coverage is the spread of the mean attention map relative to that of the whole grid. It separates a head that looks
+    everywhere (uniform: 1, each query at itself: 1) from one that always looks at the same place (0), whose distance
+    alone is 0.74 to 1.39 of uniform attention.
     """
     geometry = look.site.attention
     assert geometry is not None

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 Cells = tuple[int, int]
 FINEST = 14  # cells a side; finer maps are averaged into cells, or a 56×56 map would need 10 million pairs
-ASKED = (
-    8  # tokens a side that are compared with all patches: all 196 of a 14×14 grid would make tallies 3 times as large
-)
+ASKED = 8  # tokens a side compared with all patches: all 196 of a 14×14 grid would make tallies 3 times as large
 
 
 def cells_of(grid: tuple[int, int]) -> Cells:
@@ -63,7 +61,7 @@ def cut(pictures: torch.Tensor, cells: Cells) -> torch.Tensor:
 
 
 def picture_patches(pictures: torch.Tensor, cells: Cells, colour: Literal["kept", "removed"]) -> torch.Tensor:
-    """(image, patch, pixel): every patch and, last, the mean of all: what a token would hold that knows no place."""
+    """(image, patch, pixel): every patch and, last, the mean of all: what a token without a position would hold."""
     patches = cut(pictures.float(), cells)
     if colour == "removed":
         patches = patches - patches.mean((3, 4), keepdim=True)
@@ -83,7 +81,7 @@ def tokens_in_cells(look: Look, lengths: Tokens = "plain") -> torch.Tensor:
 
 
 def place_names(cells: Cells) -> list[str]:
-    """What each place is called: never by a bare number, which readers of "token 0" took for the class token."""
+    """The name of each position. Not a bare number: readers took "token 0" for the class token."""
     return [f"row {row + 1}, column {column + 1}" for row in range(cells[0]) for column in range(cells[1])]
 
 
@@ -102,13 +100,14 @@ class Reading:
     peak: float
     """(own - around) / (own + around), of the mean CKA of interior tokens with their own patch and the eight around it.
 
-    Means of unbiased HSIC, so few images make it noisy and not low: of the bundled ViT's last block .24, .29, .28, .29
-    from 128, 256, 512 and 1,000 images, where hit-rates are .14, .83, 1, 1 and sharpness is 1.9, 3.3, 4.5, 5.1.
+    It is made of means of unbiased HSIC, so few images make it noisy but not low: for the bundled ViT's last block .24,
+    .29, .28, .29 from 128, 256, 512 and 1,000 images, where hit-rates are .14, .83, 1, 1 and sharpness is 1.9, 3.3,
+    4.5, 5.1.
     """
     own_contrast: float
-    """The same against all other patches in place of the eight around: as free of bias, and it can rank otherwise."""
+    """The same against all other patches in place of the eight around: equally unbiased, but its ranking can differ."""
     edge_contrast: float
-    """(edge - inside) / (edge + inside), of the means behind `edge_likeness`: free of how alike anything is at all."""
+    """(edge - inside) / (edge + inside), of the two means in `edge_likeness`: independent of the overall likeness."""
     interior: int
     """How many tokens hit-rate, sharpness, displacement and peak are taken over."""
 
@@ -166,7 +165,7 @@ def contrast(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def mean_known(values: np.ndarray) -> np.ndarray:
-    """Mean of each row over what is known of it; NaN where nothing is."""
+    """Mean of each row over its finite values; NaN where there are none."""
     finite = np.isfinite(values)
     means: np.ndarray = np.where(finite, values, 0).sum(1) / np.where(finite.any(1), finite.sum(1), np.nan)
     return means

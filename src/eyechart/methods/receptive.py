@@ -31,7 +31,7 @@ FINE = 128
 
 @contextmanager
 def fixed_weights(module: nn.Module) -> Iterator[None]:
-    """Gradients go to the input alone: no weight asks for one, so a backward pass costs what a forward pass does."""
+    """Gradients are of the input alone, not of the weights, so a backward pass costs as much as a forward pass."""
     asking = [weight for weight in module.parameters() if weight.requires_grad]
     for weight in asking:
         weight.requires_grad_(False)

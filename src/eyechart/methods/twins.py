@@ -1,6 +1,6 @@
 """Which subjects belong together: trainings of one build, a subject before and after fine-tuning, sizes of one kind.
 
-Told from their anatomies (same blocks, grids and heads make one build) and from their cards, where there are any.
+Recognised by their anatomies (same blocks, grids and heads are one build) and by their cards, where there are any.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """E12: does attention have to look at the picture? Its weights are replaced, the values stay.
 
 Attention is an average, z = Σ A(x) v with Σ A = 1. What is lost when A is exchanged for one that smooths as well, but
-knows less of the picture, is what its dependence on the data was worth:
+depends less on the picture, is the value of its dependence on the data:
 
     even         A = 1 / keys, within the window or over the whole grid: smoothing alone
     mean         A = mean of other pictures' A, for each head and query: a learned kernel that no picture changes
     another's    A of another picture: as sharp and as varied as its own, but about something else
 
-A kernel's variance over pictures is told apart from that over heads (channels of a head share theirs):
+A kernel's variance over pictures is separated from that over heads (the channels of a head share one kernel):
 
     data-specific = Σ_keys Var_pictures(A) / Σ_keys A²        head-specific = Σ_keys Var_heads(A) / Σ_keys A²
 """

@@ -3,7 +3,7 @@
     noise = signs of N(0, 1), cut to a square ring of frequencies, scaled to a stated RMS, added to the normalised image
 
 The rings are half-open, [0, π/10), [π/10, 2π/10), … by the larger of both frequencies, and partition the plane. Each
-image meets every ring at one or more of four strengths, in turn, so that none must be guessed beforehand: the estimate
+image meets every ring at one or more of four strengths, in turn; none has to be chosen beforehand: the estimate
 reads all subjects at the *one* strength at which the drop, averaged over subjects and rings, is 10 points
 (interpolated in log strength). That choice is part of the statistic, so the intervals hold its uncertainty.
 """
@@ -43,7 +43,7 @@ STRENGTHS = (0.08, 0.16, 0.32, 0.64)
 END = 3
 """Rings that are low frequencies (below 0.3 π), and as many that are high ones (above 0.7 π)."""
 WANTED_DROP = 0.1
-"""Mean over subjects and rings. Too weak a noise would hurt nobody, too strong a one everybody."""
+"""Mean over subjects and rings. Noise that is too weak hurts no subject, noise that is too strong hurts all alike."""
 
 
 def examined(scene: Scene) -> list[str]:
@@ -214,7 +214,7 @@ class BandNoise(Experiment):
         return NoiseTally.empty(fold=scene.folds, subject=len(subjects), strength=len(STRENGTHS), ring=RINGS)
 
     def strengths(self) -> tuple[float, ...]:
-        """RMS of the noise in equal mode; in P's the height of its signs, of which a ring holds a tenth on average."""
+        """RMS of the noise; with scaling=paper the height of its signs, of which a ring holds a tenth on average."""
         return STRENGTHS if self.scaling == "equal" else tuple(rms * math.sqrt(RINGS) for rms in STRENGTHS)
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:

@@ -1,4 +1,4 @@
-"""What a table of CKA says: layers that stay alike, stages, which depth of one subject is which of another."""
+"""Quantities of a table of CKA: layers that stay alike, stages, and which depths of two subjects correspond."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     mean corruption accuracy = mean over types and severities of the share named right
     relative                 = mean corruption accuracy / accuracy on the clean pictures
 
-Both are told, since a subject with little to lose loses little (C69). Calibration error and log-likelihood are those of
+Both are reported: a subject of low accuracy has little to lose (C69). Calibration error and log-likelihood are those of
 all pictures of a severity together, whatever the type.
 """
 

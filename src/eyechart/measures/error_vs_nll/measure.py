@@ -1,4 +1,4 @@
-"""M15: lower error because it fits better, or because it is held back? Test error against the loss on training images.
+"""M15: lower error by a better fit, or by regularisation? Test error against the loss on training images.
 
 The loss is that of training, soft-target cross-entropy on augmented images, since clean training loss is not comparable
 with the paper's (SPEC M15). A soft-target loss has a floor, the entropy of its targets:
@@ -51,7 +51,7 @@ the expected loss does not depend on the size (zoo:vit at equal shares, groups o
 orders of 256 images). Its spread does: .06 with groups of 4, .11 with 16, .19 with 64.
 """
 BUNDLED = {"cifar10": "sample:train"}
-"""Training images at hand, by the name of the data that a subject's card tells."""
+"""Bundled training images, by the name of the data in a subject's card."""
 RECORDED = ("augmented_train_nll", "clean_train_nll", "test_error")
 LEAST_FAMILIES = 5
 
@@ -253,7 +253,7 @@ class ErrorVsNll(Experiment):
         yield from {f"{name} nll": nll, f"{name} entropy": entropy, f"{name} group": group}.items()
 
     def training(self, bench: Bench) -> Bench | None:
-        """A bench with training images in place of the exam's; None where nobody knows which they are."""
+        """A bench with training images in place of the exam's; None where they are not known."""
         from eyechart.tracing.bench import Bench
 
         card: Mapping[str, Any] = bench.subject.card

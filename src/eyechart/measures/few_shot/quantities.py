@@ -1,6 +1,6 @@
-"""What a table of few-shot accuracies says: trends over shots and ways, and whether tight classes go with it.
+"""Quantities of few-shot accuracies: trends over shots and ways, and whether tight classes go with accuracy.
 
-"Tight" compares feature spaces, so the unit of that comparison is a subject. Of two it can only be told whether the
+"Tight" compares feature spaces, so the unit of that comparison is a subject. Of two it can only be said whether the
 more accurate one has the tighter classes; of four or more, whether accuracy and spread go together more than they would
 by the chance of which subjects were given. The intervals of both are over images.
 """

@@ -5,8 +5,8 @@
 
 Park & Kim do not say what they put in the place of a ResNet's 3×3 convolution, so it is an option.
 
-Batch normalisations behind the cut then see other numbers than in training (SPEC T17), and what is lost may be the
-statistics' fault: 84 points without a convolution of zoo:resnet's second block, 9 with statistics that fit. So subjects
+Batch normalisations behind the cut then see other numbers than in training (SPEC T17), and the loss may be due to
+the statistics: 84 points without a convolution of zoo:resnet's second block, 9 with statistics that fit. So subjects
 that have them are measured a second time, with statistics re-estimated on other images.
 """
 
@@ -221,7 +221,7 @@ class Lesion(Experiment):
         return len(units_of(anatomy)) * (3.0 if self._twice(anatomy) else 1.0)  # re-estimate, score again
 
     def _twice(self, anatomy: Anatomy) -> bool:
-        """An anatomy does not tell batch norms; what has convolutions is taken to have them."""
+        """An anatomy does not say whether there are batch norms; subjects with convolutions are taken to have them."""
         return self.recalibrate == "yes" and anatomy.architecture not in ("transformer", "mixer")
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:

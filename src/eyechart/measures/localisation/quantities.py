@@ -1,4 +1,4 @@
-"""Comparisons of how well the tokens of subjects know their place, from the finding of M7."""
+"""Comparisons of how well tokens resemble their own patch, from the finding of M7."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def class_token_vits(estimate: xarray.Dataset) -> list[str]:
 
 
 def rate_bounds(estimate: xarray.Dataset, subject: str) -> tuple[float, float]:
-    """What a hit-rate may be that no draw of images moved: the exact bound of as many trials as interior tokens."""
+    """Bounds of a hit-rate that no resampling changed: the exact ones of as many trials as interior tokens."""
     rate, room = at_end(estimate, subject), float(room_for(at_end(estimate, subject, "interior")))
     return max(rate - room, 0.0), min(rate + room, 1.0)
 
@@ -53,7 +53,7 @@ HALF_A_PICTURE = 0.52
 
 
 def unmoved_displacements(estimate: xarray.Dataset) -> Bounds:
-    """Where every token hits in every draw: as many as the exact bound of the hit-rate allows may lie anywhere."""
+    """Bounds where every token always hits: as many as the exact bound of the hit-rate allows may lie anywhere."""
     result: dict[tuple[str, ...], tuple[float, float]] = {}
     for subject in subjects_in(estimate):
         displacement = at_end(estimate, subject, "displacement")

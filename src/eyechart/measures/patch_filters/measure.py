@@ -2,7 +2,7 @@
 
 The D filters of a patch embedding (of a CNN: of its first convolution) are vectors of P · P · 3 pixels; their leading
 principal components are shown as tiles. How low their frequencies are is the spectral centroid Σ f |F|² / Σ |F|².
-Nothing is sampled: it is all read off the weights. What is drawn is the reference, filters as they begin.
+It is computed from the weights alone. Only the reference is random: filters as they are initialised.
 """
 
 from __future__ import annotations
@@ -189,11 +189,11 @@ class PatchFilters(Experiment):
         assert filters.values is not None  # the anatomy is fresh from its dry run
         weights = torch.from_numpy(filters.values)
         tiles, share = principal_components(weights, MOST)
-        dice = bench.generator("patch filters")
+        generator = bench.generator("patch filters")
         shape = (filters.shape[1], filters.shape[2], filters.shape[3])
         centred = without_mean(weights)
-        random = random_centroids(shape, len(tiles), DRAWS, dice, centred)
-        random_share = random_shares(filters.shape, len(tiles), dice, centred)
+        random = random_centroids(shape, len(tiles), DRAWS, generator, centred)
+        random_share = random_shares(filters.shape, len(tiles), generator, centred)
         return {
             "components": tiles,
             "strongest": weights[weights.flatten(1).norm(dim=1).argsort(descending=True)[:MOST]],
@@ -297,12 +297,12 @@ def with_filters(scene: Scene) -> dict[str, Filters]:
     return {anatomy.subject: anatomy.filters for anatomy in scene.anatomies if anatomy.filters is not None}
 
 
-def random_shares(shape: tuple[int, int, int, int], count: int, dice: torch.Generator, centred: bool) -> Tensor:
+def random_shares(shape: tuple[int, int, int, int], count: int, generator: torch.Generator, centred: bool) -> Tensor:
     """Mean share of variance of each component of freshly initialised filters."""
     draws = SHARE_DRAWS if np.prod(shape) <= SCREE_WEIGHTS else 1
     total = torch.zeros(count, dtype=torch.float64)
     for _ in range(draws):
-        noise = torch.randn(shape, generator=dice, dtype=torch.float64)
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
         noise = noise - noise.mean((1, 2, 3), keepdim=True) if centred else noise
         total += principal_components(noise, count)[1]
     return total / draws

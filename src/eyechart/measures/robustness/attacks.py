@@ -86,18 +86,23 @@ def pgd(find: Gradient, pixels: Tensor, targets: Tensor, strength: Strength, sta
 
 
 def withstands(
-    find: Gradient, pixels: Tensor, targets: Tensor, strengths: Sequence[Strength], standing: Tensor, dice: Generator
+    find: Gradient,
+    pixels: Tensor,
+    targets: Tensor,
+    strengths: Sequence[Strength],
+    standing: Tensor,
+    generator: Generator,
 ) -> Tensor:
     """Which pictures are read right (image, strength) under PGD of each strength, in ascending order.
 
     `standing` (image, strength) says which are not known to be misread within each ball. What was misread within a
     smaller ball is so within a larger one, which holds it: it is not attacked again.
     """
-    starts = 2 * torch.rand(pixels.shape, generator=dice).to(pixels) - 1
+    starts = 2 * torch.rand(pixels.shape, generator=generator).to(pixels) - 1
     result = standing.int().cummin(1).values.bool()
-    for place, strength in enumerate(strengths):
-        left = result[:, place].nonzero().flatten()
+    for column, strength in enumerate(strengths):
+        left = result[:, column].nonzero().flatten()
         if len(left):
             _, fooled = pgd(find, pixels[left], targets[left], strength, starts[left])
-            result[left[fooled], place:] = False
+            result[left[fooled], column:] = False
     return result

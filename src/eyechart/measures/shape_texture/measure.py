@@ -71,11 +71,11 @@ def tile_side(side: int, pieces: int) -> int:
     return tile if tile <= 10 else (tile - 1) | 1
 
 
-def cut_apart(images: Tensor, pieces: int, dice: torch.Generator) -> Tensor:
+def cut_apart(images: Tensor, pieces: int, generator: torch.Generator) -> Tensor:
     """Each image cut into pieces × pieces tiles that change places at random; a remainder at the border stays."""
     high, wide = (pieces * tile_side(side, pieces) for side in images.shape[-2:])
     result = images.clone()
-    result[..., :high, :wide] = shuffled(images[..., :high, :wide], orders(len(images), pieces, dice))
+    result[..., :high, :wide] = shuffled(images[..., :high, :wide], orders(len(images), pieces, generator))
     return result
 
 

@@ -1,4 +1,4 @@
-"""What the curves of skip ratios say: phases of the class token, at attention and at MLPs, and a ViT against a CNN."""
+"""Quantities of skip ratios over depth: phases of the class token, at attention and at MLPs, and ViT against CNN."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eyechart.quantity import Bounds, PerSubjects
 
 KINDS = {"attention": "attention", "mlp": "MLPs"}
-"""The two residual additions of a transformer block, and how they are told. They may go opposite ways: in zoo:vit the
+"""The residual additions of a transformer block, and their names in texts. They may go opposite ways: in zoo:vit the
 class token's phase change is +.61 at the MLPs and +.03 at attention."""
 
 

@@ -153,7 +153,7 @@ class SkipRemoval(Experiment):
         return replace(chosen, images=images)
 
     def passes(self, anatomy: Anatomy) -> float:
-        # An anatomy does not tell batch norms; what has convolutions is taken to have them: re-estimate, score again.
+        # Anatomies do not list batch norms; subjects with convolutions are taken to have some: estimate, score again.
         twice = self.recalibrate == "yes" and anatomy.architecture not in ("transformer", "mixer")
         return len(variants_of(anatomy)) * (3.0 if twice else 1.0)
 

@@ -1,7 +1,7 @@
 """E6: is localisation about place, or about pixels? Controls and direct readings beside the CKA of `localisation`.
 
-CKA of tokens with patches may be high because neighbouring patches look alike, because colours agree, or because the
-network is built so. Here the same tokens are read in other ways: CKA on pictures whose patches were shuffled, CKA
+CKA of tokens with patches may be high because neighbouring patches look alike, because colours agree, or because of the
+architecture. Here the same tokens are read in other ways: CKA on pictures whose patches were shuffled, CKA
 without mean colours, a linear decoder of (row, column), a linear reconstruction of the patch itself, and what happens
 to all tokens when one patch is exchanged.
 """
