@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eyechart.images import open_images as open_images
     from eyechart.measure import Experiment as Experiment
     from eyechart.measure import Measure as Measure
+    from eyechart.measure import SampledExperiment as SampledExperiment
     from eyechart.measure import Source as Source
     from eyechart.measure import Views as Views
     from eyechart.measure import option as option
@@ -53,6 +54,7 @@ _HOMES = {
     "Need": "eyechart.tracing.needs",
     "Quantity": "eyechart.quantity",
     "Run": "eyechart.run",
+    "SampledExperiment": "eyechart.measure",
     "Scene": "eyechart.scene",
     "Site": "eyechart.sites",
     "Source": "eyechart.measure",
@@ -78,6 +80,7 @@ __all__ = [
     "Need",
     "Quantity",
     "Run",
+    "SampledExperiment",
     "Scene",
     "Site",
     "Source",

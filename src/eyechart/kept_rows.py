@@ -1,7 +1,7 @@
-"""Rows of single images, for measures that must see images again when all have passed: held-out answers, episodes.
+"""Features of single images, one row each, for measures that need them after the last batch: probes, episodes.
 
-At most `most` images are kept, evenly spread over the plan, so that the size is bounded; sums may take the others.
-Since rows have no fold axis, a weighting of the folds (leave-one-out) is told by the field `dealt`.
+At most `most` images are kept, evenly spread over the plan, so that the size is bounded; the others may go into sums.
+Rows have no fold axis; the field `dealt` says how the folds are weighted (leave-one-out).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def kept(batch: Batch, scene: Scene, most: int) -> np.ndarray:
-    """Which images of a batch are kept, (image,): whole rounds of the folds, so that every fold has its share.
+    """Which images of a batch are kept, (image,): whole rounds over the folds, so that every fold keeps as many.
 
-    Every eighth image, say, would all lie in two of sixteen folds.
+    Every eighth image, for example, would come from two of sixteen folds only.
     """
     rounds, room = -(-scene.images // scene.folds), max(1, most // scene.folds)
     turn = (batch.index * scene.block + np.arange(len(batch.images))) // scene.folds
@@ -42,25 +42,24 @@ class RowsTally(Tally):
     label: Annotated[Tensor, Concat("image", dtype="int64")]
     features: Annotated[Tensor, Concat("image", "feature", dtype="float32")]
     dealt: Annotated[Tensor, Sum("fold", "dealt_fold")]
-    """Kept images by fold, on the diagonal: summed over weighted folds it says how often each fold counts."""
+    """Kept images of each fold, on the diagonal: the sum over weighted folds gives the weight of each fold."""
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        #: What was computed from the rows alone. `total()` and `weighted()` are shallow copies, so that they share it;
-        #: rows that are added change the key.
+        #: A cache of what depends on the rows alone, by their number. `total()` and `weighted()` are shallow copies, so
+        #: they share it.
         self.computed: dict[int, Tensor] = {}
 
     def keep(self, batch: Batch, features: Tensor, chosen: np.ndarray) -> None:
         """Add the chosen images of a batch."""
         assert batch.labels is not None
         fold = torch.as_tensor(batch.image_folds[chosen])
-        which = torch.as_tensor(chosen)
         self.append(
             image=torch.as_tensor(batch.images[chosen]),
             fold=fold,
             label=torch.as_tensor(batch.labels[chosen]),
-            features=features[which],
+            features=features[torch.as_tensor(chosen)],
         )
         ones = torch.ones(len(fold), dtype=torch.float64)
         self.add("images", fold)
@@ -68,5 +67,5 @@ class RowsTally(Tally):
 
     @property
     def fold_weights(self) -> Tensor:
-        """How often each fold counts in this weighting: 1 in the total, 0 where it is left out, (fold,)."""
+        """The weight of each fold, (fold,): 1 in the total, 0 where it is left out."""
         return self.dealt / torch.bincount(self.fold, minlength=len(self.dealt)).clamp_min(1)

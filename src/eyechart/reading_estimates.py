@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,13 +24,19 @@ def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:
     return {(name,): float(value) for name, value in zip(names, estimate.variables[variable].values, strict=True)}
 
 
+def by_subject(estimate: xarray.Dataset, variable: str) -> dict[str, Any]:
+    """The value of each subject; where it has several sites, that of the last."""
+    columns = estimate.variables
+    return dict(zip(columns["subject"].values.tolist(), columns[variable].values.tolist(), strict=True))
+
+
 def with_ends(finding: xarray.Dataset, name: str) -> tuple[float, float, float]:
     """A single number of a finding and the ends of its interval."""
     return float(finding[name]), float(finding[f"{name}_low"]), float(finding[f"{name}_high"])
 
 
 def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:
-    """Places on the subject axis of every ViT with every CNN that agrees with it in the coordinate `alike`."""
+    """Indices on the subject axis of every ViT with every CNN that has the same value of the coordinate `alike`."""
     family, kind = (estimate.variables[name].values.tolist() for name in ("family", alike))
     for vit, cnn in itertools.product(range(len(family)), repeat=2):
         if family[vit] == "vit" and family[cnn] == "cnn" and kind[vit] == kind[cnn]:
@@ -38,9 +44,9 @@ def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[in
 
 
 def vit_minus_cnn(estimate: xarray.Dataset, variable: str, *, alike: str) -> PerSubjects:
-    """A number of every ViT minus that of every CNN which agrees with it in the coordinate `alike`.
+    """A number of every ViT minus that of every CNN which has the same value of the coordinate `alike`.
 
-    Where both are exactly 0 (an attack that nothing survives) nothing can be told: NaN, not a certain tie.
+    Where both are exactly 0 (an attack that nothing survives) there is no comparison: NaN, not a certain tie.
     """
     values, names = estimate.variables[variable].values, estimate.variables["subject"].values.tolist()
     return {
@@ -49,27 +55,38 @@ def vit_minus_cnn(estimate: xarray.Dataset, variable: str, *, alike: str) -> Per
     }
 
 
+def scored_vit_minus_cnn(estimate: xarray.Dataset, variable: str, sign: int = 1) -> PerSubjects:
+    """ViT minus CNN, times `sign`, for pairs scored by accuracy on pictures of one size: π is the same frequency."""
+    values, names = estimate[variable].values, estimate.subject.values.tolist()
+    by_accuracy = estimate.scored.values == "accuracy"
+    return {
+        (names[vit], names[cnn]): sign * float(values[vit] - values[cnn])
+        for vit, cnn in vits_with_cnns(estimate, alike="pictures")
+        if by_accuracy[vit] and by_accuracy[cnn]
+    }
+
+
 def places_of(estimate: xarray.Dataset, subject: str, *roles: str) -> np.ndarray:
-    """Positions of a subject's sites on the site axis, in execution order; of these roles or all."""
+    """Indices of a subject's sites on the site axis, in execution order; of these roles or all."""
     columns = estimate.variables
-    mine = columns["subject"].values == subject
-    return np.flatnonzero(mine & np.isin(columns["role"].values, roles) if roles else mine)
+    of_subject = columns["subject"].values == subject
+    return np.flatnonzero(of_subject & np.isin(columns["role"].values, roles) if roles else of_subject)
 
 
-def thirds(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The lowest and the highest third of some blocks, by the middle of each block's share of the depth.
+def thirds(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest and the highest third of some blocks; a block belongs where the middle of its depth lies.
 
     >>> thirds(np.arange(8))
     (array([0, 1, 2]), array([5, 6, 7]))
     """
-    middle = (np.arange(len(places)) + 0.5) / len(places)
-    return places[middle < 1 / 3], places[middle > 2 / 3]
+    middle = (np.arange(len(blocks)) + 0.5) / len(blocks)
+    return blocks[middle < 1 / 3], blocks[middle > 2 / 3]
 
 
 def late_over_rest(differences: np.ndarray) -> float:
-    """Differences in the last third of the blocks minus twice those before: above 0 if they lie mostly at the end.
+    """Mean difference in the last third of the blocks minus twice that before: above 0 if they differ mostly late.
 
-    Twice, because two trainings differ everywhere: larger at the end by a hair is not "alike, and then different".
+    Twice, because two trainings differ everywhere: a little larger at the end is not "alike, and then different".
 
     >>> round(late_over_rest(np.array([0.1, 0.1, 0.1, 0.1, 0.5, 0.3])), 3)
     0.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,11 @@ from eyechart.measures.band_noise.measure import (
     BandNoise,
     between,
     crossing,
-    difference,
     ring_noise,
     rungs_of,
     slope,
 )
+from eyechart.reading_estimates import scored_vit_minus_cnn
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy, Architecture
 from eyechart.subjects.load import load_subject
@@ -178,7 +179,7 @@ def test_where_no_strength_fits_nothing_is_compared() -> None:
 
 def test_pictures_of_two_sizes_are_not_compared() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)})
-    compare = difference("low_cost", 1)
+    compare = partial(scored_vit_minus_cnn, variable="low_cost")
     assert list(compare(finding)) == [("vit", "cnn")]
     assert compare(finding.assign_coords(pictures=("subject", ["(32, 32)", "(224, 224)"]))) == {}
 
@@ -186,7 +187,7 @@ def test_pictures_of_two_sizes_are_not_compared() -> None:
 def test_without_labels_no_claim_is_decided() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)}, labels=False)
     assert finding.scored.values.tolist() == ["agreement", "agreement"]
-    assert difference("low_cost", 1)(finding) == {}
+    assert scored_vit_minus_cnn(finding, "low_cost") == {}
     assert "agreement with its own intact answers" in BandNoise().sentence(finding)
 
 

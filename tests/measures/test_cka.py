@@ -139,7 +139,7 @@ def test_lag_of_a_shifted_diagonal() -> None:
     for j in range(9):  # CNN site j looks most like ViT site j // 2
         values[j // 2, 9 + j] = values[9 + j, j // 2] = 1
     estimate = estimate_with(values, vit, cnn)
-    assert matched_depth(estimate, half_way)["v", "c"] == pytest.approx(2 / 8)
+    assert matched_depth(half_way)(estimate)["v", "c"] == pytest.approx(2 / 8)
     assert estimate.match_depth.sel(matched="v").values[9:].tolist() == [j // 2 / 8 for j in range(9)]
 
 

@@ -22,7 +22,7 @@ from eyechart.measures.error_vs_nll.measure import (
     ErrorNllTally,
     ErrorVsNll,
     bias_correlation,
-    rank_correlation,
+    error_nll_correlation,
     reading,
     soft_nll,
     steps,
@@ -234,15 +234,15 @@ def test_early_snapshots_do_not_rank_among_the_families() -> None:
     }  # fmt: skip
     early = {"vit@warmup": ("vit", 0.80, 4.0), "resnet@warmup": ("cnn", 0.85, 4.2), "vit@second": ("vit", 0.1, 1.0)}
     found = stage(**early, **ends)
-    (key,) = rank_correlation(found)
+    (key,) = error_nll_correlation(found)
     assert set(key) == {"vit@second", "resnet", "mixer", "pit", "swin"}  # of two ends the first
     alone = stage(**ends)
-    assert rank_correlation(alone) == {tuple(ends): pytest.approx(0.3)}
+    assert error_nll_correlation(alone) == {tuple(ends): pytest.approx(0.3)}
     assert steps("error", "cnn", "windows")(found)[key] == pytest.approx(0.232 - 0.173, abs=0.02)
     untrained = {"vit@random": ("vit", 0.9, 2.3), "other@random": ("mixer", 0.9, 2.3)}  # the first of their builds
-    assert set(rank_correlation(stage(**untrained, **ends))) == {tuple(ends)}
+    assert set(error_nll_correlation(stage(**untrained, **ends))) == {tuple(ends)}
     untrained |= {name: told for name, told in ends.items() if name != "mixer"}
-    assert rank_correlation(stage(**untrained)) == {}  # four families: the fifth was never trained
+    assert error_nll_correlation(stage(**untrained)) == {}  # four families: the fifth was never trained
 
 
 @pytest.mark.parametrize("images", [3, 4])

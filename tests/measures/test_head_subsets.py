@@ -10,8 +10,9 @@ from scipy.stats import spearmanr
 
 from eyechart.claims.asking import asked_of
 from eyechart.errors import DoesNotApply
-from eyechart.measures.head_subsets.measure import HeadSubsets, low_sites, rank_correlation
+from eyechart.measures.head_subsets.measure import HeadSubsets, low_sites
 from eyechart.methods.hsic import gram, hsic_table
+from eyechart.methods.ranks import rank_correlation
 from eyechart.sites import Site
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site

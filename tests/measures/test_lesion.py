@@ -177,8 +177,8 @@ def test_the_stage_interaction_by_hand() -> None:
     assert stage_interaction(hand_made(rows, "staged transformer")) == {("s",): pytest.approx(0.05)}
     assert stage_interaction(hand_made(rows, "vit")) == {}
     # Of the stages after the first only stage 1 has two blocks.
-    assert at_stage_ends(hand_made(rows, "staged transformer"), "start") == {("s",): pytest.approx(0.02)}
-    assert at_stage_ends(hand_made(rows, "staged transformer"), "end") == {("s",): pytest.approx(0.01)}
+    assert at_stage_ends("start")(hand_made(rows, "staged transformer")) == {("s",): pytest.approx(0.02)}
+    assert at_stage_ends("end")(hand_made(rows, "staged transformer")) == {("s",): pytest.approx(0.01)}
 
 
 def test_the_first_mlp_of_the_network_is_no_start_of_a_stage() -> None:
@@ -187,7 +187,7 @@ def test_the_first_mlp_of_the_network_is_no_start_of_a_stage() -> None:
     rows[1] = ("mlp", 0, 0, 0.75)
     estimate = hand_made(rows, "staged transformer")
     assert stage_interaction(estimate) == {("s",): pytest.approx(0.25)}
-    assert at_stage_ends(estimate, "start") == at_stage_ends(estimate, "end") == {("s",): 0.0}
+    assert at_stage_ends("start")(estimate) == at_stage_ends("end")(estimate) == {("s",): 0.0}
 
 
 def test_early_convolutions_by_hand() -> None:

@@ -27,20 +27,23 @@ from eyechart.intervals import (
 from eyechart.kept_rows import kept
 from eyechart.measures.probes.measure import PARTS, Probes, ProbeTally
 from eyechart.measures.probes.quantities import (
-    at_the_end,
-    cnns_with_vits,
+    class_token_vits,
     depth_of_half,
     divergence,
     early_lead,
     first_token_rise,
+    gap_vits,
     half_lead_depth,
+    last_block_gap,
     middle_gap,
     middle_over_last_gap,
+    of_cnns_with_vits,
+    of_twins,
     shortfall_gap,
     token_gap,
-    twins,
 )
 from eyechart.methods.ridge import PENALTIES
+from eyechart.quantity import of_each, of_pairs
 from eyechart.reading_estimates import late_over_rest
 from eyechart.scene import Scene
 from eyechart.site_choice import blocks_with_grid
@@ -271,26 +274,30 @@ def test_quantities_on_a_table_made_by_hand() -> None:
     ]
     gap = [[0.2 + 0.1 * at + 0.2 * (at > 3), nothing, 0.5, nothing, 0.1 * at] for at in range(6)]
     made = table(cls=cls, gap=gap)
-    assert token_gap(twins)(made) == {("gap", "cls"): pytest.approx(0.9 - 0.5)}
-    assert shortfall_gap(twins)(made) == {("gap", "cls"): pytest.approx((0.92 - 0.5) - (0.5 - 0.9))}
-    assert half_lead_depth(made) == {("cls",): pytest.approx((3 + (0.05 - 0.02) / (0.08 - 0.02)) / 6)}
-    assert early_lead(made) == {("cls",): pytest.approx((-0.10 - 0.01 + 0.02) / 3)}
-    assert first_token_rise(made) == {("gap",): pytest.approx(0.5 - 0.25)}
-    assert at_the_end("gap", "gap with cls", "cls")(made) == {("cls",): pytest.approx(-0.04)}
-    assert at_the_end("gap", "first", "gap")(made) == {("gap",): pytest.approx(0.0)}
+    assert of_twins(token_gap)(made) == {("gap", "cls"): pytest.approx(0.9 - 0.5)}
+    assert of_twins(shortfall_gap)(made) == {("gap", "cls"): pytest.approx((0.92 - 0.5) - (0.5 - 0.9))}
+    assert of_each(half_lead_depth, class_token_vits)(made) == {
+        ("cls",): pytest.approx((3 + (0.05 - 0.02) / (0.08 - 0.02)) / 6)
+    }
+    assert of_each(early_lead, class_token_vits)(made) == {("cls",): pytest.approx((-0.10 - 0.01 + 0.02) / 3)}
+    assert of_each(first_token_rise, gap_vits)(made) == {("gap",): pytest.approx(0.5 - 0.25)}
+    assert of_each(last_block_gap("gap", "gap with cls"), class_token_vits)(made) == {("cls",): pytest.approx(-0.04)}
+    assert of_each(last_block_gap("gap", "first"), gap_vits)(made) == {("gap",): pytest.approx(0.0)}
     late, early = (0.8 - 0.5 + 0.9 - 0.5) / 2, (0 + 0 + 0 + 0.05) / 4
-    assert divergence(made) == {("gap", "cls"): pytest.approx(late - 2 * early)}
-    assert half_lead_depth(table(cls=[[row[0], 0.3, *row[2:]] for row in cls])) == {("cls",): 1.0}
+    assert of_twins(divergence)(made) == {("gap", "cls"): pytest.approx(late - 2 * early)}
+    assert of_each(half_lead_depth, class_token_vits)(table(cls=[[row[0], 0.3, *row[2:]] for row in cls])) == {
+        ("cls",): 1.0
+    }
     from_the_start = table(cls=[[0, 0.5, 0, 0.4 - 0.02 * at, 0] for at in range(6)])
-    assert half_lead_depth(from_the_start) == {("cls",): pytest.approx(1 / 6)}
+    assert of_each(half_lead_depth, class_token_vits)(from_the_start) == {("cls",): pytest.approx(1 / 6)}
     ahead = next(q for q in Probes.quantities if q.name == "cls_over_mean_last").compute(made)
     assert ahead == {("cls",): pytest.approx(0.92 - 0.84)}
     other = table(cls=cls, gap_of_another_build=gap)
-    assert token_gap(twins)(other) == divergence(other) == {}  # a larger ViT is no twin
+    assert of_twins(token_gap)(other) == of_twins(divergence)(other) == {}  # a larger ViT is no twin
     of_cnn = table(cls=cls, cnn=gap)
-    assert token_gap(cnns_with_vits)(of_cnn) == {("cnn", "cls"): pytest.approx(0.9 - 0.5)}
-    assert middle_gap(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5)}
-    assert middle_over_last_gap(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5 - (0.92 - 0.5))}
+    assert of_cnns_with_vits(token_gap)(of_cnn) == {("cnn", "cls"): pytest.approx(0.9 - 0.5)}
+    assert of_pairs(middle_gap)(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5)}
+    assert of_pairs(middle_over_last_gap)(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5 - (0.92 - 0.5))}
     middle = next(q for q in Probes.quantities if q.name == "pooled_over_first_middle").compute(made)
     assert middle == {("gap",): pytest.approx(0.5 - 0.25)}
 
@@ -299,7 +306,7 @@ def test_differences_that_change_sign_do_not_cancel() -> None:
     """± .2 before and .3 at the end: their means are 0 and .3, but the two ViTs are alike nowhere."""
     signs = [0.2, -0.2, 0.2, -0.2, 0.3, 0.3]
     made = table(cls=[[0.5] * 5 for _ in signs], gap=[[0.5 + sign] * 5 for sign in signs])
-    assert divergence(made) == {("gap", "cls"): pytest.approx(0.3 - 2 * 0.2)}
+    assert of_twins(divergence)(made) == {("gap", "cls"): pytest.approx(0.3 - 2 * 0.2)}
 
 
 def test_a_remark_beside_the_claim_does_not_make_it_fail() -> None:

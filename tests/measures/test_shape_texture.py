@@ -22,12 +22,12 @@ from eyechart.measures.shape_texture.measure import (
     ShapeTexture,
     changed,
     cut_apart,
-    differences,
     in_range,
     partners,
     tile_side,
 )
 from eyechart.methods.spectrum import split, swapped
+from eyechart.reading_estimates import scored_vit_minus_cnn
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench
 from tests.measures import staging
@@ -240,7 +240,7 @@ def test_pictures_of_two_sizes_are_not_compared() -> None:
 
 def test_without_labels_no_claim_is_decided() -> None:
     finding = play({"vit": SHAPE, "cnn": TEXTURE}, labels=False)
-    assert differences("phase_share")(finding) == {}
+    assert scored_vit_minus_cnn(finding, "phase_share") == {}
     assert "agreement with its own answers" in ShapeTexture().sentence(finding)
     assert ShapeTexture().chart(finding).to_dict()
 

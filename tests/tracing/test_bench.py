@@ -17,7 +17,7 @@ from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
-from eyechart.measure import SPEED, Experiment, Measure, Views
+from eyechart.measure import SPEED, Measure, SampledExperiment, Views
 from eyechart.measures import measures
 from eyechart.measures.recognition.measure import Recognition
 from eyechart.scene import Batch, Scene
@@ -134,7 +134,7 @@ class ConfidenceTally(Tally):
 
 
 @dataclass(frozen=True)
-class Confidence(Experiment, Recognition):
+class Confidence(SampledExperiment, Recognition):
     """A toy: mean confidence on noisy pictures, in a pass of its own."""
 
     budget = {"quick": 1.0, "normal": 20.0}  # noqa: RUF012
@@ -237,6 +237,7 @@ def test_no_experiment_takes_more_than_twice_its_seconds_to_decide() -> None:
     deciding = [
         measure
         for measure in measures().values()
-        if isinstance(measure, Experiment) and not read.isdisjoint(quantity.name for quantity in measure.quantities)
+        if isinstance(measure, SampledExperiment)
+        and not read.isdisjoint(quantity.name for quantity in measure.quantities)
     ]
     assert all(2 * measure.least_images >= LEAST_IMAGES for measure in deciding)

@@ -1,7 +1,8 @@
-"""A subject's answers: who gives them, which count as right, how good they are, and what a change does to them.
+"""A subject's answers: whether it gives any, which count as right, and how they change under an intervention.
 
 Experiments that cut something out or put something in (skip removal, lesions, other attention) score the same images
-with and without the change, so that the difference of two accuracies has the interval of the few answers that moved.
+with and without the change, so that the interval of the difference of two accuracies depends on the few answers that
+changed.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ LOGITS = View("logits", lambda look: look.output.float())
 
 
 def gives_answers(anatomy: Anatomy) -> bool:
-    """Whether classes come out: features of a subject without a classifier look like logits, but nothing reads them.
+    """Whether a subject classifies. Without a classifier its output looks like logits, but is features.
 
-    A fully convolutional classifier pools last, so of a CNN only the experiment itself can tell.
+    A fully convolutional classifier pools last, so for a CNN only the experiment itself can decide it.
     """
     return bool(anatomy.pick("head")) and (anatomy.pooling is not None or anatomy.architecture == "cnn")
 
 
 def strangers(scene: Scene) -> list[str]:
-    """Those that are not scored."""
+    """Subjects that are not scored: their classes are not those of the images."""
     return [subject for subject in scene.subjects if subject not in scene.scored_subjects]
 
 
 def about_strangers(finding: xarray.Dataset) -> str:
-    """Who is missing and why, as a sentence after a blank; nothing where nobody is."""
+    """A sentence, after a space, about the subjects that are left out; empty where there are none."""
     names = finding.stranger.values.tolist()
     if not names:
         return ""
@@ -51,7 +52,7 @@ def about_strangers(finding: xarray.Dataset) -> str:
 
 
 def labelled(bench: Bench) -> Bench:
-    """The bench with those images whose class is known; none at all where the subject's classes are others."""
+    """The bench with the images whose class is known; no images where the subject's classes do not match."""
     chosen = torch.arange(0) if bench.targets is None else (bench.targets >= 0).nonzero().flatten().cpu()
     return bench.picked(chosen)
 
@@ -70,7 +71,7 @@ def wanted(bench: Bench, intact: Tensor) -> Tensor:
 
 
 def right(logits: Tensor, target: Tensor) -> Tensor:
-    """1.0 where an answer is the wanted one, (image,); 0 where none is known: `known` counts those out.
+    """1.0 where an answer is the wanted one, (image,); 0 also where no class is known, which `known` says.
 
     As in `outcomes`, what is not a number is no answer: `argmax` would name the class of the first NaN.
     """
@@ -144,5 +145,5 @@ def share(part: Tensor, whole: Tensor) -> np.ndarray:
     array([0.25,  nan])
     """
     some = whole.numpy()
-    found: np.ndarray = part.numpy() / np.where(some > 0, some, np.nan)
-    return found
+    shares: np.ndarray = part.numpy() / np.where(some > 0, some, np.nan)
+    return shares

@@ -11,5 +11,5 @@ UNMOVED = 1e-5
 
 
 def beyond_rounding(changes: np.ndarray) -> np.ndarray:
-    """Changes of at most `UNMOVED` are none: their intervals are as narrow, and could lie clear of 0."""
+    """Changes of at most `UNMOVED` become 0: their intervals are as narrow, and could exclude 0 by rounding alone."""
     return np.where(np.abs(changes) > UNMOVED, changes, np.where(np.isfinite(changes), 0.0, np.nan))

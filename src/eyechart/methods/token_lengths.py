@@ -1,7 +1,7 @@
 """Tokens as they are, or all of length one.
 
-A Gram matrix weighs a token by its squared length, so a few long ones (the registers of Darcet et al. 2023) can make up
-the likeness of two layers alone: SPEC T15. Of equal length, every token of every image counts the same.
+A Gram matrix weighs a token by its squared length, so a few long ones (the registers of Darcet et al. 2023) can
+dominate the likeness of two layers: SPEC T15. With equal lengths, every token of every image counts the same.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from eyechart.charts import theme
 from eyechart.charts.numbers import count, percent, with_span
 from eyechart.claims.summary import summarise
-from eyechart.measure import Experiment
+from eyechart.measure import SampledExperiment
 from eyechart.report.embed import data_uri, embed, javascript
 from eyechart.report.explorer import explorer
 from eyechart.report.sentences import lines, name_of_quantity, typeset
@@ -266,7 +266,7 @@ def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -
         return f"{finding.attrs['sample']}."
     images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
     used, effort = plan["images"]["used"], plan["settings"]["effort"]
-    fewer = images < used and isinstance(measure, Experiment)
+    fewer = images < used and isinstance(measure, SampledExperiment)
     drawn = f"{count(images)} of {count(used)}" if fewer else count(images)
     why = f"sized by \u2011\u2011effort\u00a0{effort}" if measure.name in plan["sized"] else "as asked for"
     why = f" ({why})" if fewer else ""

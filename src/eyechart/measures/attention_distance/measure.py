@@ -9,7 +9,7 @@ with the class token's row and column dropped and the rows renormalised; the dro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,8 +20,8 @@ from eyechart.errors import DoesNotApply
 from eyechart.intervals import room_for
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, tokens_from
-from eyechart.quantity import PerSubjects, Quantity, subjects_in
-from eyechart.reading_estimates import places_of, thirds
+from eyechart.quantity import Bounds, Compute, Quantity, of_each, of_pairs, subjects_in
+from eyechart.reading_estimates import by_subject, places_of, thirds
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions
 from eyechart.tally import Sum, Tally
@@ -30,7 +30,6 @@ from eyechart.tracing.needs import Need, View
 if TYPE_CHECKING:
     import xarray
 
-Bounds = Mapping[tuple[str, ...], tuple[float, float]]
 LOCAL = 0.5  # SPEC: a head is local if it looks less than half as far as uniform attention
 
 
@@ -43,14 +42,14 @@ class DistanceTally(Tally):
     images: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
-def heads_of(estimate: xarray.Dataset, subject: str, places: slice, variable: str = "relative") -> np.ndarray:
-    """Values of all heads of the chosen attention sites of one subject, pooled."""
-    rows: np.ndarray = estimate[variable].values[places_of(estimate, subject)][places]
+def heads_of(estimate: xarray.Dataset, subject: str, attentions: slice, variable: str = "relative") -> np.ndarray:
+    """Values of all heads of some attention sites of one subject, pooled."""
+    rows: np.ndarray = estimate[variable].values[places_of(estimate, subject)][attentions]
     return np.asarray(rows[np.isfinite(rows)])
 
 
 def vits(estimate: xarray.Dataset) -> list[str]:
-    """Single-stage ViTs with at least four attention sites: of these the claims speak."""
+    """Single-stage ViTs with at least four attention sites: the subjects of the claims."""
     return [
         subject
         for subject in subjects_in(estimate, "vit")
@@ -59,18 +58,27 @@ def vits(estimate: xarray.Dataset) -> list[str]:
     ]
 
 
+def patch_vits(estimate: xarray.Dataset) -> list[str]:
+    """Those whose tokens are patches."""
+    tokens = by_subject(estimate, "tokens_from")
+    return [vit for vit in vits(estimate) if tokens[vit] == "patches"]
+
+
+def hybrids(estimate: xarray.Dataset) -> list[str]:
+    """Subjects whose tokens come from a CNN, with at least four attention sites."""
+    tokens = by_subject(estimate, "tokens_from")
+    return [name for name in tokens if tokens[name] == "a CNN" and len(places_of(estimate, name)) >= 4]
+
+
 def over_heads(
-    summary: Callable[[np.ndarray], float], places: Callable[[xarray.Dataset, str], slice], variable: str = "relative"
-) -> Callable[[xarray.Dataset], PerSubjects]:
+    summary: Callable[[np.ndarray], float], choose: Callable[[xarray.Dataset, str], slice], variable: str = "relative"
+) -> Compute:
     """The nearest or farthest head of some attention sites, for every ViT. Not smooth: it gets the bootstrap."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        return {
-            (subject,): float(summary(heads_of(estimate, subject, places(estimate, subject), variable)))
-            for subject in vits(estimate)
-        }
+    def number(estimate: xarray.Dataset, subject: str) -> float:
+        return float(summary(heads_of(estimate, subject, choose(estimate, subject), variable)))
 
-    return compute
+    return of_each(number, vits)
 
 
 def early(estimate: xarray.Dataset, subject: str) -> slice:
@@ -82,67 +90,55 @@ def late(estimate: xarray.Dataset, subject: str) -> slice:
     return slice(-1, None) if len(heads_of(estimate, subject, slice(-1, None))) >= 6 else slice(-2, None)
 
 
-def near_and_far(summary: Callable[[np.ndarray], float], *, covering: float) -> Callable[[xarray.Dataset], PerSubjects]:
+def near_and_far(summary: Callable[[np.ndarray], float], *, covering: float) -> Compute:
     """The nearest or farthest of the early heads that give patches at least half of their attention.
 
-    What is left of a head with 99 % on the class token reads as uniform attention. A far head must also cover the
-    picture: one that always looks at a corner scores 1.3 of uniform attention. 0 where there is no such head.
+    The little that a head with 99 % on the class token gives to patches looks like uniform attention. A far head must
+    also cover the picture: one that always looks at a corner scores 1.3 of uniform attention. 0 where there is none.
     """
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        for subject in vits(estimate):
-            rows = places_of(estimate, subject)[:2]
-            relative, mass, coverage = (estimate[name].values[rows] for name in ("relative", "prefix_mass", "coverage"))
-            heads = relative[np.isfinite(relative) & (mass <= 0.5) & (coverage >= covering)]
-            result[subject,] = float(summary(heads)) if len(heads) else 0.0 if covering else math.nan
-        return result
-
-    return compute
-
-
-def growth(estimate: xarray.Dataset) -> PerSubjects:
-    """Mean distance of all heads over the last third of the attentions minus over the first."""
-    result: PerSubjects = {}
-    for subject in vits(estimate):
-        first, last = (np.nanmean(estimate.relative.values[rows]) for rows in thirds(places_of(estimate, subject)))
-        result[subject,] = float(last - first)
-    return result
-
-
-def farthest_prefix_mass(estimate: xarray.Dataset) -> PerSubjects:
-    """What the farthest early head gives to the class token: one with all its mass there reads as uniform."""
-    result: PerSubjects = {}
-    for subject in vits(estimate):
+    def number(estimate: xarray.Dataset, subject: str) -> float:
         rows = places_of(estimate, subject)[:2]
-        farthest = np.unravel_index(np.nanargmax(estimate.relative.values[rows]), estimate.relative.values[rows].shape)
-        result[subject,] = float(estimate.prefix_mass.values[rows][farthest])
-    return result
+        relative, mass, coverage = (estimate[name].values[rows] for name in ("relative", "prefix_mass", "coverage"))
+        heads = relative[np.isfinite(relative) & (mass <= 0.5) & (coverage >= covering)]
+        return float(summary(heads)) if len(heads) else 0.0 if covering else math.nan
+
+    return of_each(number, vits)
 
 
-def local_share(estimate: xarray.Dataset) -> PerSubjects:
-    return {(s,): float((heads_of(estimate, s, slice(None)) < LOCAL).mean()) for s in subjects_in(estimate)}
+def growth(estimate: xarray.Dataset, subject: str) -> float:
+    """Mean distance of all heads over the last third of the attentions minus over the first."""
+    first, last = (np.nanmean(estimate.relative.values[rows]) for rows in thirds(places_of(estimate, subject)))
+    return float(last - first)
+
+
+def farthest_prefix_mass(estimate: xarray.Dataset, subject: str) -> float:
+    """What the farthest early head gives to the class token: one that gives it everything looks uniform."""
+    rows = places_of(estimate, subject)[:2]
+    farthest = np.unravel_index(np.nanargmax(estimate.relative.values[rows]), estimate.relative.values[rows].shape)
+    return float(estimate.prefix_mass.values[rows][farthest])
+
+
+def local_share(estimate: xarray.Dataset, subject: str) -> float:
+    return float((heads_of(estimate, subject, slice(None)) < LOCAL).mean())
 
 
 def unmoved_local_share(estimate: xarray.Dataset) -> Bounds:
-    """What the share may be where no draw of images moved it: the exact bound of as many trials as heads."""
-    rooms = {who: float(room_for(len(heads_of(estimate, who, slice(None))))) for who in subjects_in(estimate)}
-    return {(s,): (max(share - rooms[s], 0), share + rooms[s]) for (s,), share in local_share(estimate).items()}
+    """Bounds where resampling the images did not change the share: the exact ones of as many trials as heads."""
+    result: dict[tuple[str, ...], tuple[float, float]] = {}
+    for subject in subjects_in(estimate):
+        share, room = local_share(estimate, subject), float(room_for(len(heads_of(estimate, subject, slice(None)))))
+        result[subject,] = (max(share - room, 0), share + room)
+    return result
 
 
-def with_hybrids(compare: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Heads of the first two attentions, of every ViT on patches and every one whose tokens come from a CNN."""
+def with_hybrids(compare: Callable[[np.ndarray, np.ndarray], float]) -> Compute:
+    """Compares the heads of the first two attentions, of every ViT on patches with every hybrid."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        stems = dict(zip(estimate.subject.values.tolist(), estimate.tokens_from.values.tolist(), strict=True))
-        return {
-            (vit, hybrid): compare(heads_of(estimate, vit, slice(0, 2)), heads_of(estimate, hybrid, slice(0, 2)))
-            for vit in vits(estimate)
-            for hybrid in stems
-            if stems[vit] == "patches" and stems[hybrid] == "a CNN" and len(places_of(estimate, hybrid)) >= 4
-        }
+    def number(estimate: xarray.Dataset, vit: str, hybrid: str) -> float:
+        return compare(heads_of(estimate, vit, slice(0, 2)), heads_of(estimate, hybrid, slice(0, 2)))
 
-    return compute
+    return of_pairs(number, patch_vits, hybrids)
 
 
 def more_local(vit: np.ndarray, hybrid: np.ndarray) -> float:
@@ -161,14 +157,11 @@ def unmoved_local_gap(estimate: xarray.Dataset) -> Bounds:
     return {pair: (max(gap - rooms[pair], -1), min(gap + rooms[pair], 1)) for pair, gap in gaps.items()}
 
 
-def distance_grows(estimate: xarray.Dataset) -> PerSubjects:
+def distance_grows(estimate: xarray.Dataset, subject: str) -> float:
     from scipy.stats import spearmanr
 
-    result: PerSubjects = {}
-    for subject in vits(estimate):
-        rows = estimate.relative.values[estimate.subject.values == subject]
-        result[subject,] = float(spearmanr(np.arange(len(rows)), np.nanmean(rows, axis=1)).statistic)
-    return result
+    rows = estimate.relative.values[estimate.subject.values == subject]
+    return float(spearmanr(np.arange(len(rows)), np.nanmean(rows, axis=1)).statistic)
 
 
 @dataclass(frozen=True)
@@ -185,10 +178,10 @@ class AttentionDistance(Measure):
         "Each point is one attention head: the mean distance, in pixels, between a patch and what it attends to. Left, "
         "the heads of the two lowest and two highest blocks, sorted; right, all heads over depth. The upper dashed "
         "line is attention spread evenly over the picture, the lower one a patch that attends to itself. Low points in "
-        "early blocks are local heads, as a convolution would be. A head far from its patch is not yet global: one "
-        "that always looks at a corner is far too, so the coverage in the tooltip says whether it looks everywhere (1) "
-        "or at one place (0). Early far heads count for the claim only where they cover half of the picture, and none "
-        "counts that gives the class token most of its attention."
+        "early blocks are local heads, as a convolution would be. A long distance alone does not make a head global: "
+        "one that always looks at the same corner has one too. The coverage in the tooltip tells them apart (1: it "
+        "looks everywhere, 0: at one place). For the claim, an early far head counts only if it covers half of the "
+        "picture and gives patches at least half of its attention."
     )
     how_to_read_ko = (
         "점 하나가 어텐션 헤드 하나이고, 높이는 패치와 그 패치가 보는 곳 사이의 평균 거리(픽셀)이다. 왼쪽은 가장 낮은 "
@@ -204,7 +197,7 @@ class AttentionDistance(Measure):
     quantities = (
         Quantity(
             "local_heads",
-            local_share,
+            of_each(local_share),
             "share of heads below half of uniform attention",
             smooth=False,
             limits=(0, 1),
@@ -231,13 +224,14 @@ class AttentionDistance(Measure):
         Quantity(
             "early_far_head",
             near_and_far(np.max, covering=0.5),
-            "farthest of these that covers half of the picture, uniform = 1",
+            "farthest head of the first two blocks that gives patches half of its attention and covers half of the "
+            "picture, uniform = 1",
             smooth=False,
         ),
         Quantity(
             "early_farthest_prefix_mass",
-            farthest_prefix_mass,
-            "its attention to the class token",
+            of_each(farthest_prefix_mass, vits),
+            "attention of the farthest head of the first two blocks to the class token",
             smooth=False,
             limits=(0, 1),
         ),
@@ -267,7 +261,7 @@ class AttentionDistance(Measure):
         ),
         Quantity(
             "distance_grows",
-            distance_grows,
+            of_each(distance_grows, vits),
             "rank correlation of distance with depth",
             smooth=False,
             limits=(-1, 1),
@@ -275,7 +269,7 @@ class AttentionDistance(Measure):
         ),
         Quantity(
             "distance_growth",
-            growth,
+            of_each(growth, vits),
             "distance, uniform = 1, mean over the last third of the attentions minus the first",
         ),
     )
@@ -323,10 +317,10 @@ class AttentionDistance(Measure):
         sites = scene.sites(attentions)
         counted = np.where(total.counted > 0, total.counted, np.nan)
         heads = np.array([site.heads for _, site in sites])
-        there = np.arange(total.distance.shape[1])[None] < heads[:, None]
+        exists = np.arange(total.distance.shape[1])[None] < heads[:, None]
         uniform = np.array([site.attention.uniform_distance for _, site in sites if site.attention])
         # Kept, an image whose rows are all on the class token has a distance, 0; dropped, it has none.
-        measured = counted if self.cls == "drop" else np.where(there, float(total.images), np.nan)
+        measured = counted if self.cls == "drop" else np.where(exists, float(total.images), np.nan)
         distance = total.distance.numpy() / measured
         return xarray.Dataset(
             {
@@ -335,7 +329,7 @@ class AttentionDistance(Measure):
                 "coverage": (("site", "head"), total.coverage.numpy() / counted, {"limits": (0.0, np.inf)}),
                 "prefix_mass": (
                     ("site", "head"),
-                    np.where(there, (total.prefix_mass / total.images).numpy(), np.nan),
+                    np.where(exists, (total.prefix_mass / total.images).numpy(), np.nan),
                     {"limits": (0.0, 1.0)},
                 ),
                 "uniform": ("site", uniform, {"unit": "px", "exact": True}),

@@ -68,11 +68,11 @@ def look_at_rows(kept: Mapping[str, Kept], with_rollout: bool) -> View:
     def take(look: Look) -> Tensor:
         nonlocal before
         rows, weights = kept[look.site.name], look.weights.float()
-        found = rows.rows(weights)
+        of_heads = rows.rows(weights)
         if not with_rollout:
-            return torch.cat([found, torch.zeros_like(found[:, :1])], dim=1)
+            return torch.cat([of_heads, torch.zeros_like(of_heads[:, :1])], dim=1)
         before = rollout(weights[:, 0], None if look.site.name == first else before)
-        return torch.cat([found, rows.rows(before[:, None, None])], dim=1)
+        return torch.cat([of_heads, rows.rows(before[:, None, None])], dim=1)
 
     return View("kept rows of attention", take)
 
@@ -85,10 +85,10 @@ def take_examples(bench: Bench, sites: Sequence[Site]) -> dict[str, Tensor]:
     view = look_at_rows(kept, with_rollout=not why_no_rollout(bench.anatomy, sites))
     seen = bench.look({name: [view] for name in kept})
     labels = torch.full((len(bench),), -1) if bench.batch.labels is None else torch.as_tensor(bench.batch.labels)
-    found = {"image": torch.as_tensor(bench.batch.images), "label": labels, "picture": pictures_of(bench)}
+    examples = {"image": torch.as_tensor(bench.batch.images), "label": labels, "picture": pictures_of(bench)}
     for name, rows in kept.items():
         codes, peak = coded(seen[name][view.name])
-        found |= {
+        examples |= {
             f"maps of {name}": codes[:, :-1],
             f"peak of {name}": peak[:, :-1],
             f"rollout of {name}": codes[:, -1],
@@ -97,7 +97,7 @@ def take_examples(bench: Bench, sites: Sequence[Site]) -> dict[str, Tensor]:
             f"key_place of {name}": torch.as_tensor(rows.keys),
             f"grids of {name}": torch.tensor(rows.grids),
         }
-    return found
+    return examples
 
 
 def picture_size(size: tuple[int, int]) -> tuple[int, int]:

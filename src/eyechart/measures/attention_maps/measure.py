@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views, option, site_coordinates
+from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
 from eyechart.measures.attention_maps.examples import picture_size, take_examples, thinning
 from eyechart.measures.attention_maps.rows import (
     NOTHING,
@@ -28,7 +28,7 @@ from eyechart.measures.attention_maps.rows import (
     mean_entropy,
     why_no_rollout,
 )
-from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.quantity import Compute, Quantity, of_each, subjects_in
 from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions_with_maps
@@ -82,22 +82,22 @@ class MapsTally(Tally):
     rollout_peak: Annotated[Tensor, Concat("image", "site", "query", dtype="float32")]
     picture: Annotated[Tensor, Concat("image", "subject", "y", "x", "channel", dtype="uint8")]
 
-    def keep_examples(self, scene: Scene, found: Mapping[str, Mapping[str, Tensor]]) -> None:
+    def keep_examples(self, scene: Scene, examples: Mapping[str, Mapping[str, Tensor]]) -> None:
         """The examples of all subjects as rows of one shape: as many as every subject has, and as fit."""
-        sizes, first = self.sizes, next(iter(found.values()))
+        sizes, first = self.sizes, next(iter(examples.values()))
         each = math.prod(sizes[axis] for axis in ("site", "head", "query", "key"))
-        count = min(max(1, PADDED_ROOM // each), *(len(mine["image"]) for mine in found.values()))
+        count = min(max(1, PADDED_ROOM // each), *(len(of_subject["image"]) for of_subject in examples.values()))
         rows: dict[str, Tensor] = {"image": first["image"][:count], "label": first["label"][:count]}
         for name, law in self.laws.items():
             if isinstance(law, Concat) and name not in rows:
                 rows[name] = law.identity((count, *(sizes[axis] for axis in law.dims[1:])))
-        for place, mine in enumerate(found.values()):
-            lay(rows["picture"][:, place], mine["picture"][:count])
+        for place, of_subject in enumerate(examples.values()):
+            lay(rows["picture"][:, place], of_subject["picture"][:count])
         for row, (subject, site) in enumerate(scene.sites(attentions_with_maps)):
             for name in ("maps", "peak", "rollout", "rollout_peak"):
-                lay(rows[name][:, row], found[subject][f"{name} of {site.name}"][:count])
+                lay(rows[name][:, row], examples[subject][f"{name} of {site.name}"][:count])
             for name in ("query_place", "key_place", "grids"):
-                lay(getattr(self, name)[row], found[subject][f"{name} of {site.name}"])
+                lay(getattr(self, name)[row], examples[subject][f"{name} of {site.name}"])
         self.append(**rows)
 
 
@@ -112,14 +112,14 @@ def relative_of(estimate: xarray.Dataset, subject: str) -> np.ndarray:
     return values
 
 
-def summed_up(summary: Callable[[np.ndarray], float]) -> Callable[[xarray.Dataset], PerSubjects]:
+def summed_up(summary: Callable[[np.ndarray], float]) -> Compute:
     """A number made of the entropies (attention, head) of each subject that has any."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        found = {subject: relative_of(estimate, subject) for subject in subjects_in(estimate)}
-        return {(subject,): float(summary(values)) for subject, values in found.items() if np.isfinite(values).any()}
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        values = relative_of(estimate, subject)
+        return float(summary(values)) if np.isfinite(values).any() else None
 
-    return compute
+    return of_each(number)
 
 
 def mean_known(values: np.ndarray) -> float:
@@ -127,7 +127,7 @@ def mean_known(values: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class AttentionMaps(Experiment):
+class AttentionMaps(SampledExperiment):
     name = "attention_maps"
     title = "Where does each patch look?"
     title_ko = "각 패치는 어디를 보는가?"
@@ -137,18 +137,18 @@ class AttentionMaps(Experiment):
         Source("Abnar & Zuidema 2020", "Section 3 (attention rollout)"),
     )
     how_to_read = (
-        "Left, for some pictures: what the rollout says the last block rests on (bright where most, dark where least), "
-        "and the attention of one head of a low, a middle and a high block, always the head that looks most narrowly "
-        "there. The question is asked from the class token; without one, from all patches on average or, where "
-        "attention stays within windows, from the patch in the middle (outlined). Each head is drawn from 0 to its own "
-        "largest weight. Right: every head over depth, asked from patches (circles) and from the class token "
-        "(diamonds); 1 is attention spread evenly over all keys, 0 attention to a single one. A map shows where a head "
-        "reads from, not what it reads: values may be small where weights are large."
+        "Left, for some pictures: the rollout, which shows the parts of the picture that the last block depends on "
+        "(bright: most, dark: least), and the attention of one head of a low, a middle and a high block, always the "
+        "head that looks most narrowly there. The query is the class token; without one, the mean over all patches or, "
+        "where attention stays within windows, the patch in the middle (outlined). Each head is drawn from 0 to its "
+        "own largest weight. Right: the entropy of every head over depth, with patches as queries (circles) and with "
+        "the class token (diamonds); 1 is attention spread evenly over all keys, 0 attention to a single one. A map "
+        "shows where a head reads from, not what it reads: values may be small where weights are large."
     )
     how_to_read_ko = (
-        "왼쪽은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 기대는지(롤아웃; 밝을수록 많이)와 낮은·중간·높은 "
-        "블록에서 가장 좁게 보는 헤드의 어텐션이다. 질문은 클래스 토큰이 하고, 없으면 모든 패치의 평균이나 가운데 "
-        "패치가 한다. 오른쪽은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 토큰이 물을 때). 1은 "
+        "왼쪽은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 의존하는지(롤아웃; 밝을수록 많이)와 낮은·중간·높은 "
+        "블록에서 가장 좁게 보는 헤드의 어텐션이다. 질의(query)는 클래스 토큰이고, 없으면 모든 패치의 평균이나 가운데 "
+        "패치이다. 오른쪽은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 토큰이 질의일 때). 1은 "
         "모든 곳을 고르게, 0은 한 곳만 보는 것이다."
     )
     method = (
@@ -200,22 +200,27 @@ class AttentionMaps(Experiment):
 
     def sizes(self, scene: Scene) -> dict[str, int]:
         """The axes of the tally, as long as the largest attention of any subject needs."""
-        found = [
-            (who, site, site.attention)
-            for who in with_maps(scene)
-            for site in attentions_with_maps(who)
+        attentions = [
+            (anatomy, site, site.attention)
+            for anatomy in with_maps(scene)
+            for site in attentions_with_maps(anatomy)
             if site.attention
         ]
-        sides = {who.subject: thinning(attentions_with_maps(who), who.input_size)[0] for who in with_maps(scene)}
-        queries = [count_queries(geometry, who.input_size, sides[who.subject]) for who, _, geometry in found]
-        pictures = [picture_size(who.input_size) for who in with_maps(scene)]
+        sides = {
+            anatomy.subject: thinning(attentions_with_maps(anatomy), anatomy.input_size)[0]
+            for anatomy in with_maps(scene)
+        }
+        queries = [
+            count_queries(geometry, anatomy.input_size, sides[anatomy.subject]) for anatomy, _, geometry in attentions
+        ]
+        pictures = [picture_size(anatomy.input_size) for anatomy in with_maps(scene)]
         return {
-            "site": len(found),
-            "head": max(site.heads or 1 for _, site, _ in found),
+            "site": len(attentions),
+            "head": max(site.heads or 1 for _, site, _ in attentions),
             "query": max(queries),
             "query_axis": 3,
-            "window": max(min(each.windows, many) for (_, _, each), many in zip(found, queries, strict=True)),
-            "key": max(count_keys(geometry) for _, _, geometry in found),
+            "window": max(min(each.windows, many) for (_, _, each), many in zip(attentions, queries, strict=True)),
+            "key": max(count_keys(geometry) for _, _, geometry in attentions),
             "key_axis": 2,
             "grid": 5,
             "subject": len(pictures),
@@ -229,32 +234,32 @@ class AttentionMaps(Experiment):
         if not sites or not len(bench):
             return {}
         seen = bench.look({site.name: [ENTROPIES] for site in sites})
-        found = {f"entropy of {site.name}": seen[site.name][ENTROPIES.name] for site in sites}
-        found["folds"] = bench.folds()
-        return found | take_examples(bench, sites) if bench.batch.index == 0 else found
+        results = {f"entropy of {site.name}": seen[site.name][ENTROPIES.name] for site in sites}
+        results["folds"] = bench.folds()
+        return results | take_examples(bench, sites) if bench.batch.index == 0 else results
 
     def update(self, tally: MapsTally, batch: Batch, views: Views, scene: Scene) -> None:
-        found = {who.subject: views.experiment(who.subject) for who in with_maps(scene)}
-        if not all(found.values()):  # beyond the images that are used
+        results = {anatomy.subject: views.experiment(anatomy.subject) for anatomy in with_maps(scene)}
+        if not all(results.values()):  # beyond the images that are used
             return
-        folds = next(iter(found.values()))["folds"]
+        folds = next(iter(results.values()))["folds"]
         for row, (subject, site) in enumerate(scene.sites(attentions_with_maps)):
-            spread = found[subject][f"entropy of {site.name}"].double()
+            spread = results[subject][f"entropy of {site.name}"].double()
             tally.add("entropy", folds, spread[..., 0], row, slice(spread.shape[1]))
             tally.add("class_entropy", folds, spread[..., 1], row, slice(spread.shape[1]))
         tally.add("images", folds)
         if batch.index == 0:
-            tally.keep_examples(scene, found)
+            tally.keep_examples(scene, results)
 
     def estimate(self, total: MapsTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
         sites = scene.sites(attentions_with_maps)
         keys = np.array([site.attention.keys for _, site in sites if site.attention])
-        there = np.arange(total.entropy.shape[1])[None] < np.array([site.heads or 1 for _, site in sites])[:, None]
+        exists = np.arange(total.entropy.shape[1])[None] < np.array([site.heads or 1 for _, site in sites])[:, None]
         images = total.images.numpy()
         nats, of_class = (
-            np.where(there, each.numpy() / images, np.nan) for each in (total.entropy, total.class_entropy)
+            np.where(exists, each.numpy() / images, np.nan) for each in (total.entropy, total.class_entropy)
         )
         uniform = np.log(keys)[:, None]
         share, axes = {"limits": (0.0, 1.0)}, ("site", "head")
@@ -267,7 +272,7 @@ class AttentionMaps(Experiment):
                 "class_relative": (axes, of_class / uniform, share),
             },
             coords=site_coordinates(scene, sites)
-            | {"head": np.arange(there.shape[1]), "keys": ("site", keys), "head_count": ("site", there.sum(1))}
+            | {"head": np.arange(exists.shape[1]), "keys": ("site", keys), "head_count": ("site", exists.sum(1))}
             | shown(total, scene),
             attrs={"images": int(images), "left_out": words if without else ""},
         )
@@ -294,26 +299,29 @@ class AttentionMaps(Experiment):
 
 def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
     """Coordinates with what the explorer shows: rows of attention in hundredths of their `peak`, and where they lie."""
-    sizes = [picture_size(who.input_size) for who in with_maps(scene)]
+    sizes = [picture_size(anatomy.input_size) for anatomy in with_maps(scene)]
     classes = scene.classes or ()
     labels = [classes[label] if 0 <= label < len(classes) else "" for label in total.label.tolist()]
     rows, row = ("example", "site", "head", "query"), ("example", "site", "query")
-    places = {
+    positions = {
         name: np.maximum(getattr(total, name).numpy(), NOTHING).astype(np.int16)
         for name in ("query_place", "key_place", "grids")
     }
     return {
         "example": total.image.numpy(),
         "class_name": ("example", np.array(labels, dtype=object)),
-        "shown_subject": [who.subject for who in with_maps(scene)],
-        "no_rollout": ("shown_subject", [why_no_rollout(who, attentions_with_maps(who)) for who in with_maps(scene)]),
+        "shown_subject": [anatomy.subject for anatomy in with_maps(scene)],
+        "no_rollout": (
+            "shown_subject",
+            [why_no_rollout(anatomy, attentions_with_maps(anatomy)) for anatomy in with_maps(scene)],
+        ),
         "picture": (("example", "shown_subject", "y", "x", "channel"), total.picture.numpy()),
         "picture_size": (("shown_subject", "side"), np.array(sizes)),
         "maps": ((*rows, "key"), total.maps.numpy()),
         "peak": (rows, total.peak.numpy()),
         "rollout": ((*row, "key"), total.rollout.numpy()),
         "rollout_peak": (row, total.rollout_peak.numpy()),
-        "query_place": (("site", "query", "query_axis"), places["query_place"]),
-        "key_place": (("site", "window", "key", "key_axis"), places["key_place"]),
-        "grids": (("site", "grid"), places["grids"]),
+        "query_place": (("site", "query", "query_axis"), positions["query_place"]),
+        "key_place": (("site", "window", "key", "key_axis"), positions["key_place"]),
+        "grids": (("site", "grid"), positions["grids"]),
     }

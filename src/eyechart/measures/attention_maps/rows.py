@@ -137,12 +137,12 @@ class Kept:
     def rows(self, weights: Tensor) -> Tensor:
         """(image, head, query, key) out of (image, window, head, query, key)."""
         prefix = self.queries[:, 0].tolist().count(PREFIX)
-        found = weights[:, torch.as_tensor(self.window), :, torch.as_tensor(self.token)].permute(1, 2, 0, 3)
+        chosen = weights[:, torch.as_tensor(self.window), :, torch.as_tensor(self.token)].permute(1, 2, 0, 3)
         if MEAN in self.queries[:, 0]:
-            found = found.clone()
-            found[:, :, prefix] = weights[:, 0, :, prefix:].mean(2)
-        target = torch.as_tensor(self.target, device=weights.device).expand(found.shape)
-        return found.new_zeros(*found.shape[:3], self.keys.shape[1]).scatter_add(-1, target, found)
+            chosen = chosen.clone()
+            chosen[:, :, prefix] = weights[:, 0, :, prefix:].mean(2)
+        target = torch.as_tensor(self.target, device=weights.device).expand(chosen.shape)
+        return chosen.new_zeros(*chosen.shape[:3], self.keys.shape[1]).scatter_add(-1, target, chosen)
 
 
 def kept_rows(geometry: AttentionGeometry, side: int) -> Kept:
@@ -157,20 +157,22 @@ def kept_rows(geometry: AttentionGeometry, side: int) -> Kept:
     if geometry.windows == 1:
         listed = [*((PREFIX, k, 0, k) for k in range(geometry.query_prefix)), (MEAN, 0, 0, -1), *listed]
     window, token = (np.array([each[part] for each in listed]) for part in (2, 3))
-    windows, own = np.unique(window, return_inverse=True)
+    windows, kept_window = np.unique(window, return_inverse=True)
     keys, target, key_grids = _grouped(geometry.key_yx[windows], geometry.key_yx, geometry.key_prefix)
-    queries = np.array([[row, column, mine] for (row, column, *_), mine in zip(listed, own.tolist(), strict=True)])
-    return Kept(queries, keys, (*grid, *key_grids), window, token, target[own])
+    queries = np.array(
+        [[row, column, number] for (row, column, *_), number in zip(listed, kept_window.tolist(), strict=True)]
+    )
+    return Kept(queries, keys, (*grid, *key_grids), window, token, target[kept_window])
 
 
-def _cells(places: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
+def _cells(positions: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
     """(window, token, 2) in pixels → rows and columns counted from 0, PREFIX where there is no place; and the grid."""
-    cells = np.full(places.shape, PREFIX)
+    cells = np.full(positions.shape, PREFIX)
     sizes = []
     for axis in (0, 1):
-        known = ~np.isnan(places[..., axis])
-        steps = np.unique(places[..., axis][known].round(2))
-        cells[..., axis][known] = np.searchsorted(steps, places[..., axis][known].round(2))
+        placed = ~np.isnan(positions[..., axis])
+        steps = np.unique(positions[..., axis][placed].round(2))
+        cells[..., axis][placed] = np.searchsorted(steps, positions[..., axis][placed].round(2))
         sizes.append(len(steps))
     return cells, (sizes[0], sizes[1])
 
@@ -190,9 +192,9 @@ def _grouped(chosen: np.ndarray, every: np.ndarray, prefix: int) -> tuple[np.nda
         group += 1
     cells = np.where(cells >= 0, cells // group, cells)
     cells[:, :prefix, 1] = np.arange(prefix)
-    found = [np.unique(one, axis=0, return_inverse=True) for one in cells]
-    keys = np.full((len(cells), max(len(known) for known, _ in found), 2), (NOTHING, 0))
+    by_window = [np.unique(one, axis=0, return_inverse=True) for one in cells]
+    keys = np.full((len(cells), max(len(groups) for groups, _ in by_window), 2), (NOTHING, 0))
     target = np.empty(cells.shape[:2], dtype=np.int64)
-    for window, (known, where) in enumerate(found):
-        keys[window, : len(known)], target[window] = known, where.reshape(-1)
+    for window, (groups, where) in enumerate(by_window):
+        keys[window, : len(groups)], target[window] = groups, where.reshape(-1)
     return keys, target, (*grid, group)

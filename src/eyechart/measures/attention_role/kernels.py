@@ -1,4 +1,4 @@
-"""Attention as a kernel: weights that know less of the picture, and how much of them changes with it.
+"""Attention as a kernel: weights that depend less on the picture, and how much they change from picture to picture.
 
 Weights are the intact network's, (image, window, head, query, key), of one group of pictures.
 """

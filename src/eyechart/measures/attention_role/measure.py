@@ -1,20 +1,20 @@
 """E12: does attention have to look at the picture? Its weights are replaced, the values stay.
 
 Attention is an average, z = Σ A(x) v with Σ A = 1. What is lost when A is exchanged for one that smooths as well, but
-knows less of the picture, is what its dependence on the data was worth:
+depends less on the picture, is the value of its dependence on the data:
 
     even         A = 1 / keys, within the window or over the whole grid: smoothing alone
     mean         A = mean of other pictures' A, for each head and query: a learned kernel that no picture changes
     another's    A of another picture: as sharp and as varied as its own, but about something else
 
-A kernel's variance over pictures is told apart from that over heads (channels of a head share theirs):
+A kernel's variance over pictures is separated from that over heads (the channels of a head share one kernel):
 
     data-specific = Σ_keys Var_pictures(A) / Σ_keys A²        head-specific = Σ_keys Var_heads(A) / Σ_keys A²
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views, option, site_coordinates
+from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
 from eyechart.measures.attention_role.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
 from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
-from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.quantity import Compute, PerSubjects, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, classifier
 from eyechart.sites import Anatomy, Site
@@ -62,7 +62,7 @@ class AttentionRoleTally(Tally):
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
 
-def lost_by(replacement: str, variable: str = "lost") -> Callable[[xarray.Dataset], PerSubjects]:
+def lost_by(replacement: str, variable: str = "lost") -> Compute:
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         values = estimate[variable].sel(replacement=replacement).values
         return {(str(subject),): float(value) for subject, value in zip(estimate.who.values, values, strict=True)}
@@ -70,16 +70,13 @@ def lost_by(replacement: str, variable: str = "lost") -> Callable[[xarray.Datase
     return compute
 
 
-def data_specific(estimate: xarray.Dataset) -> PerSubjects:
+def data_specific(estimate: xarray.Dataset, subject: str) -> float:
     """Mean over heads and attentions of the data-specific share of a kernel."""
-    return {
-        (subject,): float(np.nanmean(estimate.data_specific.values[estimate.subject.values == subject]))
-        for subject in subjects_in(estimate)
-    }
+    return float(np.nanmean(estimate.data_specific.values[estimate.subject.values == subject]))
 
 
 @dataclass(frozen=True)
-class AttentionRole(Experiment):
+class AttentionRole(SampledExperiment):
     name = "attention_role"
     title = "Must attention look at the picture?"
     title_ko = "어텐션은 그림을 보아야만 하는가?"
@@ -91,11 +88,11 @@ class AttentionRole(Experiment):
     how_to_read = (
         "The weights of every attention are replaced in the trained model, its values stay. Even: all keys count the "
         "same, so only smoothing is left. Mean of others: each head and query keeps the pattern it has on average, "
-        "whatever the picture shows. Another picture's: a pattern as sharp as its own, but of the wrong picture. What "
-        "the mean pattern loses is what attention gains by looking at this picture. First panel: all attentions at "
-        "once. Second: how much of each head's pattern changes from picture to picture (1: nothing is shared; 0: a "
-        "fixed kernel), with the mean over heads as a line; dashed, how much it changes from head to head. Further "
-        "panels, where they were measured: one attention at a time, by depth."
+        "whatever the picture shows. Another picture's: a pattern as sharp as its own, but of the wrong picture. The "
+        "accuracy lost with the mean pattern is what attention gains by looking at this picture. First panel: all "
+        "attentions at once. Second: how much of each head's pattern changes from picture to picture (1: nothing is "
+        "shared; 0: a fixed kernel), with the mean over heads as a line; dashed, how much it changes from head to "
+        "head. Further panels, where they were measured: one attention at a time, by depth."
     )
     how_to_read_ko = (
         "학습된 모델에서 어텐션의 가중치만 바꾸고 값은 그대로 둔다. 균등은 평활화만 남고, 다른 그림들의 평균은 헤드와 "
@@ -103,12 +100,12 @@ class AttentionRole(Experiment):
         "것이다. 둘째 그림은 헤드의 무늬가 그림마다 얼마나 바뀌는지이다(0이면 고정된 커널)."
     )
     method = (
-        "Weights as in the intact network are replaced for all queries and keys, class token included: evenly over the "
-        "keys a query may see (its window, or the whole grid with prefix tokens); by the mean over the other pictures "
-        "of a group of up to 32, for each head and query; by those of the next picture of the group. Accuracy and "
-        "answers with and without on the same images. The data-specific share of a head is the unbiased variance of "
-        "its weights over pictures, summed over keys, divided by the sum of their squares; the head-specific share has "
-        "the variance over the heads of the same attention instead."
+        "The weights of the intact network are replaced for all queries and keys, class token included: evenly over "
+        "the keys a query may see (its window, or the whole grid with prefix tokens); by the mean over the other "
+        "pictures of a group of up to 32, for each head and query; by those of the next picture of the group. Accuracy "
+        "and answers with and without the replacement are of the same images. The data-specific share of a head is the "
+        "unbiased variance of its weights over pictures, summed over keys, divided by the sum of their squares; the "
+        "head-specific share has the variance over the heads of the same attention instead."
     )
     quantities = (
         *(
@@ -131,7 +128,9 @@ class AttentionRole(Experiment):
             for name, (key, words) in WORDS.items()
         ),
         Quantity(
-            "data_specific_attention", data_specific, "share of a head's kernel that changes with the picture, mean"
+            "data_specific_attention",
+            of_each(data_specific),
+            "share of a head's attention pattern that changes with the picture, mean over heads",
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 4.0, "normal": 60.0, "full": 600.0}
@@ -146,8 +145,8 @@ class AttentionRole(Experiment):
         return 1.0 + len(REPLACEMENTS) * (1 + alone) if sites else 0.0
 
     def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
-        told: Literal["yes", "no"] = "no" if effort == "quick" else "yes"
-        decided = replace(self, each=told) if self.each == "auto" else self
+        each: Literal["yes", "no"] = "no" if effort == "quick" else "yes"
+        decided = replace(self, each=each) if self.each == "auto" else self
         return super(AttentionRole, decided).sized(effort, scene, asked_for=asked_for, decides=decides)
 
     # --- the experiment -----------------------------------------------------------------------------------------
@@ -163,17 +162,17 @@ class AttentionRole(Experiment):
             groups = torch.tensor_split(torch.arange(len(few)), number)
             return [self._group(few.picked(group), sites) for group in groups]
 
-        found = bench.piece_size.fit(min(GROUP, len(few)), work)
-        joined = {name: torch.cat([each[name] for each in found]) for name in found[0]}
+        groups_seen = bench.piece_size.fit(min(GROUP, len(few)), work)
+        joined = {name: torch.cat([each[name] for each in groups_seen]) for name in groups_seen[0]}
         return joined | {"folds": few.folds()}
 
     def _group(self, bench: Bench, sites: Sequence[Site]) -> dict[str, Tensor]:
         logits, spread = all_replaced(bench, sites)
-        found = {"together": torch.stack([outcomes(each, logits[0], bench.targets) for each in logits], 1)}
-        found["spread"] = spread
+        results = {"together": torch.stack([outcomes(each, logits[0], bench.targets) for each in logits], 1)}
+        results["spread"] = spread
         if self.each != "no":
-            found["alone"] = torch.stack([self._alone(bench, site, logits[0]) for site in sites], 1)
-        return found
+            results["alone"] = torch.stack([self._alone(bench, site, logits[0]) for site in sites], 1)
+        return results
 
     @staticmethod
     def _alone(bench: Bench, site: Site, intact: Tensor) -> Tensor:
@@ -209,16 +208,16 @@ class AttentionRole(Experiment):
     def update(self, tally: AttentionRoleTally, batch: Batch, views: Views, scene: Scene) -> None:
         first = 0
         for row, subject in enumerate(self._subjects(scene)):
-            found, sites = views.experiment(subject), chosen(scene.anatomy(subject))
-            mine = slice(first, first + len(sites))
+            results, sites = views.experiment(subject), chosen(scene.anatomy(subject))
+            rows = slice(first, first + len(sites))
             first += len(sites)
-            if not found:
+            if not results:
                 continue
-            folds = found["folds"]
-            tally.add("together", folds, found["together"], row)
-            tally.add("spread", folds, found["spread"], mine, slice(found["spread"].shape[2]))
-            if "alone" in found:
-                tally.add("alone", folds, found["alone"], mine)
+            folds = results["folds"]
+            tally.add("together", folds, results["together"], row)
+            tally.add("spread", folds, results["spread"], rows, slice(results["spread"].shape[2]))
+            if "alone" in results:
+                tally.add("alone", folds, results["alone"], rows)
             if row == 0:
                 tally.add("images", folds)
 
@@ -230,9 +229,9 @@ class AttentionRole(Experiment):
         owner = [subjects.index(subject) for subject, _ in sites]
         power, over_pictures, over_heads = total.spread.unbind(-1)
         counts: dict[str, Any] = {"limits": (0.0, 1.0), "trials": images}
-        known = known_of(total.together)
-        right: dict[str, Any] = {"limits": (0.0, 1.0), "trials": known}
-        pairs: dict[str, Any] = {"limits": (-1.0, 1.0), "pairs": known}
+        labelled = known_of(total.together)
+        right: dict[str, Any] = {"limits": (0.0, 1.0), "trials": labelled}
+        pairs: dict[str, Any] = {"limits": (-1.0, 1.0), "pairs": labelled}
         each, together = ("site", "replacement"), ("who", "replacement")
         return xarray.Dataset(
             {
@@ -256,16 +255,19 @@ class AttentionRole(Experiment):
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
-        of_heads = data_specific(finding)
         for subject in finding.who.values.tolist():
-            mine = finding.sel(who=subject)
-            known = bool(np.isfinite(mine.lost.values).all())
-            value, unit = (mine.lost, "points of accuracy") if known else (mine.changed, "% of the answers change")
-            told = {name: f"{100 * float(value.sel(replacement=name)):.1f}" for name in REPLACEMENTS}
+            of_subject = finding.sel(who=subject)
+            has_labels = bool(np.isfinite(of_subject.lost.values).all())
+            value, unit = (
+                (of_subject.lost, "points of accuracy")
+                if has_labels
+                else (of_subject.changed, "% of the answers change")
+            )
+            numbers = {name: f"{100 * float(value.sel(replacement=name)):.1f}" for name in REPLACEMENTS}
             parts.append(
-                f"{subject} {'loses' if known else 'differs:'} {told[EVEN]} {unit} with even weights, "
-                f"{told[MEAN]} with the mean weights of other pictures and {told[OTHER]} with another "
-                f"picture's; {of_heads[subject,]:.0%} of a head's pattern changes with the picture"
+                f"{subject} {'loses' if has_labels else 'differs:'} {numbers[EVEN]} {unit} with even weights, "
+                f"{numbers[MEAN]} with the mean weights of other pictures and {numbers[OTHER]} with another "
+                f"picture's; {data_specific(finding, subject):.0%} of a head's pattern changes with the picture"
             )
         left_out = finding.attrs["left_out"]
         return ". ".join(parts) + "." + (f" Left out: {left_out} (no attention between places)." if left_out else "")
@@ -280,8 +282,8 @@ def all_replaced(bench: Bench, sites: Sequence[Site]) -> tuple[list[Tensor], Ten
     count = len(bench)
 
     def replaced(weights: Tensor) -> Tensor:
-        own = weights[:count]
-        return torch.cat([own, *(change(own) for change in REPLACEMENTS.values())])
+        intact = weights[:count]
+        return torch.cat([intact, *(change(intact) for change in REPLACEMENTS.values())])
 
     spread = View("spread of kernels", lambda look: kernel_spread(look.weights[:count]))
     (head,) = classifier(bench.anatomy)
@@ -303,4 +305,4 @@ def look_whole(
 ) -> dict[str, dict[str, Tensor]]:
     """One pass that is never cut into pieces, because pictures are given weights of one another."""
     seen = Tap(bench.subject.module, bench.anatomy, views, changes).run(images, bench.subject.call)[1]
-    return {site: {name: value.cpu() for name, value in found.items()} for site, found in seen.items()}
+    return {site: {name: value.cpu() for name, value in values.items()} for site, values in seen.items()}

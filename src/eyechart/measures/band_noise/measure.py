@@ -3,7 +3,7 @@
     noise = signs of N(0, 1), cut to a square ring of frequencies, scaled to a stated RMS, added to the normalised image
 
 The rings are half-open, [0, π/10), [π/10, 2π/10), … by the larger of both frequencies, and partition the plane. Each
-image meets every ring at one or more of four strengths, in turn, so that none must be guessed beforehand: the estimate
+image meets every ring at one or more of four strengths, in turn; none has to be chosen beforehand: the estimate
 reads all subjects at the *one* strength at which the drop, averaged over subjects and rings, is 10 points
 (interpolated in log strength). That choice is part of the statistic, so the intervals hold its uncertainty.
 """
@@ -11,8 +11,9 @@ reads all subjects at the *one* strength at which the drop, averaged over subjec
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
@@ -22,11 +23,11 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
-from eyechart.measure import Experiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
-from eyechart.quantity import PerSubjects, Quantity
-from eyechart.reading_estimates import vits_with_cnns, with_ends
+from eyechart.quantity import Compute, Quantity, of_each
+from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -42,7 +43,7 @@ STRENGTHS = (0.08, 0.16, 0.32, 0.64)
 END = 3
 """Rings that are low frequencies (below 0.3 π), and as many that are high ones (above 0.7 π)."""
 WANTED_DROP = 0.1
-"""Mean over subjects and rings. Too weak a noise would hurt nobody, too strong a one everybody."""
+"""Mean over subjects and rings. Noise that is too weak hurts no subject, noise that is too strong hurts all alike."""
 
 
 def examined(scene: Scene) -> list[str]:
@@ -116,43 +117,25 @@ def slope(values: np.ndarray) -> np.ndarray:
     return np.asarray(values @ centred / (centred @ centred))
 
 
-def difference(variable: str, sign: int) -> Callable[[xarray.Dataset], PerSubjects]:
-    """For every (ViT, CNN) whose classes match the images': the ViT's number minus the CNN's, times `sign`."""
+def relative_loss(variable: str) -> Compute:
+    """What a subject scored by accuracy loses, as a share of its clean accuracy."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        values, names = estimate[variable].values, estimate.subject.values.tolist()
-        named = estimate.scored.values == "accuracy"
-        return {
-            (names[vit], names[cnn]): sign * float(values[vit] - values[cnn])
-            for vit, cnn in vits_with_cnns(estimate, alike="pictures")  # or π means another frequency
-            if named[vit] and named[cnn]
-        }
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        row = estimate.sel(subject=subject)
+        return float(row[variable] / row.clean) if row.scored.item() == "accuracy" and row.clean > 0 else None
 
-    return compute
-
-
-def relative_loss(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Of every subject whose classes match the images': what it loses as a share of its clean accuracy."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        return {
-            (str(who),): float(own[variable] / own.clean)
-            for who in estimate.subject.values
-            if (own := estimate.sel(subject=who)).scored.item() == "accuracy" and own.clean > 0
-        }
-
-    return compute
+    return of_each(number)
 
 
 @dataclass(frozen=True)
-class BandNoise(Experiment):
+class BandNoise(SampledExperiment):
     name = "band_noise"
     title = "At which frequencies does noise hurt?"
     title_ko = "어느 주파수의 잡음에 약한가?"
     order = 84
     sources = (Source("Park & Kim 2022", "Figure 2b"),)
     how_to_read = (
-        "Left: how many points of accuracy are lost to noise of one frequency, as strong at every frequency. Low "
+        "Left: how many points of accuracy are lost to noise of one frequency, equally strong at every frequency. Low "
         "frequencies are patches of colour, high ones fine grain: a curve that dips on the left is hurt by coarse "
         "noise, one that dips on the right by grain. The claim compares the subjects below and above the dashed lines, "
         "each end by itself. Right: the mean over all frequencies for several strengths of the noise; the left panel "
@@ -166,9 +149,10 @@ class BandNoise(Experiment):
     method = (
         "Random signs for every value of the normalised image, cut by FFT to one of ten half-open square rings that "
         "partition [0, π], scaled to the same RMS (option scaling=paper leaves the ring its natural share; unit: a "
-        "quarter of the pixel range) and added without clipping. Each image meets all rings at one or more of four "
-        "strengths in turn; drops are interpolated in log strength to the one at which they average 10 points over all "
-        "subjects and rings. Low and high frequencies are the first and the last three rings."
+        "quarter of the pixel range) and added without clipping. Each image is tested with all rings at one or more of "
+        "four strengths, which take turns over the images; drops are interpolated in log strength to the one at which "
+        "they average 10 points over all subjects and rings. Low and high frequencies are the first and the last three "
+        "rings."
     )
     quantities = (
         *(
@@ -180,14 +164,18 @@ class BandNoise(Experiment):
             for end, where in (("low", "below 0.3 π"), ("high", "above 0.7 π"))
         ),
         Quantity(
-            "low_noise_difference", difference("low_cost", 1), "accuracy lost to noise below 0.3 π, ViT minus CNN"
+            "low_noise_difference",
+            partial(scored_vit_minus_cnn, variable="low_cost"),
+            "accuracy lost to noise below 0.3 π, ViT minus CNN",
         ),
         Quantity(
-            "high_noise_difference", difference("high_cost", -1), "accuracy lost to noise above 0.7 π, CNN minus ViT"
+            "high_noise_difference",
+            partial(scored_vit_minus_cnn, variable="high_cost", sign=-1),
+            "accuracy lost to noise above 0.7 π, CNN minus ViT",
         ),
         Quantity(
             "noise_slope_difference",
-            difference("slope", -1),
+            partial(scored_vit_minus_cnn, variable="slope", sign=-1),
             "slope of the accuracy drop over frequency (per π), CNN minus ViT",
             unit="accuracy / π",
         ),
@@ -209,7 +197,9 @@ class BandNoise(Experiment):
         chosen = replace(self, rungs=1)
         for rungs in range(1, len(STRENGTHS) + 1):
             try:
-                more = Experiment.sized(replace(self, rungs=rungs), effort, scene, asked_for=asked_for, decides=decides)
+                more = SampledExperiment.sized(
+                    replace(self, rungs=rungs), effort, scene, asked_for=asked_for, decides=decides
+                )
             except DoesNotApply:
                 if rungs == 1:
                     raise
@@ -226,7 +216,7 @@ class BandNoise(Experiment):
         return NoiseTally.empty(fold=scene.folds, subject=len(subjects), strength=len(STRENGTHS), ring=RINGS)
 
     def strengths(self) -> tuple[float, ...]:
-        """RMS of the noise in equal mode; in P's the height of its signs, of which a ring holds a tenth on average."""
+        """RMS of the noise; with scaling=paper the height of its signs, of which a ring holds a tenth on average."""
         return STRENGTHS if self.scaling == "equal" else tuple(rms * math.sqrt(RINGS) for rms in STRENGTHS)
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -254,14 +244,14 @@ class BandNoise(Experiment):
     def update(self, tally: NoiseTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
         for column, subject in enumerate(examined(scene)):
-            found = views.experiment(subject)
-            if not found:
+            results = views.experiment(subject)
+            if not results:
                 continue
-            folds, there = found["folds"], found["known"]
-            for rung, noisy in zip(found["rungs"].T, found["right"].unbind(1), strict=True):
-                tally.right[:, column].index_put_((folds, rung), noisy * there[:, None], accumulate=True)
-                tally.intact[:, column].index_put_((folds, rung), found["intact"] * there, accumulate=True)
-                tally.seen[:, column].index_put_((folds, rung), there, accumulate=True)
+            folds, labelled = results["folds"], results["known"]
+            for rung, noisy in zip(results["rungs"].T, results["right"].unbind(1), strict=True):
+                tally.right[:, column].index_put_((folds, rung), noisy * labelled[:, None], accumulate=True)
+                tally.intact[:, column].index_put_((folds, rung), results["intact"] * labelled, accumulate=True)
+                tally.seen[:, column].index_put_((folds, rung), labelled, accumulate=True)
         if folds is not None:
             tally.add("images", folds)
 
@@ -309,16 +299,16 @@ class BandNoise(Experiment):
             )
         parts = []
         for subject in finding.subject.values.tolist():
-            own = finding.sel(subject=subject)
-            worst = float(own.frequency.values[int(own.cost.values.argmax())])
-            what = "accuracy" if str(own.scored.item()) == "accuracy" else "agreement with its own intact answers"
+            row = finding.sel(subject=subject)
+            worst = float(row.frequency.values[int(row.cost.values.argmax())])
+            what = "accuracy" if str(row.scored.item()) == "accuracy" else "agreement with its own intact answers"
             low_end, high_end = (
-                "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * each for each in with_ends(own, name)))
+                "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * each for each in with_ends(row, name)))
                 for name in ("low_cost", "high_cost")
             )
             parts.append(
                 f"{subject} loses most {what} at {worst:.2f} π, {low_end} points below 0.3 π and {high_end} above 0.7 π"
             )
         size = "height" if finding.attrs["scaling"] == "paper" else "RMS"
-        told = f"{size} {strength:.2f} [{low:.2f}, {high:.2f}] quarters of the pixel range"
-        return f"At noise of {told}: {'; '.join(parts)}; {images} images."
+        noise = f"{size} {strength:.2f} [{low:.2f}, {high:.2f}] quarters of the pixel range"
+        return f"At noise of {noise}: {'; '.join(parts)}; {images} images."

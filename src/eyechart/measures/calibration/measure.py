@@ -11,9 +11,8 @@ drawn beside it. The signed error has no such floor.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -26,8 +25,8 @@ from torch.nn import functional as F
 from eyechart.measure import Measure, Source, Views
 from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at
 from eyechart.methods.scoring import LOGITS
-from eyechart.quantity import PerSubjects, Quantity
-from eyechart.reading_estimates import per_subject, with_ends
+from eyechart.quantity import Compute, Quantity, of_pairs
+from eyechart.reading_estimates import by_subject, per_subject, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Sum, Tally
@@ -57,20 +56,22 @@ class CalibrationTally(Tally):
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
 
-def each(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def each(variable: str) -> Compute:
     return partial(per_subject, variable=variable)
 
 
-def advantage(estimate: xarray.Dataset, variable: str = "signed_ece") -> PerSubjects:
+def advantage(variable: str) -> Compute:
     """How much farther a CNN's confidence is from its accuracy than a ViT's: above 0 the ViT is better calibrated.
 
     By the signed error: the bootstrap of a difference of two calibration errors covered only .83 near their floor. But
     errors of both signs cancel in it, so the calibration error itself must not say the opposite.
     """
-    family = dict(zip(estimate.subject.values.tolist(), estimate.family.values.tolist(), strict=True))
-    error = {subject: abs(value) for subject, value in per_subject(estimate, variable).items()}
-    vits, cnns = ([name for name in family if family[name] == kind] for kind in ("vit", "cnn"))
-    return {(vit, cnn): error[cnn,] - error[vit,] for vit, cnn in itertools.product(vits, cnns)}
+
+    def number(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+        error = by_subject(estimate, variable)
+        return float(abs(error[cnn]) - abs(error[vit]))
+
+    return of_pairs(number)
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,15 @@ class Calibration(Measure):
     sources = (Source("Park & Kim 2022", "uncertainty of the released models"), Source("Guo et al. 2017", "Figure 4"))
     how_to_read = (
         "Each point is a tenth of the confidence range: how confident the model was there, and how often it was right, "
-        "with a 95 % interval; larger points hold more pictures. On the dashed diagonal confidence is true; below it "
-        "the model is too sure of itself. On the right: the calibration error before and after one temperature was "
-        "fitted on other pictures; the short stroke is what a perfectly calibrated model of the same confidences would "
-        "score by chance."
+        "with a 95 % interval; larger points hold more pictures. On the dashed diagonal confidence equals accuracy; "
+        "below it the model is over-confident. On the right: the calibration error before and after one temperature "
+        "was fitted on other pictures; the short stroke is what a perfectly calibrated model of the same confidences "
+        "would score by chance."
     )
     how_to_read_ko = (
         "점 하나는 확신도의 십분의 일 구간이다. 가로는 확신도, 세로는 실제 정답률이고 점이 클수록 그림이 많다. 점선 "
-        "위에 있으면 확신도가 참이고, 아래면 지나치게 확신한다. 오른쪽은 온도 하나를 다른 그림에서 맞추기 전과 후의 "
-        "보정 오차이며, 짧은 선은 완벽히 보정된 모형도 우연히 얻는 값이다."
+        "위에 있으면 확신도가 정답률과 같고, 아래면 지나치게 확신한다. 오른쪽은 온도 하나를 다른 그림에서 맞추기 전과 "
+        "후의 보정 오차이며, 짧은 선은 완벽히 보정된 모형도 우연히 얻는 값이다."
     )
     method = (
         "Expected calibration error over ten equal-width bins of confidence, and mean confidence minus accuracy "
@@ -105,19 +106,30 @@ class Calibration(Measure):
         Quantity("signed_ece", each("signed_ece"), "mean confidence minus accuracy", limits=(-1, 1)),
         Quantity("ece_floor", each("floor"), "what a perfectly calibrated model would score by chance"),
         Quantity("brier", each("brier"), "squared distance of the probabilities from the truth", limits=(0, 2)),
-        Quantity("temperature", each("temperature"), "that calibrates it best; above 1: over-confident", smooth=False),
-        Quantity("scaled_ece", each("scaled_ece"), "the same after temperature scaling", smooth=False, limits=(0, 1)),
+        Quantity(
+            "temperature",
+            each("temperature"),
+            "temperature that calibrates it best; above 1: over-confident",
+            smooth=False,
+        ),
+        Quantity(
+            "scaled_ece",
+            each("scaled_ece"),
+            "expected calibration error after temperature scaling",
+            smooth=False,
+            limits=(0, 1),
+        ),
         Quantity("scaled_nll", each("scaled_nll"), "negative log-likelihood after temperature scaling", unit="nats"),
         Quantity("freq_90", each("freq_90"), "how often it is more than 90 % sure", limits=(0, 1), share=True),
         Quantity(
             "calibration_advantage",
-            advantage,
+            advantage("signed_ece"),
             "distance of confidence from accuracy, CNN minus ViT",
             limits=(-1, 1),
         ),
         Quantity(
             "calibration_error_advantage",
-            partial(advantage, variable="ece"),
+            advantage("ece"),
             "expected calibration error, CNN minus ViT",
             smooth=False,
             limits=(-1, 1),
@@ -140,15 +152,15 @@ class Calibration(Measure):
 
     def update(self, tally: CalibrationTally, batch: Batch, views: Views, scene: Scene) -> None:
         assert batch.labels is not None  # a label map exists, so the images have classes
-        known = torch.as_tensor(batch.labels >= 0)
-        folds = torch.as_tensor(batch.image_folds)[known]
+        labelled = torch.as_tensor(batch.labels >= 0)
+        folds = torch.as_tensor(batch.image_folds)[labelled]
         # Halves within a fold, so that every fold has both; the order of images is random, so any rule will do.
-        halves = ((batch.start + torch.arange(len(known))) // scene.folds % 2)[known]
+        halves = ((batch.start + torch.arange(len(labelled))) // scene.folds % 2)[labelled]
         cells = folds * 2 + halves
         for column, subject in enumerate(scene.scored_subjects):
             (site,) = classifier(scene.anatomy(subject))
-            logits = views(subject, site, LOGITS)[known].double()
-            targets = torch.as_tensor(scene.targets(subject, batch))[known]
+            logits = views(subject, site, LOGITS)[labelled].double()
+            targets = torch.as_tensor(scene.targets(subject, batch))[labelled]
             for row, temperature in enumerate(TEMPERATURES):
                 self.add(tally, cells, row, column, logits / temperature, targets)
             probabilities = logits.softmax(1)

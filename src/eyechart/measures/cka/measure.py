@@ -35,12 +35,11 @@ from eyechart.measures.cka.quantities import (
     top_quarter_is_matched,
     turned,
     uniformity,
-    uniformity_gap,
     within_half_a_block,
 )
-from eyechart.methods.hsic import Readout, gram_view, hsic_table, patch_gram
+from eyechart.methods.hsic import Readout, check_blocks, gram_view, hsic_table, patch_gram, scale_of
 from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens, has_tokens
-from eyechart.quantity import Quantity
+from eyechart.quantity import Quantity, minus_cnn, of_each, of_pairs
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import stem_and_blocks
 from eyechart.sites import Anatomy, Site
@@ -87,13 +86,14 @@ class Cka(Measure):
     )
     method = (
         "Linear minibatch CKA with the unbiased HSIC estimator: the three HSIC terms are averaged over blocks of "
-        "images before the ratio. Each feature is centred over its block before the Gram matrix, so offsets do no "
-        "harm. Blocks are equal by plan, in seeded random order. A few long tokens can make up a layer's likeness: "
-        "tokens=normalised first divides every token (a CNN's location) of every image by its length. A few far-off "
-        f"images can too: index=neighbours instead asks how many of the {NEAREST} nearest pictures of each picture two "
-        "layers share, above chance (0) and at most all (1). Which depth of a ViT a layer of a CNN resembles is read "
-        "off the parabola through the best match and its two neighbours. granularity=fine adds the layers inside the "
-        "blocks, but for those that hold windows or mixed tokens in place of images."
+        "images before the ratio. Each feature is centred over its block before the Gram matrix, so that offsets do "
+        "not matter. Blocks are equal by plan, in seeded random order. A few very long tokens can dominate the "
+        "likeness of two layers: tokens=normalised first divides every token (a CNN's location) of every image by its "
+        f"length. A few outlying images can too: index=neighbours instead counts how many of the {NEAREST} nearest "
+        "pictures of each picture two layers share, scaled so that chance is 0 and all of them is 1. Which depth of a "
+        "ViT a layer of a CNN resembles is read off the parabola through the best match and its two neighbours. "
+        "granularity=fine adds the layers inside the blocks, except those whose first axis is not the image (windows, "
+        "mixed tokens)."
     )
     quantities = (
         Quantity(
@@ -102,78 +102,81 @@ class Cka(Measure):
             "mean likeness of the lowest and the highest third of the blocks",
             limits=(-1, 1),
         ),
-        Quantity("block_contrast", block_contrast, "mean likeness within a stage minus that between stages"),
-        Quantity("uniformity_gap", uniformity_gap, "uniformity of the ViT minus that of the CNN"),
+        Quantity("block_contrast", of_each(block_contrast), "mean likeness within a stage minus that between stages"),
+        Quantity("uniformity_gap", minus_cnn(uniformity), "uniformity of the ViT minus that of the CNN"),
         Quantity(
             "cnn_block_contrast",
-            lambda estimate: turned(contrast_over_vit(estimate, "cnn")),
+            turned(of_pairs(contrast_over_vit, "cnn", "vit")),
             "block contrast of the CNN above that of the ViT at equal cuts",
         ),
         Quantity(
             "cnn_stage_step",
-            lambda estimate: turned(step_beside_vit(estimate, "cnn")),
+            turned(of_pairs(step_beside_vit, "cnn", "vit")),
             "mean likeness of two blocks of one stage of the CNN minus that of two equally far apart across a boundary",
         ),
         Quantity(
             "lag_at_half",
-            lambda estimate: matched_depth(estimate, half_way),
+            matched_depth(half_way),
             "ViT depth most similar to the CNN's half-way blocks, between its blocks",
             smooth=False,
             halving=True,
             limits=(0, 1),
-            if_unmoved=lambda estimate: within_half_a_block(estimate, half_way),
+            if_unmoved=within_half_a_block(half_way),
         ),
         Quantity(
             "half_above_stem",
-            lambda estimate: match_above_stem(estimate, half_way),
+            match_above_stem(half_way),
             "likeness of the CNN's half-way blocks to their best match in the ViT minus that to its stem",
             smooth=False,
         ),
         Quantity(
             "lag_at_end",
-            lambda estimate: matched_depth(estimate, last_quarter),
+            matched_depth(last_quarter),
             "ViT depth most similar to the CNN's last quarter of blocks, between its blocks",
             smooth=False,
             halving=True,
             limits=(0, 1),
-            if_unmoved=lambda estimate: within_half_a_block(estimate, last_quarter),
+            if_unmoved=within_half_a_block(last_quarter),
         ),
         Quantity(
             "end_above_stem",
-            lambda estimate: match_above_stem(estimate, last_quarter),
+            match_above_stem(last_quarter),
             "likeness of the CNN's last quarter of blocks to their best match in the ViT minus that to its stem",
             smooth=False,
         ),
         Quantity(
             "top_quarter_is_matched",
-            top_quarter_is_matched,
+            of_pairs(top_quarter_is_matched),
             "highest lead, over CNN layers, of the ViT's last quarter of blocks over all before as the best match",
             smooth=False,
         ),
         Quantity(
-            "top_is_unlike", top_is_unlike, "best likeness to the CNN, lowest third minus highest third", smooth=False
+            "top_is_unlike",
+            of_pairs(top_is_unlike),
+            "best likeness to the CNN, lowest third minus highest third",
+            smooth=False,
         ),
         Quantity(
             "top_is_unlike_without_cls",
-            top_is_unlike_without_cls,
-            "the same for patch tokens, without the class token",
+            of_pairs(top_is_unlike_without_cls),
+            "best likeness to the CNN, lowest third minus highest third, patch tokens only",
             smooth=False,
         ),
-        Quantity("top_likeness", top_likeness, "best likeness of the highest third to the CNN", smooth=False),
+        Quantity("top_likeness", of_pairs(top_likeness), "best likeness of the highest third to the CNN", smooth=False),
         Quantity(
             "top_likeness_without_cls",
-            top_likeness_without_cls,
-            "the same for patch tokens, without the class token",
+            of_pairs(top_likeness_without_cls),
+            "best likeness of the highest third to the CNN, patch tokens only",
             smooth=False,
         ),
         Quantity(
             "staged_block_contrast",
-            lambda estimate: contrast_over_vit(estimate, "staged transformer"),
+            of_pairs(contrast_over_vit, "staged transformer", "vit"),
             "block contrast above that of the ViT at equal cuts",
         ),
         Quantity(
             "stage_step",
-            lambda estimate: step_beside_vit(estimate, "staged transformer"),
+            of_pairs(step_beside_vit, "staged transformer", "vit"),
             "mean likeness of two blocks of one stage minus that of two equally far apart across a boundary",
         ),
     )
@@ -229,8 +232,7 @@ class Cka(Measure):
         return [Need(self.view, self.sites), Need(self.prefix_view, self.patch_sites)]
 
     def tally(self, scene: Scene) -> CkaTally:
-        if scene.whole_blocks == 0:
-            raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+        check_blocks(scene)
         sites = len(scene.sites(self.sites))
         if sites == 0:
             raise DoesNotApply(f"no subject has a site with the readout {self.readout!r}.")
@@ -245,10 +247,10 @@ class Cka(Measure):
         grams = torch.stack([views(subject, site, self.view) for subject, site in sites]).double()
         tally.hsic[batch.fold] += likeness(grams)
         if patch_sites:
-            places = [sites.index(place) for place in patch_sites]
-            patches = [patch_gram(views, *place, self.view, self.prefix_view) for place in patch_sites]
-            grams[places] = torch.stack(patches).double()
-            tally.patch_hsic[batch.fold] += likeness(grams[places], grams)
+            rows = [sites.index(site) for site in patch_sites]
+            patches = [patch_gram(views, *site, self.view, self.prefix_view) for site in patch_sites]
+            grams[rows] = torch.stack(patches).double()
+            tally.patch_hsic[batch.fold] += likeness(grams[rows], grams)
         tally.blocks[batch.fold] += 1
 
     def estimate(self, total: CkaTally, scene: Scene) -> xarray.Dataset:
@@ -256,12 +258,11 @@ class Cka(Measure):
 
         sites, patch_sites = scene.sites(self.sites), scene.sites(self.patch_sites)
         hsic, patch_hsic = (total.hsic / total.blocks).numpy(), (total.patch_hsic / total.blocks).numpy()
-        own = np.diagonal(hsic)
-        places = [sites.index(place) for place in patch_sites]
-        patch_own = own.copy()
-        patch_own[places] = patch_hsic[np.arange(len(places)), places]
-        # A self-HSIC that is not positive has no root: the site is reported as unknown, never clamped.
-        scale, patch_scale = (np.sqrt(np.where(each > 0, each, np.nan)) for each in (own, patch_own))
+        self_hsic = np.diagonal(hsic)
+        rows = [sites.index(site) for site in patch_sites]
+        patch_self_hsic = self_hsic.copy()
+        patch_self_hsic[rows] = patch_hsic[np.arange(len(rows)), rows]
+        scale, patch_scale = scale_of(self_hsic), scale_of(patch_self_hsic)
         coordinates = site_coordinates(scene, sites) | site_coordinates(scene, sites, "other_site")
         limits = {"limits": (-1.0, 1.0)}
         estimate = xarray.Dataset(
@@ -269,7 +270,7 @@ class Cka(Measure):
                 "cka": (("site", "other_site"), hsic / np.outer(scale, scale), limits),
                 "patch_cka": (
                     ("patch_site", "other_site"),
-                    patch_hsic / np.outer(patch_scale[places], patch_scale),
+                    patch_hsic / np.outer(patch_scale[rows], patch_scale),
                     limits,
                 ),
             },
@@ -293,6 +294,6 @@ class Cka(Measure):
         text = f"The lowest and the highest third of the blocks have a mean {finding.attrs['index']} of {said}"
         if len(values) > 1:
             text += f": the layers of {best} stay most alike"
-        for (vit, cnn), depth in matched_depth(finding, half_way).items():
+        for (vit, cnn), depth in matched_depth(half_way)(finding).items():
             text += f". The half-way layers of {cnn} look most like {vit} at {depth:.0%} of its depth"
         return text + "."

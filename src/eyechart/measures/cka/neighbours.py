@@ -5,7 +5,7 @@ that both layers name, and k/(n-1) what chance alone gives,
 
     likeness(A, B) = (m(A, B) - k/(n-1)) / (1 - k/(n-1))
 
-Only the order of distances counts, so a few far-off images cannot make up a likeness as they can in a covariance; but
+Only the order of distances counts, so a few outlying images cannot dominate the likeness, as they can in CKA; but
 the value depends on n, where CKA does not.
 """
 
@@ -15,7 +15,7 @@ import torch
 
 NEAREST = 5
 ROUNDING = 1e-6
-"""Of |a|² + |b|², of which a distance is a part: Gram matrices are of float32, which knows it no better."""
+"""Of |a|² + |b|², of which a distance is a part: Gram matrices are of float32, which is no more exact."""
 
 
 def neighbour_table(grams: torch.Tensor, others: torch.Tensor | None = None) -> torch.Tensor:
@@ -39,8 +39,8 @@ def _nearest(grams: torch.Tensor) -> torch.Tensor:
     k = min(NEAREST, (n - 1) // 2)
     layers = []
     for gram in grams.double():
-        own = gram.diagonal()
-        sizes = own[:, None] + own
+        squares = gram.diagonal()
+        sizes = squares[:, None] + squares
         distances, same = sizes - 2 * gram, ROUNDING * sizes
         distances.fill_diagonal_(torch.inf)
         farthest = distances.kthvalue(k, dim=1, keepdim=True).values

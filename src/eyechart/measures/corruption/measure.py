@@ -3,7 +3,7 @@
     mean corruption accuracy = mean over types and severities of the share named right
     relative                 = mean corruption accuracy / accuracy on the clean pictures
 
-Both are told, since a subject with little to lose loses little (C69). Calibration error and log-likelihood are those of
+Both are reported: a subject of low accuracy has little to lose (C69). Calibration error and log-likelihood are those of
 all pictures of a severity together, whatever the type.
 """
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
-from eyechart.measure import Experiment, Source, Views
+from eyechart.measure import SampledExperiment, Source, Views
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, about_strangers, labelled, scored, strangers
 from eyechart.quantity import Quantity
@@ -72,7 +72,7 @@ def kinds_of(scene: Scene, subject: str) -> str:
 
 
 @dataclass(frozen=True)
-class Corruption(Experiment):
+class Corruption(SampledExperiment):
     name = "corruption"
     title = "Does it recognise corrupted pictures?"
     title_ko = "손상된 그림도 알아보는가?"
@@ -98,11 +98,17 @@ class Corruption(Experiment):
         "constants of CIFAR-10-C up to 64 pixels and of ImageNet-C above; the same random draws for every subject and "
         "severity. Frost is a texture made by rule with the mean colour, contrast and spectrum of the published "
         "photographs. Pictures are not rounded to 8 bits afterwards. The figure has the signed calibration error, "
-        "since the absolute one (ten bins, in the findings) is far from 0 by chance alone on few images."
+        "because on few images the absolute one (ten bins, in the findings) is far from 0 by chance alone."
     )
     quantities = (
-        Quantity("corruption_accuracy", partial(per_subject, variable="mean"), "mean over types and severities"),
-        Quantity("relative_corruption_accuracy", partial(per_subject, variable="relative"), "of its clean accuracy"),
+        Quantity(
+            "corruption_accuracy", partial(per_subject, variable="mean"), "accuracy, mean over types and severities"
+        ),
+        Quantity(
+            "relative_corruption_accuracy",
+            partial(per_subject, variable="relative"),
+            "the same as a share of the clean accuracy",
+        ),
         Quantity(
             "corruption_advantage",
             partial(vit_minus_cnn, variable="mean", alike="pictures"),
@@ -113,7 +119,7 @@ class Corruption(Experiment):
         Quantity(
             "relative_corruption_advantage",
             partial(vit_minus_cnn, variable="relative", alike="pictures"),
-            "mean corruption accuracy by clean accuracy, ViT minus CNN",
+            "mean corruption accuracy as a share of clean accuracy, ViT minus CNN",
         ),
     )
     labels = "subjects"
@@ -142,13 +148,13 @@ class Corruption(Experiment):
         if not len(bench) or bench.targets is None or bench.subject.colours is None:
             return {}
         targets = bench.targets.cpu()
-        found = [scored(bench.logits().log_softmax(1), targets)]
+        scores = [scored(bench.logits().log_softmax(1), targets)]
         tiles = [bench.pixels()[:1]]
         for name, severity in itertools.product(TYPES, range(1, 1 + SEVERITIES)):
             pictures = corrupted(bench, name, severity)
-            found.append(scored(bench.logits(bench.from_pixels(pictures)).log_softmax(1), targets))
+            scores.append(scored(bench.logits(bench.from_pixels(pictures)).log_softmax(1), targets))
             tiles += [pictures[:1]] if severity == EXAMPLE_SEVERITY else []
-        result = {"scores": torch.stack(found, dim=1), "folds": bench.folds()}
+        result = {"scores": torch.stack(scores, dim=1), "folds": bench.folds()}
         if bench.batch.start == 0 and len(bench):
             result |= {"image": torch.as_tensor(bench.batch.images[:1]), "tiles": torch.stack(tiles, dim=1).cpu()}
         return result
@@ -156,17 +162,17 @@ class Corruption(Experiment):
     def update(self, tally: CorruptionTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
         for column, subject in enumerate(scene.scored_subjects):
-            found = views.experiment(subject)
-            if not found:
+            results = views.experiment(subject)
+            if not results:
                 continue
-            folds, scores = found["folds"], found["scores"]
+            folds, scores = results["folds"], results["scores"]
             tally.add("seen", folds, None, column)
             rest = scores[:, 1:].view(len(scores), len(TYPES), SEVERITIES, -1)
             tally.add("right", folds, rest[..., RIGHT], column)
             for level in range(1 + SEVERITIES):
                 self.add(tally, folds, column, level, rest[:, :, level - 1] if level else scores[:, :1])
-            if "tiles" in found and not len(tally.image):
-                tally.append(image=found["image"], example=tiles_of(found["tiles"], example_size(scene)))
+            if "tiles" in results and not len(tally.image):
+                tally.append(image=results["image"], example=tiles_of(results["tiles"], example_size(scene)))
         if folds is not None:
             tally.add("images", folds)
 
@@ -228,17 +234,17 @@ class Corruption(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values.tolist():
-            own = finding.sel(subject=subject)
-            if np.isnan(own["mean"]):
+            row = finding.sel(subject=subject)
+            if np.isnan(row["mean"]):
                 parts.append(f"{subject} is left out: its own transform does more with colours than shift and scale")
                 continue
-            value, low, high = with_ends(own, "mean")
-            hardest = str(own.type.values[int(own.by_type.values.argmin())]).replace("_", " ")
+            value, low, high = with_ends(row, "mean")
+            hardest = str(row.type.values[int(row.by_type.values.argmin())]).replace("_", " ")
             parts.append(
                 f"{subject} names {value:.1%} of the corrupted pictures right [{low:.1%}, {high:.1%}], and "
-                f"{float(own.by_severity[0]):.1%} of the clean ones; {hardest} is the "
-                f"hardest ({float(own.by_type.min()):.1%}), and from severity 0 to 5 its confidence minus accuracy "
-                f"goes from {100 * float(own.signed_ece[0]):+.1f} to {100 * float(own.signed_ece[-1]):+.1f} points"
+                f"{float(row.by_severity[0]):.1%} of the clean ones; {hardest} is the "
+                f"hardest ({float(row.by_type.min()):.1%}), and from severity 0 to 5 its confidence minus accuracy "
+                f"goes from {100 * float(row.signed_ece[0]):+.1f} to {100 * float(row.signed_ece[-1]):+.1f} points"
             )
         if len(set(finding.pictures.values.tolist())) > 1:
             parts.append("Subjects that are fed another size see other corruptions and are not compared")

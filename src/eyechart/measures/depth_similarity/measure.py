@@ -18,9 +18,9 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views
-from eyechart.methods.hsic import PREFIX, WHOLE, hsic_table, patch_gram
+from eyechart.methods.hsic import PREFIX, WHOLE, check_blocks, hsic_table, patch_gram
 from eyechart.methods.twins import WORDS, Pair, pairs_of
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import Compute, PerSubjects, Quantity
 from eyechart.reading_estimates import late_over_rest, thirds
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks, blocks_with_prefix
@@ -55,45 +55,40 @@ def chosen(estimate: xarray.Dataset, *relations: str) -> list[tuple[int, tuple[s
     ]
 
 
-def decline(relation: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def over_curves(number: Callable[[np.ndarray], float], relation: str) -> Compute:
+    """A number of the curve of every pair of this relation."""
+    return lambda estimate: {subjects: number(curve_of(estimate, row)) for row, subjects in chosen(estimate, relation)}
+
+
+def decline(relation: str) -> Compute:
     """Similarity of such pairs in the lowest third of the blocks minus the highest."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        for at, subjects in chosen(estimate, relation):
-            curve = curve_of(estimate, at)
-            low, high = thirds(np.arange(len(curve)))
-            result[subjects] = float(curve[low].mean() - curve[high].mean())
-        return result
+    def number(curve: np.ndarray) -> float:
+        low, high = thirds(np.arange(len(curve)))
+        return float(curve[low].mean() - curve[high].mean())
 
-    return compute
+    return over_curves(number, relation)
 
 
-def low_similarity(relation: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def low_similarity(relation: str) -> Compute:
     """Similarity of such pairs in the lowest third of the blocks by itself."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        curves = {subjects: curve_of(estimate, at) for at, subjects in chosen(estimate, relation)}
-        return {subjects: float(curve[thirds(np.arange(len(curve)))[0]].mean()) for subjects, curve in curves.items()}
-
-    return compute
+    return over_curves(lambda curve: float(curve[thirds(np.arange(len(curve)))[0]].mean()), relation)
 
 
-def late_difference(estimate: xarray.Dataset) -> PerSubjects:
-    """1 − CKA of a GAP and a class-token twin, mean of the last third minus twice the mean of the blocks before."""
-    return {subjects: late_over_rest(1 - curve_of(estimate, at)) for at, subjects in chosen(estimate, "head")}
+late_difference = over_curves(lambda curve: late_over_rest(1 - curve), "head")
+"""1 − CKA of a GAP and a class-token twin, mean of the last third minus twice the mean of the blocks before."""
 
 
 def slope(estimate: xarray.Dataset) -> PerSubjects:
-    """How fast the similarity of little and of much data falls over depth (0 … 1), after the ceiling, where given.
+    """Slope over depth (0 … 1) of the similarity of two trainings on less and more data, less the ceiling's.
 
-    The ceiling is the curve of two seeds that share the subject with more data: the part of the fall that is not
-    due to data is taken off.
+    The ceiling is the curve of two seeds, one of them the subject with more data. It is subtracted where there is one:
+    that part of the slope is not due to data.
     """
-    ceilings = {who: curve_of(estimate, at) for at, pair in chosen(estimate, "seed") for who in pair}
+    ceilings = {subject: curve_of(estimate, row) for row, pair in chosen(estimate, "seed") for subject in pair}
     result: PerSubjects = {}
-    for at, subjects in chosen(estimate, "data"):
-        curve = curve_of(estimate, at)
+    for row, subjects in chosen(estimate, "data"):
+        curve = curve_of(estimate, row)
         curve = curve - ceilings[subjects[1]] if subjects[1] in ceilings else curve
         depth = (np.arange(len(curve)) + 1) / len(curve)
         result[subjects] = float(np.polynomial.polynomial.polyfit(depth, curve, 1)[1])
@@ -110,8 +105,9 @@ class DepthSimilarity(Measure):
     how_to_read = (
         "Each curve compares two subjects block by block: 1 means that a block arranges these pictures in the same way "
         "in both, 0 that nothing is shared. A curve that falls says that the low layers are what the two have in "
-        "common. A grey dashed curve is a second seed, the most to be expected; a dotted one an untrained twin, the "
-        "least. Two sizes have a map of all blocks against all, and a curve of each block's best match."
+        "common. A grey dashed curve is a second seed (the ceiling: the most to be expected), a dotted one an "
+        "untrained twin (the floor). Two sizes have a map of all blocks against all, and a curve of each block's best "
+        "match."
     )
     how_to_read_ko = (
         "곡선 하나는 두 모델을 블록마다 비교한 것이다. 1은 그 블록이 두 모델에서 그림들을 같은 방식으로 배열한다는 "
@@ -122,7 +118,7 @@ class DepthSimilarity(Measure):
     method = (
         "Linear minibatch CKA with the unbiased HSIC estimator, as in the first measure and from the same Gram "
         "matrices, between block i of one subject and block i of its twin. A class-token model is compared with its "
-        "GAP twin by patch tokens alone. Twins are told from their anatomy (blocks, grids, heads) and their cards."
+        "GAP twin by patch tokens alone. Twins are recognised by their anatomy (blocks, grids, heads) and their cards."
     )
     quantities = (
         Quantity(
@@ -161,8 +157,7 @@ class DepthSimilarity(Measure):
         return [Need(WHOLE, blocks), Need(PREFIX, blocks_with_prefix)]
 
     def tally(self, scene: Scene) -> TwinTally:
-        if scene.whole_blocks == 0:
-            raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+        check_blocks(scene)
         pairs = pairs_of(scene)
         if not pairs:
             raise DoesNotApply(
@@ -176,21 +171,23 @@ class DepthSimilarity(Measure):
         if not batch.whole:
             return
         for at, pair in enumerate(pairs_of(scene)):
-            one, other = (grams_of(scene.anatomy(who), views, pair) for who in (pair.one, pair.other))
-            table = hsic_table(torch.cat([one, other]))  # the twins' own come along: cheap beside the Gram matrices
+            one, other = (grams_of(scene.anatomy(subject), views, pair) for subject in (pair.one, pair.other))
+            table = hsic_table(torch.cat([one, other]))  # more pairs than needed: cheap beside the Gram matrices
             tally.hsic[batch.fold, at, : len(one), : len(other)] += table[: len(one), len(one) :]
-            own = table.diagonal()
-            tally.own[batch.fold, at, 0, : len(one)] += own[: len(one)]
-            tally.own[batch.fold, at, 1, : len(other)] += own[len(one) :]
+            self_hsic = table.diagonal()
+            tally.own[batch.fold, at, 0, : len(one)] += self_hsic[: len(one)]
+            tally.own[batch.fold, at, 1, : len(other)] += self_hsic[len(one) :]
         tally.blocks[batch.fold] += 1
 
     def estimate(self, total: TwinTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
         pairs = pairs_of(scene)
-        counts = np.array([[len(blocks(scene.anatomy(who))) for who in (pair.one, pair.other)] for pair in pairs])
-        own = np.where(total.own.numpy() > 0, total.own.numpy(), np.nan)  # also where there is no such block
-        cka = total.hsic.numpy() / np.sqrt(own[:, 0, :, None] * own[:, 1, None, :])
+        counts = np.array(
+            [[len(blocks(scene.anatomy(subject))) for subject in (pair.one, pair.other)] for pair in pairs]
+        )
+        self_hsic = np.where(total.own.numpy() > 0, total.own.numpy(), np.nan)  # also where there is no such block
+        cka = total.hsic.numpy() / np.sqrt(self_hsic[:, 0, :, None] * self_hsic[:, 1, None, :])
         same = counts[:, :1] == counts[:, 1:]
         similarity = np.where(same, np.diagonal(cka, axis1=1, axis2=2), np.nan)
         best = np.where(np.isnan(cka), -np.inf, cka).max(2)
@@ -220,15 +217,15 @@ class DepthSimilarity(Measure):
             curve, relation = curve_of(finding, at), str(finding.relation.values[at])
             words = WORDS[relation]  # type: ignore[index]
             matched = "best matches" if relation == "size" else "CKA"
-            places = {0: "the first block", len(curve) - 1: "the last"}
+            names = {0: "the first block", len(curve) - 1: "the last"}
             least = int(np.nanargmin(curve))
-            told = [
-                f"{curve[place]:.2f} at {places.get(place, f'block {place + 1}')}"
-                + (", where it is least" if place == least else "")
-                for place in sorted({*places, least})
+            values = [
+                f"{curve[block]:.2f} at {names.get(block, f'block {block + 1}')}"
+                + (", where it is least" if block == least else "")
+                for block in sorted({*names, least})
             ]
             parts.append(
-                f"{finding.one.values[at]} and {finding.other.values[at]} ({words}): {matched} {', '.join(told)}"
+                f"{finding.one.values[at]} and {finding.other.values[at]} ({words}): {matched} {', '.join(values)}"
             )
         return "; ".join(parts) + "."
 

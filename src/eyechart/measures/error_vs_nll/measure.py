@@ -1,4 +1,4 @@
-"""M15: lower error because it fits better, or because it is held back? Test error against the loss on training images.
+"""M15: lower error by a better fit, or by regularisation? Test error against the loss on training images.
 
 The loss is that of training, soft-target cross-entropy on augmented images, since clean training loss is not comparable
 with the paper's (SPEC M15). A soft-target loss has a floor, the entropy of its targets:
@@ -23,10 +23,12 @@ from torch import Tensor
 
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
-from eyechart.measure import Experiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option
+from eyechart.methods.ranks import rank_correlation
 from eyechart.methods.scoring import LOGITS, labelled
 from eyechart.methods.twins import build_of, snapshot
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import Compute, PerSubjects, Quantity
+from eyechart.reading_estimates import by_subject
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
@@ -49,7 +51,7 @@ the expected loss does not depend on the size (zoo:vit at equal shares, groups o
 orders of 256 images). Its spread does: .06 with groups of 4, .11 with 16, .19 with 64.
 """
 BUNDLED = {"cifar10": "sample:train"}
-"""Training images at hand, by the name of the data that a subject's card tells."""
+"""Bundled training images, by the name of the data in a subject's card."""
 RECORDED = ("augmented_train_nll", "clean_train_nll", "test_error")
 LEAST_FAMILIES = 5
 
@@ -74,67 +76,51 @@ def soft_nll(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return -(targets * logits.log_softmax(1)).sum(1), -torch.special.xlogy(targets, targets).sum(1)
 
 
-def gap(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Differences of every two subjects, both ways round."""
+def gap(variable: str) -> Compute:
+    """Differences of every two subjects, in both orders."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        values = dict(zip(estimate.subject.values.tolist(), estimate[variable].values.tolist(), strict=True))
+        values = by_subject(estimate, variable)
         return {(one, two): values[one] - values[two] for one, two in permutations(values, 2)}
 
     return compute
 
 
-def rank_correlation(estimate: xarray.Dataset) -> PerSubjects:
-    """Of error and training loss over families, if they are enough."""
-    from scipy.stats import rankdata
+def over_families(number: Callable[[xarray.Dataset], float]) -> Compute:
+    """A number of all families together, where they are enough."""
 
-    key = families(estimate)
-    if key is None:
-        return {}
-    here = estimate.sel(subject=list(key))
-    ranks = [rankdata(here[name].values) for name in ("error", "nll_train")]
-    one, two = (rank - rank.mean() for rank in ranks)
-    size = np.sqrt((one @ one) * (two @ two))
-    known = np.isfinite(here.error.values + here.nll_train.values).all() and size > 0
-    return {key: float(one @ two / size) if known else float("nan")}
+    def compute(estimate: xarray.Dataset) -> PerSubjects:
+        subjects = families(estimate)
+        return {} if subjects is None else {subjects: number(estimate.sel(subject=list(subjects)))}
+
+    return compute
 
 
+error_nll_correlation = over_families(lambda rows: rank_correlation(rows.error.values, rows.nll_train.values))
+"""Rank correlation of error and training loss over families."""
 BIAS = {"cnn": 4, "windows": 3, "staged transformer": 2, "vit": 1, "mixer": 0}
-"""Park & Kim's order of inductive biases, strongest first: CNN, Swin, PiT, ViT, Mixer. Others have no place in it."""
+"""Park & Kim's order of inductive biases, strongest first: CNN, Swin, PiT, ViT, Mixer. Other kinds are not in it."""
 
 
-def bias_correlation(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Rank correlation over families of the weakness of the bias with error or loss, for those that have a place."""
+def bias_correlation(variable: str) -> Compute:
+    """Rank correlation of the weakness of the bias with error or loss, over the families in Park & Kim's order."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        from scipy.stats import rankdata
+    def number(rows: xarray.Dataset) -> float:
+        ordered = [row for row, kind in enumerate(rows.kind.values.tolist()) if kind in BIAS]
+        weakness = np.array([-BIAS[kind] for kind in rows.kind.values[ordered].tolist()])
+        return rank_correlation(weakness, rows[variable].values[ordered])
 
-        key = families(estimate)
-        if key is None:
-            return {}
-        here = estimate.sel(subject=list(key))
-        placed = [at for at, kind in enumerate(here.kind.values.tolist()) if kind in BIAS]
-        weakness = [-BIAS[kind] for kind in here.kind.values[placed].tolist()]
-        values = here[variable].values[placed]
-        one, two = (ranks - ranks.mean() for ranks in (rankdata(weakness), rankdata(values)))
-        size = np.sqrt((one @ one) * (two @ two))
-        return {key: float(one @ two / size) if np.isfinite(values).all() and size > 0 else float("nan")}
-
-    return compute
+    return over_families(number)
 
 
-def steps(variable: str, lower: str, higher: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """How much higher the first family of one kind is than the first of another, told of all families together."""
+def steps(variable: str, lower: str, higher: str) -> Compute:
+    """The first family of the kind `higher` minus the first of the kind `lower`, as a number of all families."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        key = families(estimate)
-        if key is None:
-            return {}
-        here = estimate.sel(subject=list(key))
-        first = {kind: here[variable].values[here.kind.values == kind][0] for kind in (lower, higher)}
-        return {key: float(first[higher] - first[lower])}
+    def number(rows: xarray.Dataset) -> float:
+        first = {kind: rows[variable].values[rows.kind.values == kind][0] for kind in (lower, higher)}
+        return float(first[higher] - first[lower])
 
-    return compute
+    return over_families(number)
 
 
 def families(estimate: xarray.Dataset) -> tuple[str, ...] | None:
@@ -155,7 +141,7 @@ def families(estimate: xarray.Dataset) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True)
-class ErrorVsNll(Experiment):
+class ErrorVsNll(SampledExperiment):
     name = "error_vs_nll"
     title = "Does it fit better, or is it held back?"
     title_ko = "더 잘 맞추는가, 아니면 억제되어 있는가?"
@@ -163,10 +149,10 @@ class ErrorVsNll(Experiment):
     sources = (Source("Park & Kim 2022", "Figures 5, C.1 to C.3"),)
     how_to_read = (
         "Each point is a subject: to the left it fits training images better, further down it errs less on the exam's "
-        "pictures. Of two subjects the one below and to the left has the stronger representation; the one below and "
-        "to the right is regularised; the one above and to the left over-fits. Diamonds are what the training wrote "
-        "down itself, with dropped paths and on all its images. A triangle is a subject whose training images nobody "
-        "knows: its loss is that on the exam's pictures."
+        "pictures. Of two subjects the one below and to the left has the stronger representation; the one below and to "
+        "the right is regularised; the one above and to the left over-fits. Diamonds are the values that the training "
+        "recorded, with drop path and on all of its images. A triangle is a subject whose training images are not "
+        "known: its loss is measured on the exam's pictures."
     )
     how_to_read_ko = (
         "점 하나가 모델 하나이다. 왼쪽일수록 학습 그림을 잘 맞추고, 아래일수록 시험 그림에서 덜 틀린다. 두 모델 가운데 "
@@ -189,7 +175,7 @@ class ErrorVsNll(Experiment):
         Quantity("nll_train_gap", gap("nll_train"), "augmented training NLL, one subject minus another", unit="nats"),
         Quantity(
             "error_nll_rank",
-            rank_correlation,
+            error_nll_correlation,
             "rank correlation of error and augmented training NLL over families",
             smooth=False,
             halving=True,
@@ -236,17 +222,17 @@ class ErrorVsNll(Experiment):
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         few = bench.first(self.images)
-        found = dict(self.augmented(few, "exam"))
+        results = dict(self.augmented(few, "exam"))
         if bench.batch.index == 0:
             written = record_of(bench.subject.card)
-            found["record"] = torch.tensor([float(written.get(name, -torch.inf)) for name in RECORDED])
+            results["record"] = torch.tensor([float(written.get(name, -torch.inf)) for name in RECORDED])
             training = self.training(bench)
             if training is not None:
-                found |= self.augmented(training, "train")
+                results |= self.augmented(training, "train")
                 assert training.targets is not None
                 clean = F.cross_entropy(training.logits().double(), training.targets.cpu(), reduction="none")
-                found |= {"train clean": clean, "train clean fold": training.folds()}
-        return found
+                results |= {"train clean": clean, "train clean fold": training.folds()}
+        return results
 
     def augmented(self, bench: Bench, name: str) -> Iterator[tuple[str, Tensor]]:
         """Loss and floor of each image that has a class, augmented, with the number of its group in the batch.
@@ -256,18 +242,18 @@ class ErrorVsNll(Experiment):
         """
         if bench.targets is None or bench.subject.colours is None:
             return
-        known = labelled(bench)
-        known = known.picked(torch.arange(len(known) - len(known) % MIXED))
-        if not len(known):
+        few = labelled(bench)
+        few = few.picked(torch.arange(len(few) - len(few) % MIXED))
+        if not len(few):
             return
-        classes = known.logits(known.images[:1]).shape[1]
-        images, targets = as_trained(known, self.recipe, MIXED, f"error_vs_nll {name}", classes)
-        nll, entropy = soft_nll(known.logits(images), targets.cpu())
-        group = torch.arange(len(known)) // MIXED
+        classes = few.logits(few.images[:1]).shape[1]
+        images, targets = as_trained(few, self.recipe, MIXED, f"error_vs_nll {name}", classes)
+        nll, entropy = soft_nll(few.logits(images), targets.cpu())
+        group = torch.arange(len(few)) // MIXED
         yield from {f"{name} nll": nll, f"{name} entropy": entropy, f"{name} group": group}.items()
 
     def training(self, bench: Bench) -> Bench | None:
-        """A bench with training images in place of the exam's; None where nobody knows which they are."""
+        """A bench with training images in place of the exam's; None where they are not known."""
         from eyechart.tracing.bench import Bench
 
         card: Mapping[str, Any] = bench.subject.card
@@ -275,45 +261,45 @@ class ErrorVsNll(Experiment):
         if not name:
             return None
         source = open_images(name)
-        places = match_classes(source.classes, bench.subject).indices
-        if places is None or source.labels is None:
+        logits_of = match_classes(source.classes, bench.subject).indices
+        if logits_of is None or source.labels is None:
             return None
         batch = plan_batches(source, limit=self.images, block=max(4, self.images)).batch(0)
         images = bench.subject.prepare([common_crop(source.picture(int(place))) for place in batch.images])
         labels = torch.as_tensor(batch.labels)
-        targets = torch.as_tensor(places)[labels]
+        targets = torch.as_tensor(logits_of)[labels]
         device, dtype = bench.images.device, bench.images.dtype
         made = Bench(
             bench.subject, bench.anatomy, batch, images.to(device, dtype), targets.to(device), bench.piece_size
         )
-        known = made.picked((labels >= 0).nonzero().flatten())
-        return known if len(known) else None
+        with_classes = made.picked((labels >= 0).nonzero().flatten())
+        return with_classes if len(with_classes) else None
 
     def update(self, tally: ErrorNllTally, batch: Batch, views: Views, scene: Scene) -> None:
         assert batch.labels is not None  # a label map exists, so the images have classes
-        known = torch.as_tensor(batch.labels >= 0)
-        folds = torch.as_tensor(batch.image_folds)[known]
+        with_classes = torch.as_tensor(batch.labels >= 0)
+        folds = torch.as_tensor(batch.image_folds)[with_classes]
         tally.add("images", folds)
         for column, subject in enumerate(scene.scored_subjects):
             (site,) = classifier(scene.anatomy(subject))
-            logits = views(subject, site, LOGITS)[known].double()
-            target = torch.as_tensor(scene.targets(subject, batch))[known]
+            logits = views(subject, site, LOGITS)[with_classes].double()
+            target = torch.as_tensor(scene.targets(subject, batch))[with_classes]
             tally.add("wrong", folds, (logits.argmax(1) != target).double(), column)
             tally.add("clean", folds, F.cross_entropy(logits, target, reduction="none"), column)
-            found = views.experiment(subject)
+            results = views.experiment(subject)
             earlier = batch.index * (scene.block // MIXED)
             for place, name in enumerate(("exam", "train")):
-                if f"{name} nll" in found:
-                    own = (earlier + found[f"{name} group"]) % scene.folds
-                    tally.add("augmented", own, found[f"{name} nll"], column, place)
-                    tally.add("entropy", own, found[f"{name} entropy"], column, place)
-                    tally.add("shown", own, None, column, place)
-            if "train clean" in found:
-                own = found["train clean fold"]
-                tally.add("train_clean", own, found["train clean"], column)
-                tally.add("train_shown", own, None, column)
-            if "record" in found:
-                tally.record[column] = torch.maximum(tally.record[column], found["record"].double())
+                if f"{name} nll" in results:
+                    group_folds = (earlier + results[f"{name} group"]) % scene.folds
+                    tally.add("augmented", group_folds, results[f"{name} nll"], column, place)
+                    tally.add("entropy", group_folds, results[f"{name} entropy"], column, place)
+                    tally.add("shown", group_folds, None, column, place)
+            if "train clean" in results:
+                group_folds = results["train clean fold"]
+                tally.add("train_clean", group_folds, results["train clean"], column)
+                tally.add("train_shown", group_folds, None, column)
+            if "record" in results:
+                tally.record[column] = torch.maximum(tally.record[column], results["record"].double())
 
     def estimate(self, total: ErrorNllTally, scene: Scene) -> xarray.Dataset:
         import xarray
@@ -329,7 +315,7 @@ class ErrorVsNll(Experiment):
         clean = mean(total.clean, total.images.expand_as(total.clean))
         wrong = mean(total.wrong, total.images.expand_as(total.wrong))
         used = [count for count in total.shown.flatten().tolist() if count > 0]
-        builds = [build_of(scene.anatomy(who)) for who in subjects]  # numbered by the first subject of each
+        builds = [build_of(scene.anatomy(subject)) for subject in subjects]  # numbered by the first subject of each
         return xarray.Dataset(
             {
                 "error": ("subject", wrong, {"limits": (0.0, 1.0), "trials": max(images, 1.0)}),
@@ -346,8 +332,8 @@ class ErrorVsNll(Experiment):
             },
             coords={
                 "subject": subjects,
-                "kind": ("subject", [kind_of(scene.anatomy(who)) for who in subjects]),
-                "build": ("subject", [builds.index(build_of(scene.anatomy(who))) for who in subjects]),
+                "kind": ("subject", [kind_of(scene.anatomy(subject)) for subject in subjects]),
+                "build": ("subject", [builds.index(build_of(scene.anatomy(subject))) for subject in subjects]),
             },
             attrs={"images": int(min([images, *used]))} | not_mixed(scene),
         )
@@ -355,15 +341,17 @@ class ErrorVsNll(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         said = []
         for subject in finding.subject.values.tolist():
-            own = finding.sel(subject=subject)
-            fit = f"{float(own.nll_train):.2f}" if np.isfinite(own.nll_train) else "unknown"
-            written = float(own.recorded_augmented_train_nll)
+            row = finding.sel(subject=subject)
+            fit = f"{float(row.nll_train):.2f}" if np.isfinite(row.nll_train) else "unknown"
+            written = float(row.recorded_augmented_train_nll)
             noted = f" (its training wrote down {written:.2f})" if np.isfinite(written) else ""
-            said.append(f"{subject} errs on {float(own.error):.1%} with an augmented training NLL of {fit}{noted}")
-        told = {(one, two): reading(finding, one, two) for one, two in combinations(finding.subject.values.tolist(), 2)}
-        said += [f"{one} against {two}: {words}" for (one, two), words in told.items() if words]
-        silent = sum(not words for words in told.values())
-        which = "the pair" if len(told) == 1 else f"{silent} of {len(told)} pairs"
+            said.append(f"{subject} errs on {float(row.error):.1%} with an augmented training NLL of {fit}{noted}")
+        readings = {
+            (one, two): reading(finding, one, two) for one, two in combinations(finding.subject.values.tolist(), 2)
+        }
+        said += [f"{one} against {two}: {words}" for (one, two), words in readings.items() if words]
+        silent = sum(not words for words in readings.values())
+        which = "the pair" if len(readings) == 1 else f"{silent} of {len(readings)} pairs"
         said += [f"nothing is read from {which}, because not both numbers are clearly apart"] if silent else []
         return "; ".join(said) + "."
 

@@ -19,7 +19,7 @@ import torch
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, site_coordinates
 from eyechart.methods.steps import KIND_WORDS, UNMOVED, beyond_rounding
-from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.quantity import Compute, Quantity, of_each, of_pairs, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import skip_of, skips_of_sub_layers, sub_layers
 from eyechart.sites import Layout
@@ -64,9 +64,9 @@ SCALES = {"step": "", "relative_step": "_relative"}
 
 
 def of_kind(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarray:
-    """Positions of a subject's sub-layers of one kind that have an unprojected skip."""
-    mine = (estimate.subject.values == subject) & (estimate.kind.values == kind)
-    return np.flatnonzero(mine & estimate.has_skip.values)
+    """Rows of a subject's sub-layers of one kind that have an unprojected skip."""
+    of_subject = (estimate.subject.values == subject) & (estimate.kind.values == kind)
+    return np.flatnonzero(of_subject & estimate.has_skip.values)
 
 
 def of_first_half(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarray:
@@ -75,8 +75,8 @@ def of_first_half(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarr
     With five of nine blocks a sign test can be clear (5 of 5: p = .031), with four it could not (4 of 4: .063).
     """
     blocks = estimate.block.values[estimate.subject.values == subject]
-    places = of_kind(estimate, subject, kind)
-    return np.asarray(places[(estimate.block.values[places] + 0.5) / (blocks.max() + 1) <= 0.5])
+    rows = of_kind(estimate, subject, kind)
+    return np.asarray(rows[(estimate.block.values[rows] + 0.5) / (blocks.max() + 1) <= 0.5])
 
 
 def moved(changes: np.ndarray) -> np.ndarray:
@@ -88,44 +88,35 @@ def share_that(rising: bool) -> Callable[[np.ndarray], float]:
     """The share of the sub-layers that raise (or lower) it, of those that move it at all."""
 
     def share(changes: np.ndarray) -> float:
-        there = moved(changes)
-        if not len(there) or not np.isfinite(changes).all():
+        moving = moved(changes)
+        if not len(moving) or not np.isfinite(changes).all():
             return float("nan")
-        return float(np.mean(there > 0 if rising else there < 0))
+        return float(np.mean(moving > 0 if rising else moving < 0))
 
     return share
 
 
-def directions(kind: str, scale: str, of: Callable[[np.ndarray], float]) -> Callable[[xarray.Dataset], PerSubjects]:
+def directions(kind: str, scale: str, of: Callable[[np.ndarray], float]) -> Compute:
     """Of the sub-layers of one kind, for every (ViT, CNN) with at least five of each kind."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result = PerSubjects()
-        for vit in subjects_in(estimate, "vit"):
-            for cnn in subjects_in(estimate, "cnn"):
-                places = {name: of_first_half(estimate, vit, name) for name in ("attention", "mlp")}
-                places["conv"] = of_kind(estimate, cnn, "conv")
-                if min(len(there) for there in places.values()) >= 5:
-                    result[vit, cnn] = of(estimate[scale].values[places[kind]])
-        return result
+    def number(estimate: xarray.Dataset, vit: str, cnn: str) -> float | None:
+        rows = {name: of_first_half(estimate, vit, name) for name in ("attention", "mlp")}
+        rows["conv"] = of_kind(estimate, cnn, "conv")
+        return of(estimate[scale].values[rows[kind]]) if min(map(len, rows.values())) >= 5 else None
 
-    return compute
+    return of_pairs(number)
 
 
-def at_stage_ends(scale: str, first: float, last: float) -> Callable[[xarray.Dataset], PerSubjects]:
-    """What attention alone does in the first (times `first`) and in the last block of a stage, mean over stages."""
+def at_stage_ends(scale: str, first: float, last: float) -> Compute:
+    """Change by attention in the first block of a stage, times `first`, plus that in the last, times `last`; mean."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result = PerSubjects()
-        for subject in subjects_in(estimate, "staged transformer"):
-            places = of_kind(estimate, subject, "attention")
-            stages = [places[estimate.stage.values[places] == stage] for stage in set(estimate.stage.values[places])]
-            ends = [beyond_rounding(estimate[scale].values[stage[[0, -1]]]) for stage in stages if len(stage) >= 2]
-            if ends:
-                result[subject,] = float(np.mean(ends, axis=0) @ [first, last])
-        return result
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        rows = of_kind(estimate, subject, "attention")
+        stages = [rows[estimate.stage.values[rows] == stage] for stage in set(estimate.stage.values[rows])]
+        ends = [beyond_rounding(estimate[scale].values[stage[[0, -1]]]) for stage in stages if len(stage) >= 2]
+        return float(np.mean(ends, axis=0) @ [first, last]) if ends else None
 
-    return compute
+    return of_each(number, "staged transformer")
 
 
 @dataclass(frozen=True)
@@ -138,10 +129,11 @@ class FeatureVariance(Measure):
     how_to_read = (
         "Top: how much the feature map differs from place to place, after every sub-layer. Grey circles follow "
         "attention, white marks an MLP or a convolution, blue a change of grid. Left as in the paper; right divided by "
-        "the mean square of the features, because the plain variance also grows when all features grow. The other also "
-        "falls when only their mean grows, so both are read. Below: what each sub-layer does to either. Below 0 it "
-        "smooths, as averaging would do; above 0 it sharpens. The paper speaks of the first half of a ViT, left of the "
-        "dashed line. In Swin, first and last blocks of a stage also differ in the shift of their windows."
+        "the mean square of the features, because the plain variance also grows when all features grow. The divided "
+        "one also falls when only the mean of the features grows, so both are read. Below: what each sub-layer does to "
+        "either. Below 0 it smooths, as averaging would do; above 0 it sharpens. The paper's claim is about the first "
+        "half of a ViT, left of the dashed line. In Swin, first and last blocks of a stage also differ in the shift of "
+        "their windows."
     )
     how_to_read_ko = (
         "위: 각 부분층 뒤에서 특징 지도가 위치마다 얼마나 다른지를 보인다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱 "
@@ -151,11 +143,11 @@ class FeatureVariance(Measure):
     )
     method = (
         "Unbiased variance over grid positions (prefix tokens dropped), averaged over channels and images, after the "
-        "stem and after every sub-layer; a block with a single residual addition is read at its output. A step is "
-        "the log of a sub-layer's result minus that of the skip it met, of the variance or of variance over mean "
-        "square; projected shortcuts are left out. Sign tests ask whether most attentions and MLPs in the first half "
-        "of a ViT, and most convolution blocks of a CNN, go one way: the exact interval of the share that does, 5 % on "
-        "each side, must lie above one half."
+        "stem and after every sub-layer; a block with a single residual addition is read at its output. A step is the "
+        "log of the variance (or of variance over mean square) after a sub-layer minus that of the skip at its "
+        "residual addition; projected shortcuts are left out. Sign tests ask whether most attentions and MLPs in the "
+        "first half of a ViT, and most convolution blocks of a CNN, go one way: the exact interval of the share that "
+        "does, 5 % on each side, must lie above one half."
     )
     quantities = (
         *(
@@ -244,10 +236,10 @@ class FeatureVariance(Measure):
         for subject in subjects_in(finding):
             counts = []
             for kind in dict.fromkeys(finding.kind.values[finding.subject.values == subject].tolist()):
-                places = of_kind(finding, subject, kind)
-                if len(places):
-                    rising, over = (int((finding[scale].values[places] > UNMOVED).sum()) for scale in SCALES)
-                    counts.append(f"{rising} ({over}) of {len(places)} {KIND_WORDS.get(kind, kind)} sub-layers")
+                rows = of_kind(finding, subject, kind)
+                if len(rows):
+                    rising, over = (int((finding[scale].values[rows] > UNMOVED).sum()) for scale in SCALES)
+                    counts.append(f"{rising} ({over}) of {len(rows)} {KIND_WORDS.get(kind, kind)} sub-layers")
             if counts:
                 parts.append(f"in {subject} {' and '.join(counts)}")
         said = "; ".join(parts) or "no sub-layer has an unprojected skip"

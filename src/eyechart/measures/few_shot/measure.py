@@ -39,7 +39,7 @@ from eyechart.measures.few_shot.quantities import (
     trend,
 )
 from eyechart.methods.ridge import solve
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier_input
 from eyechart.tracing.needs import Need
@@ -82,16 +82,16 @@ class Pool:
     def of(cls, tally: FewShotTally, draws: int) -> Pool:
         """Random numbers belong to images, so leaving some out moves the later ones up and changes nothing else."""
         generator = torch.Generator().manual_seed(0)
-        there = tally.fold_weights[tally.fold] > 0
+        counts = tally.fold_weights[tally.fold] > 0
         members = [
-            torch.nonzero((tally.label == label) & there).flatten() for label in sorted(set(tally.label.tolist()))
+            torch.nonzero((tally.label == label) & counts).flatten() for label in sorted(set(tally.label.tolist()))
         ]
         classes = torch.rand(draws, len(members), generator=generator).argsort(1)
         luck = torch.rand(draws, len(tally.label), generator=generator)
         by_fold = torch.zeros(int(tally.label.max()) + 1, len(tally.dealt), dtype=torch.int64)
         by_fold.index_put_((tally.label, tally.fold), torch.ones_like(tally.label), accumulate=True)
         left = (by_fold.sum(1) - by_fold.amax(1))[by_fold.sum(1) > 0]
-        orders = [own[luck[:, own].argsort(1)] for own in members]
+        orders = [rows[luck[:, rows].argsort(1)] for rows in members]
         return cls(members, classes, orders, int(left.min()))
 
     def draw(self, shots: int, ways: int, most: int = QUERIES) -> tuple[Tensor, Tensor] | None:
@@ -118,12 +118,12 @@ def nearest_mean(features: Tensor, supports: Tensor) -> tuple[Tensor, Tensor]:
 
 def linear_evaluation(features: Tensor, supports: Tensor) -> tuple[Tensor, Tensor]:
     """Ridge on standardised features and a constant; the weights are for features as they are."""
-    known = features[supports].flatten(1, 2).double()
-    mean, scale = known.mean(1, keepdim=True), known.std(1, correction=0, keepdim=True)
-    scale = torch.where(scale > 1e-6 * known.abs().amax(1, keepdim=True), scale, torch.inf)
-    with_bias = torch.nn.functional.pad((known - mean) / scale, (0, 1), value=BIAS)
+    support = features[supports].flatten(1, 2).double()
+    mean, scale = support.mean(1, keepdim=True), support.std(1, correction=0, keepdim=True)
+    scale = torch.where(scale > 1e-6 * support.abs().amax(1, keepdim=True), scale, torch.inf)
+    with_bias = torch.nn.functional.pad((support - mean) / scale, (0, 1), value=BIAS)
     targets = 2 * torch.nn.functional.one_hot(own_class(supports), supports.shape[1]).double() - 1
-    solved = solve(with_bias, targets.expand(len(known), -1, -1), PENALTY)
+    solved = solve(with_bias, targets.expand(len(support), -1, -1), PENALTY)
     weights = solved[:, :-1] / scale.transpose(1, 2)
     return weights.to(features), (BIAS * solved[:, -1:] - mean @ weights).squeeze(1).to(features)
 
@@ -147,21 +147,18 @@ def share_right(rule: Rule, features: Tensor, supports: Tensor, queries: Tensor)
 
 def tightness(features: Tensor, members: Sequence[Tensor]) -> tuple[float, float]:
     """Root mean squared distance of two images of one class, and of two classes; each class counts alike."""
-    means = torch.stack([features[own].mean(0) for own in members])
-    squares = torch.stack([features[own].square().sum(1).mean() for own in members])
-    counts = torch.tensor([len(own) for own in members], dtype=torch.float64)
+    means = torch.stack([features[rows].mean(0) for rows in members])
+    squares = torch.stack([features[rows].square().sum(1).mean() for rows in members])
+    counts = torch.tensor([len(rows) for rows in members], dtype=torch.float64)
     within = 2 * (squares - means.square().sum(1)) * counts / (counts - 1)
     between = squares[:, None] + squares[None] - 2 * means @ means.T
     apart = ~torch.eye(len(members), dtype=torch.bool)
     return float(within.mean().clamp_min(0).sqrt()), float(between[apart].mean().clamp_min(0).sqrt())
 
 
-def five_shot(estimate: xarray.Dataset) -> PerSubjects:
+def five_shot(estimate: xarray.Dataset, subject: str) -> float | None:
     """Where classes have enough images for it."""
-    if 5 not in estimate.shot.values:
-        return {}
-    found = estimate["linear"].sel(shot=5)
-    return {(str(who),): float(found.sel(subject=who)) for who in estimate.subject.values}
+    return float(estimate["linear"].sel(shot=5, subject=subject)) if 5 in estimate.shot.values else None
 
 
 @dataclass(frozen=True)
@@ -204,7 +201,7 @@ class FewShot(Measure):
     quantities = (
         Quantity(
             "linear_five_shot",
-            five_shot,
+            of_each(five_shot),
             "accuracy of linear evaluation with 5 images a class",
             limits=(0, 1),
             share=True,
@@ -262,12 +259,12 @@ class FewShot(Measure):
         linear = np.full((len(subjects), len(SHOTS)), np.nan)
         episodes = np.full((len(subjects), len(ways), len(SHOTS)), np.nan)
         distances = np.full((len(subjects), 2), np.nan)
-        there = torch.cat(pool.members)
+        drawn_from = torch.cat(pool.members)
         for row, (_, start, width) in enumerate(columns(scene)):
             features = total.features[:, start : start + width]
-            scale = features[there].std(0, correction=0)
-            scale = torch.where(scale > 1e-6 * features[there].abs().amax(0), scale, torch.inf)
-            standard = (features - features[there].mean(0)) / scale
+            scale = features[drawn_from].std(0, correction=0)
+            scale = torch.where(scale > 1e-6 * features[drawn_from].abs().amax(0), scale, torch.inf)
+            standard = (features - features[drawn_from].mean(0)) / scale
             distances[row] = tightness(standard.double(), pool.members)
             for column, shots in enumerate(SHOTS):
                 for place, way in enumerate(ways):
@@ -278,7 +275,7 @@ class FewShot(Measure):
                 if everyone is not None:
                     some = [part[: max(3, min(LINEAR_DRAWS, 320 // classes))] for part in everyone]
                     linear[row, column] = share_right(linear_evaluation, features, *some)
-        limits, far = {"limits": (0.0, 1.0), "trials": len(there)}, {"limits": (0.0, np.inf)}
+        limits, far = {"limits": (0.0, 1.0), "trials": len(drawn_from)}, {"limits": (0.0, np.inf)}
         return xarray.Dataset(
             {
                 "linear": (("subject", "shot"), linear, limits),
@@ -292,7 +289,7 @@ class FewShot(Measure):
                 "way": ways,
                 "read": (
                     "subject",
-                    [words_for(scene.anatomy(who), site) for who, site in scene.sites(classifier_input)],
+                    [words_for(scene.anatomy(subject), site) for subject, site in scene.sites(classifier_input)],
                 ),
             },
             attrs={"images": len(total.image)},
@@ -301,12 +298,12 @@ class FewShot(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values.tolist():
-            own = finding.sel(subject=subject)
-            known = own.linear.dropna("shot")
-            shown = dict.fromkeys([*known.shot.values[:1].tolist(), *known.shot.values[-1:].tolist()])
+            row = finding.sel(subject=subject)
+            measured = row.linear.dropna("shot")
+            shown = dict.fromkeys([*measured.shot.values[:1].tolist(), *measured.shot.values[-1:].tolist()])
             said = [
-                f"{float(own.linear.sel(shot=shot)):.1%} [{float(own.linear_low.sel(shot=shot)):.1%}, "
-                f"{float(own.linear_high.sel(shot=shot)):.1%}] of the pictures "
+                f"{float(row.linear.sel(shot=shot)):.1%} [{float(row.linear_low.sel(shot=shot)):.1%}, "
+                f"{float(row.linear_high.sel(shot=shot)):.1%}] of the pictures "
                 f"from {shot} of each class"
                 for shot in shown
             ]

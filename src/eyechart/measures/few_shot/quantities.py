@@ -1,6 +1,6 @@
-"""What a table of few-shot accuracies says: trends over shots and ways, and whether tight classes go with it.
+"""Quantities of few-shot accuracies: trends over shots and ways, and whether tight classes go with accuracy.
 
-"Tight" compares feature spaces, so the unit of that comparison is a subject. Of two it can only be told whether the
+"Tight" compares feature spaces, so the unit of that comparison is a subject. Of two it can only be said whether the
 more accurate one has the tighter classes; of four or more, whether accuracy and spread go together more than they would
 by the chance of which subjects were given. The intervals of both are over images.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eyechart.methods.twins import snapshot
+from eyechart.quantity import Compute, of_each
 
 if TYPE_CHECKING:
     import xarray
@@ -26,21 +27,18 @@ def slope(values: np.ndarray, over: np.ndarray) -> float:
     return float(np.cov(x, values, bias=True)[0, 1] / x.var())
 
 
-def trend(axis: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Points of episode accuracy for each doubling of shots or ways, averaged over the other."""
+def trend(axis: str) -> Compute:
+    """Change of episode accuracy for each doubling of shots or ways, averaged over the other."""
+    other = "way" if axis == "shot" else "shot"
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        other = "way" if axis == "shot" else "shot"
-        for subject in estimate.subject.values.tolist():
-            table = estimate.episodes.sel(subject=subject).transpose(axis, other).values
-            there = ~np.isnan(table).all(1), ~np.isnan(table).all(0)
-            if there[0].sum() > 1:
-                means = table[np.ix_(*there)].mean(1)
-                result[subject,] = slope(means, estimate[axis].values[there[0]])
-        return result
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        table = estimate.episodes.sel(subject=subject).transpose(axis, other).values
+        measured = ~np.isnan(table).all(1), ~np.isnan(table).all(0)
+        if measured[0].sum() < 2:
+            return None
+        return slope(table[np.ix_(*measured)].mean(1), estimate[axis].values[measured[0]])
 
-    return compute
+    return of_each(number)
 
 
 def spread_of(estimate: xarray.Dataset) -> dict[str, float]:
@@ -52,8 +50,8 @@ def spread_of(estimate: xarray.Dataset) -> dict[str, float]:
 def accuracy_of(estimate: xarray.Dataset) -> dict[str, float]:
     """Episode accuracy, mean over the ways and shots that there are images for: the same ones for all subjects."""
     table = estimate.episodes.transpose("subject", "way", "shot").values
-    known = ~np.isnan(table).all(0)
-    means = table[:, known].mean(1) if known.any() else np.full(len(table), np.nan)
+    measured = ~np.isnan(table).all(0)
+    means = table[:, measured].mean(1) if measured.any() else np.full(len(table), np.nan)
     return dict(zip(estimate.subject.values.tolist(), means.tolist(), strict=True))
 
 
@@ -66,7 +64,7 @@ def compared(estimate: xarray.Dataset) -> list[str]:
     return [str(subject) for subject in estimate.subject.values if snapshot(str(subject))[1] > 0]
 
 
-def lead(number: Callable[[xarray.Dataset], dict[str, float]]) -> Callable[[xarray.Dataset], PerSubjects]:
+def lead(number: Callable[[xarray.Dataset], dict[str, float]]) -> Compute:
     """The first of exactly two subjects minus the second."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
@@ -91,7 +89,9 @@ def correlation(estimate: xarray.Dataset) -> PerSubjects:
     subjects = compared(estimate)
     if len(subjects) < 3:
         return {}
-    numbers = np.array([[table[who] for who in subjects] for table in (accuracy_of(estimate), spread_of(estimate))])
+    numbers = np.array(
+        [[table[subject] for subject in subjects] for table in (accuracy_of(estimate), spread_of(estimate))]
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         return {tuple(subjects): float(np.corrcoef(numbers)[0, 1])}
 
@@ -102,20 +102,23 @@ def correlation_z(estimate: xarray.Dataset) -> PerSubjects:
     Images alone do not make a relation: of three subjects without any, every other triple has a correlation below 0
     whose interval over images ends before it.
     """
-    found = {who: np.clip(r, -1 + 1e-9, 1 - 1e-9) for who, r in correlation(estimate).items() if len(who) > 3}
-    return {who: float(np.arctanh(r) * np.sqrt(len(who) - 3)) for who, r in found.items()}
+    return {
+        subjects: float(np.arctanh(np.clip(r, -1 + 1e-9, 1 - 1e-9)) * np.sqrt(len(subjects) - 3))
+        for subjects, r in correlation(estimate).items()
+        if len(subjects) > 3
+    }
 
 
 def pair_sentence(finding: xarray.Dataset) -> list[str]:
     """Of two subjects, which is ahead and whether its classes are the tighter ones."""
-    found = {}
+    leads = {}
     for name in ("few_shot_lead", "class_spread_lead"):
         rows = finding.isel(quantity_row=finding["quantity"].values == name)
         if not rows.sizes["quantity_row"]:
             return []
-        found[name] = [float(rows[f"quantity_{end}"][0]) for end in ("value", "low", "high")]
+        leads[name] = [float(rows[f"quantity_{end}"][0]) for end in ("value", "low", "high")]
         subjects = str(rows.quantity_subjects.values[0]).split(" | ")
-    ahead, spread = found["few_shot_lead"], found["class_spread_lead"]
+    ahead, spread = leads["few_shot_lead"], leads["class_spread_lead"]
     if not np.isfinite([*ahead, *spread]).all():
         return []
     if ahead[0] < 0:

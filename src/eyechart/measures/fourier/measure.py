@@ -23,12 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.claims.parts import Side
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views, option, site_coordinates
+from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
 from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
 from eyechart.methods.steps import KIND_WORDS, beyond_rounding
-from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.quantity import Compute, Quantity, of_each, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import skip_of, sub_layers
 from eyechart.sites import Anatomy, AttentionGeometry, Site
@@ -77,8 +76,8 @@ def mixing_view(average: Average, part: str) -> View:
         geometry, grid = look.site.attention, look.site.grid
         assert isinstance(geometry, AttentionGeometry)
         assert grid is not None
-        tokens, places = (look.values, geometry.key_yx) if part == "values" else (look.output, geometry.query_yx)
-        maps = on_grid(tokens, places, grid)
+        tokens, positions = (look.values, geometry.key_yx) if part == "values" else (look.output, geometry.query_yx)
+        maps = on_grid(tokens, positions, grid)
         if maps is None:
             return torch.full((len(tokens), bins(look.site) + len(BANDS)), torch.nan, device=tokens.device)
         return describe(maps, average)
@@ -121,45 +120,35 @@ class FourierTally(Tally):
 
 def depth_part(estimate: xarray.Dataset, subject: str, kind: str, *, late: bool) -> np.ndarray:
     """Sub-layers of one kind in the first third of a subject's blocks, or in the other two."""
-    mine = estimate.subject.values == subject
-    blocks = estimate.block.values[mine & (estimate.role.values != "stem")]
+    of_subject = estimate.subject.values == subject
+    blocks = estimate.block.values[of_subject & (estimate.role.values != "stem")]
     middle = (estimate.block.values + 0.5) / (blocks.max() + 1 if len(blocks) else 1)
     where = (middle >= 1 / 3) if late else (middle < 1 / 3)
-    return np.flatnonzero(mine & where & (estimate.kind.values == kind) & (estimate.role.values != "stem"))
+    return np.flatnonzero(of_subject & where & (estimate.kind.values == kind) & (estimate.role.values != "stem"))
 
 
 Averaging = Callable[[np.ndarray], "np.floating[Any]"]
 
 
-def mean_change(
-    variable: str, kind: str, *, late: bool, over: Averaging = np.mean
-) -> Callable[[xarray.Dataset], PerSubjects]:
+def mean_change(variable: str, kind: str, *, late: bool, over: Averaging = np.mean) -> Compute:
     """Mean over a ViT's sub-layers of one kind; no key where it has fewer than three blocks or none of them."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        for subject in subjects_in(estimate, "vit"):
-            deep = estimate.block.values[estimate.subject.values == subject].max() >= 2
-            places = depth_part(estimate, subject, kind, late=late)
-            if deep and len(places):
-                result[subject,] = float(over(beyond_rounding(estimate[variable].values[places])))
-        return result
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        deep = estimate.block.values[estimate.subject.values == subject].max() >= 2
+        rows = depth_part(estimate, subject, kind, late=late)
+        return float(over(beyond_rounding(estimate[variable].values[rows]))) if deep and len(rows) else None
 
-    return compute
+    return of_each(number, "vit")
 
 
-def conv_change(variable: str, over: Averaging) -> Callable[[xarray.Dataset], PerSubjects]:
+def conv_change(variable: str, over: Averaging) -> Compute:
     """Mean over a CNN's blocks that keep their grid."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        for subject in subjects_in(estimate, "cnn"):
-            here = (estimate.subject.values == subject) & (estimate.kind.values == "conv") & estimate.has_skip.values
-            if here.any():
-                result[subject,] = float(over(beyond_rounding(estimate[variable].values[here])))
-        return result
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        rows = (estimate.subject.values == subject) & (estimate.kind.values == "conv") & estimate.has_skip.values
+        return float(over(beyond_rounding(estimate[variable].values[rows]))) if rows.any() else None
 
-    return compute
+    return of_each(number, "cnn")
 
 
 SCALES = {
@@ -174,8 +163,8 @@ AVERAGES: dict[str, tuple[Averaging, str]] = {"": (np.mean, "mean"), "typical_":
 in four of five blocks. The median's jackknife will do: images move a sub-layer far less than sub-layers differ."""
 
 
-def asked(variable: str, over: Averaging) -> dict[str, tuple[str, Callable[[xarray.Dataset], PerSubjects]]]:
-    """Whose change C56 asks for, by the beginning of the quantity's name: in words, and how it is computed."""
+def asked(variable: str, over: Averaging) -> dict[str, tuple[str, Compute]]:
+    """Which sub-layers are averaged, by the first part of the quantity's name: in words, and how it is computed."""
     late, early = (partial(mean_change, variable, late=late, over=over) for late in (True, False))
     return {
         "late_attention": ("attention, last two thirds of the blocks", late("attention")),
@@ -187,10 +176,10 @@ def asked(variable: str, over: Averaging) -> dict[str, tuple[str, Callable[[xarr
 
 QUANTITIES = (
     *(
-        (f"{prefix}{who}_{name}", compute, f"{words}, {average}: change of {what}")
+        (f"{prefix}{part}_{name}", compute, f"{words}, {average}: change of {what}")
         for variable, (name, what) in SCALES.items()
         for prefix, (over, average) in AVERAGES.items()
-        for who, (words, compute) in asked(variable, over).items()
+        for part, (words, compute) in asked(variable, over).items()
     ),
     (
         "late_attention_matrix_change",
@@ -198,16 +187,10 @@ QUANTITIES = (
         "attention matrix alone, last two thirds: change of the highest frequency against the mean",
     ),
 )
-C56: tuple[tuple[str, Side, str, str], ...] = (
-    ("late_attention", "below", "the later attentions", "for attention"),
-    ("late_mlp", "above", "the later MLPs", "for MLPs"),
-    ("early_attention", "above", "the first attentions", "for the first attentions, the exception"),
-    ("convolution", "above", "the convolutions", "for convolutions"),
-)
 
 
 @dataclass(frozen=True)
-class Fourier(Experiment):
+class Fourier(SampledExperiment):
     name = "fourier"
     title = "Which frequencies pass?"
     title_ko = "어떤 주파수가 남는가?"
@@ -217,10 +200,10 @@ class Fourier(Experiment):
         "First, one curve for each depth: how much weaker each frequency of the feature map is than its mean. Then the "
         "highest frequency over depth: grey circles follow attention, white marks an MLP or a convolution, blue a "
         "change of grid. A cross beside a blue mark is what merely keeping every second position would give; only the "
-        "difference is the block's doing. The next two panels show what a sub-layer does (below 0: it smooths) to the "
-        "highest frequency against the mean, and to the amplitude of high frequencies itself: where the one falls and "
-        "the other rises, only the mean grew. Last its parts, the attention matrix alone and what the branch adds, and "
-        "absolute energies."
+        "difference is due to the block. The next two panels show what a sub-layer does (below 0: it smooths) to the "
+        "highest frequency against the mean, and to the amplitude of high frequencies itself: where the first falls "
+        "and the second rises, only the mean has grown. The last panels show its parts (the attention matrix alone, "
+        "and what the branch adds) and absolute energies."
     )
     how_to_read_ko = (
         "첫 곡선들은 깊이마다 특징 지도의 각 주파수가 평균(주파수 0)보다 얼마나 약한지를 보인다. 다음은 깊이에 따른 "
@@ -238,8 +221,6 @@ class Fourier(Experiment):
         "sub-layers agree on both scales."
     )
     quantities = tuple(Quantity(name, compute, words, unit="log") for name, compute, words in QUANTITIES)
-    # Each kind of sub-layer is a reading of its own. Both scales must agree, for neither is safe alone, and so must the
-    # mean and the median over sub-layers.
     budget: ClassVar[Mapping[str, float]] = {"quick": 5.0, "normal": 30.0, "full": 300.0}
     average: Average = option("power", "what is averaged over images and channels: the power, or its logarithm")
 
@@ -276,11 +257,11 @@ class Fourier(Experiment):
     def update(self, tally: FourierTally, batch: Batch, views: Views, scene: Scene) -> None:
         row, folds = 0, None
         for subject in scene.subjects:
-            layers, found = len(sub_layers(scene.anatomy(subject))), views.experiment(subject)
-            if found:
-                folds, along = found["folds"], found["along"].double()
+            layers, results = len(sub_layers(scene.anatomy(subject))), views.experiment(subject)
+            if results:
+                folds, along = results["folds"], results["along"].double()
                 tally.add("along", folds, along, slice(row, row + layers), slice(None), slice(along.shape[-1]))
-                tally.add("energy", folds, found["energy"].double(), slice(row, row + layers))
+                tally.add("energy", folds, results["energy"].double(), slice(row, row + layers))
             row += layers
         if folds is not None:
             tally.add("images", folds)
@@ -296,8 +277,8 @@ class Fourier(Experiment):
         delta = level - level[..., :1]
         highest = {part: delta[np.arange(len(sites)), place, ends - 1] for place, part in enumerate(PARTS)}
         energy = (total.energy / total.images).numpy()
-        there = np.where(energy > 0, energy, np.nan)
-        high = {part: np.log(there[:, place, -1]) / 2 for place, part in enumerate(PARTS)}
+        positive = np.where(energy > 0, energy, np.nan)
+        high = {part: np.log(positive[:, place, -1]) / 2 for place, part in enumerate(PARTS)}
         radians = np.full(level[:, 0].shape, np.nan)
         for row, (_, site) in enumerate(sites):
             assert site.grid is not None
@@ -324,11 +305,13 @@ class Fourier(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         said = []
         for subject in subjects_in(finding):
-            mine, counts = finding.isel(site=finding.subject.values == subject), []
-            for kind in dict.fromkeys(mine.kind.values.tolist()):
-                here = (mine.kind.values == kind) & np.isfinite(mine.change.values)
+            of_subject, counts = finding.isel(site=finding.subject.values == subject), []
+            for kind in dict.fromkeys(of_subject.kind.values.tolist()):
+                here = (of_subject.kind.values == kind) & np.isfinite(of_subject.change.values)
                 if here.any():
-                    rising, louder = (int((mine[name].values[here] > 0).sum()) for name in ("change", "high_change"))
+                    rising, louder = (
+                        int((of_subject[name].values[here] > 0).sum()) for name in ("change", "high_change")
+                    )
                     counts.append(f"{rising} ({louder}) of {here.sum()} {KIND_WORDS.get(kind, kind)} sub-layers")
             said.append(f"{subject} {' and '.join(counts) or 'no sub-layer with a skip of its own grid'}")
         return (

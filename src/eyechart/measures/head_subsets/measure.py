@@ -23,7 +23,8 @@ import torch
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR
-from eyechart.methods.hsic import WHOLE, gram, hsic_table
+from eyechart.methods.hsic import WHOLE, check_blocks, gram, hsic_table, scale_of
+from eyechart.methods.ranks import rank_correlation
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
@@ -70,21 +71,10 @@ def curves_of(estimate: xarray.Dataset, family: str | None = None) -> Iterator[t
     """((transformer, CNN), CKA (group, site)) for every pair; of single-stage ViTs and staged CNNs only, or of all."""
     cnn_family = None if family is None else "cnn"
     for subject in dict.fromkeys(estimate.group_subject.values.tolist()):
-        mine = estimate.group_subject.values == subject
-        if family in (None, estimate.group_family.values[mine][0]):
+        groups = estimate.group_subject.values == subject
+        if family in (None, estimate.group_family.values[groups][0]):
             for cnn in subjects_in(estimate, cnn_family):
-                yield (subject, cnn), estimate.cka.values[np.ix_(mine, places_of(estimate, cnn))]
-
-
-def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Spearman's, with ties sharing their rank; NaN where a value is missing or all are equal."""
-    from scipy.stats import rankdata
-
-    if not np.isfinite(one + other).all():
-        return float("nan")
-    a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (one, other))
-    size = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / size if size > 0 else float("nan")
+                yield (subject, cnn), estimate.cka.values[np.ix_(groups, places_of(estimate, cnn))]
 
 
 def falls_with_distance(estimate: xarray.Dataset) -> PerSubjects:
@@ -111,8 +101,8 @@ def spread_of_distance(estimate: xarray.Dataset) -> PerSubjects:
     """
     result: PerSubjects = {}
     for (vit, cnn), _ in curves_of(estimate, "vit"):
-        mine = estimate.group_subject.values == vit
-        distance = estimate.distance.values[mine] / estimate.group_uniform.values[mine]
+        groups = estimate.group_subject.values == vit
+        distance = estimate.distance.values[groups] / estimate.group_uniform.values[groups]
         result[vit, cnn] = float(distance[-1] - distance[0])
     return result
 
@@ -141,8 +131,9 @@ class HeadSubsets(Measure):
         "Heads of the first attention (option blocks: of the first few, pooled) are sorted by attention distance; a "
         "window of a quarter of a block's heads slides over that order. The window's head outputs before the output "
         "projection, all tokens, are compared with the first units of the CNN's first two stages by minibatch CKA with "
-        "the unbiased HSIC. Orders can change from sample to sample, so intervals are bootstrapped with the sorting. "
-        "Ranks alone do not decide: heads must differ in distance, and likeness must fall by more than a trifle."
+        "the unbiased HSIC. The order can change from sample to sample, so the bootstrap of the intervals includes the "
+        "sorting. Ranks alone do not decide: heads must differ in distance, and likeness must fall by more than a "
+        "small margin."
     )
     quantities = (
         Quantity(
@@ -198,8 +189,7 @@ class HeadSubsets(Measure):
                 "it compares heads with a CNN, so it needs a subject with attention over positions and a CNN; "
                 f"got {' and '.join(scene.subjects)}."
             )
-        if scene.whole_blocks == 0:
-            raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+        check_blocks(scene)
         parts = len(heads) + len(sites)
         return HeadSubsetsTally.empty(fold=scene.folds, part=parts, other_part=parts, head=len(heads))
 
@@ -225,25 +215,23 @@ class HeadSubsets(Measure):
         hsic = (total.hsic / total.blocks).numpy()
         members, rows = [], []
         for subject in dict.fromkeys(subject for subject, _, _ in heads):
-            own = np.array([place for place, head in enumerate(heads) if head[0] == subject])
-            own = own[np.argsort(distance[own], kind="stable")]
-            first = heads[own[0]][1]
+            order = np.array([row for row, head in enumerate(heads) if head[0] == subject])
+            order = order[np.argsort(distance[order], kind="stable")]
+            first = heads[order[0]][1]
             assert first.attention is not None
             width, uniform = max(1, _heads(first) // 4), first.attention.uniform_distance
-            for rank in range(len(own) - width + 1):
-                members.append(np.isin(np.arange(len(hsic)), own[rank : rank + width]).astype(float))
-                names = [f"{heads[h][1].name} {heads[h][2]}" for h in own[rank : rank + width]]
+            for rank in range(len(order) - width + 1):
+                members.append(np.isin(np.arange(len(hsic)), order[rank : rank + width]).astype(float))
+                names = [f"{heads[h][1].name} {heads[h][2]}" for h in order[rank : rank + width]]
                 rows.append((subject, scene.anatomy(subject).family, rank, ", ".join(names), uniform))
         groups = np.array(members)
-        with_sites, own_site = groups @ hsic[:, len(heads) :], np.diagonal(hsic)[len(heads) :]
-        own_group = ((groups @ hsic) * groups).sum(1)
-        # A self-HSIC that is not positive has no root: reported as unknown, never clamped.
-        scales = [np.sqrt(np.where(own > 0, own, np.nan)) for own in (own_group, own_site)]
+        group_scale = scale_of(((groups @ hsic) * groups).sum(1))
+        site_scale = scale_of(np.diagonal(hsic)[len(heads) :])
         return xarray.Dataset(
             {
                 "cka": (
                     ("group", "site"),
-                    with_sites / np.outer(*scales),
+                    groups @ hsic[:, len(heads) :] / np.outer(group_scale, site_scale),
                     {"limits": (-1.0, 1.0), "smooth": False},
                 ),
                 "distance": (

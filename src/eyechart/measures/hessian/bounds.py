@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
@@ -15,22 +15,20 @@ if TYPE_CHECKING:
     import xarray
 
     from eyechart.curvature import Eigenvalues
-    from eyechart.quantity import PerSubjects
+    from eyechart.quantity import Bounds, Compute
 
 
-def share_gap_bounds(
-    compute: Callable[[xarray.Dataset], PerSubjects], variant: str
-) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
+def share_gap_bounds(compute: Compute, variant: str) -> Callable[[xarray.Dataset], Bounds]:
     """The interval of a difference of shares, from the differences of single minibatches.
 
     A share of exactly 0 has no spread, which would look like certainty; over n minibatches it may still be up to
     1 − 0.025^(1/n), and that is added on its side.
     """
 
-    def bounds(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+    def bounds(estimate: xarray.Dataset) -> Bounds:
         result: dict[tuple[str, ...], tuple[float, float]] = {}
         for (one, two), middle in compute(estimate).items():
-            shares = [estimate.negative.sel(subject=who, variant=variant).values for who in (one, two)]
+            shares = [estimate.negative.sel(subject=subject, variant=variant).values for subject in (one, two)]
             both = np.isfinite(shares[0] + shares[1])
             first, second = (share[both] for share in shares)
             if len(first) < 2:
@@ -46,16 +44,14 @@ def share_gap_bounds(
     return bounds
 
 
-def small_share_bounds(
-    compute: Callable[[xarray.Dataset], PerSubjects], variant: str
-) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
+def small_share_bounds(compute: Compute, variant: str) -> Callable[[xarray.Dataset], Bounds]:
     """The interval of the second one's share, from single minibatches, for the question whether it is nearly 0.
 
     It never ends below the bound of a share of exactly 0: one negative eigenvalue among 16 minibatches would have a
     mean and spread that end at .04, while none at all may still be .21.
     """
 
-    def bounds(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+    def bounds(estimate: xarray.Dataset) -> Bounds:
         result: dict[tuple[str, ...], tuple[float, float]] = {}
         for (one, two), middle in compute(estimate).items():
             shares = estimate.negative.sel(subject=two, variant=variant).values
@@ -71,9 +67,7 @@ def small_share_bounds(
     return bounds
 
 
-def mean_bounds(
-    compute: Callable[[xarray.Dataset], PerSubjects], variant: str, sign: str = "positive"
-) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
+def mean_bounds(compute: Compute, variant: str, sign: str = "positive") -> Callable[[xarray.Dataset], Bounds]:
     """The interval of a mean positive eigenvalue (of one subject) or of a ratio of two, from single minibatches.
 
     A few steep minibatches carry such a mean, so its errors are skewed: the hull of two jackknife intervals, of the
@@ -82,13 +76,13 @@ def mean_bounds(
     the plain interval alone in 81–95 and 92–94 %.
     """
 
-    def bounds(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+    def bounds(estimate: xarray.Dataset) -> Bounds:
         result: dict[tuple[str, ...], tuple[float, float]] = {}
         for subjects in compute(estimate):
-            own = estimate.sel(subject=list(subjects), variant=variant).transpose("minibatch", "subject", ...)
-            there = np.isfinite(own[f"{sign}_sum"].values)  # a subject that knows fewer of the images has fewer
-            sums, counts = (np.nan_to_num(own[f"{sign}_{each}"].values[there.any(1)]) for each in ("sum", "count"))
-            if (there.sum(0) < 2).any():
+            spectra = estimate.sel(subject=list(subjects), variant=variant).transpose("minibatch", "subject", ...)
+            finite = np.isfinite(spectra[f"{sign}_sum"].values)  # a subject that knows fewer of the images has fewer
+            sums, counts = (np.nan_to_num(spectra[f"{sign}_{each}"].values[finite.any(1)]) for each in ("sum", "count"))
+            if (finite.sum(0) < 2).any():
                 result[subjects] = float("nan"), float("nan")
                 continue
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -115,23 +109,23 @@ def spectra_in_words(finding: xarray.Dataset) -> str:
     """Of each subject the share of negative and the mean of positive eigenvalues, on the first and the last loss."""
     said = []
     for subject in finding.subject.values.tolist():
-        own = finding.sel(subject=subject)
-        if int(own.refused):
+        of_subject = finding.sel(subject=subject)
+        if int(of_subject.refused):
             said.append(f"{subject} is left out: one of its operations has no second derivative")
             continue
-        if np.isnan(own.nep.values).all():
+        if np.isnan(of_subject.nep.values).all():
             said.append(f"{subject} is left out: there was no minibatch that it could be shown")
             continue
         parts = []
-        for variant in dict.fromkeys([own.variant.values[0], own.variant.values[-1]]):
-            one = own.sel(variant=variant)
+        for variant in dict.fromkeys([of_subject.variant.values[0], of_subject.variant.values[-1]]):
+            one = of_subject.sel(variant=variant)
             nep = with_ends("{:.0%}", one.nep, one.nep_low, one.nep_high)
             ape = with_ends("{:.0f}", one.ape, *ape_ends(finding, subject, variant))
             steep = f"the positive ones average {ape}" if np.isfinite(one.ape) else "none is positive"
             parts.append(f"{nep} of the eigenvalues are negative and {steep} ({variant})")
         said.append(f"for {subject} " + ", and ".join(parts))
     worst = float(finding.unsettled.max())  # NaN where nothing was measured: max skips it
-    known = ["all of these are known to 1 %" if worst == 0 else f"up to {worst:.0%} of these are not known to 1 %"]
+    certainty = ["all of these are known to 1 %" if worst == 0 else f"up to {worst:.0%} of these are not known to 1 %"]
     ends = [
         f"the algebraically {end} one is not known to 1 % in up to {share:.0%} of the minibatches"
         for end in ("smallest", "largest")
@@ -139,7 +133,7 @@ def spectra_in_words(finding: xarray.Dataset) -> str:
     ]
     count = int(finding.attrs["minibatches"])
     minibatches = f"{count} minibatch{'' if count == 1 else 'es'} of {finding.attrs['batch']}"
-    return f"Over {minibatches}: " + "; ".join([*said, *(known if np.isfinite(worst) else ()), *ends]) + "."
+    return f"Over {minibatches}: " + "; ".join([*said, *(certainty if np.isfinite(worst) else ()), *ends]) + "."
 
 
 def with_ends(form: str, *numbers: SupportsFloat) -> str:

@@ -22,7 +22,7 @@ from torch import Tensor
 from eyechart.curvature import Penalty, spectra
 from eyechart.curvature.lanczos import NOISE
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.measure import Experiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.measures.hessian.bounds import as_tensors, spectra_in_words
 from eyechart.measures.hessian.loss import no_second_derivative, weights_and_loss
 from eyechart.measures.hessian.quantities import (
@@ -37,7 +37,7 @@ from eyechart.measures.hessian.quantities import (
     shell_of,
     small_share,
     steepness,
-    taken,
+    taken_at,
     time_of,
 )
 from eyechart.methods.scoring import labelled
@@ -81,7 +81,7 @@ class HessianTally(Tally):
 
 
 @dataclass(frozen=True)
-class HessianSpectrum(Experiment):
+class HessianSpectrum(SampledExperiment):
     name = "hessian"
     title = "Is the loss convex here, and how sharp?"
     title_ko = "손실은 여기서 볼록한가, 얼마나 날카로운가?"
@@ -108,14 +108,15 @@ class HessianSpectrum(Experiment):
     method = (
         "For each minibatch of 16 images the five eigenvalues of largest magnitude of the exact Hessian of the loss in "
         "all parameters (norms in eval mode, attention unfused), by Lanczos with full reorthogonalisation until every "
-        "estimated error is below 1e-3, or 40 products are spent; the algebraic ends are asked for to 1e-2. What is "
-        "then less sure than 1 % is called so. Negative or positive is what lies beyond 1e-4 of the largest and beyond "
-        "its residual. Losses: soft-target cross-entropy on images augmented by a recipe (options augmentation, "
-        "recipe) or plain cross-entropy on clean ones; penalty 0.05·Σ‖p‖ over tensors p as in the paper's code "
-        "(options l2, weight), near-zero tensors left out. The images are those of the exam, usually test images, "
-        "where the paper took training images (--images sample:train gives some). Intervals are over minibatches, "
-        "those of APE and its ratios on a plain and a logarithmic scale, whichever reaches farther: a few steep "
-        "minibatches carry such a mean, and of few minibatches with one far steeper than the rest they are too narrow."
+        "estimated error is below 1e-3, or 40 products are spent; the algebraically smallest and largest are computed "
+        "to 1e-2. Eigenvalues that are then not known to 1 % are marked. Negative or positive is what lies beyond 1e-4 "
+        "of the largest and beyond its residual. Losses: soft-target cross-entropy on images augmented by a recipe "
+        "(options augmentation, recipe) or plain cross-entropy on clean ones; penalty 0.05·Σ‖p‖ over tensors p as in "
+        "the paper's code (options l2, weight), near-zero tensors left out. The images are those of the exam, usually "
+        "test images, where the paper took training images (--images sample:train gives some). Intervals are over "
+        "minibatches, those of APE and its ratios on a plain and a logarithmic scale, whichever reaches farther, "
+        "because such a mean depends on a few steep minibatches. With few minibatches, one of them far steeper than "
+        "the rest, these intervals are too narrow."
     )
     labels = "subjects"
     # 8 and 80 minibatches of zoo:vit (C44's .05 takes 72 without a negative eigenvalue); one second says nothing
@@ -125,7 +126,7 @@ class HessianSpectrum(Experiment):
         *per_variant(),
         share_gap(
             "nep_class_token_over_gap",
-            taken("warmup", against("nep", PAPER, operator.sub, "class-token", "mean")),
+            taken_at("warmup", against("nep", PAPER, operator.sub, "class-token", "mean")),
             "share of negative Hessian eigenvalues, ViT with class token minus its twin with average pooling",
             PAPER,
         ),
@@ -176,7 +177,7 @@ class HessianSpectrum(Experiment):
         return runs * (20 * 6 + 4)  # 20 products, each as dear as six forward passes, and the gradient
 
     def subjects(self, scene: Scene) -> list[str]:
-        return [who for who in scene.subjects if who in scene.label_maps]
+        return [subject for subject in scene.subjects if subject in scene.label_maps]
 
     def tally(self, scene: Scene) -> HessianTally:
         if scene.block < self.batch:
@@ -198,15 +199,15 @@ class HessianSpectrum(Experiment):
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         if bench.targets is None or (self.augmentation != "none" and bench.subject.colours is None):
             return {}
-        known = labelled(bench)
+        with_classes = labelled(bench)
         block = bench.batch.start // bench.batch.index if bench.batch.index else len(bench)
         first = bench.batch.index * (block // self.batch)  # minibatches never reach over two blocks
-        count = max(0, min(len(known) // self.batch, self.images // self.batch - first))
+        count = max(0, min(len(with_classes) // self.batch, self.images // self.batch - first))
         if not count:
             return {}
         numbers = {"number": first + torch.arange(count)}
         try:
-            return numbers | self.spectra(known.picked(torch.arange(count * self.batch)))
+            return numbers | self.spectra(with_classes.picked(torch.arange(count * self.batch)))
         except RuntimeError as error:
             if not no_second_derivative(error):
                 raise
@@ -225,9 +226,9 @@ class HessianSpectrum(Experiment):
         together = [torch.cat(parts) for parts in zip(*shown.values(), strict=True)]
         batches = [part.reshape(-1, self.batch, *part.shape[1:]) for part in together]
         penalty = Penalty(self.l2, self.weight, weights)
-        found = spectra(loss, weights, batches, penalty, top=self.top, tolerance=TOLERANCE, most=PRODUCTS)
-        count = len(found) // len(shown)
-        by_picture = {name: found[place * count : (place + 1) * count] for place, name in enumerate(shown)}
+        pairs = spectra(loss, weights, batches, penalty, top=self.top, tolerance=TOLERANCE, most=PRODUCTS)
+        count = len(pairs) // len(shown)
+        by_picture = {name: pairs[place * count : (place + 1) * count] for place, name in enumerate(shown)}
         tables = as_tensors(
             [
                 [each.penalised if "penalty" in variant else each.plain for each in by_picture[variant.split()[0]]]
@@ -241,20 +242,20 @@ class HessianSpectrum(Experiment):
         return tables
 
     def update(self, tally: HessianTally, batch: Batch, views: Views, scene: Scene) -> None:
-        seen = {who: views.experiment(who) for who in self.subjects(scene)}
-        longest = max((found["number"] for found in seen.values() if found), key=len, default=torch.zeros(0))
+        seen = {subject: views.experiment(subject) for subject in self.subjects(scene)}
+        longest = max((results["number"] for results in seen.values() if results), key=len, default=torch.zeros(0))
         if not len(longest):
             return
         rows: dict[str, Tensor] = {}
         for name in ("values", "residuals", "errors", "ends", "end_errors", "products"):
             shape = getattr(tally, name).shape[1:]
             rows[name] = torch.full((len(longest), *shape), torch.nan, dtype=torch.float64)
-            for column, found in enumerate(seen.values()):
-                if name in found:
-                    rows[name][: len(found[name]), column] = found[name]
+            for column, results in enumerate(seen.values()):
+                if name in results:
+                    rows[name][: len(results[name]), column] = results[name]
         fold = longest % scene.folds
-        for column, found in enumerate(seen.values()):
-            if found and "values" not in found:
+        for column, results in enumerate(seen.values()):
+            if results and "values" not in results:
                 tally.add("refused", fold, None, column)
         ones = torch.ones(len(fold), dtype=torch.float64)
         tally.append(image=longest, fold=fold, **rows)
@@ -271,7 +272,7 @@ class HessianSpectrum(Experiment):
         counted = (total.dealt / in_fold)[total.fold].numpy()[:, None, None]
         values, residuals = total.values.numpy(), total.residuals.numpy()
         beyond = np.maximum(BARELY * np.abs(values[..., :1]), residuals)
-        there, negative, positive = ~np.isnan(values), values < -beyond, values > beyond
+        computed, negative, positive = ~np.isnan(values), values < -beyond, values > beyond
         sized = np.abs(np.nan_to_num(values))
 
         def mean(numbers: np.ndarray, of: np.ndarray) -> np.ndarray:
@@ -282,28 +283,28 @@ class HessianSpectrum(Experiment):
 
         each = ("subject", "variant")
         here = ("minibatch", *each)
-        unsettled = there & (total.errors.numpy() > LOOSE * np.abs(values))
+        unsettled = computed & (total.errors.numpy() > LOOSE * np.abs(values))
         ends, end_errors = total.ends.numpy(), total.end_errors.numpy()
-        known, rounding = ~np.isnan(ends), NOISE * np.abs(values).max(-1, keepdims=True, initial=0, where=there)
-        loose = known & (end_errors > np.maximum(LOOSE * np.abs(ends), rounding))  # the smallest may be zero
+        end_known, rounding = ~np.isnan(ends), NOISE * np.abs(values).max(-1, keepdims=True, initial=0, where=computed)
+        loose = end_known & (end_errors > np.maximum(LOOSE * np.abs(ends), rounding))  # the smallest may be zero
         minibatches = int(counted.sum())
-        seen = there.any(-1).sum(0)  # a subject that knows fewer of the classes may have met fewer minibatches
+        seen = computed.any(-1).sum(0)  # a subject that knows fewer of the classes may have met fewer minibatches
         share = {"limits": (0.0, 1.0), "trials": np.maximum(seen, 1)}
         return xarray.Dataset(
             {
-                "nep": (each, mean(negative, there), share),
+                "nep": (each, mean(negative, computed), share),
                 "ape": (each, mean(sized * positive, positive), {"limits": (0.0, np.inf)}),
                 "negative_size": (each, mean(sized * negative, negative), {"limits": (0.0, np.inf)}),
-                "smallest": (each, mean(np.nan_to_num(ends[..., :1]), known[..., :1])),
-                "largest": (each, mean(np.nan_to_num(ends[..., 1:]), known[..., 1:])),
-                "unsettled": (each, mean(unsettled, there), share),
-                "smallest_unsettled": (each, mean(loose[..., :1], known[..., :1]), share),
-                "largest_unsettled": (each, mean(loose[..., 1:], known[..., 1:]), share),
-                "products": (each, mean(np.nan_to_num(total.products.numpy())[..., None], there[..., :1])),
-                "negative": (here, np.where(there.any(-1), negative.mean(-1), np.nan), {"exact": True}),
-                "positive_sum": (here, np.where(there.any(-1), (sized * positive).sum(-1), np.nan), {"exact": True}),
+                "smallest": (each, mean(np.nan_to_num(ends[..., :1]), end_known[..., :1])),
+                "largest": (each, mean(np.nan_to_num(ends[..., 1:]), end_known[..., 1:])),
+                "unsettled": (each, mean(unsettled, computed), share),
+                "smallest_unsettled": (each, mean(loose[..., :1], end_known[..., :1]), share),
+                "largest_unsettled": (each, mean(loose[..., 1:], end_known[..., 1:]), share),
+                "products": (each, mean(np.nan_to_num(total.products.numpy())[..., None], computed[..., :1])),
+                "negative": (here, np.where(computed.any(-1), negative.mean(-1), np.nan), {"exact": True}),
+                "positive_sum": (here, np.where(computed.any(-1), (sized * positive).sum(-1), np.nan), {"exact": True}),
                 "positive_count": (here, positive.sum(-1).astype(float), {"exact": True}),
-                "negative_sum": (here, np.where(there.any(-1), (sized * negative).sum(-1), np.nan), {"exact": True}),
+                "negative_sum": (here, np.where(computed.any(-1), (sized * negative).sum(-1), np.nan), {"exact": True}),
                 "negative_count": (here, negative.sum(-1).astype(float), {"exact": True}),
                 "eigenvalue": ((*here, "rank"), values, {"exact": True}),
                 "residual": ((*here, "rank"), residuals, {"exact": True}),
@@ -313,10 +314,10 @@ class HessianSpectrum(Experiment):
                 "variant": self.variants(),
                 "rank": np.arange(1, self.top + 1),
                 "minibatch": total.image.numpy(),
-                "kind": ("subject", [kind_of(scene.anatomy(who)) for who in subjects]),
-                "shell": ("subject", [shell_of(scene.anatomy(who)) for who in subjects]),
-                "build": ("subject", [str(build_of(scene.anatomy(who))) for who in subjects]),
-                "snapshot": ("subject", [time_of(who) for who in subjects]),
+                "kind": ("subject", [kind_of(scene.anatomy(subject)) for subject in subjects]),
+                "shell": ("subject", [shell_of(scene.anatomy(subject)) for subject in subjects]),
+                "build": ("subject", [str(build_of(scene.anatomy(subject))) for subject in subjects]),
+                "snapshot": ("subject", [time_of(subject) for subject in subjects]),
                 "refused": ("subject", (total.refused.numpy() > 0).astype(int)),
             },
             attrs={

@@ -1,14 +1,16 @@
-"""What Hessian spectra are compared by: who may stand against whom, and the quantities of each loss."""
+"""Comparisons of Hessian spectra: which subjects are compared, and the quantities of each loss."""
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from eyechart.measures.hessian.bounds import mean_bounds, share_gap_bounds, small_share_bounds
 from eyechart.methods.twins import snapshot
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import Compute, PerSubjects, Quantity
+from eyechart.reading_estimates import by_subject
 from eyechart.zoo import SNAPSHOTS
 
 if TYPE_CHECKING:
@@ -20,49 +22,47 @@ VARIANTS = ("augmented + penalty", "augmented", "clean + penalty", "clean")
 PAPER, PLAIN = VARIANTS[0], VARIANTS[-1]
 
 
-def of_each(variable: str, variant: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def per_subject(variable: str, variant: str) -> Compute:
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         if variant not in estimate.variant.values:
             return {}
         values = estimate[variable].sel(variant=variant).values.tolist()
-        return {(who,): value for who, value in zip(estimate.subject.values.tolist(), values, strict=True)}
+        return {(subject,): value for subject, value in zip(estimate.subject.values.tolist(), values, strict=True)}
 
     return compute
 
 
 def against(
     variable: str, variant: str, combine: Callable[[float, float], float], first: str = "vit", second: str = "cnn"
-) -> Callable[[xarray.Dataset], PerSubjects]:
+) -> Compute:
     """A number for every two subjects of these kinds that were taken at the same time of their training."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        own = of_each(variable, variant)(estimate)
-        kinds, times = estimate.kind.values, estimate.snapshot.values
-        build = dict(zip(estimate.subject.values.tolist(), estimate.build.values.tolist(), strict=True))
+        values = per_subject(variable, variant)(estimate)
+        kind, time, build = (by_subject(estimate, name) for name in ("kind", "snapshot", "build"))
         return {
-            (str(one), str(two)): combine(own[str(one),], own[str(two),])
-            for one, kind, time in zip(estimate.subject.values, kinds, times, strict=True)
-            for two, other, then in zip(estimate.subject.values, kinds, times, strict=True)
-            if own
-            and first in str(kind).split()
-            and second in str(other).split()
-            and time == then
-            and (second != "mean" or build[str(one)] == build[str(two)])  # a twin, not any other ViT
+            (one, two): combine(values[one,], values[two,])
+            for one, two in itertools.product(kind, kind)
+            if values
+            and first in kind[one].split()
+            and second in kind[two].split()
+            and time[one] == time[two]
+            and (second != "mean" or build[one] == build[two])  # a twin, not any other ViT
         }
 
     return compute
 
 
-def over_its_own_cnn(variable: str, variant: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """A subject with convolution and attention blocks divided by the CNN that has a convolution in their places.
+def over_its_own_cnn(variable: str, variant: str) -> Compute:
+    """A subject with convolution and attention blocks, divided by the CNN that has convolutions in place of attention.
 
-    Only then is attention all that differs: `zoo:resnet` has 8 blocks of 32 to 256 channels and `zoo:alternet` 17 of 96
-    to 512, so it is no control. A CNN is its own if block for block stage, channels and grid agree.
+    Only then is attention the only difference: `zoo:resnet` has 8 blocks of 32 to 256 channels and `zoo:alternet` 17 of
+    96 to 512, so it is no control. Stage, channels and grid must agree block for block.
     """
     divided = against(variable, variant, ratio, "hybrid", "cnn")
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        shell = dict(zip(estimate.subject.values.tolist(), estimate.shell.values.tolist(), strict=True))
+        shell = by_subject(estimate, "shell")
         return {key: value for key, value in divided(estimate).items() if shell[key[0]] == shell[key[1]]}
 
     return compute
@@ -72,19 +72,17 @@ def ratio(one: float, two: float) -> float:
     return one / two if two else float("nan")
 
 
-def of_second(
-    variable: str, variant: str, first: str = "vit", second: str = "cnn"
-) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The second one's own number, told of every two subjects that are compared: a part of a claim about both."""
-    return against(variable, variant, lambda _, own: own, first, second)
+def of_second(variable: str, variant: str, first: str = "vit", second: str = "cnn") -> Compute:
+    """The number of the second subject, for every pair that is compared: a part of a claim about both."""
+    return against(variable, variant, lambda _, of_second: of_second, first, second)
 
 
-def taken(time: str, compute: Callable[[xarray.Dataset], PerSubjects]) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The same number of those tuples only that were taken at this time of their training ("" is its end)."""
+def taken_at(time: str, compute: Compute) -> Compute:
+    """The same number, only of subjects that are snapshots of this time of their training ("" is its end)."""
 
     def limited(estimate: xarray.Dataset) -> PerSubjects:
-        times = dict(zip(estimate.subject.values.tolist(), estimate.snapshot.values.tolist(), strict=True))
-        return {key: value for key, value in compute(estimate).items() if all(times[who] == time for who in key)}
+        times = by_subject(estimate, "snapshot")
+        return {key: value for key, value in compute(estimate).items() if {times[subject] for subject in key} == {time}}
 
     return limited
 
@@ -93,33 +91,31 @@ def name_of(variant: str) -> str:
     return variant.replace(" + ", "_")
 
 
-def share_gap(name: str, compute: Callable[[xarray.Dataset], PerSubjects], explain: str, variant: str) -> Quantity:
+def share_gap(name: str, compute: Compute, explain: str, variant: str) -> Quantity:
     return Quantity(name, compute, explain, limits=(-1.0, 1.0), bounds=share_gap_bounds(compute, variant))
 
 
-def small_share(name: str, compute: Callable[[xarray.Dataset], PerSubjects], explain: str, variant: str) -> Quantity:
+def small_share(name: str, compute: Compute, explain: str, variant: str) -> Quantity:
     return Quantity(name, compute, explain, limits=(0.0, 1.0), bounds=small_share_bounds(compute, variant))
 
 
-def steepness(
-    name: str, compute: Callable[[xarray.Dataset], PerSubjects], explain: str, variant: str, sign: str = "positive"
-) -> Quantity:
+def steepness(name: str, compute: Compute, explain: str, variant: str, sign: str = "positive") -> Quantity:
     return Quantity(name, compute, explain, limits=(0.0, None), bounds=mean_bounds(compute, variant, sign))
 
 
 def per_variant() -> tuple[Quantity, ...]:
     made: list[Quantity] = []
     for variant in VARIANTS:
-        key, told = name_of(variant), f"({variant})"
+        key, loss = name_of(variant), f"({variant})"
         negative = "share of negative ones among the five largest Hessian eigenvalues"
         made += [
-            Quantity(f"nep_{key}", of_each("nep", variant), f"{negative} {told}", limits=(0.0, 1.0), share=True),
-            steepness(f"ape_{key}", of_each("ape", variant), f"mean positive Hessian eigenvalue {told}", variant),
+            Quantity(f"nep_{key}", per_subject("nep", variant), f"{negative} {loss}", limits=(0.0, 1.0), share=True),
+            steepness(f"ape_{key}", per_subject("ape", variant), f"mean positive Hessian eigenvalue {loss}", variant),
             *(
                 share_gap(
                     f"{name}_{key}",
-                    taken(time, against("nep", variant, operator.sub)),
-                    f"{negative}, ViT minus CNN, at the end of {when} {told}",
+                    taken_at(time, against("nep", variant, operator.sub)),
+                    f"{negative}, ViT minus CNN, at the end of {when} {loss}",
                     variant,
                 )
                 for name, time, when in (("nep_gap", "warmup", "the warm-up"), ("nep_gap_trained", "", "training"))
@@ -127,8 +123,8 @@ def per_variant() -> tuple[Quantity, ...]:
             *(
                 small_share(
                     f"{name}_{key}",
-                    taken(time, of_second("nep", variant)),
-                    f"{negative}, of the CNN beside a ViT, at the end of {when} {told}",
+                    taken_at(time, of_second("nep", variant)),
+                    f"{negative}, of the CNN beside a ViT, at the end of {when} {loss}",
                     variant,
                 )
                 for name, time, when in (("nep_cnn", "warmup", "the warm-up"), ("nep_cnn_trained", "", "training"))
@@ -136,13 +132,13 @@ def per_variant() -> tuple[Quantity, ...]:
             steepness(
                 f"ape_ratio_{key}",
                 against("ape", variant, ratio),
-                f"mean positive Hessian eigenvalue, ViT divided by CNN {told}",
+                f"mean positive Hessian eigenvalue, ViT divided by CNN {loss}",
                 variant,
             ),
             steepness(
                 f"ape_attention_ratio_{key}",
                 over_its_own_cnn("ape", variant),
-                f"mean positive Hessian eigenvalue, CNN with attention blocks divided by the CNN without {told}",
+                f"mean positive Hessian eigenvalue, CNN with attention blocks divided by the CNN without {loss}",
                 variant,
             ),
         ]
@@ -161,7 +157,7 @@ def kind_of(anatomy: Anatomy) -> str:
 
 
 def shell_of(anatomy: Anatomy) -> str:
-    """What a CNN and its copy with attention in the place of some convolutions share: shapes and places of blocks."""
+    """What a CNN and its copy with attention in place of some convolutions share: stage and shape of every block."""
     return str([(block.stage, block.channels, block.grid) for block in anatomy.pick("block")])
 
 

@@ -6,7 +6,7 @@ landscapes about three quarters of the rise is the penalty (SPEC T9), which says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
@@ -16,10 +16,10 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images.plan import SMALLEST_BLOCK
-from eyechart.measure import Experiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, on_ring
 from eyechart.methods.scoring import labelled
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import Compute, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -53,34 +53,31 @@ class LandscapeTally(Tally):
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
 
-def rise(loss: str, data: str, radius: float) -> Callable[[xarray.Dataset], PerSubjects]:
-    """Mean loss on the circle at a radius above the loss in the middle; NaN where an infinite loss is next to it."""
+def rise(loss: str, data: str, radius: float) -> Compute:
+    """Mean loss on the circle at a radius minus the loss in the middle; NaN where an infinite loss is next to it."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        middle = len(estimate.a) // 2
-        surfaces = zip(estimate.subject.values, estimate[loss].sel(data=data).values, strict=True)
-        return {
-            (str(subject),): on_ring(values, radius) - float(values[middle, middle]) for subject, values in surfaces
-        }
+    def number(estimate: xarray.Dataset, subject: str) -> float:
+        surface, middle = estimate[loss].sel(data=data, subject=subject).values, len(estimate.a) // 2
+        return on_ring(surface, radius) - float(surface[middle, middle])
 
-    return compute
+    return of_each(number)
 
 
-def penalty_share(estimate: xarray.Dataset) -> PerSubjects:
-    """Median over the plane of how much of the rise of NLL + penalty is the penalty's."""
+def penalty_share_of(estimate: xarray.Dataset, subject: str) -> float:
+    """Median over the plane of the penalty's share of the rise of NLL + penalty."""
     middle = len(estimate.a) // 2
-    nll, penalty = estimate.nll.sel(data="augmented").values, estimate.penalty.values
-    found: PerSubjects = {}
-    for subject, loss, extra in zip(estimate.subject.values, nll, penalty, strict=True):
-        own, added = loss - loss[middle, middle], extra - extra[middle, middle]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            shares = np.where(own + added > 0, added / (own + added), np.nan)
-        found[str(subject),] = float(np.nanmedian(shares)) if np.isfinite(shares).any() else np.nan
-    return found
+    surfaces = estimate.nll.sel(data="augmented", subject=subject).values, estimate.penalty.sel(subject=subject).values
+    loss, penalty = (surface - surface[middle, middle] for surface in surfaces)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.where(loss + penalty > 0, penalty / (loss + penalty), np.nan)
+    return float(np.nanmedian(shares)) if np.isfinite(shares).any() else np.nan
+
+
+penalty_share = of_each(penalty_share_of)
 
 
 @dataclass(frozen=True)
-class Landscape(Experiment):
+class Landscape(SampledExperiment):
     name = "landscape"
     title = "What does the loss look like around it?"
     title_ko = "가중치 둘레의 손실은 어떤 모양인가?"
@@ -104,11 +101,11 @@ class Landscape(Experiment):
         "θ + a·d + b·e with seeded Gaussian directions d, e for linear and convolution weights, normalised per output "
         "filter (option normalisation=paper: over the output axis, as in the paper's code); biases, norms and tables "
         "stay. Batch normalisation uses stored statistics, which do not fit moved weights, so part of a CNN's rise can "
-        "be theirs: where one subject has them and another not, look at option batch_norm=images (statistics of "
-        "the pictures, in whole blocks of at least 60) too. "
-        "Cross-entropy with soft targets on the augmented pictures, by the recipe of the bundled models; penalty "
-        "c·Σ‖p‖ over all parameters with c = 0.05. The pictures are the exam's, usually test pictures, where the paper "
-        "took training pictures (--images sample:train gives some)."
+        "be due to them: where one subject has batch normalisation and another does not, compare option "
+        "batch_norm=images (statistics of the pictures, in whole blocks of at least 60). Cross-entropy with soft "
+        "targets on the augmented pictures, by the recipe of the bundled models; penalty c·Σ‖p‖ over all parameters "
+        "with c = 0.05. The pictures are the exam's, usually test pictures, where the paper took training pictures "
+        "(--images sample:train gives some)."
     )
     quantities = (
         *(
@@ -209,17 +206,17 @@ class Landscape(Experiment):
     def update(self, tally: LandscapeTally, batch: Batch, views: Views, scene: Scene) -> None:
         counted = False
         for row, subject in enumerate(scene.scored_subjects):
-            found = views.experiment(subject)
-            if not found:
+            results = views.experiment(subject)
+            if not results:
                 continue
-            losses = found["losses"].double().movedim(-1, 0)
-            fold = (batch.index * (scene.block // MIXED) + found["group"]) % scene.folds
+            losses = results["losses"].double().movedim(-1, 0)
+            fold = (batch.index * (scene.block // MIXED) + results["group"]) % scene.folds
             finite = losses.isfinite()
             tally.add("nll", fold, torch.where(finite, losses, 0.0), row)
             tally.add("infinite", fold, (~finite).double(), row)
             tally.add("seen", fold, None, row)
             if batch.index == 0:
-                tally.penalty[row] += found["penalty"]
+                tally.penalty[row] += results["penalty"]
             if not counted:
                 tally.add("images", fold)
             counted = True
@@ -229,7 +226,7 @@ class Landscape(Experiment):
 
         seen = np.where(total.seen > 0, total.seen, np.nan)[:, None, None, None]
         nll = np.where(total.infinite.numpy() > 0, np.nan, total.nll.numpy() / seen)
-        places = self.places()
+        steps = self.places()
         return xarray.Dataset(
             {
                 "nll": (("subject", "data", "a", "b"), nll),
@@ -240,7 +237,7 @@ class Landscape(Experiment):
                 ),
                 "penalty": (("subject", "a", "b"), total.penalty.numpy(), {"exact": True}),
             },
-            coords={"subject": scene.scored_subjects, "data": list(DATA), "a": places, "b": places},
+            coords={"subject": scene.scored_subjects, "data": list(DATA), "a": steps, "b": steps},
             attrs={"images": int(total.images)},
         )
 

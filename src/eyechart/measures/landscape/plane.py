@@ -40,13 +40,13 @@ def moved(module: nn.Module) -> dict[str, nn.Parameter]:
 
 def direction(weights: Mapping[str, Tensor], number: int, normalisation: Normalisation) -> dict[str, Tensor]:
     """Direction `number` for these weights: seeded by the name of each, so that it is the same in every shard."""
-    found = {}
+    result = {}
     for name, weight in weights.items():
         digest = hashlib.sha256(f"eyechart landscape 1, direction {number}, {name}".encode()).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
         drawn = torch.randn(weight.shape, generator=generator).to(weight)
-        found[name] = drawn * (norms(weight, normalisation) / norms(drawn, normalisation).clamp_min(1e-12))
-    return found
+        result[name] = drawn * (norms(weight, normalisation) / norms(drawn, normalisation).clamp_min(1e-12))
+    return result
 
 
 def norms(weight: Tensor, normalisation: Normalisation) -> Tensor:

@@ -5,8 +5,8 @@
 
 Park & Kim do not say what they put in the place of a ResNet's 3×3 convolution, so it is an option.
 
-Batch normalisations behind the cut then see other numbers than in training (SPEC T17), and what is lost may be the
-statistics' fault: 84 points without a convolution of zoo:resnet's second block, 9 with statistics that fit. So subjects
+Batch normalisations behind the cut then see other numbers than in training (SPEC T17), and the loss may be due to
+the statistics: 84 points without a convolution of zoo:resnet's second block, 9 with statistics that fit. So subjects
 that have them are measured a second time, with statistics re-estimated on other images.
 """
 
@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.measures.lesion.units import (
     CONVOLUTION,
     INTACT,
@@ -34,7 +33,7 @@ from eyechart.measures.lesion.units import (
     units_of,
 )
 from eyechart.methods.scoring import COUNTS, TRIED, accuracy_of, changed_of, known_of
-from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
 from eyechart.reading_estimates import halves
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
@@ -64,26 +63,22 @@ class LesionTally(Tally):
 # --- quantities ---------------------------------------------------------------------------------------------------
 
 
-def mean_cost(kind: str) -> Any:
+def mean_cost(kind: str) -> Compute:
     """Accuracy lost, mean over the units of one kind."""
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        for subject in subjects_in(estimate):
-            mine = (estimate.subject.values == subject) & (estimate.kind.values == kind)
-            if mine.any():
-                result[subject,] = float(estimate.lost.values[mine].mean())
-        return result
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        units = (estimate.subject.values == subject) & (estimate.kind.values == kind)
+        return float(estimate.lost.values[units].mean()) if units.any() else None
 
-    return compute
+    return of_each(number)
 
 
 def attention_over_mlp(estimate: xarray.Dataset, subject: str) -> dict[int, dict[int, float]]:
     """For each stage and block, what losing attention costs above losing the MLP; blocks with both only."""
-    mine = estimate.isel(unit=estimate.subject.values == subject)
+    units = estimate.isel(unit=estimate.subject.values == subject)
     costs: dict[int, dict[int, dict[str, float]]] = {}
-    for at in range(mine.sizes["unit"]):
-        row = mine.isel(unit=at)
+    for at in range(units.sizes["unit"]):
+        row = units.isel(unit=at)
         if row.kind.item() in ("attention", "mlp"):
             block = costs.setdefault(int(row.stage), {}).setdefault(int(row.block), {})
             block[str(row.kind.item())] = float(row.lost)
@@ -93,58 +88,57 @@ def attention_over_mlp(estimate: xarray.Dataset, subject: str) -> dict[int, dict
     }
 
 
-def stage_interaction(estimate: xarray.Dataset) -> PerSubjects:
+def stage_interaction_of(estimate: xarray.Dataset, subject: str) -> float | None:
     """Cost of attention minus MLP, last block of a stage minus first, mean over stages of two blocks or more."""
-    result: PerSubjects = {}
-    for subject in subjects_in(estimate, "staged transformer"):
-        stages = [blocks for blocks in attention_over_mlp(estimate, subject).values() if len(blocks) >= 2]
-        if stages:
-            result[subject,] = float(np.mean([blocks[max(blocks)] - blocks[min(blocks)] for blocks in stages]))
-    return result
+    stages = [blocks for blocks in attention_over_mlp(estimate, subject).values() if len(blocks) >= 2]
+    return float(np.mean([blocks[max(blocks)] - blocks[min(blocks)] for blocks in stages])) if stages else None
 
 
-def at_stage_ends(estimate: xarray.Dataset, end: Literal["start", "end"]) -> PerSubjects:
+stage_interaction = of_each(stage_interaction_of, "staged transformer")
+
+
+def at_stage_ends(end: Literal["start", "end"]) -> Compute:
     """In the first block of a stage the cost of the MLP minus attention, in the last that of attention minus the MLP.
 
-    Mean over the stages after the first, of which the paper reports: where the first stage starts the whole network
+    Mean over the stages after the first, which are those the paper reports: the first stage begins where the network
     does, and there everything may matter (zoo:pit loses 75 points with its very first MLP, and 1 with any other).
     """
-    result: PerSubjects = {}
-    for subject in subjects_in(estimate, "staged transformer"):
+
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
         stages = attention_over_mlp(estimate, subject)
         later = [blocks for stage, blocks in stages.items() if stage > min(stages) and len(blocks) >= 2]
-        if later:
-            costs = [-blocks[min(blocks)] if end == "start" else blocks[max(blocks)] for blocks in later]
-            result[subject,] = float(np.mean(costs))
-    return result
+        costs = [-blocks[min(blocks)] if end == "start" else blocks[max(blocks)] for blocks in later]
+        return float(np.mean(costs)) if costs else None
+
+    return of_each(number, "staged transformer")
 
 
-def early_convolutions(estimate: xarray.Dataset) -> PerSubjects:
+def early_convolutions_of(estimate: xarray.Dataset, subject: str) -> float | None:
     """Accuracy lost with a spatial convolution, first half of them minus second half."""
-    result: PerSubjects = {}
-    for subject in subjects_in(estimate, "cnn"):
-        mine = (estimate.subject.values == subject) & (estimate.kind.values == CONVOLUTION)
-        if mine.sum() >= 2:
-            first, second = halves(estimate.lost.values[mine])
-            result[subject,] = first - second
-    return result
+    units = (estimate.subject.values == subject) & (estimate.kind.values == CONVOLUTION)
+    if units.sum() < 2:
+        return None
+    first, second = halves(estimate.lost.values[units])
+    return first - second
+
+
+early_convolutions = of_each(early_convolutions_of, "cnn")
 
 
 def early_convolutions_recalibrated(estimate: xarray.Dataset) -> PerSubjects:
-    """The same with batch norms recalibrated; of a CNN without batch norms the same number, for nothing goes stale.
+    """The same with batch norms recalibrated; for a CNN without batch norms the number without recalibration.
 
-    NaN where there were too few images to recalibrate on; no key where that was not asked for.
+    NaN where there were too few images to recalibrate on; no key where recalibration was switched off.
     """
     if estimate.attrs.get("recalibrate") == "no":
         return {}
     again = early_convolutions(estimate.assign(lost=estimate.lost_recalibrated))
-    open_to_doubt = estimate.attrs.get("stale", "").split(" and ")
-    plain = early_convolutions(estimate)
-    return {who: value if np.isfinite(value) or who[0] in open_to_doubt else plain[who] for who, value in again.items()}
+    stale, plain = estimate.attrs.get("stale", "").split(" and "), early_convolutions(estimate)
+    return {key: value if np.isfinite(value) or key[0] in stale else plain[key] for key, value in again.items()}
 
 
 @dataclass(frozen=True)
-class Lesion(Experiment):
+class Lesion(SampledExperiment):
     name = "lesion"
     title = "Which parts does it need?"
     title_ko = "어느 부분이 꼭 필요한가?"
@@ -153,12 +147,11 @@ class Lesion(Experiment):
     how_to_read = (
         "Each mark is the change of accuracy when one unit is cut out of the trained model and everything else stays: "
         "the branch of an attention (grey circles) or of an MLP (white squares), of a CNN the spatial convolution "
-        "(white diamonds) or the whole branch of a block (triangles). Zero means that nobody misses it. Shaded bands "
-        "are the stages of the model. Papers report that early convolutions are missed most, and that in a transformer "
-        "with stages MLPs matter where a stage begins and attention where it ends: the small panels compare the first "
-        "and the last block of the stages after the first. A cut also leaves batch norms with statistics that no "
-        "longer fit; the "
-        "panel beside a CNN's shows what is lost when they are made to fit."
+        "(white diamonds) or the whole branch of a block (triangles). Zero means that it is not needed. Shaded bands "
+        "are the stages of the model. The paper reports that early convolutions are needed most, and that in a "
+        "transformer with stages MLPs matter where a stage begins and attention where it ends: the small panels "
+        "compare the first and the last block of the stages after the first. After a cut, the stored statistics of "
+        "batch norms no longer fit; the panel beside a CNN's shows the loss with re-estimated statistics."
     )
     how_to_read_ko = (
         "표 하나는 학습된 모델에서 한 부분만 없앴을 때의 정확도 변화이다. 회색 원은 어텐션, 흰 사각형은 MLP, 흰 "
@@ -168,12 +161,12 @@ class Lesion(Experiment):
     method = (
         "One unit at a time: a residual addition returns its skip alone; or a convolution with a kernel larger than "
         "1×1 inside a convolutional block returns its input (option operation: zero), where that has the shape of its "
-        "output; at most the first two such of a block. Accuracy with and without on the same images, so intervals are "
-        "those of the answers that moved. Batch normalisation keeps its trained statistics, as in the paper, which the "
-        "cut makes wrong; so it is done again with statistics of other images under the same cut, intact included "
-        "(lost_recalibrated in the findings, option recalibrate; needs blocks of 32 images, so 512 in all). Its "
-        "intervals are over the images scored. They do not include that other images would have given other "
-        "statistics, so they are somewhat too narrow."
+        "output; at most the first two of a block. Accuracy with and without the unit is of the same images, so "
+        "intervals depend only on the answers that changed. Batch normalisation keeps its trained statistics, as in "
+        "the paper, which no longer fit after the cut; so it is measured again with statistics of other images under "
+        "the same cut, intact included (lost_recalibrated in the findings, option recalibrate; needs blocks of 32 "
+        "images, so 512 in all). Its intervals are over the images scored. They do not include that other images would "
+        "have given other statistics, so they are somewhat too narrow."
     )
     quantities = (
         Quantity(
@@ -192,18 +185,18 @@ class Lesion(Experiment):
         Quantity(
             "early_convolutions_recalibrated",
             early_convolutions_recalibrated,
-            "the same, batch norms recalibrated",
+            "accuracy lost with a convolution, first half minus second, batch norms recalibrated",
             paired=True,
         ),
         Quantity(
             "lesion_stage_start",
-            partial(at_stage_ends, end="start"),
+            at_stage_ends("start"),
             "accuracy lost with MLP minus attention, first block of a later stage",
             paired=True,
         ),
         Quantity(
             "lesion_stage_end",
-            partial(at_stage_ends, end="end"),
+            at_stage_ends("end"),
             "accuracy lost with attention minus MLP, last block of a later stage",
             paired=True,
         ),
@@ -228,7 +221,7 @@ class Lesion(Experiment):
         return len(units_of(anatomy)) * (3.0 if self._twice(anatomy) else 1.0)  # re-estimate, score again
 
     def _twice(self, anatomy: Anatomy) -> bool:
-        """An anatomy does not tell batch norms; what has convolutions is taken to have them."""
+        """An anatomy does not say whether there are batch norms; subjects with convolutions are taken to have them."""
         return self.recalibrate == "yes" and anatomy.architecture not in ("transformer", "mixer")
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -240,14 +233,14 @@ class Lesion(Experiment):
         convolutions = spatial_convolutions(few) if any(unit.slot >= 0 for unit in units) else []
         changes = {at: self.change(unit, convolutions) for at, unit in enumerate(units)}
         tried = {at: change for at, change in changes.items() if change is not None or units[at].site is None}
-        found = {"counted": outcomes_without(few, len(units), tried), "folds": few.folds()}
+        results = {"counted": outcomes_without(few, len(units), tried), "folds": few.folds()}
         if self.recalibrate == "yes" and batch_norms(bench.subject.module) and len(bench) >= 2 * LEAST_OTHERS:
-            places, again = torch.arange(len(bench)), []
-            for half in torch.tensor_split(places[: len(few)], 2):
-                others = places[~torch.isin(places, half)][: max(len(half), LEAST_OTHERS)]
+            images, again = torch.arange(len(bench)), []
+            for half in torch.tensor_split(images[: len(few)], 2):
+                others = images[~torch.isin(images, half)][: max(len(half), LEAST_OTHERS)]
                 again.append(outcomes_without(bench.picked(half), len(units), tried, bench.picked(others).images))
-            found["recalibrated"] = torch.cat(again, dim=1)
-        return found
+            results["recalibrated"] = torch.cat(again, dim=1)
+        return results
 
     def change(self, unit: Unit, convolutions: Sequence[str]) -> Intervention | None:
         """None: nothing is to be cut out (intact), or the block has no such convolution."""
@@ -256,11 +249,11 @@ class Lesion(Experiment):
         if unit.slot < 0:
             return CutBranch(unit.site.name)
         path = unit.site.path
-        mine = [each for each in convolutions if each == path or each.startswith(f"{path}.")]
-        if unit.slot >= len(mine):
+        inside = [each for each in convolutions if each == path or each.startswith(f"{path}.")]
+        if unit.slot >= len(inside):
             return None
         # A copy, because what follows may work in place on what is also the skip.
-        return ReplaceOperation(mine[unit.slot], torch.clone if self.operation == "identity" else torch.zeros_like)
+        return ReplaceOperation(inside[unit.slot], torch.clone if self.operation == "identity" else torch.zeros_like)
 
     def tally(self, scene: Scene) -> LesionTally:
         units = self._units(scene)
@@ -275,11 +268,11 @@ class Lesion(Experiment):
     def update(self, tally: LesionTally, batch: Batch, views: Views, scene: Scene) -> None:
         first, seen = 0, False
         for anatomy in scene.anatomies:
-            found, count = views.experiment(anatomy.subject), len(units_of(anatomy))
-            if found:
-                folds = found["folds"]
-                for name in {"counted", "recalibrated"} & found.keys():
-                    tally.add(name, folds, found[name].transpose(0, 1), slice(first, first + count))
+            results, count = views.experiment(anatomy.subject), len(units_of(anatomy))
+            if results:
+                folds = results["folds"]
+                for name in {"counted", "recalibrated"} & results.keys():
+                    tally.add(name, folds, results[name].transpose(0, 1), slice(first, first + count))
                 if not seen:
                     tally.add("images", folds)
                 seen = True
@@ -291,12 +284,12 @@ class Lesion(Experiment):
         units, images = self._units(scene), float(total.images)
         owner = np.maximum.accumulate([at if unit.site is None else 0 for at, unit in enumerate(units)])
         accuracy, again = accuracy_of(total.counted), accuracy_of(total.recalibrated)
-        known, again_known = known_of(total.counted), known_of(total.recalibrated)
+        labelled, again_labelled = known_of(total.counted), known_of(total.recalibrated)
         estimate = xarray.Dataset(
             {
-                "accuracy": ("unit", accuracy, {"limits": (0.0, 1.0), "trials": known}),
-                "lost": ("unit", accuracy[owner] - accuracy, {"limits": (-1.0, 1.0), "pairs": known}),
-                "lost_recalibrated": ("unit", again[owner] - again, {"limits": (-1.0, 1.0), "pairs": again_known}),
+                "accuracy": ("unit", accuracy, {"limits": (0.0, 1.0), "trials": labelled}),
+                "lost": ("unit", accuracy[owner] - accuracy, {"limits": (-1.0, 1.0), "pairs": labelled}),
+                "lost_recalibrated": ("unit", again[owner] - again, {"limits": (-1.0, 1.0), "pairs": again_labelled}),
                 "changed": ("unit", changed_of(total.counted), {"limits": (0.0, 1.0), "trials": images}),
             },
             coords=unit_coordinates(units),
@@ -307,7 +300,11 @@ class Lesion(Experiment):
         estimate = estimate.isel(unit=[subject in cut for subject in estimate.subject.values.tolist()])
         left_out = [subject for subject in scene.subjects if subject not in estimate.subject.values]
         small = scene.block < 2 * LEAST_OTHERS
-        stale = [who.subject for who in scene.anatomies if small and self._twice(who) and who.subject not in left_out]
+        stale = [
+            anatomy.subject
+            for anatomy in scene.anatomies
+            if small and self._twice(anatomy) and anatomy.subject not in left_out
+        ]
         return estimate.merge(by_place(estimate)).assign_attrs(
             left_out=" and ".join(left_out),
             stale=" and ".join(stale),
@@ -318,18 +315,18 @@ class Lesion(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            mine = finding.isel(unit=(finding.subject.values == subject) & (finding.kind.values != INTACT))
-            known = bool(np.isfinite(mine.lost.values).all())
-            value = mine.lost if known else mine.changed
+            units = finding.isel(unit=(finding.subject.values == subject) & (finding.kind.values != INTACT))
+            has_labels = bool(np.isfinite(units.lost.values).all())
+            value = units.lost if has_labels else units.changed
             worst = int(value.values.argmax())
             if not value.values[worst] > 0:
-                parts.append(f"{subject} misses none of its {mine.sizes['unit']} units on these images")
+                parts.append(f"{subject} misses none of its {units.sizes['unit']} units on these images")
                 continue
-            said = "points of accuracy" if known else "% of its answers change"
-            name = str(mine.unit_name.values[worst]).removesuffix(" junction").replace(" mlp", " MLP")
+            said = "points of accuracy" if has_labels else "% of its answers change"
+            name = str(units.unit_name.values[worst]).removesuffix(" junction").replace(" mlp", " MLP")
             parts.append(
                 f"{subject} misses {name} most ({100 * value.values[worst]:.1f} {said}); half "
-                f"of its {mine.sizes['unit']} units cost {100 * np.median(value.values):.1f} or less"
+                f"of its {units.sizes['unit']} units cost {100 * np.median(value.values):.1f} or less"
             )
         again = early_convolutions(finding.assign(lost=finding.lost_recalibrated))
         parts += [
@@ -354,9 +351,9 @@ def by_place(estimate: xarray.Dataset) -> xarray.Dataset:
 
     table = pd.DataFrame({name: estimate[name].values for name in ("subject", "kind", "stage", "block", "lost")})
     rows = []
-    for (subject, kind), mine in table[table["kind"] != INTACT].groupby(["subject", "kind"], sort=False):
-        first = mine["stage"].min()
-        stages = [stage for at, stage in mine.groupby("stage") if at > first and stage["block"].nunique() >= 2]
+    for (subject, kind), units in table[table["kind"] != INTACT].groupby(["subject", "kind"], sort=False):
+        first = units["stage"].min()
+        stages = [stage for at, stage in units.groupby("stage") if at > first and stage["block"].nunique() >= 2]
         if stages:
             for place, end in (("first", "min"), ("last", "max")):
                 costs = [stage["lost"][stage["block"] == stage["block"].agg(end)].mean() for stage in stages]

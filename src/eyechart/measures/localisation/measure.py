@@ -25,12 +25,13 @@ from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.localisation.quantities import (
     at_end,
     build_of,
+    class_token_vits,
     earlier_gain,
     edge_likeness,
     edges_over_pictures,
     largest_ratio,
     last_block,
-    of_each,
+    of_last,
     over_best,
     over_untrained,
     peak_of_vit,
@@ -43,7 +44,7 @@ from eyechart.measures.localisation.quantities import (
     with_cnn,
     with_gap_twin,
 )
-from eyechart.methods.hsic import packed
+from eyechart.methods.hsic import check_blocks, packed, scale_of
 from eyechart.methods.places import (
     FINEST,
     Cells,
@@ -57,7 +58,7 @@ from eyechart.methods.places import (
 )
 from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens
 from eyechart.methods.twins import untrained_twin
-from eyechart.quantity import Quantity, subjects_in
+from eyechart.quantity import Quantity, of_each, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
@@ -67,9 +68,6 @@ from eyechart.tracing.views import Look
 
 if TYPE_CHECKING:
     import xarray
-
-
-"""C29: the paper describes its maps; whether the ViT or the pictures made them so is another question."""
 
 
 def token_view(lengths: Tokens) -> View:
@@ -108,13 +106,13 @@ class Localisation(Measure):
         "Each tile belongs to one token of the last block and stands where the token stands in the picture (of many "
         "tokens, 5 a side are shown); inside it, every cell is a patch of the input, bright where the token resembles "
         "the raw pixels of that patch (CKA). The token's own patch is outlined. A bright spot at the outline means "
-        "that the token is still about its place; a tile that glows all over means that it is about the whole picture. "
-        "Each model has its own colour scale. The small panels show a token that knows no place (the mean of all "
-        "patches) and the class token: pictures alone make such maps uneven, and their edges alike. The curves count "
-        "how many interior tokens resemble their own patch most, over depth; short strokes mark chance; dashed lines, "
-        "where NAME@random was given, are the same network untrained: what it shows was not learnt. Few images make "
-        "these counts too low. The peak beside them does not have this bias: how far the likeness to the own patch "
-        "stands above that to the eight patches around it (0: not at all, 1: nothing around)."
+        "that the token still represents its own patch; a tile that is bright all over means that it represents the "
+        "whole picture. Each model has its own colour scale. The small panels show a token without a position (the "
+        "mean of all patches) and the class token: pictures alone make such maps uneven, and their edges alike. The "
+        "curves count how many interior tokens resemble their own patch most, over depth; short strokes mark chance; "
+        "dashed lines, where NAME@random was given, are the same network untrained: what it shows was not learnt. Few "
+        "images make these counts too low. The peak beside them does not have this bias: how far the likeness to the "
+        "own patch stands above that to the eight patches around it (0: not at all, 1: nothing around)."
     )
     how_to_read_ko = (
         "타일 하나는 마지막 블록의 토큰 하나이고, 타일의 위치는 그 토큰의 위치이다. 타일 안의 칸은 입력 패치이며, "
@@ -129,18 +127,18 @@ class Localisation(Measure):
         "grids finer than 8×8, 8 rows and columns of tokens are asked about, against all patches. Hit-rate, sharpness "
         "and displacement (rows in heights, columns in widths of the picture) are over interior tokens; likeness of "
         "edges leaves out adjoining patches, and is also compared with that of the raw patches themselves. Peak: (own "
-        "− around) / (own + around), of the mean CKA with the own patch and with the eight around it; "
-        "own contrast: the same with all others. The option "
-        "colour=removed takes each patch's mean colour away, tokens=normalised divides every token of every image by "
-        "its length first; give NAME@random for the floor. Of a CNN all units on grids of at least 3×3 are looked at "
-        "(of more than 16 as many, evenly spaced), of others 3 blocks. The highest of many noisy peaks is too "
-        "high. So what a CNN gains before its last unit is told by the best of three means, over the lower, middle and "
-        "upper third of those units; the ViT is compared with the CNN's single best unit, which favours the CNN."
+        "− around) / (own + around), of the mean CKA with the own patch and with the eight around it; own contrast: "
+        "the same with all others. The option colour=removed takes each patch's mean colour away, tokens=normalised "
+        "divides every token of every image by its length first; give NAME@random for the floor. Of a CNN all units on "
+        "grids of at least 3×3 are looked at (of more than 16 as many, evenly spaced), of others 3 blocks. The highest "
+        "of many noisy peaks is too high. So the gain of a CNN before its last unit is the best of three means, over "
+        "the lower, middle and upper third of those units; the ViT is compared with the CNN's single best unit, which "
+        "favours the CNN."
     )
     quantities = (
         Quantity(
             "hit_rate",
-            of_each("hit_rate"),
+            of_last("hit_rate"),
             "share of interior tokens of the last block that resemble their own patch most",
             smooth=False,
             limits=(0, 1),
@@ -149,23 +147,23 @@ class Localisation(Measure):
         ),
         Quantity(
             "localisation_sharpness",
-            of_each("sharpness"),
+            of_last("sharpness"),
             "own patch above the mean of the others, in their standard deviations",
         ),
         Quantity(
             "displacement",
-            of_each("displacement"),
+            of_last("displacement"),
             "distance of the most similar patch from the own one",
             smooth=False,
             unit="picture widths",
             limits=(0, None),
             if_unmoved=unmoved_displacements,
         ),
-        Quantity("token_peak", of_each("peak"), "own patch against the eight around it", limits=(-1, 1)),
+        Quantity("token_peak", of_last("peak"), "own patch against the eight around it", limits=(-1, 1)),
         Quantity("edge_likeness", edge_likeness, "CKA of edge tokens with edge patches minus with interior ones"),
         Quantity(
             "edges_over_pictures",
-            edges_over_pictures,
+            of_each(edges_over_pictures, class_token_vits),
             "contrast of edge tokens' likeness to edges and to the inside, minus that of the raw patches",
         ),
         Quantity(
@@ -263,8 +261,7 @@ class Localisation(Measure):
         sites = scene.sites(self.sites)
         if not sites:
             raise DoesNotApply("no subject has blocks on a grid of at least 3×3, so no token has a place.")
-        if scene.whole_blocks == 0:
-            raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+        check_blocks(scene)
         grids = [cells_of(site.grid) for _, site in sites if site.grid is not None]
         tokens, patches = max(len(asked(cells)) for cells in grids), max(math.prod(cells) for cells in grids)
         return LocalisationTally.empty(
@@ -287,39 +284,36 @@ class Localisation(Measure):
             patches = views(subject, anatomy.input, patch_view(cells_of(site.grid), self.colour)).double()
             prefix, grid = tokens[: site.layout.prefix], tokens[site.layout.prefix :]
             patches, mean = patches[:-1], patches[-1:]
-            places = slice(0, len(patches))
-            tally.hsic[fold, row, : len(grid), places] += grid @ patches.T
+            cells = slice(0, len(patches))
+            tally.hsic[fold, row, : len(grid), cells] += grid @ patches.T
             tally.token[fold, row, : len(grid)] += grid.square().sum(1)
-            tally.patch[fold, row, places] += patches.square().sum(1)
+            tally.patch[fold, row, cells] += patches.square().sum(1)
             if site.name == last_block(anatomy):
                 raw = patches[torch.as_tensor(asked(cells_of(site.grid)))]
-                tally.raw_hsic[fold, scene.subjects.index(subject), : len(raw), places] += raw @ patches.T
+                tally.raw_hsic[fold, scene.subjects.index(subject), : len(raw), cells] += raw @ patches.T
             references = [mean, prefix[anatomy.cls : anatomy.cls + 1] if anatomy.cls is not None else prefix[:0]]
-            for place, reference in enumerate(references):
+            for column, reference in enumerate(references):
                 if len(reference):
-                    tally.reference_hsic[fold, row, place, places] += (reference @ patches.T)[0]
-                    tally.reference[fold, row, place] += reference.square().sum()
+                    tally.reference_hsic[fold, row, column, cells] += (reference @ patches.T)[0]
+                    tally.reference[fold, row, column] += reference.square().sum()
         tally.blocks[fold] += 1
 
     def estimate(self, total: LocalisationTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
         sites = scene.sites(self.sites)
-        # A self-HSIC that is not positive has no root: unknown, never clamped. So are places beyond a smaller grid.
-        token, patch, reference = (
-            np.sqrt(np.where(own > 0, own, np.nan))
-            for own in (total.token.numpy(), total.patch.numpy(), total.reference.numpy())
-        )
+        # Also NaN: tokens and patches beyond a smaller grid, whose sums are 0.
+        token, patch, reference = (scale_of(sums.numpy()) for sums in (total.token, total.patch, total.reference))
         cka = total.hsic.numpy() / (token[:, :, None] * patch[:, None])
         cells = [cells_of(site.grid) for _, site in sites if site.grid is not None]
         readings = [read(table[: len(asked(c)), : math.prod(c)], c) for table, c in zip(cka, cells, strict=True)]
         tokens = [np.array(place_names(c))[asked(c)].tolist() for c in cells]
         last = {anatomy.subject: last_block(anatomy) for anatomy in scene.anatomies}
         raw_edges = [
-            raw_edge_contrast(total.raw_hsic.numpy()[scene.subjects.index(subject)], own, c)
+            raw_edge_contrast(total.raw_hsic.numpy()[scene.subjects.index(subject)], scale, c)
             if site.name == last[subject]
             else math.nan
-            for (subject, site), own, c in zip(sites, patch, cells, strict=True)
+            for (subject, site), scale, c in zip(sites, patch, cells, strict=True)
         ]
         limits: dict[str, Any] = {"limits": (-1.0, 1.0)}
         interior = np.array([reading.interior for reading in readings])

@@ -1,22 +1,24 @@
-"""Comparisons of how well the tokens of subjects know their place, from the finding of M7."""
+"""Comparisons of how well tokens resemble their own patch, from the finding of M7."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eyechart.intervals import room_for
 from eyechart.methods.twins import untrained_twin
-from eyechart.quantity import subjects_in
+from eyechart.quantity import Compute, of_each, of_pairs, subjects_in
+from eyechart.reading_estimates import by_subject
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.quantity import PerSubjects
+    from eyechart.quantity import Bounds, PerSubjects
     from eyechart.sites import Anatomy
 
 
@@ -26,23 +28,23 @@ def at_end(estimate: xarray.Dataset, subject: str, variable: str = "hit_rate") -
     return float(values[0]) if len(values) else math.nan
 
 
-def of_each(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    return lambda estimate: {(s,): at_end(estimate, s, variable) for s in subjects_in(estimate)}
+def of_last(variable: str) -> Compute:
+    return of_each(partial(at_end, variable=variable))
 
 
 def class_token_vits(estimate: xarray.Dataset) -> list[str]:
-    """ViTs whose classifier reads the class token: of these the claims speak."""
-    reads = dict(zip(estimate.subject.values.tolist(), estimate.classifier_reads.values.tolist(), strict=True))
+    """ViTs whose classifier reads the class token: the subjects of the claims."""
+    reads = by_subject(estimate, "classifier_reads")
     return [subject for subject in subjects_in(estimate, "vit") if reads[subject] == "cls"]
 
 
 def rate_bounds(estimate: xarray.Dataset, subject: str) -> tuple[float, float]:
-    """What a hit-rate may be that no draw of images moved: the exact bound of as many trials as interior tokens."""
+    """Bounds of a hit-rate that no resampling changed: the exact ones of as many trials as interior tokens."""
     rate, room = at_end(estimate, subject), float(room_for(at_end(estimate, subject, "interior")))
     return max(rate - room, 0.0), min(rate + room, 1.0)
 
 
-def unmoved_rates(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+def unmoved_rates(estimate: xarray.Dataset) -> Bounds:
     return {(subject,): rate_bounds(estimate, subject) for subject in subjects_in(estimate)}
 
 
@@ -50,36 +52,27 @@ HALF_A_PICTURE = 0.52
 """Widths between two places chosen at random: how far off a token lies that does not know its place."""
 
 
-def unmoved_displacements(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
-    """Where every token hits in every draw: as many as the exact bound of the hit-rate allows may lie anywhere."""
+def unmoved_displacements(estimate: xarray.Dataset) -> Bounds:
+    """Bounds where every token always hits: as many as the exact bound of the hit-rate allows may lie anywhere."""
     result: dict[tuple[str, ...], tuple[float, float]] = {}
     for subject in subjects_in(estimate):
-        there = at_end(estimate, subject, "displacement")
+        displacement = at_end(estimate, subject, "displacement")
         room = HALF_A_PICTURE * float(room_for(at_end(estimate, subject, "interior")))
-        result[subject,] = (max(there - room, 0.0), there + room)
+        result[subject,] = (max(displacement - room, 0.0), displacement + room)
     return result
 
 
-def edge_likeness(estimate: xarray.Dataset) -> PerSubjects:
-    return {(vit,): at_end(estimate, vit, "edge_likeness") for vit in class_token_vits(estimate)}
+edge_likeness = of_each(partial(at_end, variable="edge_likeness"), class_token_vits)
 
 
-def edges_over_pictures(estimate: xarray.Dataset) -> PerSubjects:
-    """The edges of pictures are alike before any model sees them: of raw patches .23 against .10 with the inside."""
-    return {
-        (vit,): at_end(estimate, vit, "edge_contrast") - at_end(estimate, vit, "raw_edge_contrast")
-        for vit in class_token_vits(estimate)
-    }
+def edges_over_pictures(estimate: xarray.Dataset, vit: str) -> float:
+    """The edges of pictures are alike before any model sees them: raw patches .23, against .10 with the inside."""
+    return at_end(estimate, vit, "edge_contrast") - at_end(estimate, vit, "raw_edge_contrast")
 
 
-def with_cnn(compare: Callable[[xarray.Dataset, str, str], float]) -> Callable[[xarray.Dataset], PerSubjects]:
+def with_cnn(compare: Callable[[xarray.Dataset, str, str], float]) -> Compute:
     """A comparison of every class-token ViT with every CNN."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        pairs = itertools.product(class_token_vits(estimate), subjects_in(estimate, "cnn"))
-        return {(vit, cnn): compare(estimate, vit, cnn) for vit, cnn in pairs}
-
-    return compute
+    return of_pairs(compare, class_token_vits)
 
 
 def ratio(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
@@ -92,7 +85,7 @@ def largest_ratio(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
     return 1 / at_end(estimate, cnn, "chance")
 
 
-def unmoved_ratio(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+def unmoved_ratio(estimate: xarray.Dataset) -> Bounds:
     """From the least of the ViT over the most of the CNN to the most over its floor."""
 
     def bounds(vit: str, cnn: str) -> tuple[float, float]:
@@ -137,15 +130,15 @@ def peak_of_vit(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
 
 def units_sentence(finding: xarray.Dataset, subject: str) -> list[str]:
     """Which unit of a CNN has the highest peak, among how many."""
-    mine = finding.isel(site=(finding.subject.values == subject) & np.isfinite(finding.peak.values))
-    if subject not in subjects_in(finding, "cnn") or mine.sizes["site"] < 2:
+    units = finding.isel(site=(finding.subject.values == subject) & np.isfinite(finding.peak.values))
+    if subject not in subjects_in(finding, "cnn") or units.sizes["site"] < 2:
         return []
-    best = mine.isel(site=int(mine.peak.values.argmax()))
+    best = units.isel(site=int(units.peak.values.argmax()))
     name, peak = best.name.item(), float(best.peak)
-    return [f"of the {mine.sizes['site']} units looked at {name} has the highest peak ({peak:.2f})"]
+    return [f"of the {units.sizes['site']} units looked at {name} has the highest peak ({peak:.2f})"]
 
 
-def with_gap_twin(compare: Callable[[float, float], float], variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def with_gap_twin(compare: Callable[[float, float], float], variable: str) -> Compute:
     """A number of a class-token ViT and of every twin: a ViT of its build whose classifier reads the tokens' mean."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
@@ -157,16 +150,13 @@ def with_gap_twin(compare: Callable[[float, float], float], variable: str) -> Ca
     return compute
 
 
-def unmoved_over_gap(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
+def unmoved_over_gap(estimate: xarray.Dataset) -> Bounds:
     bounds = {pair: [rate_bounds(estimate, subject) for subject in pair] for pair in gap_twins(estimate)}
     return {pair: (vit[0] - twin[1], vit[1] - twin[0]) for pair, (vit, twin) in bounds.items()}
 
 
 def gap_twins(estimate: xarray.Dataset) -> list[tuple[str, str]]:
-    about = zip(*(estimate[name].values.tolist() for name in ("subject", "build", "classifier_reads")), strict=True)
-    build, reads = {}, {}
-    for subject, built, read_by in about:
-        build[subject], reads[subject] = built, read_by
+    build, reads = by_subject(estimate, "build"), by_subject(estimate, "classifier_reads")
     return [
         (vit, twin)
         for vit in class_token_vits(estimate)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views
+from eyechart.measure import SampledExperiment, Source, Views
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, labelled, scored
 from eyechart.quantity import PerSubjects, Quantity
@@ -54,7 +54,7 @@ class EnsembleTally(Tally):
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
 
-def dicing(scene: Scene) -> list[str]:
+def stochastic(scene: Scene) -> list[str]:
     """Stochastic subjects with a classifier whose classes match the images'."""
     return [subject for subject in scene.scored_subjects if scene.anatomy(subject).random]
 
@@ -62,17 +62,17 @@ def dicing(scene: Scene) -> list[str]:
 def passes_of(bench: Bench, count: int) -> Tensor:
     """Log-probabilities of `count` passes, (draw, image, class).
 
-    The zoo's dropout shows its draws one by one; other dice are thrown anew in every pass.
+    The zoo's dropout has numbered draws, which are used in turn; other subjects draw anew in every pass.
     """
     module = bench.subject.module
     try:
-        found = []
+        passes = []
         for draw in range(count):
             choose_draw(module, draw)
-            found.append(bench.logits(draw=draw).double().log_softmax(1))
+            passes.append(bench.logits(draw=draw).double().log_softmax(1))
     finally:
         choose_draw(module, 0)
-    return torch.stack(found)
+    return torch.stack(passes)
 
 
 def ensembles(draws: Tensor, size: int) -> Tensor:
@@ -103,7 +103,7 @@ def gained(estimate: xarray.Dataset, variable: str) -> PerSubjects:
 
 
 @dataclass(frozen=True)
-class McDropout(Experiment):
+class McDropout(SampledExperiment):
     name = "mc_dropout"
     title = "Do many draws see better than one?"
     title_ko = "여러 번 뽑아 평균하면 더 잘 보는가?"
@@ -118,8 +118,8 @@ class McDropout(Experiment):
         "passes, with 95 % intervals over the pictures. A curve that is soon flat needs few passes."
     )
     how_to_read_ko = (
-        "시험 때도 주사위를 던지는 모형은 매번 답이 다르며, 여러 답의 평균이 앙상블이다. 왼쪽부터 앙상블 크기 1–50에 "
-        "따른 음의 로그 가능도, 정확도, 보정 오차와 95 % 구간이다. 일찍 평평해지면 적은 횟수로 충분하다."
+        "시험 때도 확률적인 모형은 매번 답이 다르며, 여러 답의 평균이 앙상블이다. 왼쪽부터 앙상블 크기 1–50에 따른 "
+        "음의 로그 가능도, 정확도, 보정 오차와 95 % 구간이다. 일찍 평평해지면 적은 횟수로 충분하다."
     )
     method = (
         "Fifty passes over the same pictures; the prediction of n of them is their mean softmax. Numbers at n are "
@@ -141,9 +141,9 @@ class McDropout(Experiment):
     def tally(self, scene: Scene) -> EnsembleTally:
         if not any(anatomy.random for anatomy in scene.anatomies):
             raise DoesNotApply("no subject is stochastic at test time, so all passes are alike.")
-        if not dicing(scene):
+        if not stochastic(scene):
             raise DoesNotApply("no stochastic subject has classes that match the classes of the images.")
-        return EnsembleTally.empty(fold=scene.folds, subject=len(dicing(scene)), ensemble=len(ENSEMBLES), bin=BINS)
+        return EnsembleTally.empty(fold=scene.folds, subject=len(stochastic(scene)), ensemble=len(ENSEMBLES), bin=BINS)
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         bench = labelled(bench.first(self.images))
@@ -160,14 +160,14 @@ class McDropout(Experiment):
 
     def update(self, tally: EnsembleTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(dicing(scene)):
-            found = views.experiment(subject)
-            if not found:
+        for column, subject in enumerate(stochastic(scene)):
+            results = views.experiment(subject)
+            if not results:
                 continue
-            folds = found["folds"]
-            tally.add("alike", folds, found["alike"], column)
-            tally.add("moved", folds, found["moved"].double(), column)
-            scores = found["scores"]
+            folds = results["folds"]
+            tally.add("alike", folds, results["alike"], column)
+            tally.add("moved", folds, results["moved"].double(), column)
+            scores = results["scores"]
             tally.add("nll", folds, scores[..., NLL], column)
             confidence = scores[..., CONFIDENCE]
             sums = [field[:, column] for field in (tally.images_in, tally.confidence, tally.right)]
@@ -179,7 +179,7 @@ class McDropout(Experiment):
     def estimate(self, total: EnsembleTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        subjects, images = dicing(scene), float(total.images)
+        subjects, images = stochastic(scene), float(total.images)
         bins = [getattr(total, name).numpy() for name in ("images_in", "confidence", "right")]
         share: dict[str, Any] = {"limits": (0.0, 1.0)}
         each = {
@@ -212,15 +212,15 @@ class McDropout(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values.tolist():
-            own = finding.sel(subject=subject)
-            if float(own.moved) == 0:
+            row = finding.sel(subject=subject)
+            if float(row.moved) == 0:
                 parts.append(f"the passes of {subject} were all alike")
                 continue
             one, many = (
-                {name: float(own[name].sel(size=size)) for name in ("nll", "accuracy", "ece")} for size in (1, DRAWS)
+                {name: float(row[name].sel(size=size)) for name in ("nll", "accuracy", "ece")} for size in (1, DRAWS)
             )
             parts.append(
-                f"two passes of {subject} name {float(own.agreement):.0%} of the pictures alike; from 1 to {DRAWS} "
+                f"two passes of {subject} name {float(row.agreement):.0%} of the pictures alike; from 1 to {DRAWS} "
                 f"draws its negative log-likelihood goes from {one['nll']:.3f} to {many['nll']:.3f}, accuracy from "
                 f"{one['accuracy']:.1%} to {many['accuracy']:.1%} and calibration error from {one['ece']:.3f} to "
                 f"{many['ece']:.3f}"
@@ -228,7 +228,7 @@ class McDropout(Experiment):
         still = finding.still.values.tolist()
         if still:
             parts.append(
-                f"{' and '.join(still)} throw{'s' if len(still) == 1 else ''} no dice: one pass is all there is"
+                f"{' and '.join(still)} {'is' if len(still) == 1 else 'are'} not stochastic: all passes would be alike"
             )
-        told = "; ".join(parts)
-        return f"{told[0].upper()}{told[1:]}; {finding.attrs['images']} images."
+        said = "; ".join(parts)
+        return f"{said[0].upper()}{said[1:]}; {finding.attrs['images']} images."

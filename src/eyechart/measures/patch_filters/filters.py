@@ -76,9 +76,9 @@ def random_centroids(
     drawn as such. (Uniform weights are the same to a good approximation; a test compares.) `centred`: filters whose own
     mean is removed.
     """
-    size, found = shape[0] * shape[1] * shape[2], []
+    size, centroids = shape[0] * shape[1] * shape[2], []
     for _ in range(draws):
         noise = torch.randn(size, count, generator=generator, dtype=torch.float64)
         directions = torch.linalg.qr(noise - noise.mean(0) if centred else noise).Q
-        found.append(spectral_centroid(directions.T.reshape(count, *shape)))
-    return torch.stack(found)
+        centroids.append(spectral_centroid(directions.T.reshape(count, *shape)))
+    return torch.stack(centroids)

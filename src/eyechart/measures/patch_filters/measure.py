@@ -2,13 +2,14 @@
 
 The D filters of a patch embedding (of a CNN: of its first convolution) are vectors of P · P · 3 pixels; their leading
 principal components are shown as tiles. How low their frequencies are is the spectral centroid Σ f |F|² / Σ |F|².
-Nothing is sampled: it is all read off the weights. What is drawn is the reference, filters as they begin.
+It is computed from the weights alone. Only the reference is random: filters as they are initialised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -24,7 +25,7 @@ from eyechart.measures.patch_filters.filters import (
     spectral_centroid,
     without_mean,
 )
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import Bounds, Compute, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Filters
 from eyechart.tally import Sum, Tally
@@ -64,69 +65,54 @@ def components_of(filters: Filters) -> int:
     return min(MOST, colours * height * width, count - 1)
 
 
-def weighted(estimate: xarray.Dataset, variable: str) -> PerSubjects:
-    """Mean over the leading components of each subject, by the variance they hold."""
-    result: PerSubjects = {}
-    for subject in map(str, estimate.subject.values):
-        share = estimate.share.sel(subject=subject).values
-        result[subject,] = float(np.nansum(share * estimate[variable].sel(subject=subject).values) / np.nansum(share))
-    return result
+def weighted(estimate: xarray.Dataset, subject: str, variable: str = "centroid") -> float:
+    """Mean over the leading components of a subject, weighted by their shares of the variance."""
+    share = estimate.share.sel(subject=subject).values
+    return float(np.nansum(share * estimate[variable].sel(subject=subject).values) / np.nansum(share))
 
 
-def held(estimate: xarray.Dataset) -> PerSubjects:
-    return {(str(who),): float(np.nansum(estimate.share.sel(subject=who).values)) for who in estimate.subject.values}
+def share_held(estimate: xarray.Dataset, subject: str) -> float:
+    return float(np.nansum(estimate.share.sel(subject=subject).values))
 
 
-def plain_mean(estimate: xarray.Dataset) -> PerSubjects:
+def plain_mean(estimate: xarray.Dataset, subject: str) -> float:
     """Centroid of the leading 28 components, each counting alike; NaN where there are fewer."""
-    return {(str(who),): float(estimate.centroid.sel(subject=who).values.mean()) for who in estimate.subject.values}
+    return float(estimate.centroid.sel(subject=subject).values.mean())
 
 
-def leading_mean(estimate: xarray.Dataset) -> PerSubjects:
+def leading_mean(estimate: xarray.Dataset, subject: str) -> float:
     """Centroid of the seven strongest components; NaN where there are fewer than 28, as the claim is about those."""
-    enough = {key: not np.isnan(value) for key, value in plain_mean(estimate).items()}
-    first = estimate.centroid.values[:, :LEADING].mean(1)
-    return {key: float(value) if enough[key] else np.nan for key, value in zip(enough, first, strict=True)}
+    first = float(estimate.centroid.sel(subject=subject).values[:LEADING].mean())
+    return first if np.isfinite(plain_mean(estimate, subject)) else np.nan
 
 
-def by_variance(estimate: xarray.Dataset) -> PerSubjects:
+def weighted_mean(estimate: xarray.Dataset, subject: str) -> float:
     """The same weighted by variance; NaN where there are fewer, as the claim is about 28."""
-    enough = {key: not np.isnan(value) for key, value in plain_mean(estimate).items()}
-    return {key: value if enough[key] else np.nan for key, value in weighted(estimate, "centroid").items()}
-
-
-MEANS = {"leading": leading_mean, "alike": plain_mean, "by variance": by_variance}
+    return weighted(estimate, subject) if np.isfinite(plain_mean(estimate, subject)) else np.nan
 
 
 def vits(estimate: xarray.Dataset) -> list[str]:
-    """ViTs whose tokens are patches: of these the claim speaks."""
+    """ViTs whose tokens are patches: the subjects of the claim."""
     chosen = (estimate.family.values == "vit") & (estimate.filter_kind.values == "patches")
     return [str(subject) for subject in estimate.subject.values[chosen]]
 
 
-def below_random(own: str, random: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def below_random(mean: Callable[[xarray.Dataset, str], float], random: str) -> Compute:
     """Mean of all random initialisations minus these weights; NaN with fewer than 28 components."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        of = MEANS[own](estimate)
-        return {(vit,): float(estimate[random].sel(subject=vit).mean()) - of[vit,] for vit in vits(estimate)}
-
-    return compute
+    return of_each(lambda estimate, vit: float(estimate[random].sel(subject=vit).mean()) - mean(estimate, vit), vits)
 
 
-def spread_of_random(
-    own: str, random: str
-) -> Callable[[xarray.Dataset], Mapping[tuple[str, ...], tuple[float, float]]]:
+def spread_of_random(mean: Callable[[xarray.Dataset, str], float], random: str) -> Callable[[xarray.Dataset], Bounds]:
     """The same for the 2.5 % of initialisations with the lowest and with the highest centroid."""
 
-    def compute(estimate: xarray.Dataset) -> Mapping[tuple[str, ...], tuple[float, float]]:
-        of, result = MEANS[own](estimate), dict[tuple[str, ...], tuple[float, float]]()
+    def bounds(estimate: xarray.Dataset) -> Bounds:
+        result: dict[tuple[str, ...], tuple[float, float]] = {}
         for vit in vits(estimate):
-            low, high = np.quantile(estimate[random].sel(subject=vit).values, TAIL) - of[vit,]
+            low, high = np.quantile(estimate[random].sel(subject=vit).values, TAIL) - mean(estimate, vit)
             result[vit,] = (float(low), float(high))
         return result
 
-    return compute
+    return bounds
 
 
 @dataclass(frozen=True)
@@ -141,9 +127,9 @@ class PatchFilters(Experiment):
         "colours stretched to the full range. Plain colours, slopes and broad stripes are a smooth basis, as a cosine "
         "transform has; speckles are what filters begin with. Of a convolution the filters themselves are shown too. "
         "On the right, the mean frequency of each component (1: stripes one pixel wide) beside the band where 95 % of "
-        "random components lie; a dashed line ends the seven strongest, which must lie low by themselves if the "
-        "leading ones are a low-frequency basis. Below, the share of the filters' variance that the components hold "
-        "together (dashed: random filters)."
+        "random components lie; the seven strongest lie before the dashed line: they must have low frequencies by "
+        "themselves if the leading components are a low-frequency basis. Below, the share of the filters' variance "
+        "that the components hold together (dashed: random filters)."
     )
     how_to_read_ko = (
         "타일 하나는 화소를 읽는 필터들의 주성분이며 가장 강한 것이 왼쪽 위이다(색은 범위 전체로 늘렸다). 민무늬, "
@@ -160,34 +146,39 @@ class PatchFilters(Experiment):
     quantities = (
         Quantity(
             "filter_frequency",
-            lambda estimate: weighted(estimate, "centroid"),
+            of_each(weighted),
             "mean frequency of the leading components by the variance they hold, Nyquist = 1",
             exact=True,
         ),
         Quantity(
             "filter_smoothness",
-            lambda estimate: weighted(estimate, "smoothness"),
-            "likeness of neighbouring pixels in them, white noise = 0",
+            of_each(partial(weighted, variable="smoothness")),
+            "likeness of neighbouring pixels in the leading components, white noise = 0",
             exact=True,
         ),
-        Quantity("filter_variance", held, "share of the filters' variance that they hold", exact=True),
+        Quantity(
+            "filter_variance",
+            of_each(share_held),
+            "share of the filters' variance that the leading components hold",
+            exact=True,
+        ),
         Quantity(
             "leading_centroid_below_random",
-            below_random("leading", "random_leading"),
+            below_random(leading_mean, "random_leading"),
             "mean frequency of the seven strongest components, random initialisation minus these weights",
-            bounds=spread_of_random("leading", "random_leading"),
+            bounds=spread_of_random(leading_mean, "random_leading"),
         ),
         Quantity(
             "centroid_below_random",
-            below_random("alike", "random_mean"),
+            below_random(plain_mean, "random_mean"),
             "mean frequency of the 28 leading components, random initialisation minus these weights",
-            bounds=spread_of_random("alike", "random_mean"),
+            bounds=spread_of_random(plain_mean, "random_mean"),
         ),
         Quantity(
             "weighted_centroid_below_random",
-            below_random("by variance", "random_weighted"),
-            "the same with each component weighted by the variance it holds",
-            bounds=spread_of_random("by variance", "random_weighted"),
+            below_random(weighted_mean, "random_weighted"),
+            "mean frequency weighted by the variance of each component, random initialisation minus these weights",
+            bounds=spread_of_random(weighted_mean, "random_weighted"),
         ),
     )
 
@@ -198,11 +189,11 @@ class PatchFilters(Experiment):
         assert filters.values is not None  # the anatomy is fresh from its dry run
         weights = torch.from_numpy(filters.values)
         tiles, share = principal_components(weights, MOST)
-        dice = bench.generator("patch filters")
+        generator = bench.generator("patch filters")
         shape = (filters.shape[1], filters.shape[2], filters.shape[3])
         centred = without_mean(weights)
-        random = random_centroids(shape, len(tiles), DRAWS, dice, centred)
-        random_share = random_shares(filters.shape, len(tiles), dice, centred)
+        random = random_centroids(shape, len(tiles), DRAWS, generator, centred)
+        random_share = random_shares(filters.shape, len(tiles), generator, centred)
         return {
             "components": tiles,
             "strongest": weights[weights.flatten(1).norm(dim=1).argsort(descending=True)[:MOST]],
@@ -215,14 +206,14 @@ class PatchFilters(Experiment):
         }
 
     def tally(self, scene: Scene) -> FilterTally:
-        found = with_filters(scene)
-        if not found:
+        subjects = with_filters(scene)
+        if not subjects:
             raise DoesNotApply(
                 "the first weights of no subject read patches of RGB pixels, so there are no tiles to show."
             )
-        _, colours, height, width = np.max([filters.shape for filters in found.values()], axis=0).tolist()
+        _, colours, height, width = np.max([filters.shape for filters in subjects.values()], axis=0).tolist()
         return FilterTally.empty(
-            subject=len(found), component=MOST, filter=MOST, colour=colours, y=height, x=width, draw=DRAWS
+            subject=len(subjects), component=MOST, filter=MOST, colour=colours, y=height, x=width, draw=DRAWS
         )
 
     def update(self, tally: FilterTally, batch: Batch, views: Views, scene: Scene) -> None:
@@ -234,15 +225,15 @@ class PatchFilters(Experiment):
     def estimate(self, total: FilterTally, scene: Scene) -> xarray.Dataset:
         import xarray
 
-        found = with_filters(scene)
-        shapes = [filters.shape for filters in found.values()]
-        centroid, smooth = np.full((2, len(found), MOST), np.nan)
-        there = np.zeros((len(found), MOST), bool)
-        for row, filters in enumerate(found.values()):
+        subjects = with_filters(scene)
+        shapes = [filters.shape for filters in subjects.values()]
+        centroid, smooth = np.full((2, len(subjects), MOST), np.nan)
+        exists = np.zeros((len(subjects), MOST), bool)
+        for row, filters in enumerate(subjects.values()):
             count, height, width = components_of(filters), filters.shape[2], filters.shape[3]
             tiles = total.components[row, :count, :, :height, :width]
             centroid[row, :count], smooth[row, :count] = spectral_centroid(tiles), smoothness(tiles)
-            there[row, :count] = True
+            exists[row, :count] = True
         exact = {"exact": True}
         tile = ("subject", "component", "colour", "y", "x")
         return xarray.Dataset(
@@ -251,18 +242,18 @@ class PatchFilters(Experiment):
                 "filter_tile": (("subject", "filter", *tile[2:]), total.strongest.numpy(), exact),
                 "centroid": (tile[:2], centroid, exact),
                 "smoothness": (tile[:2], smooth, exact),
-                "share": (tile[:2], np.where(there, total.share.numpy(), np.nan), exact),
-                "random_share": (tile[:2], np.where(there, total.random_share.numpy(), np.nan), exact),
+                "share": (tile[:2], np.where(exists, total.share.numpy(), np.nan), exact),
+                "random_share": (tile[:2], np.where(exists, total.random_share.numpy(), np.nan), exact),
                 "random_mean": (("subject", "draw"), total.random_mean.numpy(), exact),
                 "random_leading": (("subject", "draw"), total.random_leading.numpy(), exact),
                 "random_weighted": (("subject", "draw"), total.random_weighted.numpy(), exact),
                 "random_single": (("subject", "draw"), total.random_single.numpy(), exact),
             },
             coords={
-                "subject": list(found),
-                "family": ("subject", [scene.anatomy(subject).family for subject in found]),
-                "filter_kind": ("subject", [filters.kind for filters in found.values()]),
-                "filter_path": ("subject", [filters.path for filters in found.values()]),
+                "subject": list(subjects),
+                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                "filter_kind": ("subject", [filters.kind for filters in subjects.values()]),
+                "filter_path": ("subject", [filters.path for filters in subjects.values()]),
                 "filters": ("subject", [shape[0] for shape in shapes]),
                 "height": ("subject", [shape[2] for shape in shapes]),
                 "width": ("subject", [shape[3] for shape in shapes]),
@@ -270,19 +261,18 @@ class PatchFilters(Experiment):
             },
             attrs={
                 "of_weights": 1,
-                "left_out": ", ".join(subject for subject in scene.subjects if subject not in found),
+                "left_out": ", ".join(subject for subject in scene.subjects if subject not in subjects),
                 "sample": f"Read off the weights, no image drawn; the interval is where 95 % of {DRAWS:,} random "
                 "initialisations lie",
             },
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
-        own, variance = weighted(finding, "centroid"), held(finding)
         parts = []
         for subject in map(str, finding.subject.values):
             at = finding.sel(subject=subject)
             low, high = np.quantile(at.random_weighted.values, TAIL)
-            side = where(own[subject,], low, high)
+            frequency = weighted(finding, subject)
             first = ""
             if np.isfinite(at.centroid.values).all():
                 mean, ends = at.centroid.values[:LEADING].mean(), np.quantile(at.random_leading.values, TAIL)
@@ -290,9 +280,9 @@ class PatchFilters(Experiment):
                 first += f"{ends[0]:.2f} to {ends[1]:.2f}"
             parts.append(
                 f"the {int(np.isfinite(at.centroid.values).sum())} leading components of the {int(at.filters)} filters "
-                f"of {subject} ({int(at.height)}×{int(at.width)} pixels) hold {variance[subject,]:.0%} of their "
-                f"variance; weighted by it their mean frequency is {own[subject,]:.2f} of Nyquist, {side} the "
-                f"{low:.2f} to {high:.2f} of random filters{first}"
+                f"of {subject} ({int(at.height)}×{int(at.width)} pixels) hold {share_held(finding, subject):.0%} of "
+                f"their variance; weighted by it their mean frequency is {frequency:.2f} of Nyquist, "
+                f"{where(frequency, low, high)} the {low:.2f} to {high:.2f} of random filters{first}"
             )
         said = ". ".join(part[0].upper() + part[1:] for part in parts) + "."
         gone = finding.attrs.get("left_out", "")
@@ -304,15 +294,15 @@ def where(value: float, low: float, high: float) -> str:
 
 
 def with_filters(scene: Scene) -> dict[str, Filters]:
-    return {who.subject: who.filters for who in scene.anatomies if who.filters is not None}
+    return {anatomy.subject: anatomy.filters for anatomy in scene.anatomies if anatomy.filters is not None}
 
 
-def random_shares(shape: tuple[int, int, int, int], count: int, dice: torch.Generator, centred: bool) -> Tensor:
+def random_shares(shape: tuple[int, int, int, int], count: int, generator: torch.Generator, centred: bool) -> Tensor:
     """Mean share of variance of each component of freshly initialised filters."""
     draws = SHARE_DRAWS if np.prod(shape) <= SCREE_WEIGHTS else 1
     total = torch.zeros(count, dtype=torch.float64)
     for _ in range(draws):
-        noise = torch.randn(shape, generator=dice, dtype=torch.float64)
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
         noise = noise - noise.mean((1, 2, 3), keepdim=True) if centred else noise
         total += principal_components(noise, count)[1]
     return total / draws

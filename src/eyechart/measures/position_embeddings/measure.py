@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -29,7 +28,7 @@ from eyechart.measures.position_embeddings.tables import (
     thinned,
     thinned_grid,
 )
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import Compute, PerSubjects, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, PositionTable
 from eyechart.tally import Sum, Tally
@@ -89,13 +88,14 @@ def deal(patches: int, folds: int) -> np.ndarray:
     return np.asarray(np.random.default_rng(0).permutation(patches) % folds)
 
 
-def first_tables(estimate: xarray.Dataset, variable: str) -> PerSubjects:
-    """The first absolute table of every ViT that learned it: of these the claim speaks."""
-    result: PerSubjects = {}
-    for at, subject in enumerate(estimate.subject.values.tolist()):
-        if (subject,) not in result and estimate.family.values[at] == "vit" and estimate.learned.values[at]:
-            result[subject,] = float(estimate[variable].values[at])
-    return result
+def of_first_table(variable: str) -> Compute:
+    """The first absolute table of every ViT that learned it: the tables of the claim."""
+
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        rows = np.flatnonzero((estimate.subject.values == subject) & (estimate.learned.values != 0))
+        return float(estimate[variable].values[rows[0]]) if len(rows) else None
+
+    return of_each(number, "vit")
 
 
 def of_steps(estimate: xarray.Dataset) -> PerSubjects:
@@ -117,11 +117,11 @@ class PositionEmbeddings(Experiment):
     sources = (Source("Dosovitskiy et al. 2020", "Figures 7 (centre), 10; Table 8"),)
     how_to_read = (
         "Each small square belongs to one patch and stands where the patch stands; inside it, how alike (cosine) its "
-        "position embedding is to that of every patch. A bright spot at the own place means that near patches are "
-        "alike; a bright cross, that rows and columns are. Beside it, the likeness over distance, for patches in one "
-        "row, in one column, and for others as far away: gaps are knowledge of rows and of columns. Relative tables "
-        "are drawn over the step from the patch that looks to the one looked at, in the middle no step; the points are "
-        "each head's rank correlation of the table with nearness."
+        "position embedding is to that of every patch. A bright spot at the patch's own position means that near "
+        "patches are alike; a bright cross, that patches in one row or column are. Beside it, the likeness over "
+        "distance, for patches in one row, in one column, and for others as far away: gaps show that the model knows "
+        "rows and columns. Relative tables are drawn over the step from the patch that looks to the one looked at, in "
+        "the middle no step; the points are each head's rank correlation of the table with nearness."
     )
     how_to_read_ko = (
         "작은 정사각형 하나는 그 자리에 있는 패치의 것이고, 그 안은 그 패치의 위치 임베딩이 다른 모든 패치의 것과 "
@@ -133,26 +133,27 @@ class PositionEmbeddings(Experiment):
         "Tables as they are added, found in the forward pass. Nearness: Spearman correlation of cosine with minus "
         "distance over all pairs of patches. Row-and-column bonus: mean cosine of pairs in one row or column, two or "
         "more apart, above that of other pairs at the same distance, interpolated over the squared distance, which "
-        "never favours rows; the claim asks for it within rows and within columns, each by itself. Intervals leave "
-        "out a sixteenth of the patches in turn, with all their pairs: which patches there are, not which weights."
+        "never favours rows; the claim asks for it within rows and within columns, each by itself. Intervals leave out "
+        "a sixteenth of the patches in turn, with all their pairs: they are about the choice of patches, not about the "
+        "weights."
     )
     quantities = (
         Quantity(
             "position_nearness",
-            lambda estimate: first_tables(estimate, "nearness"),
+            of_first_table("nearness"),
             "rank correlation of position embeddings' cosine with nearness",
             limits=(-1, 1),
         ),
         Quantity(
             "position_bonus",
-            lambda estimate: first_tables(estimate, "bonus"),
+            of_first_table("bonus"),
             "cosine within a row or column above that of others as far apart",
             limits=(-2, 2),
         ),
         *(
             Quantity(
                 f"position_{line}_bonus",
-                partial(first_tables, variable=f"{line}_bonus"),
+                of_first_table(f"{line}_bonus"),
                 f"cosine within a {line} above that of others as far apart",
                 limits=(-2, 2),
             )
@@ -169,7 +170,7 @@ class PositionEmbeddings(Experiment):
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         if bench.batch.index != 0:
             return {}
-        found = {}
+        tables = {}
         for row in absolute(bench.anatomy) + relative(bench.anatomy):
             values = row.table.values
             assert values is not None  # the anatomy is fresh from its dry run
@@ -177,8 +178,8 @@ class PositionEmbeddings(Experiment):
                 values = cosines(thinned(values))
             elif row.table.kind == "relative vectors":
                 values = likeness_of_steps(values)
-            found[str(row.number)] = torch.from_numpy(values)
-        return found
+            tables[str(row.number)] = torch.from_numpy(values)
+        return tables
 
     def tally(self, scene: Scene) -> PositionTally:
         tables, steps = rows_of(scene, absolute), rows_of(scene, relative)
@@ -224,11 +225,11 @@ class PositionEmbeddings(Experiment):
         for at, row in enumerate(tables):
             count = row.grid[0] * row.grid[1]
             cosine[at, count:], cosine[at, :, count:] = np.nan, np.nan
-            own, weights = cosine[at, :count, :count], total.dealt[at, :count].numpy()
-            near[at] = nearness(own, row.grid, weights)
-            bonus[at] = row_and_column_bonus(*in_line_and_aside(own, row.grid, weights))
+            table, weights = cosine[at, :count, :count], total.dealt[at, :count].numpy()
+            near[at] = nearness(table, row.grid, weights)
+            bonus[at] = row_and_column_bonus(*in_line_and_aside(table, row.grid, weights))
             for line, lines in enumerate(LINES):
-                in_line, aside, mass = in_line_and_aside(own, row.grid, weights, lines)
+                in_line, aside, mass = in_line_and_aside(table, row.grid, weights, lines)
                 bonuses[line][at] = row_and_column_bonus(in_line, aside, mass)
                 curves[line, at, : len(in_line)], curves[2, at, : len(aside)] = in_line, aside
         heads = total.steps.shape[1]
@@ -259,7 +260,7 @@ class PositionEmbeddings(Experiment):
             },
             attrs={
                 "of_weights": 1,
-                "left_out": ", ".join(who.subject for who in scene.anatomies if not who.positions),
+                "left_out": ", ".join(anatomy.subject for anatomy in scene.anatomies if not anatomy.positions),
                 "sample": "Read off the weights, no image drawn; intervals from 16 parts of the patches, each left out "
                 "in turn",
             },

@@ -74,8 +74,8 @@ def rank_correlation(values: np.ndarray, others: np.ndarray, weights: np.ndarray
     >>> round(rank_correlation(np.array([1.0, 5.0, 2.0]), np.array([0.0, 9.0, 3.0]), np.ones(3)), 6)
     1.0
     """
-    there = weights > 0
-    values, others, weights = values[there], others[there], weights[there]
+    counted = weights > 0
+    values, others, weights = values[counted], others[counted], weights[counted]
     total = weights.sum()
     if not total > 0 or np.isnan(values).any():
         return float("nan")
@@ -119,12 +119,12 @@ def in_line_and_aside(
         np.bincount(pairs.squared[aside], weights=each[aside])
         for each in (weight, np.where(weight > 0, weight * values, 0))
     )
-    known = np.flatnonzero(mass > 0)
+    distances = np.flatnonzero(mass > 0)
     steps = np.arange(1, far + 1)
     others = np.full(far, np.nan)
-    if len(known):
-        inside = (steps**2 >= known[0]) & (steps**2 <= known[-1])
-        others[inside] = np.interp(steps[inside] ** 2, known, total[known] / mass[known])
+    if len(distances):
+        inside = (steps**2 >= distances[0]) & (steps**2 <= distances[-1])
+        others[inside] = np.interp(steps[inside] ** 2, distances, total[distances] / mass[distances])
     chosen = pairs.along(lines)
     line = np.sqrt(pairs.squared[chosen]).round().astype(int)
     mass, total = (
@@ -136,10 +136,10 @@ def in_line_and_aside(
 
 def row_and_column_bonus(in_line: np.ndarray, aside: np.ndarray, weight: np.ndarray) -> float:
     """Mean over pairs in one row or column, two cells apart or more, of how much more alike they are than others."""
-    there = (weight > 0) & np.isfinite(aside)
-    if not there.any():
+    comparable = (weight > 0) & np.isfinite(aside)
+    if not comparable.any():
         return float("nan")
-    return float((weight * (in_line - aside))[there].sum() / weight[there].sum())
+    return float((weight * (in_line - aside))[comparable].sum() / weight[comparable].sum())
 
 
 def step_lengths(rows: int, columns: int) -> np.ndarray:
@@ -152,11 +152,11 @@ def step_nearness(table: np.ndarray, with_itself: bool = True) -> np.ndarray:
     """Spearman of each head's value with minus the length of the step, (head,), of a table (head, down, across)."""
     lengths = step_lengths(*table.shape[1:]).ravel()
     chosen = (lengths > 0) | with_itself
-    found = []
+    correlations = []
     for head in table.reshape(len(table), -1):
-        there = chosen & np.isfinite(head)
-        found.append(rank_correlation(head[there], -lengths[there], np.ones(int(there.sum()))))
-    return np.array(found)
+        finite = chosen & np.isfinite(head)
+        correlations.append(rank_correlation(head[finite], -lengths[finite], np.ones(int(finite.sum()))))
+    return np.array(correlations)
 
 
 def likeness_of_steps(vectors: np.ndarray) -> np.ndarray:

@@ -28,15 +28,17 @@ from eyechart.kept_rows import RowsTally, kept, rows_at_most
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.probes.quantities import (
     DIFFERENCES,
+    class_token_vits,
     divergence,
     half_lead_depth,
     middle_accuracy,
+    of_twins,
     through_a_projection,
     widths_read,
 )
 from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.methods.twins import build_of
-from eyechart.quantity import Quantity, subjects_in
+from eyechart.quantity import Quantity, of_each, subjects_in
 from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
@@ -69,12 +71,12 @@ class Probes(Measure):
     labels = "images"
     sources = (Source("Raghu et al. 2021", "Figures 11, 13, D.4, F.1–F.3"),)
     how_to_read = (
-        "How many pictures a linear probe names right that it was not fitted on, after every block. First, a probe for "
-        "each single token (of a CNN: each place), averaged: high where every place knows the class. Then one probe "
-        "for the class token, for the mean of the patch tokens with and without it, and for the first patch token. "
-        "The depth at which class token and mean part is where the class token has half of its largest lead. "
-        "Below, the accuracy of each token's own probe, at its place in the picture. The dashed line is what naming "
-        "the commonest class would score."
+        "After every block: the share of pictures, not used to fit it, that a linear probe names right. First, a probe "
+        "for each single token (of a CNN: each place), averaged: high where the class can be read at every position. "
+        "Then one probe for the class token, for the mean of the patch tokens with and without it, and for the first "
+        "patch token. The depth at which class token and mean part is where the class token has half of its largest "
+        "lead. Below, the accuracy of each token's own probe, at its place in the picture. The dashed line is what "
+        "naming the commonest class would score."
     )
     how_to_read_ko = (
         "블록마다 선형 프로브가 학습에 쓰지 않은 그림을 맞힌 비율이다. 처음은 토큰(CNN은 위치) 하나하나에 따로 학습한 "
@@ -94,11 +96,14 @@ class Probes(Measure):
     quantities = (
         *(Quantity(name, compute, words, paired=True) for name, compute, words in DIFFERENCES),
         Quantity(
-            "middle_probe", middle_accuracy, "probe of the mean token at the middle third of blocks", limits=(0.0, 1.0)
+            "middle_probe",
+            of_each(middle_accuracy),
+            "probe of the mean token at the middle third of blocks",
+            limits=(0.0, 1.0),
         ),
         Quantity(
             "half_lead_depth",
-            half_lead_depth,
+            of_each(half_lead_depth, class_token_vits),
             "depth at which the lead of the class token's probe over that of all tokens' mean reaches half of its "
             "largest value, 1 if it never leads",
             smooth=False,
@@ -106,7 +111,7 @@ class Probes(Measure):
         ),
         Quantity(
             "probe_divergence",
-            divergence,
+            of_twins(divergence),
             "size of the difference of the single-token probes of a GAP and a class-token ViT, block by block, last "
             "third minus twice the rest",
             smooth=False,
@@ -160,11 +165,11 @@ class Probes(Measure):
         features = torch.cat(
             [views(subject, site, self.view) for subject, site in scene.sites(blocks_with_grid)], dim=1
         )
-        known, chosen = batch.labels >= 0, kept(batch, scene, self.rows)
-        tally.keep(batch, features, known & chosen)
+        labelled, chosen = batch.labels >= 0, kept(batch, scene, self.rows)
+        tally.keep(batch, features, labelled & chosen)
         parts = batch.image_folds % PARTS
         for part in range(tally.sizes["part"]):
-            here = torch.as_tensor(known & ~chosen & (parts == part))
+            here = torch.as_tensor(labelled & ~chosen & (parts == part))
             labels, rows = torch.as_tensor(batch.labels)[here], features[here]
             for group, sums, products in summed(groups_of(scene, self.widths)):
                 seen = Moments.of(group.features(rows), labels, tally.sizes["class"])
@@ -184,10 +189,10 @@ class Probes(Measure):
         of_tokens = np.full((len(sites), *np.max([group.grid for group in groups], axis=0)), np.nan)
         at = 0
         for group in groups:
-            own = shares[at : at + group.probes].reshape(group.grid)
-            accuracy[group.site, READOUTS.index(group.readout)] = own.mean()
+            of_group = shares[at : at + group.probes].reshape(group.grid)
+            accuracy[group.site, READOUTS.index(group.readout)] = of_group.mean()
             if group.readout == "tokens":
-                of_tokens[group.site, : group.grid[0], : group.grid[1]] = own
+                of_tokens[group.site, : group.grid[0], : group.grid[1]] = of_group
             at += group.probes
         limits = {"limits": (0.0, 1.0), "trials": float(weights @ held)}
         coordinates = site_coordinates(scene, sites) | {"readout": list(READOUTS)}
@@ -215,7 +220,8 @@ class Probes(Measure):
             moments = [Moments.of(features[rows], tally.label[rows], classes) for rows in here]
             if group in others:
                 moments = [
-                    mine + from_sums(tally, part, group.width, *others[group]) for part, mine in enumerate(moments)
+                    of_rows + from_sums(tally, part, group.width, *others[group])
+                    for part, of_rows in enumerate(moments)
                 ]
             right = torch.zeros(len(features), group.probes, dtype=torch.float64)
             for part, rows in enumerate(here):

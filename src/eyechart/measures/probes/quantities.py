@@ -1,120 +1,108 @@
-"""What the curves of probes say: where readouts part, and whose tokens or means tell the class."""
+"""Quantities of the curves of probes: where readouts part, and from which tokens or means the class can be read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.quantity import subjects_in
-from eyechart.reading_estimates import late_over_rest, places_of, thirds
+from eyechart.quantity import Compute, OfOne, OfTwo, of_each, of_pairs, subjects_in
+from eyechart.reading_estimates import by_subject, late_over_rest, places_of, thirds
 from eyechart.tracing.readouts import READOUTS, Group
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.quantity import PerSubjects
+
+def mean_of(estimate: xarray.Dataset, blocks: np.ndarray, readout: str) -> float:
+    return float(estimate.accuracy.sel(readout=readout).values[blocks].mean())
 
 
-def mean_of(estimate: xarray.Dataset, places: np.ndarray, readout: str) -> float:
-    return float(estimate.accuracy.sel(readout=readout).values[places].mean())
+def at_last(estimate: xarray.Dataset, subject: str, readout: str) -> float:
+    return mean_of(estimate, places_of(estimate, subject)[-1:], readout)
 
 
-def vits(estimate: xarray.Dataset, pooling: str) -> dict[str, np.ndarray]:
-    """ViTs that read their class token, or the mean of all, with the places of their blocks."""
-    found = {subject: places_of(estimate, subject) for subject in subjects_in(estimate, "vit")}
-    return {who: places for who, places in found.items() if estimate.pooling.values[places[0]] == pooling}
+def pooling_of(estimate: xarray.Dataset, subject: str) -> str:
+    return str(estimate.pooling.values[places_of(estimate, subject)[0]])
 
 
-def own_readout(estimate: xarray.Dataset, places: np.ndarray) -> float:
+def own_readout(estimate: xarray.Dataset, subject: str) -> float:
     """At the last block, what the classifier itself reads: the class token, or the mean."""
-    return mean_of(estimate, places[-1:], "cls" if estimate.pooling.values[places[0]] == "cls" else "gap")
+    return at_last(estimate, subject, "cls" if pooling_of(estimate, subject) == "cls" else "gap")
 
 
-def thirds_of(places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    low, high = thirds(places)
-    return low, np.setdiff1d(places, np.concatenate([low, high])), high
+def middle_third(estimate: xarray.Dataset, subject: str) -> np.ndarray:
+    """Indices of the blocks between the lowest and the highest third."""
+    blocks = places_of(estimate, subject)
+    return np.setdiff1d(blocks, np.concatenate(thirds(blocks)))
 
 
-def twins(estimate: xarray.Dataset) -> list[tuple[str, np.ndarray, str, np.ndarray]]:
-    """Every GAP ViT with every class-token ViT of the same build, and the places of their blocks."""
-    return [
-        (gap, there, cls, here)
-        for gap, there in vits(estimate, "gap").items()
-        for cls, here in vits(estimate, "cls").items()
-        if estimate.build.values[there[0]] == estimate.build.values[here[0]]
-    ]
+# --- which subjects -------------------------------------------------------------------------------------------------
 
 
-def cnns_with_vits(estimate: xarray.Dataset) -> list[tuple[str, np.ndarray, str, np.ndarray]]:
-    """Every CNN with every class-token ViT."""
-    return [
-        (cnn, places_of(estimate, cnn), cls, here)
-        for cnn in subjects_in(estimate, "cnn")
-        for cls, here in vits(estimate, "cls").items()
-    ]
+def class_token_vits(estimate: xarray.Dataset) -> list[str]:
+    return [subject for subject in subjects_in(estimate, "vit") if pooling_of(estimate, subject) == "cls"]
 
 
-Pairs = Callable[["xarray.Dataset"], list[tuple[str, np.ndarray, str, np.ndarray]]]
+def gap_vits(estimate: xarray.Dataset) -> list[str]:
+    """ViTs that read the mean of their tokens."""
+    return [subject for subject in subjects_in(estimate, "vit") if pooling_of(estimate, subject) == "gap"]
 
 
-def token_gap(pairs: Pairs) -> Callable[[xarray.Dataset], PerSubjects]:
+def of_twins(number: OfTwo) -> Compute:
+    """A number of every GAP ViT with every class-token ViT of the same build."""
+
+    def of_one_build(estimate: xarray.Dataset, gap: str, cls: str) -> float | None:
+        build = by_subject(estimate, "build")
+        return number(estimate, gap, cls) if build[gap] == build[cls] else None
+
+    return of_pairs(of_one_build, gap_vits, class_token_vits)
+
+
+def of_cnns_with_vits(number: OfTwo) -> Compute:
+    """A number of every CNN with every class-token ViT."""
+    return of_pairs(number, "cnn", class_token_vits)
+
+
+# --- numbers --------------------------------------------------------------------------------------------------------
+
+
+def token_gap(estimate: xarray.Dataset, other: str, cls: str) -> float:
     """Single tokens at the last block: the other subject minus the class-token ViT."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        return {
-            (other, cls): mean_of(estimate, there[-1:], "tokens") - mean_of(estimate, here[-1:], "tokens")
-            for other, there, cls, here in pairs(estimate)
-        }
-
-    return compute
+    return at_last(estimate, other, "tokens") - at_last(estimate, cls, "tokens")
 
 
-def shortfall_gap(pairs: Pairs) -> Callable[[xarray.Dataset], PerSubjects]:
-    """How much less a single token tells than what the classifier reads: the class-token ViT minus the other subject.
+def shortfall_gap(estimate: xarray.Dataset, other: str, cls: str) -> float:
+    """What the classifier reads minus a single token: the class-token ViT minus the other subject.
 
-    A class-token ViT that tells nothing anywhere has bad tokens too, but not worse ones than its class token.
+    A class-token ViT in which no readout knows the class has poor tokens too, but no shortfall.
     """
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        def short(places: np.ndarray) -> float:
-            return own_readout(estimate, places) - mean_of(estimate, places[-1:], "tokens")
+    def shortfall(subject: str) -> float:
+        return own_readout(estimate, subject) - at_last(estimate, subject, "tokens")
 
-        return {(other, cls): short(here) - short(there) for other, there, cls, here in pairs(estimate)}
-
-    return compute
+    return shortfall(cls) - shortfall(other)
 
 
-def first_token_rise(estimate: xarray.Dataset) -> PerSubjects:
-    """First patch token of a GAP ViT, last block minus middle third: a token as bad as a collapsed mean is no good."""
-    result: PerSubjects = {}
-    for who, places in vits(estimate, "gap").items():
-        middle = thirds_of(places)[1]
-        if len(middle):
-            result[who,] = mean_of(estimate, places[-1:], "first") - mean_of(estimate, middle, "first")
-    return result
+def first_token_rise(estimate: xarray.Dataset, subject: str) -> float | None:
+    """First patch token, last block minus middle third: as good as the mean counts only if the mean is any good."""
+    middle = middle_third(estimate, subject)
+    return at_last(estimate, subject, "first") - mean_of(estimate, middle, "first") if len(middle) else None
 
 
-def pooled_over_first_at_mid_depth(estimate: xarray.Dataset) -> PerSubjects:
-    result: PerSubjects = {}
-    for who, places in vits(estimate, "gap").items():
-        middle = thirds_of(places)[1]
-        if len(middle):
-            result[who,] = mean_of(estimate, middle, "gap") - mean_of(estimate, middle, "first")
-    return result
+def pooled_over_first_at_mid_depth(estimate: xarray.Dataset, subject: str) -> float | None:
+    middle = middle_third(estimate, subject)
+    return mean_of(estimate, middle, "gap") - mean_of(estimate, middle, "first") if len(middle) else None
 
 
-def lead_of_cls(estimate: xarray.Dataset) -> dict[str, np.ndarray]:
-    """Class token minus the mean of all tokens, block by block, of every class-token ViT.
+def lead_of_cls(estimate: xarray.Dataset, subject: str) -> np.ndarray:
+    """Class token minus the mean of all tokens, block by block.
 
     The mean of all tokens, the class token among them: the paper's "CLS; GAP". "CLS; GAP except CLS" is another curve.
     """
-    result = {}
-    for who, places in vits(estimate, "cls").items():
-        accuracy = estimate.accuracy.isel(site=places)
-        result[who] = (accuracy.sel(readout="cls") - accuracy.sel(readout="gap with cls")).values
-    return result
+    accuracy = estimate.accuracy.isel(site=places_of(estimate, subject))
+    return np.asarray((accuracy.sel(readout="cls") - accuracy.sel(readout="gap with cls")).values)
 
 
 def depth_of_half(lead: np.ndarray, depth: np.ndarray) -> float:
@@ -135,126 +123,103 @@ def depth_of_half(lead: np.ndarray, depth: np.ndarray) -> float:
     return float(np.interp(half, lead[at - 1 : at + 1], depth[at - 1 : at + 1]) if at else depth[0])
 
 
-def half_lead_depth(estimate: xarray.Dataset) -> PerSubjects:
-    leads = lead_of_cls(estimate)
-    return {(who,): depth_of_half(lead, estimate.depth.values[places_of(estimate, who)]) for who, lead in leads.items()}
+def half_lead_depth(estimate: xarray.Dataset, subject: str) -> float:
+    return depth_of_half(lead_of_cls(estimate, subject), estimate.depth.values[places_of(estimate, subject)])
 
 
-def early_lead(estimate: xarray.Dataset) -> PerSubjects:
-    """Lead of the class token over the first half of the blocks: where it leads from the start, nothing parts late."""
-    leads = lead_of_cls(estimate)
-    return {(who,): float(lead[: len(lead) // 2].mean()) for who, lead in leads.items() if len(lead) >= 2}
+def early_lead(estimate: xarray.Dataset, subject: str) -> float | None:
+    """Lead of the class token over the first half of the blocks: if it leads from the start, it does not part late."""
+    lead = lead_of_cls(estimate, subject)
+    return float(lead[: len(lead) // 2].mean()) if len(lead) >= 2 else None
 
 
-def at_the_end(one: str, other: str, pooling: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """One readout minus another at the last block of every ViT of one pooling."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        return {
-            (who,): mean_of(estimate, places[-1:], one) - mean_of(estimate, places[-1:], other)
-            for who, places in vits(estimate, pooling).items()
-        }
-
-    return compute
+def last_block_gap(one: str, other: str) -> OfOne:
+    """One readout minus another at the last block."""
+    return lambda estimate, subject: at_last(estimate, subject, one) - at_last(estimate, subject, other)
 
 
-def divergence(estimate: xarray.Dataset) -> PerSubjects:
+def divergence(estimate: xarray.Dataset, gap: str, cls: str) -> float | None:
     """Mean size of the difference of two ViTs' token probes in the last third of the blocks, minus twice that before.
 
     Sizes are taken block by block: differences that change sign would cancel. Noise makes each at least .8 of its
     standard error (.006 with 1,000 images), which counts twice against the claim.
     """
-    result: PerSubjects = {}
-    for gap, there, cls, here in twins(estimate):
-        if len(here) >= 3:
-            tokens = estimate.accuracy.sel(readout="tokens").values
-            result[gap, cls] = late_over_rest(np.abs(tokens[there] - tokens[here]))
-    return result
+    tokens = estimate.accuracy.sel(readout="tokens").values
+    of_gap, of_cls = (tokens[places_of(estimate, subject)] for subject in (gap, cls))
+    return late_over_rest(np.abs(of_gap - of_cls)) if len(of_cls) >= 3 else None
 
 
-def middle_accuracy(estimate: xarray.Dataset) -> PerSubjects:
+def middle_accuracy(estimate: xarray.Dataset, subject: str) -> float | None:
     """Mean token at the middle third of the blocks, of every subject that has three."""
-    places = {who: places_of(estimate, who) for who in subjects_in(estimate)}
-    return {(who,): mean_of(estimate, thirds_of(here)[1], "gap") for who, here in places.items() if len(here) >= 3}
+    deep = len(places_of(estimate, subject)) >= 3
+    return mean_of(estimate, middle_third(estimate, subject), "gap") if deep else None
 
 
-def middle_gap(estimate: xarray.Dataset) -> PerSubjects:
-    """Mean token at the middle third of the blocks, ViT minus CNN."""
-    return {
-        (vit, cnn): mean_of(estimate, thirds_of(here)[1], "gap") - mean_of(estimate, thirds_of(there)[1], "gap")
-        for vit, here, cnn, there in deep_vits_with_cnns(estimate)
-    }
+def middle_gap(estimate: xarray.Dataset, vit: str, cnn: str) -> float | None:
+    """The same, ViT minus CNN."""
+    of_vit, of_cnn = middle_accuracy(estimate, vit), middle_accuracy(estimate, cnn)
+    return None if of_vit is None or of_cnn is None else of_vit - of_cnn
 
 
-def middle_over_last_gap(estimate: xarray.Dataset) -> PerSubjects:
+def middle_over_last_gap(estimate: xarray.Dataset, vit: str, cnn: str) -> float | None:
     """The same, less the lead at the last block by what each classifier reads: a better model leads everywhere."""
-    ahead = middle_gap(estimate)
-    return {
-        (vit, cnn): ahead[vit, cnn] - (own_readout(estimate, here) - own_readout(estimate, there))
-        for vit, here, cnn, there in deep_vits_with_cnns(estimate)
-    }
+    ahead = middle_gap(estimate, vit, cnn)
+    return None if ahead is None else ahead - (own_readout(estimate, vit) - own_readout(estimate, cnn))
 
 
-def deep_vits_with_cnns(estimate: xarray.Dataset) -> list[tuple[str, np.ndarray, str, np.ndarray]]:
-    """Every ViT with every CNN, of at least three blocks each."""
-    places = {who: places_of(estimate, who) for who in subjects_in(estimate)}
-    return [
-        (vit, places[vit], cnn, places[cnn])
-        for vit in subjects_in(estimate, "vit")
-        for cnn in subjects_in(estimate, "cnn")
-        if len(places[vit]) >= 3 <= len(places[cnn])
-    ]
-
-
-DIFFERENCES: tuple[tuple[str, Callable[[xarray.Dataset], PerSubjects], str], ...] = (
-    ("token_probe_gap", token_gap(twins), "single-token probe at the last block, GAP ViT minus class-token ViT"),
+DIFFERENCES: tuple[tuple[str, Compute, str], ...] = (
+    ("token_probe_gap", of_twins(token_gap), "single-token probe at the last block, GAP ViT minus class-token ViT"),
     (
         "token_shortfall_gap",
-        shortfall_gap(twins),
+        of_twins(shortfall_gap),
         "what the classifier reads minus a single token, last block, class-token ViT minus GAP ViT",
     ),
     (
         "token_probe_gap_cnn",
-        token_gap(cnns_with_vits),
+        of_cnns_with_vits(token_gap),
         "single-token probe at the last block, CNN minus class-token ViT",
     ),
     (
         "token_shortfall_gap_cnn",
-        shortfall_gap(cnns_with_vits),
+        of_cnns_with_vits(shortfall_gap),
         "what the classifier reads minus a single token, last block, class-token ViT minus CNN",
     ),
     (
         "pooled_over_first_last",
-        at_the_end("gap", "first", "gap"),
+        of_each(last_block_gap("gap", "first"), gap_vits),
         "probe of the mean token minus the first patch token, last block",
     ),
     (
         "pooled_over_first_middle",
-        pooled_over_first_at_mid_depth,
+        of_each(pooled_over_first_at_mid_depth, gap_vits),
         "probe of the mean token minus the first patch token, middle third of the blocks",
     ),
     (
         "first_token_rise",
-        first_token_rise,
+        of_each(first_token_rise, gap_vits),
         "probe of the first patch token, last block minus middle third of the blocks",
     ),
     (
         "cls_over_mean_early",
-        early_lead,
+        of_each(early_lead, class_token_vits),
         "probe of the class token minus the mean of all tokens, first half of the blocks",
     ),
     (
         "cls_over_mean_last",
-        at_the_end("cls", "gap with cls", "cls"),
+        of_each(last_block_gap("cls", "gap with cls"), class_token_vits),
         "probe of the class token minus the mean of all tokens, last block",
     ),
     (
         "mean_without_cls",
-        at_the_end("gap", "gap with cls", "cls"),
+        of_each(last_block_gap("gap", "gap with cls"), class_token_vits),
         "probe of the mean token at the last block, without minus with the class token",
     ),
-    ("middle_probe_gap", middle_gap, "probe of the mean token at the middle third of blocks, ViT minus CNN"),
-    ("middle_over_last_probe_gap", middle_over_last_gap, "the same, less the lead at the last block"),
+    ("middle_probe_gap", of_pairs(middle_gap), "probe of the mean token at the middle third of blocks, ViT minus CNN"),
+    (
+        "middle_over_last_probe_gap",
+        of_pairs(middle_over_last_gap),
+        "the same, less the lead at the last block of what each classifier reads",
+    ),
 )
 """Quantities that are differences of two accuracies on the same images: name, number, words."""
 
@@ -269,10 +234,10 @@ def widths_read(groups: Sequence[Group], sites: int) -> dict[str, tuple[tuple[st
 
 def through_a_projection(finding: xarray.Dataset) -> list[str]:
     """Which probes did not read the features themselves, as a sentence; none where all did."""
-    told = []
+    phrases = []
     for subject in subjects_in(finding):
-        own = finding.isel(site=places_of(finding, subject))
-        features, read = own.features.values, own.features_read.values
+        blocks = finding.isel(site=places_of(finding, subject))
+        features, read = blocks.features.values, blocks.features_read.values
         for words, columns in (("single tokens", slice(0, 1)), ("single vectors", slice(1, None))):
             projected = features[:, columns] > read[:, columns]
             if projected.any():
@@ -281,10 +246,10 @@ def through_a_projection(finding: xarray.Dataset) -> list[str]:
                 where = (
                     "" if projected.any(1).all() else f" at {int(projected.any(1).sum())} of {len(projected)} blocks"
                 )
-                told.append(f"{words} of {subject}{where} ({span} features, {read[:, columns].max()} read)")
-    if not told:
+                phrases.append(f"{words} of {subject}{where} ({span} features, {read[:, columns].max()} read)")
+    if not phrases:
         return []
     how = (
         "a fixed random projection, which can cost a probe several points (probes.width and probes.token_width set it)"
     )
-    return [f"Read through {how}: {'; '.join(told)}."]
+    return [f"Read through {how}: {'; '.join(phrases)}."]

@@ -13,19 +13,18 @@ import numpy as np
 import torch
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views, option, site_coordinates
+from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
 from eyechart.measures.receptive_field.over_depth import (
     early,
     early_beyond_cell,
     gap_of,
     growth,
+    jump_from_middle,
     jump_place,
     late,
     least_growth,
     mean_of,
     of_blocks,
-    of_each,
-    of_pairs,
     own_cell,
     skip_effect,
     steps_above,
@@ -44,7 +43,7 @@ from eyechart.methods.receptive import (
     ring_width,
     summary,
 )
-from eyechart.quantity import Quantity, subjects_in
+from eyechart.quantity import Quantity, of_each, of_pairs, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import has_several_positions
 from eyechart.sites import Anatomy, Site
@@ -93,7 +92,7 @@ class ReceptiveTally(Tally):
 
 
 @dataclass(frozen=True)
-class ReceptiveField(Experiment):
+class ReceptiveField(SampledExperiment):
     name = "receptive_field"
     title = "How far does one place see?"
     title_ko = "한 위치는 얼마나 멀리 보는가?"
@@ -103,11 +102,12 @@ class ReceptiveField(Experiment):
         "Each tile is the picture: bright where a change would move the features in the middle of the map, at some "
         "depth, from 0 (black) to the tile's own largest value; the outline is the middle cell itself. Left: the "
         "output of a block. Right: the branch alone, before it is added to the skip. A bright outline on the left that "
-        "is gone on the right is the skip's doing. Below: the radius that holds half of a map, and the share inside "
-        "the outline. Short strokes mark the radius of a bare cell: what is above them comes from elsewhere. In the "
-        "original, low ViT layers already see far, a ResNet's view grows step by step, and the ViT's jumps midway. A "
-        "CNN's cells are smaller than a ViT's patch at first and larger at last, which alone moves their share: dotted "
-        "is the share in a disc of 1/64 of the picture, the same for all. It decides, in the last third of the blocks."
+        "is missing on the right is due to the skip. Below: the radius that holds half of a map, and the share inside "
+        "the outline. Short strokes mark the radius of a bare cell: what lies above them comes from outside the cell. "
+        "In the paper, low ViT layers already see far, a ResNet's view grows step by step, and the ViT's jumps midway. "
+        "A CNN's cells are smaller than a ViT's patch in early blocks and larger in late ones, which alone changes the "
+        "share inside them. The dotted line is the share in a disc of 1/64 of the picture, the same for all; the claim "
+        "is judged by it, in the last third of the blocks."
     )
     how_to_read_ko = (
         "칸마다 입력 그림이며, 지도 가운데의 특징을 움직이는 화소가 밝다(칸마다 가장 큰 값이 기준). "
@@ -124,8 +124,8 @@ class ReceptiveField(Experiment):
         "radius is counted from its centre; or both about the map's own centre of mass, where that holds more, because "
         "a CNN with padded strides looks up to half a cell beside its cell. Branches are those that mix places, not "
         "MLPs. A bare cell, seen evenly, has the radius sqrt(its area / 2π); growth and steps are counted from there. "
-        "Widths are those of a square as large as the picture. Up to 12 blocks, evenly spaced; bright means much, on a "
-        "root scale."
+        "Widths are those of a square as large as the picture. Up to 12 blocks, evenly spaced; brightness is on a "
+        "square-root scale."
     )
     quantities = (
         Quantity("early_radius", of_each(early), "radius, first quarter of depth", unit="widths", limits=(0, None)),
@@ -161,7 +161,7 @@ class ReceptiveField(Experiment):
         ),
         Quantity(
             "jump_from_middle",
-            of_pairs(lambda estimate, vit, cnn: jump_place(estimate, vit) - 0.5),
+            of_pairs(jump_from_middle),
             "depth of the ViT's largest step minus one half",
             smooth=False,
             limits=(-0.5, 0.5),
@@ -176,7 +176,7 @@ class ReceptiveField(Experiment):
         Quantity(
             "own_share_above_cnn",
             of_pairs(gap_of(mean_of("own_share"))),
-            "own-cell share, ViT minus CNN, whose cells may be smaller: it decides nothing",
+            "own-cell share, ViT minus CNN; cells differ in size, so no claim uses it",
         ),
         Quantity(
             "disc_share_above_cnn",
@@ -222,7 +222,7 @@ class ReceptiveField(Experiment):
         ]
 
         def work(size: int) -> dict[str, torch.Tensor]:
-            found: list[dict[str, torch.Tensor]] = []
+            summaries: list[dict[str, torch.Tensor]] = []
             for piece in torch.split(torch.arange(len(few)), min(size, PIECE)):
                 images = few.images[piece.to(few.images.device)].detach().clone().requires_grad_()
                 _, seen = tap.run_with_gradients(images, bench.subject.call)
@@ -230,9 +230,9 @@ class ReceptiveField(Experiment):
                     features = seen[site.name][views[site.name][0].name]
                     exact = self.mode == "exact"
                     maps = exact_map(features, images) if exact else projected_map(features, images, sign[:, piece])
-                    found.append(summary(maps, site.grid or (1, 1)))
-            keys = found[0]
-            by_site = [found[at :: len(sites)] for at in range(len(sites))]
+                    summaries.append(summary(maps, site.grid or (1, 1)))
+            keys = summaries[0]
+            by_site = [summaries[at :: len(sites)] for at in range(len(sites))]
             return {
                 key: torch.stack([torch.cat([part[key] for part in parts]) for parts in by_site], 1) for key in keys
             }
@@ -249,12 +249,12 @@ class ReceptiveField(Experiment):
     def update(self, tally: ReceptiveTally, batch: Batch, views: Views, scene: Scene) -> None:
         at, counted = 0, False
         for anatomy in scene.anatomies:
-            found, count = views.experiment(anatomy.subject), len(self.sites(anatomy))
-            if found:
+            results, count = views.experiment(anatomy.subject), len(self.sites(anatomy))
+            if results:
                 for key, total in (("map", tally.map), ("ring", tally.ring), ("own", tally.own)):
-                    total[:, at : at + count].index_add_(0, found["fold"], found[key].double())
+                    total[:, at : at + count].index_add_(0, results["fold"], results[key].double())
                 if not counted:
-                    tally.add("images", found["fold"])
+                    tally.add("images", results["fold"])
                 counted = True
             at += count
 
@@ -301,7 +301,7 @@ class ReceptiveField(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            reach, own = of_blocks(finding, subject, "reach"), late("own_share")(finding, subject)
+            reach, share = of_blocks(finding, subject, "reach"), late("own_share")(finding, subject)
             text = (
                 f"{subject} has half of its gradient within {100 * reach[0]:.0f} % of the picture's width after its "
                 f"first block and {100 * reach[-1]:.0f} % after its last (a bare cell: "
@@ -311,12 +311,14 @@ class ReceptiveField(Experiment):
             if np.isfinite(jump):
                 text += f"; the largest step lies at {100 * jump:.0f} % of the depth"
             text += (
-                f". In its last third {100 * own:.0f} % lies in its own patch and "
+                f". In its last third {100 * share:.0f} % lies in its own patch and "
                 f"{100 * late('disc_share')(finding, subject):.0f} % in a disc of 1/64 of the picture"
             )
             effect = skip_effect(finding, subject)
             if np.isfinite(effect):
-                text += f"; before the skip is added, {100 * (own - effect):.0f} % of a branch's lies in its own patch"
+                text += (
+                    f"; before the skip is added, {100 * (share - effect):.0f} % of a branch's lies in its own patch"
+                )
             parts.append(text)
         said = ". ".join(parts) + "."
         if finding.attrs["left_out"]:

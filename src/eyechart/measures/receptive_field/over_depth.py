@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eyechart.methods.receptive import cell_radius, largest_step, place_of_largest_step
-from eyechart.quantity import subjects_in
+from eyechart.quantity import of_pairs, subjects_in
 from eyechart.reading_estimates import places_of
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.quantity import PerSubjects
+    from eyechart.quantity import Bounds
 
 
 def of_blocks(estimate: xarray.Dataset, subject: str, variable: str) -> np.ndarray:
@@ -71,11 +71,15 @@ def jump_place(estimate: xarray.Dataset, subject: str) -> float:
     return place_of_largest_step(curve, np.concatenate([[0], middles + middles[0]]))
 
 
-def within_a_block(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
-    """Where no draw of images moved the largest step, it lies anywhere in its block."""
+def jump_from_middle(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+    return jump_place(estimate, vit) - 0.5
+
+
+def within_a_block(estimate: xarray.Dataset) -> Bounds:
+    """Bounds where resampling the images did not move the largest step: it lies anywhere in its block."""
     half = {vit: float(of_blocks(estimate, vit, "middle")[0]) for vit in subjects_in(estimate, "vit")}
-    places = of_pairs(lambda estimate, vit, cnn: jump_place(estimate, vit) - 0.5)(estimate)
-    return {pair: (place - half[pair[0]], place + half[pair[0]]) for pair, place in places.items()}
+    depths = of_pairs(jump_from_middle)(estimate)
+    return {pair: (depth - half[pair[0]], depth + half[pair[0]]) for pair, depth in depths.items()}
 
 
 def is_late(estimate: xarray.Dataset) -> np.ndarray:
@@ -103,24 +107,11 @@ def late(variable: str) -> Callable[[xarray.Dataset, str], float]:
     return compute
 
 
-def of_each(compute: Callable[[xarray.Dataset, str], float]) -> Callable[[xarray.Dataset], PerSubjects]:
-    return lambda estimate: {(subject,): compute(estimate, subject) for subject in subjects_in(estimate)}
-
-
-def of_pairs(compute: Callable[[xarray.Dataset, str, str], float]) -> Callable[[xarray.Dataset], PerSubjects]:
-    """One number for every (ViT, CNN)."""
-    return lambda estimate: {
-        (vit, cnn): compute(estimate, vit, cnn)
-        for vit in subjects_in(estimate, "vit")
-        for cnn in subjects_in(estimate, "cnn")
-    }
-
-
 def mean_of(variable: str) -> Callable[[xarray.Dataset, str], float]:
     def compute(estimate: xarray.Dataset, subject: str) -> float:
         values = of_blocks(estimate, subject, variable)
-        known = values[np.isfinite(values)]
-        return float(known.mean()) if len(known) else float("nan")
+        finite = values[np.isfinite(values)]
+        return float(finite.mean()) if len(finite) else float("nan")
 
     return compute
 

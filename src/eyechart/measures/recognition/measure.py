@@ -73,19 +73,19 @@ class Recognition(Measure):
 
     def update(self, tally: RecognitionTally, batch: Batch, views: Views, scene: Scene) -> None:
         assert batch.labels is not None  # a label map exists, so the images have classes
-        known = torch.as_tensor(batch.labels >= 0)
-        folds = torch.as_tensor(batch.image_folds)[known]
-        right = torch.zeros(int(known.sum()), tally.right.shape[1], dtype=torch.bool)
+        labelled = torch.as_tensor(batch.labels >= 0)
+        folds = torch.as_tensor(batch.image_folds)[labelled]
+        right = torch.zeros(int(labelled.sum()), tally.right.shape[1], dtype=torch.bool)
         for column, subject in enumerate(scene.scored_subjects):
             (site,) = classifier(scene.anatomy(subject))
-            logits = views(subject, site, LOGITS)[known].double()
-            target = torch.as_tensor(scene.label_maps[subject])[torch.as_tensor(batch.labels)[known]]
+            logits = views(subject, site, LOGITS)[labelled].double()
+            target = torch.as_tensor(scene.label_maps[subject])[torch.as_tensor(batch.labels)[labelled]]
             right[:, column] = logits.argmax(1) == target
             nll = torch.nn.functional.cross_entropy(logits, target, reduction="none")
             tally.add("correct", folds, right[:, column].double(), column)
             tally.add("nll", folds, nll, column)
         tally.add("images", folds)
-        tally.append(image=torch.as_tensor(batch.images)[known], right=right)
+        tally.append(image=torch.as_tensor(batch.images)[labelled], right=right)
 
     def estimate(self, total: RecognitionTally, scene: Scene) -> xarray.Dataset:
         import xarray

@@ -35,11 +35,11 @@ def gradient_of(logits: Callable[[Tensor], Tensor]) -> Gradient:
     def find(pixels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             free = pixels.detach().requires_grad_()
-            found = logits(free).float()
-            chosen = torch.zeros_like(found, dtype=torch.bool).scatter(1, targets[:, None], True)
-            against = found.masked_fill(chosen, -torch.inf).logsumexp(1) - found[chosen]
+            scores = logits(free).float()
+            chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(1, targets[:, None], True)
+            against = scores.masked_fill(chosen, -torch.inf).logsumexp(1) - scores[chosen]
             (gradient,) = torch.autograd.grad(against.sum(), free)
-        return found.detach(), gradient
+        return scores.detach(), gradient
 
     return find
 
@@ -86,18 +86,23 @@ def pgd(find: Gradient, pixels: Tensor, targets: Tensor, strength: Strength, sta
 
 
 def withstands(
-    find: Gradient, pixels: Tensor, targets: Tensor, strengths: Sequence[Strength], standing: Tensor, dice: Generator
+    find: Gradient,
+    pixels: Tensor,
+    targets: Tensor,
+    strengths: Sequence[Strength],
+    standing: Tensor,
+    generator: Generator,
 ) -> Tensor:
     """Which pictures are read right (image, strength) under PGD of each strength, in ascending order.
 
     `standing` (image, strength) says which are not known to be misread within each ball. What was misread within a
     smaller ball is so within a larger one, which holds it: it is not attacked again.
     """
-    starts = 2 * torch.rand(pixels.shape, generator=dice).to(pixels) - 1
+    starts = 2 * torch.rand(pixels.shape, generator=generator).to(pixels) - 1
     result = standing.int().cummin(1).values.bool()
-    for place, strength in enumerate(strengths):
-        left = result[:, place].nonzero().flatten()
+    for column, strength in enumerate(strengths):
+        left = result[:, column].nonzero().flatten()
         if len(left):
             _, fooled = pgd(find, pixels[left], targets[left], strength, starts[left])
-            result[left[fooled], place:] = False
+            result[left[fooled], column:] = False
     return result

@@ -1,7 +1,7 @@
 """M22, second part: does it recognise pictures with patches missing or shuffled, and under attack?
 
 Patches are the cells of an 8×8 grid (shuffling: 2×2, 4×4, 8×8), the same for every subject, whatever its tokens.
-Attacks move every value of a picture (0 … 1) by at most ε; see `methods.attacks`. Accuracy is told as it is and
+Attacks move every value of a picture (0 … 1) by at most ε; see `attacks.py`. Accuracy is reported as it is and
 relative to the subject's accuracy on the intact pictures.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.measure import Experiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.patches import dropped, orders, shuffled
 from eyechart.methods.scoring import about_strangers, answers_of, labelled, strangers
@@ -57,9 +57,9 @@ def gradient_on(bench: Bench) -> Gradient:
     """Gradients by pixels through the subject, in pieces that fit the memory."""
 
     def logits(pixels: Tensor) -> Tensor:
-        found = bench.subject.logits(bench.subject.call(bench.from_pixels(pixels)))
-        assert found is not None  # it has a head
-        return found
+        output = bench.subject.logits(bench.subject.call(bench.from_pixels(pixels)))
+        assert output is not None  # it has a head
+        return output
 
     find = gradient_of(logits)
 
@@ -69,8 +69,8 @@ def gradient_on(bench: Bench) -> Gradient:
             # turns signs of gradients near 0.
             with plain_arithmetic():
                 pieces = zip(torch.split(pixels, size), torch.split(targets, size), strict=True)
-                found, gradients = zip(*(find(*piece) for piece in pieces), strict=True)
-            return torch.cat(found), torch.cat(gradients)
+                scores, gradients = zip(*(find(*piece) for piece in pieces), strict=True)
+            return torch.cat(scores), torch.cat(gradients)
 
         return bench.piece_size.fit(len(pixels), work)
 
@@ -80,8 +80,8 @@ def gradient_on(bench: Bench) -> Gradient:
 def advantage(estimate: xarray.Dataset, kind: str, relative: bool = False) -> PerSubjects:
     """A ViT's mean over all strengths of a kind minus a CNN's; NaN where that kind was not run."""
     values = estimate["kept" if relative else "mean"]
-    mine = estimate.assign(number=values.sel(kind=kind) if kind in estimate.kind.values else values[:, 0] * np.nan)
-    return vit_minus_cnn(mine, "number", alike="pictures")
+    of_kind = estimate.assign(number=values.sel(kind=kind) if kind in estimate.kind.values else values[:, 0] * np.nan)
+    return vit_minus_cnn(of_kind, "number", alike="pictures")
 
 
 def mean_of(estimate: xarray.Dataset, kind: str, variable: str = "mean") -> PerSubjects:
@@ -91,7 +91,7 @@ def mean_of(estimate: xarray.Dataset, kind: str, variable: str = "mean") -> PerS
 
 
 @dataclass(frozen=True)
-class Robustness(Experiment):
+class Robustness(SampledExperiment):
     name = "robustness"
     title = "What can be hidden, shuffled or attacked?"
     title_ko = "가리거나 뒤섞거나 공격하면 얼마나 버티는가?"
@@ -103,9 +103,9 @@ class Robustness(Experiment):
     )
     how_to_read = (
         "How often a subject still names the picture right: with a share of its patches replaced by its mean colour, "
-        "with its patches in random order (finer to the right), and when every value may be moved a little against it, "
-        "by one step (FGSM) or by many (PGD). Shades are 95 % intervals; the dashed line is what guessing would score. "
-        "Below, the same as a share of the accuracy on intact pictures."
+        "with its patches in random order (finer to the right), and when every pixel value is changed a little to "
+        "mislead it, in one step (FGSM) or in many (PGD). Shades are 95 % intervals; the dashed line is what guessing "
+        "would score. Below, the same as a share of the accuracy on intact pictures."
     )
     how_to_read_ko = (
         "그림의 조각 일부를 평균색으로 가릴 때, 조각의 순서를 뒤섞을 때(오른쪽일수록 잘게), 모든 값을 조금씩 불리하게 "
@@ -120,14 +120,20 @@ class Robustness(Experiment):
     )
     quantities = (
         *(
-            Quantity(f"{kind}_accuracy", partial(mean_of, kind=kind), f"mean over {words}", limits=(0, 1), share=True)
+            Quantity(
+                f"{kind}_accuracy",
+                partial(mean_of, kind=kind),
+                f"accuracy, mean over {words}",
+                limits=(0, 1),
+                share=True,
+            )
             for kind, words in MEANS.items()
         ),
         *(
             Quantity(
                 f"{kind}_kept",
                 partial(mean_of, kind=kind, variable="kept"),
-                f"the same as a share of the accuracy on intact pictures, {words}",
+                f"accuracy as a share of that on intact pictures, mean over {words}",
                 limits=(0, None),
             )
             for kind, words in MEANS.items()
@@ -135,7 +141,7 @@ class Robustness(Experiment):
         Quantity(
             "occlusion_advantage",
             partial(advantage, kind="occlusion"),
-            "with patches missing, ViT minus CNN",
+            "accuracy with patches missing, ViT minus CNN",
             paired=True,
         ),
         Quantity(
@@ -159,8 +165,8 @@ class Robustness(Experiment):
 
     def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         steps = max(STEPS[effort], STEPS["normal"] if asked_for else 0)
-        mine = replace(self, steps=steps) if self.steps < 0 else self
-        return Experiment.sized(mine, effort, scene, asked_for=asked_for, decides=decides)
+        chosen = replace(self, steps=steps) if self.steps < 0 else self
+        return SampledExperiment.sized(chosen, effort, scene, asked_for=asked_for, decides=decides)
 
     def passes(self, anatomy: Anatomy) -> float:
         """A gradient counts as three. PGD goes on with what it has not yet fooled: of all ε together it took the zoo's
@@ -210,19 +216,19 @@ class Robustness(Experiment):
             return answers_of(bench.logits(images)) == targets.cpu()
 
         order = orders(len(bench), GRID, bench.generator("patches dropped"))
-        found = [right(bench.images)]
-        found += [right(bench.from_pixels(dropped(pixels, order, share))) for share in SHARES]
+        answers = [right(bench.images)]
+        answers += [right(bench.from_pixels(dropped(pixels, order, share))) for share in SHARES]
         for side in SHUFFLES:
-            places = orders(len(bench), side, bench.generator(f"{side} patches shuffled"))
-            found.append(right(bench.from_pixels(shuffled(pixels, places))))
+            order_of_cells = orders(len(bench), side, bench.generator(f"{side} patches shuffled"))
+            answers.append(right(bench.from_pixels(shuffled(pixels, order_of_cells))))
         find = gradient_on(bench)
         _, gradient = find(pixels, targets)
-        found += [right(bench.from_pixels(fgsm(pixels, gradient, epsilon))) for epsilon in self.weak]
-        result = torch.stack(found, dim=1)
+        answers += [right(bench.from_pixels(fgsm(pixels, gradient, epsilon))) for epsilon in self.weak]
+        result = torch.stack(answers, dim=1)
         if self.strong:
             standing = [self.stands(result, strength.epsilon) for strength in self.strong]
-            known = torch.stack(standing, dim=1).to(pixels.device)
-            stood = withstands(find, pixels, targets, self.strong, known, bench.generator("PGD"))
+            still_right = torch.stack(standing, dim=1).to(pixels.device)
+            stood = withstands(find, pixels, targets, self.strong, still_right, bench.generator("PGD"))
             result = torch.cat([result, stood.cpu()], dim=1)
         return {"right": result, "folds": bench.folds()}
 
@@ -238,10 +244,10 @@ class Robustness(Experiment):
     def update(self, tally: RobustnessTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
         for column, subject in enumerate(scene.scored_subjects):
-            found = views.experiment(subject)
-            if found:
-                folds = found["folds"]
-                tally.add("right", folds, found["right"].double(), column)
+            results = views.experiment(subject)
+            if results:
+                folds = results["folds"]
+                tally.add("right", folds, results["right"].double(), column)
                 tally.add("seen", folds, None, column)
         if folds is not None:
             tally.add("images", folds)
@@ -286,19 +292,19 @@ class Robustness(Experiment):
         parts = []
         attack = "pgd" if "pgd" in finding.kind.values else "fgsm"
         for subject in finding.subject.values.tolist():
-            own = finding.sel(subject=subject)
-            if np.isnan(own["mean"].values).any():
+            row = finding.sel(subject=subject)
+            if np.isnan(row["mean"].values).any():
                 parts.append(f"{subject} is left out: its own transform does more with colours than shift and scale")
                 continue
-            half = own.isel(condition=(own.met.values == "occlusion") & (own.strength.values == 0.5)).squeeze()
-            first = own.isel(condition=np.flatnonzero(own.met.values == attack)[0])
-            told = (
+            half = row.isel(condition=(row.met.values == "occlusion") & (row.strength.values == 0.5)).squeeze()
+            first = row.isel(condition=np.flatnonzero(row.met.values == attack)[0])
+            accuracies = (
                 f"{float(where.accuracy):.0%} [{float(where.accuracy_low):.0%}, {float(where.accuracy_high):.0%}]"
                 for where in (half, first)
             )
-            hidden, attacked = told
+            hidden, attacked = accuracies
             parts.append(
-                f"{subject} names {float(own.accuracy[0]):.0%} right, {hidden} with half of the patches missing and "
+                f"{subject} names {float(row.accuracy[0]):.0%} right, {hidden} with half of the patches missing and "
                 f"{attacked} under {attack.upper()} of ε = {255 * float(first.strength):.3g}/255"
             )
         more = "" if attack == "pgd" else " PGD is added by --effort normal."

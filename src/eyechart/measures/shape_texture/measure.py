@@ -11,8 +11,9 @@ Park & Kim infer the shape bias of attention from spectra alone; these ask for i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -21,12 +22,12 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views
+from eyechart.measure import SampledExperiment, Source, Views
 from eyechart.methods.patches import orders, shuffled
 from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import split, swapped
-from eyechart.quantity import PerSubjects, Quantity
-from eyechart.reading_estimates import vits_with_cnns, with_ends
+from eyechart.quantity import Quantity
+from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -70,11 +71,11 @@ def tile_side(side: int, pieces: int) -> int:
     return tile if tile <= 10 else (tile - 1) | 1
 
 
-def cut_apart(images: Tensor, pieces: int, dice: torch.Generator) -> Tensor:
+def cut_apart(images: Tensor, pieces: int, generator: torch.Generator) -> Tensor:
     """Each image cut into pieces × pieces tiles that change places at random; a remainder at the border stays."""
     high, wide = (pieces * tile_side(side, pieces) for side in images.shape[-2:])
     result = images.clone()
-    result[..., :high, :wide] = shuffled(images[..., :high, :wide], orders(len(images), pieces, dice))
+    result[..., :high, :wide] = shuffled(images[..., :high, :wide], orders(len(images), pieces, generator))
     return result
 
 
@@ -86,9 +87,9 @@ def partners(folds: Tensor) -> Tensor:
     """
     partner = torch.arange(len(folds)).roll(-1)
     for fold in set(folds.tolist()):
-        own = torch.nonzero(folds == fold).flatten()
-        if len(own) > 1:
-            partner[own] = own.roll(-1)
+        of_fold = torch.nonzero(folds == fold).flatten()
+        if len(of_fold) > 1:
+            partner[of_fold] = of_fold.roll(-1)
     return partner
 
 
@@ -114,33 +115,19 @@ class ShapeTally(Tally):
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
 
-def differences(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """ViT minus CNN, above 0 if the ViT goes more by shape, for every pair whose classes match the images'."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        values, names = estimate[variable].values, estimate.subject.values.tolist()
-        named = estimate.scored.values == "accuracy"
-        return {
-            (names[vit], names[cnn]): float(values[vit] - values[cnn])
-            for vit, cnn in vits_with_cnns(estimate, alike="pictures")  # or a cut-off means another frequency
-            if named[vit] and named[cnn]
-        }
-
-    return compute
-
-
 @dataclass(frozen=True)
-class ShapeTexture(Experiment):
+class ShapeTexture(SampledExperiment):
     name = "shape_texture"
     title = "By shape or by texture?"
     title_ko = "모양을 보는가, 질감을 보는가?"
     order = 86
     sources = (Source("Park & Kim 2022", "inferred from Figures 2 and 8"), Source("eyechart", "direct tests"))
     how_to_read = (
-        "Left: accuracy when only frequencies below (solid) or above (dashed) a limit remain; who goes by shape keeps "
-        "more on the solid line. Middle: accuracy when pieces of the picture change places; who goes by shape loses "
-        "more. Right: pictures with the phases of one class and the amplitudes of another; of the answers that name "
-        "either, the share that names the phases' class. Amplitudes are only a rough stand-in for texture."
+        "Left: accuracy when only frequencies below (solid) or above (dashed) a limit remain; a model that goes by "
+        "shape keeps more on the solid line. Middle: accuracy when pieces of the picture change places; a model that "
+        "goes by shape loses more. Right: pictures with the phases of one class and the amplitudes of another; of the "
+        "answers that name either, the share that names the phases' class. Amplitudes are only a rough stand-in for "
+        "texture."
     )
     how_to_read_ko = (
         "왼쪽: 한계보다 낮은(실선) 또는 높은(점선) 주파수만 남겼을 때의 정확도. 모양을 볼수록 실선이 높다. 가운데: "
@@ -158,16 +145,18 @@ class ShapeTexture(Experiment):
     quantities = (
         Quantity(
             "filter_bias_difference",
-            differences("filter_bias"),
+            partial(scored_vit_minus_cnn, variable="filter_bias"),
             "low- minus high-passed accuracy, ViT minus CNN",
             paired=True,
         ),
         Quantity(
-            "shuffle_loss_difference", differences("shuffle_loss"), "share of accuracy lost to shuffling, ViT minus CNN"
+            "shuffle_loss_difference",
+            partial(scored_vit_minus_cnn, variable="shuffle_loss"),
+            "share of accuracy lost to shuffling, ViT minus CNN",
         ),
         Quantity(
             "phase_share_difference",
-            differences("phase_share"),
+            partial(scored_vit_minus_cnn, variable="phase_share"),
             "share of answers by phase, ViT minus CNN",
             paired=True,
         ),
@@ -197,29 +186,29 @@ class ShapeTexture(Experiment):
         pixels = bench.pixels()
         mixed, touched = in_range(swapped(pixels, pixels[partner.to(pixels.device)]))
         said = bench.logits(bench.from_pixels(mixed))
-        there = known(target) * known(target[partner]) * (target != target[partner])
+        conflict = known(target) * known(target[partner]) * (target != target[partner])
         return {
             "right": torch.stack(answers, dim=1),
             "clipped": torch.stack(clipped, dim=1),
             "seen": known(target),
-            "by_phase": right(said, target) * there,
-            "by_amplitude": right(said, target[partner]) * there,
-            "pairs": there,
-            "conflict_clipped": touched.cpu() * there,
+            "by_phase": right(said, target) * conflict,
+            "by_amplitude": right(said, target[partner]) * conflict,
+            "pairs": conflict,
+            "conflict_clipped": touched.cpu() * conflict,
             "folds": bench.folds(),
         }
 
     def update(self, tally: ShapeTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
         for column, subject in enumerate(examined(scene)):
-            found = views.experiment(subject)
-            if not found:
+            results = views.experiment(subject)
+            if not results:
                 continue
-            folds = found["folds"]
+            folds = results["folds"]
             for name in ("seen", "by_phase", "by_amplitude", "pairs", "conflict_clipped"):
-                tally.add(name, folds, found[name], column)
+                tally.add(name, folds, results[name], column)
             for name in ("right", "clipped"):
-                tally.add(name, folds, found[name] * found["seen"][:, None], column)
+                tally.add(name, folds, results[name] * results["seen"][:, None], column)
         if folds is not None:
             tally.add("images", folds)
 
@@ -268,20 +257,20 @@ class ShapeTexture(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values.tolist():
-            own = finding.sel(subject=subject)
-            if not np.isfinite(float(own.clean)):
+            row = finding.sel(subject=subject)
+            if not np.isfinite(float(row.clean)):
                 parts.append(
                     f"{subject} is left out, because its own transform does more with colours than shift and scale"
                 )
                 continue
-            value, low, high = with_ends(own, "phase_share")
-            named = str(own.scored.item()) == "accuracy"
+            value, low, high = with_ends(row, "phase_share")
+            named = str(row.scored.item()) == "accuracy"
             what = "accuracy" if named else "agreement with its own answers to the intact pictures"
             parts.append(
                 f"{subject} follows the phases in {value:.0%} [{low:.0%}, {high:.0%}] of the decided conflicts "
-                f"({float(own.decided):.0%} are decided, {float(own.clipped):.0%} of their pixel values were clipped) "
-                f"and loses {float(own.shuffle_loss):.0%} of its {what} to shuffling; of that it keeps "
-                f"{abs(float(own.filter_bias)):.0%} {'more' if own.filter_bias > 0 else 'less'} on low-passed than on "
+                f"({float(row.decided):.0%} are decided, {float(row.clipped):.0%} of their pixel values were clipped) "
+                f"and loses {float(row.shuffle_loss):.0%} of its {what} to shuffling; of that it keeps "
+                f"{abs(float(row.filter_bias)):.0%} {'more' if row.filter_bias > 0 else 'less'} on low-passed than on "
                 "high-passed pictures"
             )
         return f"{'; '.join(parts)}; {finding.attrs['images']} images."

@@ -5,7 +5,7 @@ similarity = 1 - Σ|f(shifted) - shifted f|² / (their spread about the mean): 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -14,7 +14,7 @@ import torch
 
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
-from eyechart.measure import Experiment, Source, Views, option, site_coordinates
+from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
 from eyechart.measures.shift.shifts import (
     Border,
     cells_moved,
@@ -26,7 +26,7 @@ from eyechart.measures.shift.shifts import (
     variation,
 )
 from eyechart.methods.receptive import evenly
-from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.quantity import Compute, PerSubjects, Quantity, minus_cnn, of_each
 from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
@@ -49,8 +49,8 @@ MAP = View("whole map", lambda look: look.map(look.output).float())
 
 def blocks(anatomy: Anatomy) -> Sequence[Site]:
     """Blocks with a map of at least 4×4 cells: a coarser one cannot move by a cell within the room there is."""
-    there = blocks_with_grid(anatomy, 4)
-    return [there[place] for place in evenly(len(there), DEPTHS)]
+    with_grid = blocks_with_grid(anatomy, 4)
+    return [with_grid[place] for place in evenly(len(with_grid), DEPTHS)]
 
 
 def patch_of(anatomy: Anatomy) -> int:
@@ -78,40 +78,27 @@ class ShiftTally(Tally):
     images: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
-def of_features(variable: str, kind: int) -> Callable[[xarray.Dataset], PerSubjects]:
+def of_features(variable: str, kind: int) -> Compute:
     """Mean over a subject's blocks."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        values = estimate[variable].values[:, kind]
-        return {(subject,): float(values[places_of(estimate, subject)].mean()) for subject in subjects_in(estimate)}
-
-    return compute
+    return of_each(
+        lambda estimate, subject: float(estimate[variable].values[places_of(estimate, subject), kind].mean())
+    )
 
 
-def of_answers(variable: str, kind: int) -> Callable[[xarray.Dataset], PerSubjects]:
+def of_answers(variable: str, kind: int) -> Compute:
     """What a shift by one pixel, or by the subject's own patch, does to its answers; NaN without any."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         wanted = [1] * estimate.sizes["who"] if kind == PIXEL else estimate.patch.values
         column = [int(np.flatnonzero(row == shift)[0]) for row, shift in zip(estimate.px.values, wanted, strict=True)]
         values = estimate[variable].values[np.arange(len(column)), column]
-        return {(str(who),): float(value) for who, value in zip(estimate.who.values, values, strict=True)}
+        return {(str(subject),): float(value) for subject, value in zip(estimate.who.values, values, strict=True)}
 
     return compute
 
 
-def above_cnn(compute: Callable[[xarray.Dataset], PerSubjects]) -> Callable[[xarray.Dataset], PerSubjects]:
-    """ViT minus CNN, for every pair."""
-
-    def pairs(estimate: xarray.Dataset) -> PerSubjects:
-        value, cnns = compute(estimate), subjects_in(estimate, "cnn")
-        return {(vit, cnn): value[vit,] - value[cnn,] for vit in subjects_in(estimate, "vit") for cnn in cnns}
-
-    return pairs
-
-
 @dataclass(frozen=True)
-class Shift(Experiment):
+class Shift(SampledExperiment):
     name = "shift"
     title = "What happens when the picture moves?"
     title_ko = "그림이 움직이면 어떻게 되는가?"
@@ -124,7 +111,7 @@ class Shift(Experiment):
         "lines is what moving along explains. Right by one pixel: a hollow point marks a map whose cells are larger "
         "than that, so that it cannot follow and is compared as it stands. Below: how much of the answer changes, and "
         "how often the first choice stays; rings mark each subject's own patch. Convolutions move along by "
-        "construction, except for their padding and their strides; attention does where positions are not told."
+        "construction, except for their padding and their strides; attention does where it is not given positions."
     )
     how_to_read_ko = (
         "그림을 몇 화소 옮긴다. 위: 블록 뒤의 특징이 함께 움직이는가(1이면 등변, 0이면 무관). 왼쪽은 한 패치, 오른쪽은 "
@@ -138,11 +125,31 @@ class Shift(Experiment):
         "pixels that leave on one side enter on the other instead."
     )
     quantities = (
-        Quantity("patch_equivariance", of_features("similarity", PATCH), "features move along with one patch"),
-        Quantity("patch_unmoved", of_features("unmoved", PATCH), "the same with the map left where it was"),
-        Quantity("pixel_equivariance", of_features("similarity", PIXEL), "features after a shift of one pixel"),
-        Quantity("patch_variation", of_answers("variation", PATCH), "answer that changes: one patch", limits=(0, 1)),
-        Quantity("pixel_variation", of_answers("variation", PIXEL), "answer that changes: one pixel", limits=(0, 1)),
+        Quantity(
+            "patch_equivariance",
+            of_features("similarity", PATCH),
+            "similarity of features that move along with a shift of one patch",
+        ),
+        Quantity(
+            "patch_unmoved",
+            of_features("unmoved", PATCH),
+            "similarity after a shift of one patch, with the map left where it was",
+        ),
+        Quantity(
+            "pixel_equivariance", of_features("similarity", PIXEL), "similarity of features after a shift of one pixel"
+        ),
+        Quantity(
+            "patch_variation",
+            of_answers("variation", PATCH),
+            "share of the answer that changes with one patch",
+            limits=(0, 1),
+        ),
+        Quantity(
+            "pixel_variation",
+            of_answers("variation", PIXEL),
+            "share of the answer that changes with one pixel",
+            limits=(0, 1),
+        ),
         Quantity(
             "pixel_agreement",
             of_answers("agreement", PIXEL),
@@ -152,13 +159,14 @@ class Shift(Experiment):
         ),
         Quantity(
             "patch_equivariance_above_cnn",
-            above_cnn(of_features("similarity", PATCH)),
-            "features move along with one cell of their own grid (a ViT's patch, a CNN's last stride), ViT minus CNN",
+            minus_cnn(of_features("similarity", PATCH)),
+            "similarity of features that move along with one cell of their own grid (a ViT's patch, a CNN's last "
+            "stride), ViT minus CNN",
         ),
         Quantity(
             "pixel_variation_above_cnn",
-            above_cnn(of_answers("variation", PIXEL)),
-            "answer that changes with one pixel, ViT minus CNN",
+            minus_cnn(of_answers("variation", PIXEL)),
+            "share of the answer that changes with one pixel, ViT minus CNN",
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 5, "normal": 40, "full": 300}
@@ -212,8 +220,8 @@ class Shift(Experiment):
                 for at, site in enumerate(sites):
                     one, other = still[site.name][MAP.name], seen[site.name][MAP.name]
                     steps, _ = cells_moved(shift, picture.shape[axis], one.shape[axis])
-                    found, channels = compare(one, other, steps, axis, self.border)
-                    sums[:, at, kind], both[:, at, kind, : channels.shape[1]] = found.cpu(), channels.cpu()
+                    compared, channels = compare(one, other, steps, axis, self.border)
+                    sums[:, at, kind], both[:, at, kind, : channels.shape[1]] = compared.cpu(), channels.cpu()
         result = {"sums": sums, "both": both}
         if answers:
             first, *moved = answers
@@ -236,18 +244,18 @@ class Shift(Experiment):
 
     def update(self, tally: ShiftTally, batch: Batch, views: Views, scene: Scene) -> None:
         start, counted = 0, False
-        for who, anatomy in enumerate(scene.anatomies):
-            found, end = views.experiment(anatomy.subject), start + len(blocks(anatomy))
-            if found:
-                folds, here = found["fold"], slice(start, end)
+        for row, anatomy in enumerate(scene.anatomies):
+            results, end = views.experiment(anatomy.subject), start + len(blocks(anatomy))
+            if results:
+                folds, here = results["fold"], slice(start, end)
                 for column, total in enumerate((tally.along, tally.stayed, tally.squares, tally.places)):
-                    total[:, here].index_add_(0, folds, found["sums"][..., column])
-                tally.add("both", folds, found["both"], here, slice(None), slice(found["both"].shape[-1]))
-                if "variation" in found:
-                    known = found["variation"].shape[1]
-                    tally.add("variation", folds, found["variation"].double(), who, slice(known))
-                    tally.add("agreement", folds, found["agreement"].double(), who, slice(known))
-                    tally.add("answered", folds, None, who)
+                    total[:, here].index_add_(0, folds, results["sums"][..., column])
+                tally.add("both", folds, results["both"], here, slice(None), slice(results["both"].shape[-1]))
+                if "variation" in results:
+                    shifts = results["variation"].shape[1]
+                    tally.add("variation", folds, results["variation"].double(), row, slice(shifts))
+                    tally.add("agreement", folds, results["agreement"].double(), row, slice(shifts))
+                    tally.add("answered", folds, None, row)
                 if not counted:
                     tally.add("images", folds)
                 counted = True
@@ -262,11 +270,11 @@ class Shift(Experiment):
         px = np.array([[*row, *[0] * (longest - len(row))] for row in shifts])
         patches = [patch_of(anatomy) for anatomy in scene.anatomies]
         moves = [self._steps(scene.anatomy(subject), site) for subject, site in sites]
-        there = torch.as_tensor(px > 0) & (total.answered > 0)[:, None]
+        measured = torch.as_tensor(px > 0) & (total.answered > 0)[:, None]
         of_all = (total.squares, total.both, total.places)
         share, below = {"limits": (0.0, 1.0)}, {"limits": (None, 1.0)}
         answers = {
-            name: (values / total.answered[:, None]).where(there, torch.nan).numpy()
+            name: (values / total.answered[:, None]).where(measured, torch.nan).numpy()
             for name, values in (("variation", total.variation), ("agreement", total.agreement))
         }
         dims = ("site", "shift")
@@ -298,15 +306,15 @@ class Shift(Experiment):
         moved, stayed = (of_features(name, PATCH)(finding) for name in ("similarity", "unmoved"))
         changed = of_answers("variation", PIXEL)(finding)
         parts = []
-        for at, who in enumerate(finding.who.values.tolist()):
-            text = f"{who}: no maps to compare"
-            if (who,) in moved:
+        for at, subject in enumerate(finding.who.values.tolist()):
+            text = f"{subject}: no maps to compare"
+            if (subject,) in moved:
                 patch = int(finding.patch.values[at])
                 text = (
-                    f"{who}: when the picture moves by {patch} px, features that move along keep a "
-                    f"similarity of {moved[who,]:.2f} (left where they were: {stayed[who,]:.2f})"
+                    f"{subject}: when the picture moves by {patch} px, features that move along keep a "
+                    f"similarity of {moved[subject,]:.2f} (left where they were: {stayed[subject,]:.2f})"
                 )
-            if np.isfinite(changed[who,]):
-                text += f", and one pixel changes {100 * changed[who,]:.1f} % of the answer"
+            if np.isfinite(changed[subject,]):
+                text += f", and one pixel changes {100 * changed[subject,]:.1f} % of the answer"
             parts.append(text)
         return "; ".join(parts) + "."

@@ -79,9 +79,9 @@ def compare(still: Tensor, moved: Tensor, steps: int, axis: int, border: Border)
     def total(values: Tensor) -> Tensor:
         return values.sum((1, 2, 3), dtype=torch.float64)
 
-    places = torch.full((len(new),), new.shape[2] * new.shape[3], dtype=torch.float64, device=new.device)
+    cells = torch.full((len(new),), new.shape[2] * new.shape[3], dtype=torch.float64, device=new.device)
     squares = total(new.square()) + total(along.square())
-    sums = torch.stack([total((new - along).square()), total((new - stayed).square()), squares, places], 1)
+    sums = torch.stack([total((new - along).square()), total((new - stayed).square()), squares, cells], 1)
     return sums, (new + along).sum((2, 3), dtype=torch.float64)
 
 
@@ -91,12 +91,12 @@ def inner(maps: Tensor, axis: int) -> Tensor:
     return maps.narrow(axis, margin, maps.shape[axis] - 2 * margin)
 
 
-def similarity(difference: Tensor, squares: Tensor, both: Tensor, places: Tensor) -> Tensor:
+def similarity(difference: Tensor, squares: Tensor, both: Tensor, cells: Tensor) -> Tensor:
     """1 - Σ|a - b|² / (Σ|a - m|² + Σ|b - m|²) with m the mean of all: 1 if equal, 0 if unrelated; NaN if constant.
 
     `both` is Σ(a + b) with its channels last; `places` counts the vectors of each map.
     """
-    spread = squares - both.square().sum(-1) / (2 * places)
+    spread = squares - both.square().sum(-1) / (2 * cells)
     return (1 - difference / spread).where(spread > 1e-9 * squares, torch.nan)
 
 

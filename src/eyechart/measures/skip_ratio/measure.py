@@ -29,7 +29,7 @@ from eyechart.measures.skip_ratio.phases import (
     with_class_token,
 )
 from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, tokens_of
-from eyechart.quantity import Quantity, subjects_in
+from eyechart.quantity import Quantity, of_each, subjects_in
 from eyechart.reading_estimates import halves, places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import residual_additions
@@ -57,8 +57,8 @@ class SkipRatioTally(Tally):
 def class_token_place(scene: Scene, subject: str, site: Site) -> int:
     """Which token is the class token here; -1 where there is none, or where the classifier does not read it."""
     anatomy = scene.anatomy(subject)
-    there = anatomy.cls is not None and anatomy.pooling == "cls" and site.layout.prefix > anatomy.cls
-    return anatomy.cls if there and anatomy.cls is not None else -1
+    has_token = anatomy.cls is not None and anatomy.pooling == "cls" and site.layout.prefix > anatomy.cls
+    return anatomy.cls if has_token and anatomy.cls is not None else -1
 
 
 def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
@@ -76,16 +76,16 @@ class SkipRatio(Measure):
     sources = (Source("Raghu et al. 2021", "Figures 7, E.1, E.2"),)
     how_to_read = (
         "At every residual addition the incoming vector z meets what the branch adds, f(z). A ratio ‖z‖/‖f(z)‖ of 10 "
-        "means that the token passes almost unchanged; 1 means that the branch writes as much as was there. Curves: "
-        "the ratio over depth, for grid tokens and for the class token. Maps, on one colour scale: every token of "
-        "every junction; the class token is the first column. Attention and MLP are drawn and judged apart: one may "
-        "hide what the other does. In the original, the class token rides the skip in the first half and changes in "
-        "the second, and grid tokens do the opposite."
+        "means that the token passes almost unchanged; 1 means that the branch adds a vector as long as z. Curves: the "
+        "ratio over depth, for grid tokens and for the class token. Maps, on one colour scale: every token of every "
+        "junction; the class token is the first column. Attention and MLP are drawn and judged apart: one may hide "
+        "what the other does. In the paper, the class token passes along the skip in the first half and changes in the "
+        "second, and grid tokens do the opposite."
     )
     how_to_read_ko = (
         "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. 비율 ‖z‖/‖f(z)‖이 10이면 토큰이 거의 그대로 "
-        "지나가고, 1이면 가지가 있던 만큼을 새로 쓴다. 곡선은 깊이에 따른 비율, 지도는 모든 토큰과 접점이다(첫 열이 "
-        "CLS). 어텐션과 MLP는 서로 다를 수 있어 따로 그리고 따로 판정한다."
+        "지나가고, 1이면 가지가 z와 같은 길이의 벡터를 더한다. 곡선은 깊이에 따른 비율, 지도는 모든 토큰과 접점이다(첫 "
+        "열이 CLS). 어텐션과 MLP는 서로 다를 수 있어 따로 그리고 따로 판정한다."
     )
     method = (
         "Per token, ‖z‖/‖f(z)‖ and cos(z, z + f(z)) before the addition runs, averaged over images (mean of ratios). A "
@@ -98,7 +98,7 @@ class SkipRatio(Measure):
             Quantity(
                 f"cls_phase_{kind}",
                 class_token_phase("ratio", kind),
-                f"class token against grid at {words}, first against second half",
+                f"class token minus grid tokens at {words}, first minus second half of the blocks",
                 unit="log ratio",
             )
             for kind, words in KINDS.items()
@@ -107,7 +107,7 @@ class SkipRatio(Measure):
             Quantity(
                 f"{variable}_agrees_{kind}",
                 agreement(variable, kind),
-                f"the same at {words} with {formula}, above 0 if the sign agrees",
+                f"the same difference of {formula} at {words}, above 0 if its sign agrees",
                 smooth=False,
             )
             for variable, formula in (("cosine", "cos(z, z + f(z))"), ("branch_cosine", "cos(z, f(z))"))
@@ -117,22 +117,22 @@ class SkipRatio(Measure):
             Quantity(
                 f"{token}_first_minus_second_{kind}",
                 half_change(token, kind),
-                f"{who} alone at {words}, first minus second half",
+                f"{tokens} alone at {words}, first minus second half of the blocks",
                 unit="log ratio",
             )
-            for token, who in (("cls", "class token"), ("grid", "grid tokens"))
+            for token, tokens in (("cls", "class token"), ("grid", "grid tokens"))
             for kind, words in KINDS.items()
         ),
         Quantity(
             "late_cls_attention_over_mlp",
-            late_attention_over_mlp,
+            of_each(late_attention_over_mlp, with_class_token),
             "class token, second half: ratio at attention over ratio at MLP",
             unit="log ratio",
         ),
         Quantity(
             "late_cls_mlp_share",
-            late_mlp_share,
-            "class token, second half: share of the blocks whose MLP writes more than their attention",
+            of_each(late_mlp_share, with_class_token),
+            "class token, second half: share of the blocks whose MLP adds more than their attention",
             smooth=False,
             limits=(0, 1),
             if_unmoved=unmoved_mlp_share,
@@ -168,22 +168,22 @@ class SkipRatio(Measure):
 
         sites = scene.sites(residual_additions)
         count = total.ratio.shape[1]
-        there = np.arange(count)[None] < np.array([tokens_of(site) for _, site in sites])[:, None]
+        exists = np.arange(count)[None] < np.array([tokens_of(site) for _, site in sites])[:, None]
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = total.ratio.numpy() / np.where(total.finite > 0, total.finite, np.nan)
         maps = {
-            "ratio": np.where(there, ratio, np.nan),
-            "cosine": np.where(there, (total.cosine / total.images).numpy(), np.nan),
-            "branch_cosine": np.where(there, (total.branch_cosine / total.images).numpy(), np.nan),
+            "ratio": np.where(exists, ratio, np.nan),
+            "cosine": np.where(exists, (total.cosine / total.images).numpy(), np.nan),
+            "branch_cosine": np.where(exists, (total.branch_cosine / total.images).numpy(), np.nan),
         }
         prefix = np.array([site.layout.prefix for _, site in sites])
-        grid = there & (np.arange(count)[None] >= prefix[:, None])
+        grid = exists & (np.arange(count)[None] >= prefix[:, None])
         token = np.array([class_token_place(scene, subject, site) for subject, site in sites])
         variables: dict[str, Any] = {name: (("site", "token"), values) for name, values in maps.items()}
         for name, values in maps.items():
             variables[f"{name}_grid"] = ("site", mean_where(values, grid))
             variables[f"{name}_cls"] = ("site", np.where(token >= 0, values[np.arange(len(sites)), token], np.nan))
-        zero = 1 - total.finite.numpy()[there].sum() / max(float(total.images) * there.sum(), 1.0)
+        zero = 1 - total.finite.numpy()[exists].sum() / max(float(total.images) * exists.sum(), 1.0)
         return xarray.Dataset(
             variables,
             coords={**site_coordinates(scene, sites), "class_token": ("site", token >= 0), "prefix": ("site", prefix)},
@@ -208,10 +208,10 @@ class SkipRatio(Measure):
     @staticmethod
     def of_class_token(finding: xarray.Dataset, subject: str) -> str:
         """ ", for its class token from 2.4 to 4.1 times at attention and …", as the claims read it."""
-        told = []
+        phrases = []
         for kind, words in KINDS.items():
             ratios = profile(finding, subject, "ratio", "cls", kind)
             if len(ratios) >= 2 and np.isfinite(ratios).all():
                 early, late = np.exp(halves(ratios))
-                told.append(f"{early:.1f} times at {words} in the first half and {late:.1f} in the second")
-        return f", for its class token {'; '.join(told)}" if told else ""
+                phrases.append(f"{early:.1f} times at {words} in the first half and {late:.1f} in the second")
+        return f", for its class token {'; '.join(phrases)}" if phrases else ""

@@ -1,23 +1,23 @@
-"""What the curves of skip ratios say: phases of the class token, at attention and at MLPs, and a ViT against a CNN."""
+"""Quantities of skip ratios over depth: phases of the class token, at attention and at MLPs, and ViT against CNN."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.quantity import subjects_in
+from eyechart.quantity import Compute, of_each, subjects_in
 from eyechart.reading_estimates import halves, places_of
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.quantity import PerSubjects
+    from eyechart.quantity import Bounds, PerSubjects
     from eyechart.sites import Kind
 
 KINDS: dict[Kind, str] = {"attention": "attention", "mlp": "MLPs"}
-"""The two residual additions of a transformer block, and how they are told. They may go opposite ways: in zoo:vit the
+"""The residual additions of a transformer block, and their names in texts. They may go opposite ways: in zoo:vit the
 class token's phase change is +.61 at the MLPs and +.03 at attention."""
 
 
@@ -27,10 +27,10 @@ def profile(estimate: xarray.Dataset, subject: str, variable: str, token: str, k
     Ratios are read as logarithms: they are skewed, and one block with a ratio of 50 would decide a plain mean.
     """
     column = estimate.variables  # at once: a resampled exam asks 20,000 times
-    mine = column["subject"].values == subject
+    chosen = column["subject"].values == subject
     if kind is not None:
-        mine &= column["kind"].values == kind
-    values, blocks = column[f"{variable}_{token}"].values[mine], column["block"].values[mine]
+        chosen &= column["kind"].values == kind
+    values, blocks = column[f"{variable}_{token}"].values[chosen], column["block"].values[chosen]
     values = np.log(values) if variable == "ratio" else values
     return np.array([values[blocks == block].mean() for block in dict.fromkeys(blocks.tolist())])
 
@@ -46,69 +46,67 @@ def halves_apart(values: np.ndarray) -> float:
     return first - second
 
 
-def class_token_phase(variable: str, kind: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """First half minus second half of (class token minus grid): above 0 if the class token rides the skip early."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        for subject in with_class_token(estimate):
-            gap = profile(estimate, subject, variable, "cls", kind) - profile(estimate, subject, variable, "grid", kind)
-            if len(gap) >= 2:
-                result[subject,] = halves_apart(gap)
-        return result
-
-    return compute
+def class_token_phase(variable: str, kind: str) -> Compute:
+    """First half minus second half of (class token minus grid): above 0 if the class token keeps to the skip early."""
+    return of_each(partial(phase_of, variable=variable, kind=kind), with_class_token)
 
 
-def half_change(token: str, kind: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The phase change of one kind of token by itself: the other may make up the difference of the two alone."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        ratios = {s: profile(estimate, s, "ratio", token, kind) for s in with_class_token(estimate)}
-        return {(subject,): halves_apart(values) for subject, values in ratios.items() if len(values) >= 2}
-
-    return compute
+def phase_of(estimate: xarray.Dataset, subject: str, variable: str, kind: str) -> float | None:
+    gap = profile(estimate, subject, variable, "cls", kind) - profile(estimate, subject, variable, "grid", kind)
+    return halves_apart(gap) if len(gap) >= 2 else None
 
 
-def agreement(variable: str, kind: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """The phase change by a cosine, counted positive where it goes the way of the ratio's at the same junctions.
+def half_change(token: str, kind: str) -> Compute:
+    """The phase change of one kind of token alone: a difference of two may be due to only one of them."""
 
-    Not smooth: a ratio that may go either way makes the sign jump, which leaving out one fold in turn hardly ever sees.
-    Of 40 exams without any phase change of the ratio the jackknife let 27 decide, at random; the bootstrap 4.
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        ratios = profile(estimate, subject, "ratio", token, kind)
+        return halves_apart(ratios) if len(ratios) >= 2 else None
+
+    return of_each(number, with_class_token)
+
+
+def agreement(variable: str, kind: str) -> Compute:
+    """The phase change of a cosine, times the sign of the ratio's at the same junctions: above 0 if they agree.
+
+    Not smooth: where the ratio's change is near 0 the sign jumps, which leaving out one fold at a time hardly ever
+    shows. Of 40 exams without any phase change of the ratio the jackknife let 27 decide, at random; the bootstrap 4.
     """
 
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        ratio, cosine = (class_token_phase(name, kind)(estimate) for name in ("ratio", variable))
-        return {subjects: float(np.sign(ratio[subjects])) * cosine[subjects] for subjects in cosine}
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        ratio, cosine = (phase_of(estimate, subject, name, kind) for name in ("ratio", variable))
+        return None if ratio is None or cosine is None else float(np.sign(ratio)) * cosine
 
-    return compute
+    return of_each(number, with_class_token)
 
 
-def late_excess(estimate: xarray.Dataset) -> dict[str, np.ndarray]:
+def late_excess(estimate: xarray.Dataset, subject: str) -> np.ndarray | None:
     """Class token, each block of the second half: log ratio at attention minus at the MLP."""
-    result = {}
+    attention, mlp = (profile(estimate, subject, "ratio", "cls", kind) for kind in KINDS)
+    return (attention - mlp)[-(len(mlp) // 2) :] if len(attention) == len(mlp) >= 2 else None
+
+
+def late_attention_over_mlp(estimate: xarray.Dataset, subject: str) -> float | None:
+    """Above 0 if the MLPs change the late class token more than attention does."""
+    excess = late_excess(estimate, subject)
+    return None if excess is None else float(excess.mean())
+
+
+def late_mlp_share(estimate: xarray.Dataset, subject: str) -> float | None:
+    """Share of the late blocks whose MLP changes the class token more than attention: one block may make the mean."""
+    excess = late_excess(estimate, subject)
+    return None if excess is None else share_above(excess, np.zeros_like(excess))
+
+
+def unmoved_mlp_share(estimate: xarray.Dataset) -> Bounds:
+    """Bounds where resampling the images did not change it: half a block, as it changes in steps of one."""
+    result: dict[tuple[str, ...], tuple[float, float]] = {}
     for subject in with_class_token(estimate):
-        attention, mlp = (profile(estimate, subject, "ratio", "cls", kind) for kind in KINDS)
-        if len(attention) == len(mlp) >= 2:
-            result[subject] = (attention - mlp)[-(len(mlp) // 2) :]
+        excess, share = late_excess(estimate, subject), late_mlp_share(estimate, subject)
+        if excess is not None and share is not None:
+            half = 0.5 / len(excess)
+            result[subject,] = (max(share - half, 0.0), min(share + half, 1.0))
     return result
-
-
-def late_attention_over_mlp(estimate: xarray.Dataset) -> PerSubjects:
-    """Above 0 if it is the MLPs that change the late class token."""
-    return {(subject,): float(excess.mean()) for subject, excess in late_excess(estimate).items()}
-
-
-def late_mlp_share(estimate: xarray.Dataset) -> PerSubjects:
-    """Share of the late blocks whose MLP writes more on the class token than their attention: one may make the mean."""
-    return {(subject,): share_above(excess, np.zeros_like(excess)) for subject, excess in late_excess(estimate).items()}
-
-
-def unmoved_mlp_share(estimate: xarray.Dataset) -> dict[tuple[str, ...], tuple[float, float]]:
-    """Where no draw of images moved it: half a block, for it moves in steps of one."""
-    half = {subject: 0.5 / len(excess) for subject, excess in late_excess(estimate).items()}
-    shares = late_mlp_share(estimate)
-    return {(s,): (max(share - half[s], 0.0), min(share + half[s], 1.0)) for (s,), share in shares.items()}
 
 
 def share_above(one: np.ndarray, other: np.ndarray) -> float:

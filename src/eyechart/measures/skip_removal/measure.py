@@ -20,10 +20,10 @@ import torch
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
-from eyechart.measure import Experiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.measures.skip_removal import variants as skips
 from eyechart.measures.skip_removal.variants import MODES, Variant, sites_of, variants_of
-from eyechart.methods.hsic import hsic_table, read_out
+from eyechart.methods.hsic import check_blocks, hsic_table, read_out
 from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, known_of, outcomes
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
@@ -49,7 +49,7 @@ class SkipRemovalTally(Tally):
 
 
 @dataclass(frozen=True)
-class SkipRemoval(Experiment):
+class SkipRemoval(SampledExperiment):
     name = "skip_removal"
     title = "What if a skip is removed?"
     title_ko = "스킵을 없애면 어떻게 되는가?"
@@ -62,8 +62,8 @@ class SkipRemoval(Experiment):
         "statistics that fit the changed network. Maps: a model's layers compared with one another (CKA, input at the "
         "lower left), intact and without the skips of its first, a middle and its last but one block, each under the "
         "accuracy that is left. An interval cut off by its panel is wider than can be drawn. Two bright squares with "
-        "darkness between them mean that the model falls in two at that block; a map that is dark all over does not. "
-        "Between a ViT and a CNN it is compared how much is lost of what each names right beyond guessing."
+        "darkness between them mean that the model falls in two at that block; a map that is dark all over does not. A "
+        "ViT and a CNN are compared by the share of their accuracy above guessing that they lose."
     )
     how_to_read_ko = (
         "학습된 모델에서 한 번에 한 블록의 스킵만 없애고 다시 학습하지 않는다. 첫 그림은 블록의 깊이에 따라 잃은 "
@@ -74,11 +74,12 @@ class SkipRemoval(Experiment):
     )
     method = (
         "All residual additions of a block (attention and MLP) return their branch alone; blocks whose skip is "
-        "projected are left out, since weights would go with it. Minibatch CKA of stem and block outputs (unbiased "
-        "HSIC); the mean over all pairs across the block, divided by the intact subject's. Accuracy with and without "
-        "on the same images. Where there is batch normalisation its statistics no longer fit the changed network, so "
-        "all is measured a second time with mean and variance re-estimated in the changed network, on images of the "
-        "same block of the exam that are not being scored, and compared with the intact network treated likewise."
+        "projected are left out, since removing it would remove weights too. Minibatch CKA of stem and block outputs "
+        "(unbiased HSIC); the mean over all pairs across the block, divided by the intact subject's. Accuracy with and "
+        "without the skips is of the same images. Where there is batch normalisation its statistics no longer fit the "
+        "changed network, so everything is measured a second time with mean and variance re-estimated in the changed "
+        "network, on images of the same block of the exam that are not being scored, and compared with the intact "
+        "network treated likewise."
     )
     quantities = (
         Quantity(
@@ -90,7 +91,7 @@ class SkipRemoval(Experiment):
         Quantity(
             "skip_drop_recalibrated",
             skips.mean_of("lost", MODES[1]),
-            "the same, batch norms recalibrated",
+            "accuracy lost without a block's skips, batch norms recalibrated, mean over blocks",
             paired=True,
         ),
         Quantity(
@@ -105,7 +106,7 @@ class SkipRemoval(Experiment):
         Quantity(
             "skip_drop_gap_recalibrated",
             skips.drop_gap(MODES[1]),
-            "the same, batch norms recalibrated",
+            "accuracy lost without a block's skips, batch norms recalibrated, ViT minus CNN",
             paired=True,
         ),
         Quantity(
@@ -116,7 +117,7 @@ class SkipRemoval(Experiment):
         Quantity(
             "skip_loss_share_gap_recalibrated",
             skips.share_gap(MODES[1]),
-            "the same, batch norms recalibrated",
+            "share of the accuracy above guessing lost, batch norms recalibrated, ViT minus CNN",
         ),
         Quantity(
             "trained_without_skip_across",
@@ -152,7 +153,7 @@ class SkipRemoval(Experiment):
         return replace(chosen, images=images)
 
     def passes(self, anatomy: Anatomy) -> float:
-        # An anatomy does not tell batch norms; what has convolutions is taken to have them: re-estimate, score again.
+        # Anatomies do not list batch norms; subjects with convolutions are taken to have some: estimate, score again.
         twice = self.recalibrate == "yes" and anatomy.architecture not in ("transformer", "mixer")
         return len(variants_of(anatomy)) * (3.0 if twice else 1.0)
 
@@ -164,16 +165,16 @@ class SkipRemoval(Experiment):
         used = len(bench.first(self.images) if self.images else bench) // size * size
         if not bench.batch.whole or not used:
             return {}
-        variants, places = variants_of(bench.anatomy), torch.arange(len(bench))
-        found = [self._score(bench, variants, size, [(places[:used], None)])]
+        variants, images = variants_of(bench.anatomy), torch.arange(len(bench))
+        by_mode = [self._score(bench, variants, size, [(images[:used], None)])]
         norms = bool(batch_norms(bench.subject.module))
         if self.recalibrate == "yes" and norms and size < len(bench):
             cut = (used // size + 1) // 2 * size
-            halves = [half for half in (places[:cut], places[cut:used]) if len(half)]
-            others = [(half, places[~torch.isin(places, half)]) for half in halves]
-            found.append(self._score(bench, variants, size, others))
-        seen = {name: torch.stack([each[at] for each in found]) for at, name in enumerate(("hsic", "counted"))}
-        return seen | {"stale": torch.tensor(float(norms and len(found) < len(MODES)))}
+            halves = [half for half in (images[:cut], images[cut:used]) if len(half)]
+            others = [(half, images[~torch.isin(images, half)]) for half in halves]
+            by_mode.append(self._score(bench, variants, size, others))
+        seen = {name: torch.stack([each[at] for each in by_mode]) for at, name in enumerate(("hsic", "counted"))}
+        return seen | {"stale": torch.tensor(float(norms and len(by_mode) < len(MODES)))}
 
     @staticmethod
     def _score(
@@ -206,8 +207,7 @@ class SkipRemoval(Experiment):
     def tally(self, scene: Scene) -> SkipRemovalTally:
         if not any(skips.removable(anatomy) for anatomy in scene.anatomies):
             raise DoesNotApply("no subject has a block whose skips pass unchanged.")
-        if scene.whole_blocks == 0:
-            raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+        check_blocks(scene)
         sites = max(len(sites_of(anatomy)) for anatomy in scene.anatomies)
         return SkipRemovalTally.empty(
             fold=scene.folds,
@@ -221,16 +221,16 @@ class SkipRemoval(Experiment):
     def update(self, tally: SkipRemovalTally, batch: Batch, views: Views, scene: Scene) -> None:
         size, first = skips.small_block(scene.block, self.images), 0
         for at, anatomy in enumerate(scene.anatomies):
-            found, count = views.experiment(anatomy.subject), len(variants_of(anatomy))
-            for number in range(found["hsic"].shape[2] if found else 0):
+            results, count = views.experiment(anatomy.subject), len(variants_of(anatomy))
+            for number in range(results["hsic"].shape[2] if results else 0):
                 # Small blocks are dealt to the folds one by one: CKA and accuracy of a fold are of the same images.
                 fold = (batch.index * (scene.block // size) + number) % scene.folds
-                for mode, hsic in enumerate(found["hsic"]):
+                for mode, hsic in enumerate(results["hsic"]):
                     sites = slice(0, hsic.shape[-1])
                     tally.hsic[fold, first : first + count, mode, sites, sites] += hsic[:, number]
-                    images = found["counted"][mode, :, number * size : (number + 1) * size]
+                    images = results["counted"][mode, :, number * size : (number + 1) * size]
                     tally.counted[fold, first : first + count, mode] += images.sum(1)
-                tally.stale[fold, first : first + count] += found["stale"]
+                tally.stale[fold, first : first + count] += results["stale"]
                 tally.images[fold] += size if at == 0 else 0
             first += count
 
@@ -247,11 +247,11 @@ class SkipRemoval(Experiment):
                 count, place = len(sites_of(variant.anatomy)), sites_of(variant.anatomy).index(variant.block)
                 without, intact = (skips.across(cka[row, :, :count, :count], place) for row in (at, owner[at]))
                 relative[at] = without / intact
-        known = known_of(total.counted)
-        pairs = {"limits": (-1.0, 1.0), "pairs": known}
+        labelled = known_of(total.counted)
+        pairs = {"limits": (-1.0, 1.0), "pairs": labelled}
         normalised = (total.hsic[owner, 1] != 0).any(-1).any(-1).numpy()
         variables: dict[str, Any] = {
-            "accuracy": (("variant", "mode"), accuracy, {"limits": (0.0, 1.0), "trials": known}),
+            "accuracy": (("variant", "mode"), accuracy, {"limits": (0.0, 1.0), "trials": labelled}),
             "lost": (("variant", "mode"), accuracy[owner] - accuracy, pairs),
             "changed": (("variant", "mode"), changed_of(total.counted), {"limits": (0.0, 1.0)}),
             "across": (("variant", "mode"), relative),
@@ -270,26 +270,26 @@ class SkipRemoval(Experiment):
         lost, again = (skips.mean_of("lost", mode)(finding) for mode in MODES)
         kept, moved = (skips.mean_of(name, MODES[0])(finding) for name in ("across", "changed"))
         for subject in subjects_in(finding):
-            mine, told = finding.isel(variant=finding.subject.values == subject), []
+            of_subject, phrases = finding.isel(variant=finding.subject.values == subject), []
             if (subject,) not in lost:
                 parts.append(f"{subject} has no block whose skips pass unchanged")
                 continue
             if np.isfinite(lost[subject,]):
-                told.append(f"loses {100 * lost[subject,]:.0f} points of accuracy")
-                if mine.normalised.values.all():
-                    told[0] += f" ({100 * again[subject,]:.0f} with its batch norms recalibrated)"
-                elif mine.stale.values.any():
+                phrases.append(f"loses {100 * lost[subject,]:.0f} points of accuracy")
+                if of_subject.normalised.values.all():
+                    phrases[0] += f" ({100 * again[subject,]:.0f} with its batch norms recalibrated)"
+                elif of_subject.stale.values.any():
                     more = f": to recalibrate them takes {FOLDS * skips.DIVISIBLE} images or more"
-                    told[0] += f" (its batch norms as they were trained{more if self.recalibrate == 'yes' else ''})"
+                    phrases[0] += f" (its batch norms as they were trained{more if self.recalibrate == 'yes' else ''})"
             elif np.isfinite(moved[subject,]):
-                told.append(f"changes {moved[subject,]:.0%} of its answers")
+                phrases.append(f"changes {moved[subject,]:.0%} of its answers")
             if np.isfinite(kept[subject,]):
-                told.append(f"keeps {kept[subject,]:.2f} of its CKA across the block")
+                phrases.append(f"keeps {kept[subject,]:.2f} of its CKA across the block")
             else:
-                told.append("has features there that are the same for all pictures, so that CKA is unknown")
-            projected = str(mine.projected.values[0])
+                phrases.append("has features there that are the same for all pictures, so that CKA is unknown")
+            projected = str(of_subject.projected.values[0])
             left_out = f" (left out, because projected: {projected})" if projected else ""
-            parts.append(f"without the skips of one block {subject} {' and '.join(told)}{left_out}")
+            parts.append(f"without the skips of one block {subject} {' and '.join(phrases)}{left_out}")
         said = "; ".join(parts)
         return said[0].upper() + said[1:] + "; means over blocks."
 

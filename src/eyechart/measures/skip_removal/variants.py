@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.methods.hsic import gram
+from eyechart.methods.hsic import gram, scale_of
 from eyechart.methods.twins import build_of
-from eyechart.quantity import subjects_in
+from eyechart.quantity import Compute, minus_cnn, of_each
+from eyechart.reading_estimates import by_subject
 from eyechart.site_choice import junctions_of, stem_and_blocks
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.interventions import RemoveSkip
@@ -35,10 +36,10 @@ def removable(anatomy: Anatomy) -> list[tuple[Site, tuple[str, ...]]]:
 
     Where a skip is projected (a stage begins), removing it would remove a layer with weights as well.
     """
-    found = [(block, junctions_of(anatomy, block)) for block in anatomy.pick("block")]
+    blocks = [(block, junctions_of(anatomy, block)) for block in anatomy.pick("block")]
     return [
         (block, tuple(junction.name for junction in junctions))
-        for block, junctions in found
+        for block, junctions in blocks
         if junctions and not any(junction.projected for junction in junctions)
     ]
 
@@ -144,11 +145,10 @@ def _varying(features: Tensor) -> Tensor:
 
 
 def cka_of(hsic: np.ndarray) -> np.ndarray:
-    """CKA (…, site, other_site); a self-HSIC that is not positive has no root: unknown, never clamped."""
-    own = np.diagonal(hsic, axis1=-2, axis2=-1)
-    scale = np.sqrt(np.where(own > 0, own, np.nan))
-    found: np.ndarray = hsic / (scale[..., :, None] * scale[..., None, :])
-    return found
+    """CKA (…, site, other_site) from HSIC."""
+    scale = scale_of(np.diagonal(hsic, axis1=-2, axis2=-1))
+    cka: np.ndarray = hsic / (scale[..., :, None] * scale[..., None, :])
+    return cka
 
 
 def across(cka: np.ndarray, place: int) -> np.ndarray:
@@ -157,8 +157,8 @@ def across(cka: np.ndarray, place: int) -> np.ndarray:
     >>> across(np.array([[1.0, 0.2, 0.4], [0.2, 1.0, 0.9], [0.4, 0.9, 1.0]]), 1).round(3)
     np.float64(0.3)
     """
-    found: np.ndarray = cka[..., :place, place:].mean((-2, -1))
-    return found
+    mean: np.ndarray = cka[..., :place, place:].mean((-2, -1))
+    return mean
 
 
 def within(cka: np.ndarray, place: int) -> np.ndarray:
@@ -169,8 +169,8 @@ def within(cka: np.ndarray, place: int) -> np.ndarray:
     """
     one, two = np.triu_indices(cka.shape[-1], k=1)
     same = (one < place) == (two < place)
-    found: np.ndarray = cka[..., one[same], two[same]].mean(-1)
-    return found
+    mean: np.ndarray = cka[..., one[same], two[same]].mean(-1)
+    return mean
 
 
 # --- the estimate's tables ----------------------------------------------------------------------------------------
@@ -187,8 +187,8 @@ def coordinates(variants: Sequence[Variant], normalised: np.ndarray, stale: np.n
         "projected": [", ".join(projected_blocks(v.anatomy)) for v in variants],
         "trained_without": [" ".join(str(block.block) for block in trained_without(v.anatomy)) for v in variants],
         "shape_of": [f"{build_of(v.anatomy)}, {v.anatomy.pooling}" for v in variants],
-        "normalised": [int(there) for there in normalised],
-        "stale": [int(there) for there in stale],
+        "normalised": normalised.astype(int).tolist(),
+        "stale": stale.astype(int).tolist(),
     }
     names = [f"{v.anatomy.subject}, {v.removed}" for v in variants]
     return {"variant": names, "mode": list(MODES)} | {name: ("variant", list_) for name, list_ in columns.items()}
@@ -202,8 +202,8 @@ def intact_across(variants: Sequence[Variant], cka: np.ndarray) -> dict[str, Any
         if variant.block is None:
             for place, site in enumerate(sites):
                 if site.role == "block":
-                    own = cka[at, 0, : len(sites), : len(sites)]
-                    means = float(across(own, place)), float(within(own, place))
+                    cells = cka[at, 0, : len(sites), : len(sites)]
+                    means = float(across(cells, place)), float(within(cells, place))
                     rows.append((variant.anatomy.subject, site.block, *means))
     return {
         "place_subject": ("place", [row[0] for row in rows]),
@@ -221,14 +221,14 @@ def shown_maps(variants: Sequence[Variant], cka: np.ndarray, normalised: np.ndar
     columns |= {"stage": [], "other_stage": []}
     values: list[float] = []
     for at, variant in enumerate(variants):
-        mine = [v.removed for v in variants if v.anatomy is variant.anatomy and v.block]
-        if variant.block is not None and variant.removed not in shown_blocks(mine):
+        removed = [v.removed for v in variants if v.anatomy is variant.anatomy and v.block]
+        if variant.block is not None and variant.removed not in shown_blocks(removed):
             continue
         sites = sites_of(variant.anatomy)
         for x, site in enumerate(sites):
             for y, other in enumerate(sites):
-                told = (variant.anatomy.subject, variant.removed, site.name, other.name, site.stage, other.stage)
-                for column, value in zip(columns.values(), told, strict=True):
+                row = (variant.anatomy.subject, variant.removed, site.name, other.name, site.stage, other.stage)
+                for column, value in zip(columns.values(), row, strict=True):
                     column.append(value)
                 values.append(cka[at, int(normalised[at]), x, y])
     named = {f"cell_{name}": ("cell", column) for name, column in columns.items()}
@@ -238,60 +238,48 @@ def shown_maps(variants: Sequence[Variant], cka: np.ndarray, normalised: np.ndar
 # --- quantities ---------------------------------------------------------------------------------------------------
 
 
-def mean_of(variable: str, mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def mean_of(variable: str, mode: str) -> Compute:
     """The mean over a subject's removable blocks.
 
     Where there is nothing to recalibrate, as trained is the same; where there is but it was not done, it is unknown.
     """
 
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        removed = estimate.isel(variant=(estimate.subject.values == subject) & (estimate.removed.values != INTACT))
+        if not removed.sizes["variant"]:
+            return None
+        fits = mode if removed.normalised.values.all() or removed.stale.values.any() else MODES[0]
+        return float(removed[variable].sel(mode=fits).values.mean())
+
+    return of_each(number)
+
+
+def lost_share(mode: str) -> Compute:
+    """The share of its accuracy above guessing that a subject loses; NaN where it is no better than guessing."""
+
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        result: PerSubjects = {}
-        for subject in subjects_in(estimate):
-            mine = estimate.isel(variant=(estimate.subject.values == subject) & (estimate.removed.values != INTACT))
-            if mine.sizes["variant"]:
-                fits = mode if mine.normalised.values.all() or mine.stale.values.any() else MODES[0]
-                result[subject,] = float(mine[variable].sel(mode=fits).values.mean())
-        return result
+        lost, guessing = mean_of("lost", mode)(estimate), float(estimate.attrs["guessing"])
+        intact = estimate.isel(variant=estimate.removed.values == INTACT).sel(mode=MODES[0])
+        above = {subject: accuracy - guessing for subject, accuracy in by_subject(intact, "accuracy").items()}
+        return {(s,): lost[s,] / above[s] if above[s] > 0 else np.nan for (s,) in lost}
 
     return compute
 
 
-def lost_share(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    """How much of its accuracy above guessing a subject loses: who knows nothing has nothing to lose, and no number."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        lost = mean_of("lost", mode)(estimate)
-        first = estimate.isel(variant=estimate.removed.values == INTACT)
-        known = dict(zip(first.subject.values.tolist(), first.accuracy.sel(mode=MODES[0]).values.tolist(), strict=True))
-        above = {who: known[who] - float(estimate.attrs["guessing"]) for who in known}
-        return {(who,): lost[who,] / above[who] if above[who] > 0 else np.nan for (who,) in lost}
-
-    return compute
-
-
-def drop_gap(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def drop_gap(mode: str) -> Compute:
     """Accuracy lost without a block's skips, ViT minus CNN."""
-    return lambda estimate: vit_minus_cnn(estimate, mean_of("lost", mode)(estimate))
+    return minus_cnn(mean_of("lost", mode))
 
 
-def share_gap(mode: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def share_gap(mode: str) -> Compute:
     """The same as a share of what each had to lose."""
-    return lambda estimate: vit_minus_cnn(estimate, lost_share(mode)(estimate))
-
-
-def vit_minus_cnn(estimate: xarray.Dataset, of: PerSubjects) -> PerSubjects:
-    return {
-        (vit, cnn): of[vit,] - of[cnn,]
-        for vit in subjects_in(estimate, "vit")
-        for cnn in subjects_in(estimate, "cnn")
-        if (vit,) in of and (cnn,) in of
-    }
+    return minus_cnn(lost_share(mode))
 
 
 def twins(estimate: xarray.Dataset) -> list[tuple[str, str, list[int]]]:
     """(intact ViT, twin trained without some skips, the blocks that lack them): of one build, read out alike."""
     first = estimate.isel(variant=estimate.removed.values == INTACT)
-    known = {
+    builds = {
         subject: (shape, [int(number) for number in missing.split()])
         for subject, shape, missing in zip(
             first.subject.values.tolist(), first.shape_of.values.tolist(), first.trained_without.values, strict=True
@@ -299,20 +287,20 @@ def twins(estimate: xarray.Dataset) -> list[tuple[str, str, list[int]]]:
     }
     return [
         (whole, twin, missing)
-        for whole, (shape, none) in known.items()
-        for twin, (other, missing) in known.items()
+        for whole, (shape, none) in builds.items()
+        for twin, (other, missing) in builds.items()
         if missing and not none and shape == other
     ]
 
 
-def twin_relative(variable: str) -> Callable[[xarray.Dataset], PerSubjects]:
+def twin_relative(variable: str) -> Compute:
     """CKA across the blocks that were trained without skip, or on either side, in the twin over in the intact ViT."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        at = estimate[variable].values
-        places = list(zip(estimate.place_subject.values.tolist(), estimate.place_block.values.tolist(), strict=True))
+        blocks = zip(estimate.place_subject.values.tolist(), estimate.place_block.values.tolist(), strict=True)
+        cka = dict(zip(blocks, estimate[variable].values, strict=True))
         return {
-            (whole, twin): float(np.mean([at[places.index((twin, b))] / at[places.index((whole, b))] for b in missing]))
+            (whole, twin): float(np.mean([cka[twin, block] / cka[whole, block] for block in missing]))
             for whole, twin, missing in twins(estimate)
         }
 

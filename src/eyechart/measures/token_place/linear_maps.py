@@ -42,9 +42,9 @@ def explained(one: Sums, two: Sums, groups: int = 1) -> Array:
     return mean_of_both([within_places(half) for half in (one, two)], groups)
 
 
-def place_explained(one: Sums, two: Sums, places: Array) -> float:
+def place_explained(one: Sums, two: Sums, positions: Array) -> float:
     """R² of predicting where a token stands, (place, coordinate), from its features."""
-    return float(mean_of_both([across_places(half, places) for half in (one, two)], 1)[0])
+    return float(mean_of_both([across_places(half, positions) for half in (one, two)], 1)[0])
 
 
 def within_places(sums: Sums) -> tuple[Array, Array, Array]:
@@ -55,9 +55,9 @@ def within_places(sums: Sums) -> tuple[Array, Array, Array]:
     return products, cross, squares
 
 
-def across_places(sums: Sums, places: Array) -> tuple[Array, Array, Array]:
-    centred = places - places.mean(0)
-    rows = sums.images * len(places)
+def across_places(sums: Sums, positions: Array) -> tuple[Array, Array, Array]:
+    centred = positions - positions.mean(0)
+    rows = sums.images * len(positions)
     total = sums.features.sum(0)
     products = sums.products - np.outer(total, total) / rows
     return products, sums.features.T @ centred, sums.images * (centred**2).sum(0)

@@ -1,7 +1,7 @@
 """E6: is localisation about place, or about pixels? Controls and direct readings beside the CKA of `localisation`.
 
-CKA of tokens with patches may be high because neighbouring patches look alike, because colours agree, or because the
-network is built so. Here the same tokens are read in other ways: CKA on pictures whose patches were shuffled, CKA
+CKA of tokens with patches may be high because neighbouring patches look alike, because colours agree, or because of the
+architecture. Here the same tokens are read in other ways: CKA on pictures whose patches were shuffled, CKA
 without mean colours, a linear decoder of (row, column), a linear reconstruction of the patch itself, and what happens
 to all tokens when one patch is exchanged.
 """
@@ -9,7 +9,7 @@ to all tokens when one patch is exchanged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -20,11 +20,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views, site_coordinates
+from eyechart.measure import SampledExperiment, Source, Views, site_coordinates
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
-from eyechart.methods.hsic import packed
+from eyechart.methods.hsic import packed, scale_of
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
-from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
 from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
@@ -93,11 +93,11 @@ def shuffled(images: Tensor, cells: Cells, generator: torch.Generator) -> Tensor
     return put_together(torch.take_along_dim(patches, order[:, :, None, None, None], dim=1), cells)
 
 
-def exchanged(images: Tensor, cells: Cells, places: Tensor) -> Tensor:
+def exchanged(images: Tensor, cells: Cells, cells_changed: Tensor) -> Tensor:
     """Every picture with one patch, at `places` (image,), from the next picture of the batch."""
     patches = cut(images, cells)
     rows = torch.arange(len(images), device=images.device)
-    patches[rows, places] = patches.roll(1, 0)[rows, places]
+    patches[rows, cells_changed] = patches.roll(1, 0)[rows, cells_changed]
     return put_together(patches, cells)
 
 
@@ -126,12 +126,14 @@ class TokenPlaceTally(Tally):
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
 
-def at_end(variable: str, **where: str) -> Callable[[xarray.Dataset], PerSubjects]:
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        values = estimate[variable].sel(where) if where else estimate[variable]
-        return {(s,): float(values[places_of(estimate, s)[-1]]) for s in subjects_in(estimate)}
+def at_end(variable: str, **where: str) -> Compute:
+    """A number of the last block looked at."""
 
-    return compute
+    def number(estimate: xarray.Dataset, subject: str) -> float:
+        values = estimate[variable].sel(where) if where else estimate[variable]
+        return float(values[places_of(estimate, subject)[-1]])
+
+    return of_each(number)
 
 
 def own_above_adjacent(estimate: xarray.Dataset) -> PerSubjects:
@@ -140,7 +142,7 @@ def own_above_adjacent(estimate: xarray.Dataset) -> PerSubjects:
 
 
 @dataclass(frozen=True)
-class TokenPlace(Experiment):
+class TokenPlace(SampledExperiment):
     name = "token_place"
     title = "Is that about place, or about pixels?"
     title_ko = "그것은 자리의 정보인가, 픽셀의 정보인가?"
@@ -151,7 +153,8 @@ class TokenPlace(Experiment):
         "not come from neighbours that look alike; if it stays without mean colours, it is not colour alone. Middle: "
         "how well a linear decoder tells a token's row and column. Right: how much of a patch's coarse colours a "
         "linear decoder finds in the token at its place (solid), beside that of an adjacent patch and of one half a "
-        "picture away. A token that has forgotten its pixels can still know its place, and the other way round."
+        "picture away. A token without information about its pixels can still hold its position, and the other way "
+        "round."
     )
     how_to_read_ko = (
         "왼쪽: 대조 조건에서 마지막 블록 토큰의 적중률. 패치를 섞어도 유지되면 이웃 패치가 닮아서 생긴 것이 아니고, "
@@ -159,11 +162,11 @@ class TokenPlace(Experiment):
         "토큰에서 자기 패치의 색을 선형으로 되살리는 정도(실선)를 옆 패치, 먼 패치와 견준다."
     )
     method = (
-        "Hit-rate as in localisation, but on fewer images and in blocks of at most 32, so that it is less sure. "
+        "Hit-rate as in localisation, but on fewer images and in blocks of at most 32, so that it is less certain. "
         "Decoders are ridge regressions from tokens (through a random projection to 128 numbers where wider), fitted "
         "on one half of the images and scored on the other, both ways; R² of pixels after the mean of each place is "
         "taken away; a patch is the mean colours of its four quarters. Exchange: one patch inside the picture is taken "
-        "from another picture; the share of the squared change of all tokens read that stays with the one there."
+        "from another picture; the share of the squared change of all tokens read that is at the token of that patch."
     )
     quantities = (
         *(
@@ -222,20 +225,22 @@ class TokenPlace(Experiment):
         wanted: dict[str, list[View]] = {site.name: [NARROW] for site in sites_of(anatomy)}
         wanted[last.name] = [NARROW, FEATURES]
         seen = few.look(wanted)
-        found = {f"features {row}": seen[site.name][NARROW.name] for row, site in enumerate(sites_of(anatomy))}
+        results = {f"features {row}": seen[site.name][NARROW.name] for row, site in enumerate(sites_of(anatomy))}
         for row, site in enumerate(sites_of(anatomy)):
             patches = cut(few.images.float(), cells_at(site))
             coarse = F.adaptive_avg_pool2d(patches.flatten(0, 1), 2).reshape(*patches.shape[:2], -1)
-            picked = [coarse[:, torch.as_tensor(places)] for places in related(cells_at(site))]
-            found[f"targets {row}"] = torch.cat(picked, dim=2).cpu()
-        found["tokens plain"] = found["tokens colour removed"] = seen[last.name][FEATURES.name]
-        found["pictures plain"] = found["pictures colour removed"] = few.images.float().cpu()
+            picked = [coarse[:, torch.as_tensor(indices)] for indices in related(cells_at(site))]
+            results[f"targets {row}"] = torch.cat(picked, dim=2).cpu()
+        results["tokens plain"] = results["tokens colour removed"] = seen[last.name][FEATURES.name]
+        results["pictures plain"] = results["pictures colour removed"] = few.images.float().cpu()
         if divides(anatomy):
             mixed = shuffled(few.images, cells, bench.generator("shuffle"))
-            found["tokens patches shuffled"] = few.look({last.name: [FEATURES]}, images=mixed)[last.name][FEATURES.name]
-            found["pictures patches shuffled"] = mixed.float().cpu()
-            found["stays"] = self.exchange(few, found["tokens plain"].float(), bench.generator("exchange"))
-        return found
+            results["tokens patches shuffled"] = few.look({last.name: [FEATURES]}, images=mixed)[last.name][
+                FEATURES.name
+            ]
+            results["pictures patches shuffled"] = mixed.float().cpu()
+            results["stays"] = self.exchange(few, results["tokens plain"].float(), bench.generator("exchange"))
+        return results
 
     def exchange(self, bench: Bench, before: Tensor, generator: torch.Generator) -> Tensor:
         """For each image, the share of the squared change that stays with the exchanged patch's token."""
@@ -246,8 +251,8 @@ class TokenPlace(Experiment):
         inside = (rows % (cells[0] - 1) != 0) & (columns % (cells[1] - 1) != 0)
         choice = torch.as_tensor(np.flatnonzero(inside))
         chosen = choice[torch.randint(len(choice), (len(bench),), generator=generator)]
-        places = torch.as_tensor(tokens)[chosen].to(bench.images.device)
-        changed = exchanged(bench.images, cells, places)
+        patches = torch.as_tensor(tokens)[chosen].to(bench.images.device)
+        changed = exchanged(bench.images, cells, patches)
         after = bench.look({last.name: [FEATURES]}, images=changed)[last.name][FEATURES.name].float()
         change = (after - before).square().sum(2)
         share: Tensor = change[torch.arange(len(change)), chosen] / change.sum(1)
@@ -257,18 +262,18 @@ class TokenPlace(Experiment):
         row = 0
         counted = False
         for place, anatomy in enumerate(scene.anatomies):
-            found, sites = views.experiment(anatomy.subject), sites_of(anatomy)
-            if found:
+            results, sites = views.experiment(anatomy.subject), sites_of(anatomy)
+            if results:
                 # Whole chunks, two folds a batch: a fold of these sums takes 3 MB for two subjects, in every shard.
-                seen = len(found["features 0"])
+                seen = len(results["features 0"])
                 pieces = torch.split(torch.arange(seen), min(CHUNK, max(FEWEST, -(-seen // 2))))
                 for number, rows in enumerate(piece for piece in pieces if len(piece) >= FEWEST):
                     fold = (2 * batch.index + number % 2) % scene.folds
                     for at in range(len(sites)):
-                        add_sums(tally, fold, row + at, found[f"features {at}"][rows], found[f"targets {at}"][rows])
-                    self.add_hsic(tally, fold, place, last_of(anatomy), {k: v[rows] for k, v in found.items()})
-                    if "stays" in found:
-                        tally.stays[fold, place] += found["stays"][rows].double().nansum()
+                        add_sums(tally, fold, row + at, results[f"features {at}"][rows], results[f"targets {at}"][rows])
+                    self.add_hsic(tally, fold, place, last_of(anatomy), {k: v[rows] for k, v in results.items()})
+                    if "stays" in results:
+                        tally.stays[fold, place] += results["stays"][rows].double().nansum()
                     if not counted:
                         tally.images[fold] += len(rows)
                         tally.half_images[fold] += torch.tensor([len(rows[0::2]), len(rows[1::2])])
@@ -276,14 +281,14 @@ class TokenPlace(Experiment):
             row += len(sites)
 
     def add_hsic(
-        self, tally: TokenPlaceTally, fold: int, subject: int, site: Site, found: Mapping[str, Tensor]
+        self, tally: TokenPlaceTally, fold: int, subject: int, site: Site, results: Mapping[str, Tensor]
     ) -> None:
         for at, control in enumerate(CONTROLS):
-            if f"tokens {control}" not in found:
+            if f"tokens {control}" not in results:
                 continue
             colour: Literal["kept", "removed"] = "removed" if control == "colour removed" else "kept"
-            patches = packed(picture_patches(found[f"pictures {control}"], cells_at(site), colour))[:-1].double()
-            tokens = packed(found[f"tokens {control}"]).double()
+            patches = packed(picture_patches(results[f"pictures {control}"], cells_at(site), colour))[:-1].double()
+            tokens = packed(results[f"tokens {control}"]).double()
             tally.hsic[fold, at, subject, : len(tokens), : len(patches)] += tokens @ patches.T
             tally.token[fold, at, subject, : len(tokens)] += tokens.square().sum(1)
             tally.patch[fold, at, subject, : len(patches)] += patches.square().sum(1)
@@ -303,10 +308,10 @@ class TokenPlace(Experiment):
             one, two = (sums_of(total, half, row, width, len(where)) for half in (0, 1))
             place[row], pixels[row] = place_explained(one, two, where), explained(one, two, len(PATCHES))
             if final[subject] == row:
-                who = scene.subjects.index(subject)
-                hits[row] = [hit_rate(total, at, who, cells) for at in range(len(CONTROLS))]
+                column = scene.subjects.index(subject)
+                hits[row] = [hit_rate(total, at, column, cells) for at in range(len(CONTROLS))]
                 moved = divides(scene.anatomy(subject))
-                stays[row] = float(total.stays[who] / total.images) if moved else np.nan
+                stays[row] = float(total.stays[column] / total.images) if moved else np.nan
         share = {"limits": (0.0, 1.0)}
         return xarray.Dataset(
             {
@@ -349,8 +354,8 @@ def same_ranking(readings: Mapping[str, PerSubjects]) -> str:
     if len(orders) < 2:
         return ""
     first, *others = orders
-    told = [f"by {name} it is {orders[name]}" for name in others if orders[name] != orders[first]]
-    return f"By {first} the order is {orders[first]}; {', '.join(told) or 'by every other reading, too'}."
+    phrases = [f"by {name} it is {orders[name]}" for name in others if orders[name] != orders[first]]
+    return f"By {first} the order is {orders[first]}; {', '.join(phrases) or 'by every other reading, too'}."
 
 
 def in_order(values: PerSubjects) -> str:
@@ -389,6 +394,6 @@ def sums_of(total: TokenPlaceTally, half: int, row: int, width: int, tokens: int
 
 def hit_rate(total: TokenPlaceTally, control: int, subject: int, cells: Cells) -> float:
     tokens, patches = len(asked(cells)), math.prod(cells)
-    own = total.token[control, subject, :tokens].numpy(), total.patch[control, subject, :patches].numpy()
-    token, patch = (np.sqrt(np.where(values > 0, values, np.nan)) for values in own)
+    token = scale_of(total.token[control, subject, :tokens].numpy())
+    patch = scale_of(total.patch[control, subject, :patches].numpy())
     return read(total.hsic[control, subject, :tokens, :patches].numpy() / np.outer(token, patch), cells).hit_rate

@@ -43,9 +43,9 @@ def snapshot(subject: str) -> tuple[str, str]:
     >>> snapshot("zoo:vit@warmup"), snapshot("zoo:vit"), snapshot("zoo:vit@runs/train/my.init.safetensors")
     (('zoo:vit', 'warmup'), ('zoo:vit', 'end'), ('zoo:vit@runs/train/my', 'init'))
     """
-    found = NAME.match(subject)
-    assert found is not None  # every string matches
-    return found["training"], found["moment"] or "end"
+    match = NAME.match(subject)
+    assert match is not None  # every string matches
+    return match["training"], match["moment"] or "end"
 
 
 def trainings(subjects: Sequence[str]) -> dict[str, list[str]]:
@@ -63,17 +63,17 @@ def trainings(subjects: Sequence[str]) -> dict[str, list[str]]:
 
 def widest(estimate: xarray.Dataset) -> PerSubjects:
     """The largest angle of a training on its way."""
-    found: PerSubjects = {}
+    result: PerSubjects = {}
     for training in dict.fromkeys(estimate.training.values.tolist()):
-        mine = estimate.isel(subject=estimate.training.values == training)
-        found[str(mine.subject.values[-1]),] = float(np.nanmax(mine.angle.values))
-    return found
+        path = estimate.isel(subject=estimate.training.values == training)
+        result[str(path.subject.values[-1]),] = float(np.nanmax(path.angle.values))
+    return result
 
 
 def travelled(estimate: xarray.Dataset) -> PerSubjects:
-    """How far each training had come in the end."""
+    """How far each training had moved at its end."""
     ends = dict(zip(estimate.training.values.tolist(), range(estimate.sizes["subject"]), strict=True))
-    return {(str(estimate.subject.values[place]),): float(estimate.radius[place]) for place in ends.values()}
+    return {(str(estimate.subject.values[row]),): float(estimate.radius[row]) for row in ends.values()}
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Trajectory(Experiment):
     sources = (Source("Park & Kim 2022", "Figure 1b"),)
     how_to_read = (
         "Each line is a training, from its first weights (the centre) to its last. The distance from the centre is how "
-        "far the weights have moved, in lengths of the first weights; the angle is how far the way there points from "
-        "where the training ended. A training that goes straight lies on the horizontal line."
+        "far the weights have moved, in lengths of the first weights; the angle is that between the movement so far "
+        "and the movement of the whole training. A training that goes straight lies on the horizontal line."
     )
     how_to_read_ko = (
         "선 하나가 학습 하나이고, 가운데가 처음 가중치이다. 가운데에서의 거리는 가중치가 움직인 거리(처음 가중치의 "
@@ -120,8 +120,8 @@ class Trajectory(Experiment):
     def update(self, tally: TrajectoryTally, batch: Batch, views: Views, scene: Scene) -> None:
         tally.images[batch.fold] += len(batch.images)
         for row, subject in enumerate(self.subjects(scene)):
-            if found := views.experiment(subject):
-                tally.sketch[row] += found["sketch"]
+            if results := views.experiment(subject):
+                tally.sketch[row] += results["sketch"]
 
     def estimate(self, total: TrajectoryTally, scene: Scene) -> xarray.Dataset:
         import xarray
