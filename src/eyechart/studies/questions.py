@@ -1,6 +1,6 @@
 """Questions of the notes' authors and disagreements of the papers, answered by numbers of the records.
 
-`questions.toml` holds the words; every number in an answer is filled in from an exam of the bundled models or from a
+`notes/questions.toml` holds the words; every number in an answer is filled in from an exam of the bundled models or from a
 study, with its interval. An answer of which a number is missing is "not yet".
 """
 
@@ -40,7 +40,7 @@ class Question:
 
 def questions(records: Sequence[Records], answers: Sequence[Answer]) -> list[Question]:
     """Every question of the file, its answer filled in."""
-    text = (folder() / "questions.toml").read_text(encoding="utf-8")
+    text = (folder() / "notes" / "questions.toml").read_text(encoding="utf-8")
     numbers = Numbers({each.study.name: each for each in records}, answers, exam_quantities())
     return [
         fill(Question(**{**entry, "notes": tuple(entry["notes"])}), numbers)
