@@ -132,7 +132,7 @@ def test_a_wrong_class_is_refused_when_it_is_defined(annotations: dict[str, obje
         (lambda: Sum("site", "fold"), "fold axis comes first"),
         (lambda: Sum("site", "site"), "different names"),
         (lambda: Sum("image", "site"), "Only Concat"),
-        (lambda: Sum("site", dtype="float32"), "float64 or int64, not in 'float32'"),
+        (lambda: Sum("site", dtype="float32"), "float64 or int64; got 'float32'"),
         (lambda: Sum("site", counts=True), "leading fold axis"),
         (lambda: Concat("site"), "first axis of a Concat field is 'image'"),
     ],

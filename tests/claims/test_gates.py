@@ -70,7 +70,7 @@ def test_of_a_twin_that_lost_something_only_the_intact_subject_must_be_accurate(
     assert ACCURACY.check([whole, twin]).outcome == "failed"
     passed = INTACT_ACCURACY.check([whole, twin])
     assert (passed.gate, passed.outcome) == ("g1-intact", "passed")
-    assert "a names 90.0 % right" in passed.words
+    assert "a classifies 90.0 % correctly" in passed.words
     assert "b" not in passed.words.split()
     assert INTACT_ACCURACY.check([twin, whole]).outcome == "failed"
 
@@ -79,7 +79,7 @@ def test_one_weak_subject_fails_the_pair_and_is_the_one_named() -> None:
     pair = [facts("a", images="sample", accuracy=0.9), facts("b", "cnn", images="sample", accuracy=0.5)]
     result = ACCURACY.check(pair)
     assert (result.gate, result.title, result.outcome) == ("g1", "accuracy", "failed")
-    assert result.words == "b names 50.0 % right [48.0, 52.0], less than the 88 % asked for on CIFAR-10"
+    assert result.words == "b classifies 50.0 % correctly [48.0, 52.0], less than the 88 % asked for on CIFAR-10"
 
 
 def test_the_gap_of_a_pair_is_told() -> None:

@@ -122,7 +122,7 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectionError("Couldn't reach the hub\nwith a long trace")
 
     monkeypatch.setattr(datasets, "get_dataset_split_names", unreachable)
-    with pytest.raises(ImagesError, match=r"hf:a/b cannot be had \(Couldn't reach the hub\); .* folder of pictures"):
+    with pytest.raises(ImagesError, match=r"hf:a/b cannot be loaded \(Couldn't reach the hub\); .* folder of pictures"):
         open_images("hf:a/b")
     table().remove_columns("picture").save_to_disk(str(tmp_path / "set"))
     with pytest.raises(ImagesError, match="no column of pictures; its columns are text"):

@@ -176,7 +176,7 @@ def test_a_dry_run_says_what_would_run(place: Path) -> None:
     ("change", "words"),
     [
         (("wide = -1", "wade = -1"), "names the arm 'wade', which the study does not have; did you mean wide?"),
-        (('contrast = "gap"', 'contrast = "gup"'), "asks for a contrast 'gup' that is not there"),
+        (('contrast = "gap"', 'contrast = "gup"'), "asks for a contrast 'gup' that the study does not have"),
         (("margin = 0.0", "margin = 0.5"), "claims.toml fixes"),
         (("depth = 3, width = 16", "dept = 3"), "dept"),
         (('"less | small"', '"less | smell"'), "names the arm 'smell', which the study does not have"),

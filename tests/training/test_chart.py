@@ -94,7 +94,7 @@ def test_show_says_what_is_wrong_in_a_sentence(folder: Path, tmp_path: Path) -> 
     assert "is not a run folder: it has no plan.json" in show(tmp_path).stderr
     path = tmp_path / "vit.records.jsonl"
     path.write_text("[1]\n")
-    assert "is no record of a training: every line should be a JSON object." in show(path).stderr
+    assert "is not a record of a training: every line should be a JSON object." in show(path).stderr
     path.write_bytes(b"\xff\xfe")
     assert "cannot be read" in show(path).stderr
     path.write_text((folder / "vit.records.jsonl").read_text())

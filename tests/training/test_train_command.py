@@ -89,7 +89,7 @@ def test_a_list_in_which_one_training_fails(data: str, tmp_path: Path) -> None:
         (["vitt"], "did you mean vit"),
         (["vit", "--recipe", "storng"], "did you mean strong"),
         (["vit", "--snapshots", "middle"], "got 'middle'"),
-        (["vit", "--epochs", "2"], "it has 5 of 2 epochs: shorten it with --warmup-epochs"),
+        (["vit", "--epochs", "2"], "got 5 of 2 epochs: shorten it with --warmup-epochs"),
         (["vit", "--switch", "pach=2"], "no switch called 'pach'; did you mean patch"),
         (["vit", "--set", "sam_radios=2"], "did you mean sam_radius"),
         (["vit", "--set", "clip"], "takes NAME=VALUE; got 'clip'"),
