@@ -242,7 +242,7 @@ def test_lists_for_people() -> None:
     listed = call("measures").stdout
     assert "decides C13, C14, C15, C60" in listed
     assert "--set cka.tokens=plain (or normalised)" in listed
-    assert "--set robustness.steps=-1  Of PGD; −1: by effort (quick 0, normal 10, full 40)." in listed
+    assert "--set robustness.steps=-1  of PGD; −1: by effort (quick 0, normal 10, full 40)." in listed
     images = [line for line in listed.splitlines() if ".images=0" in line]
     assert len(images) > 10
     assert all("0: as " in line or "effort" in line for line in images)

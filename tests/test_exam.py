@@ -216,9 +216,9 @@ def test_the_cpu_allocator_s_words_are_understood() -> None:
 
 
 def test_another_question_never_mixes_with_old_shards(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="another question"):
+    with pytest.raises(RunFolderError, match="another exam"):
         eyechart.exam(PAIR, measures=CORE, limit=IMAGES, seed=1, out=run.path)
-    with pytest.raises(RunFolderError, match="another question"):
+    with pytest.raises(RunFolderError, match="another exam"):
         eyechart.exam(["zoo:vit", "zoo:resnet@random"], measures=CORE, limit=IMAGES, out=run.path)
     assert len(list((run.path / "shards").iterdir())) == len(run.plan["batches"]["shards"])
 

@@ -11,13 +11,29 @@ import eyechart
 def test_exported_names() -> None:
     assert eyechart.__all__ == [
         "Anatomy",
+        "Batch",
+        "Concat",
+        "Experiment",
         "EyechartError",
+        "Max",
+        "Measure",
+        "Min",
+        "Need",
+        "Quantity",
         "Run",
+        "SampledExperiment",
+        "Scene",
         "Site",
+        "Source",
         "Subject",
+        "Sum",
+        "Tally",
+        "View",
+        "Views",
         "exam",
         "load_subject",
         "open_images",
+        "option",
     ]
     for name in eyechart.__all__:
         assert getattr(eyechart, name) is not None
@@ -26,7 +42,6 @@ def test_exported_names() -> None:
 def test_exam_can_be_called_whichever_way_it_was_imported() -> None:
     program = """
 import inspect, eyechart.exam, eyechart
-from eyechart.claims.asking import asked_of
 from eyechart.exam import exam
 assert eyechart.exam is exam
 assert list(inspect.signature(eyechart.exam).parameters)[:3] == ["subjects", "images", "measures"]

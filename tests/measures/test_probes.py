@@ -400,9 +400,9 @@ def test_intervals_hold_the_expected_accuracy() -> None:
         folds = torch.arange(320) % 16
         tally.append(image=torch.arange(320), fold=folds, label=labels, features=features)
         right, held = Probes().right_by_fold(tally, [group]), torch.bincount(folds).double()
-        value = right.sum() / 320
+        value = float(right.sum() / 320)
         without = [float(weights @ right[:, 0] / (weights @ held)) for weights in leave_one_out_weights(held)]
-        results.append((float(value), *jackknife(np.array(value), np.array(without))))
+        results.append((value, *jackknife(np.array(value), np.array(without))))
     value, low, high = np.array(results, dtype=float).T
     covered = ((low <= value.mean()) & (value.mean() <= high)).mean()
     print(f"covered {covered:.3f}")

@@ -444,7 +444,7 @@ class TestModules:
         broken.get_parameter("conv.bias").data[1] = float("nan")
         with pytest.raises(SubjectError, match=r"conv\.bias is the first tensor"):
             load_subject(broken)
-        with pytest.raises(UsageError, match="not a int"):
+        with pytest.raises(UsageError, match="a module or a Subject; got 3"):
             load_subject(3)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="its own preprocessing"):
             load_subject("zoo:vit@random", transform=lambda picture: picture)

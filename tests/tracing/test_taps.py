@@ -125,7 +125,7 @@ def test_another_way_is_refused() -> None:
     module = Moody().eval()
     anatomy = anatomy_of("moody", module, cases.images())
     module.calm = False
-    with pytest.raises(TapError, match="another way"):
+    with pytest.raises(TapError, match="another path"):
         Tap(module, anatomy).run(cases.images())
 
 

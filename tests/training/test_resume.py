@@ -194,7 +194,7 @@ def test_a_full_disk_stops_in_one_sentence_and_loses_nothing(data: str, tmp_path
     said, errors = worker.communicate(timeout=120)
     assert worker.returncode == 1
     assert "000003" in said
-    assert "cannot be written (File too large); what was written before is kept" in said
+    assert "cannot be written (File too large); what was finished before is kept" in said
     assert "Traceback" not in errors
     assert sorted(path.name for path in (tmp_path / "parted" / "vit.state").iterdir()) == ["000002"]
     assert not list((tmp_path / "parted").rglob("*.partial"))

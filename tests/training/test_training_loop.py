@@ -120,7 +120,7 @@ def test_the_time_limit_ends_early_with_everything_written(data: str, tmp_path: 
     card = train(toy_run(data, tmp_path, recipe=recipe, time_limit=20.01, evaluate_every=10))
     assert card["epochs"] == 1
     assert (tmp_path / "vit.safetensors").is_file()
-    assert "ended the training after epoch 1 of 50; the same command goes" in record(tmp_path, "vit")[-1]["notice"]
+    assert "ended the training after epoch 1 of 50; the same command continues" in record(tmp_path, "vit")[-1]["notice"]
     train(toy_run(data, tmp_path, recipe=recipe, time_limit=20.01, overwrite=True))
     assert "the same command without --overwrite continues it" in record(tmp_path, "vit")[-1]["notice"]
 

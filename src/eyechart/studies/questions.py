@@ -1,7 +1,7 @@
 """Questions of the notes' authors and disagreements of the papers, answered by numbers of the records.
 
-`notes/questions.toml` holds the words; the numbers of an answer are filled in from an exam of the bundled models or from a
-study, with their intervals. An answer of which a number is missing is "not yet".
+`notes/questions.toml` holds the words; the numbers of an answer are filled in from an exam of the bundled models or
+from a study, with their intervals. An answer of which a number is missing is "not yet".
 """
 
 from __future__ import annotations

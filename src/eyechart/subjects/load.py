@@ -49,9 +49,7 @@ def load_subject(
     if isinstance(spec, nn.Module):
         return _from_module(spec, transform, name, input_size)
     if not isinstance(spec, str):
-        raise UsageError(
-            f"A subject is a spec such as 'timm:resnet50', a module or a Subject; got a {type(spec).__name__}."
-        )
+        raise UsageError(f"A subject is a spec such as 'timm:resnet50', a module or a Subject; got {spec!r}.")
     if transform is not None:
         raise UsageError(f"{spec} has its own preprocessing; a transform can be given only with a module.")
     parsed = parse_spec(spec)

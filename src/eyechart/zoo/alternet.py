@@ -64,9 +64,9 @@ def alternet(
 def msa_positions(msas: int | Sequence[int], depths: Sequence[int]) -> list[tuple[int, int]]:
     """(stage, block) of every attention block, both from 0, in the order of the network.
 
-    >>> msa_places(4, (3, 4, 6, 4))
+    >>> msa_positions(4, (3, 4, 6, 4))
     [(1, 3), (2, 5), (3, 1), (3, 3)]
-    >>> msa_places((0, 0, 2, 2), (3, 4, 6, 4))
+    >>> msa_positions((0, 0, 2, 2), (3, 4, 6, 4))
     [(2, 3), (2, 5), (3, 1), (3, 3)]
     """
     if isinstance(msas, int):
