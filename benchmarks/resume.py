@@ -24,18 +24,18 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from eyechart.training.recipes import find_recipe
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 
 EPOCHS, KILLED_AFTER = 4, 2
 INTO_THE_NEXT = 0.3  # seconds between the state's writing and the kill
 
 
-def start(run: Run) -> subprocess.Popen[bytes]:
+def start(run: TrainingRun) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "eyechart.training.worker", run.as_json()]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
-def kill_in_the_middle(run: Run) -> None:
+def kill_in_the_middle(run: TrainingRun) -> None:
     """Wait for the state of an epoch, then kill a little into the next."""
     child = start(run)
     state = Path(run.out) / f"{run.model}.state" / f"{KILLED_AFTER:06d}"
@@ -51,11 +51,11 @@ def kill_in_the_middle(run: Run) -> None:
         raise SystemExit(f"{run.model} was done before the kill; give more --images.")
 
 
-def read_record(run: Run) -> list[dict[str, Any]]:
+def read_record(run: TrainingRun) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (Path(run.out) / f"{run.model}.records.jsonl").read_text().splitlines()]
 
 
-def compare(one: Run, other: Run) -> str:
+def compare(one: TrainingRun, other: TrainingRun) -> str:
     """In words: the largest difference of any weight, of how many weights, and of the numbers of the records."""
     a, b = (load_file(Path(run.out) / f"{run.model}.safetensors") for run in (one, other))
     gaps = [np.abs(a[name].astype(np.float64) - b[name].astype(np.float64)).ravel() for name in a]
@@ -82,7 +82,7 @@ def compare(one: Run, other: Run) -> str:
 def check(name: str, data: str, batch_size: int | None, folder: Path) -> None:
     recipe = find_recipe("zoo").changed(epochs=EPOCHS, warmup_epochs=1, batch_size=batch_size)
     whole, again, parted = (
-        Run(name, data, recipe, out=str(folder / name / word), snapshots=(), save_seconds=0.0)
+        TrainingRun(name, data, recipe, out=str(folder / name / word), snapshots=(), save_seconds=0.0)
         for word in ("whole", "again", "parted")
     )
     through = [start(run) for run in (whole, again)]

@@ -79,9 +79,10 @@ def in_own_process(mode: str, images: int, small: bool, block: int | None = None
 
 
 def measures_of(mode: str) -> list[str]:
-    from eyechart.measures.measure import measures
+    from eyechart.measure import Experiment
+    from eyechart.measures import measures
 
-    shared = [name for name, measure in measures().items() if not measure.experiments and name != "probes"]
+    shared = [name for name, measure in measures().items() if not isinstance(measure, Experiment) and name != "probes"]
     return {"bare": list(FIRST), "first": list(FIRST), "shared": shared, "probes": ["probes"]}[mode]
 
 
@@ -90,10 +91,11 @@ def run(mode: str, count: int, names: tuple[str, ...], block: int | None) -> dic
     import torch
 
     from eyechart.engines.plan import scene_of, write_plan
-    from eyechart.engines.shard import Station
+    from eyechart.engines.shard import TappedSubject
     from eyechart.images import open_images
     from eyechart.images.plan import plan_order
-    from eyechart.measures.measure import Views, choose_measures
+    from eyechart.measure import Views
+    from eyechart.measures import choose_measures
     from eyechart.subjects import load_subjects
     from eyechart.subjects.anatomy import anatomy_of
 
@@ -114,7 +116,7 @@ def run(mode: str, count: int, names: tuple[str, ...], block: int | None) -> dic
     written = write_plan(subjects, anatomies, images, plan, asked, label_maps=labels, settings=settings)
     left_out = {entry["measure"] for entry in written["left_out"]}
     measures, scene = [measure for measure in asked if measure.name not in left_out], scene_of(written)
-    stations = [Station(subject, anatomy, measures) for subject, anatomy in zip(subjects, anatomies, strict=True)]
+    tapped = [TappedSubject(subject, anatomy, measures) for subject, anatomy in zip(subjects, anatomies, strict=True)]
     tallies = {measure.name: measure.tally(scene) for measure in measures}
     ready = {size: torch.randn(plan.block, 3, *size) for size in sizes}
     with torch.no_grad():
@@ -129,7 +131,7 @@ def run(mode: str, count: int, names: tuple[str, ...], block: int | None) -> dic
                     for subject, part in zip(subjects, parts, strict=True):
                         subject.call(part)
                 continue
-            seen = {s.subject.name: s.look(part, batch) for s, part in zip(stations, parts, strict=True)}
+            seen = {s.subject.name: s.look(part, batch) for s, part in zip(tapped, parts, strict=True)}
             for measure in measures:
                 measure.update(tallies[measure.name], batch, Views(seen), scene)
     seconds = time.perf_counter() - started

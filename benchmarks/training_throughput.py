@@ -19,7 +19,7 @@ import torch
 from eyechart.training.loop import Training
 from eyechart.training.optimisers import make_optimiser
 from eyechart.training.recipes import find_recipe
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.step import Step
 
 WARM_STEPS = 8  # compilation and capture
@@ -43,7 +43,7 @@ def timed(work: Callable[[], object], repeats: int) -> float:
 
 def measure(name: str, data: str, batch_size: int | None, repeats: int, folder: str) -> None:
     recipe = find_recipe("zoo").changed(batch_size=batch_size)
-    training = Training(Run(name, data, recipe, out=folder))
+    training = Training(TrainingRun(name, data, recipe, out=folder))
     steps = training.steps_per_epoch
     began = time.perf_counter()
     training._epoch(1)

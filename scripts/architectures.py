@@ -61,7 +61,7 @@ CLASSES = {
 def main() -> None:
     from eyechart.errors import EyechartError
     from eyechart.exam import exam
-    from eyechart.measures.measure import measures
+    from eyechart.measures import measures
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=ARCHITECTURES, metavar="NAME")

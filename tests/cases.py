@@ -17,6 +17,11 @@ def images(count: int = 2, size: int = 32, seed: int = 0) -> Tensor:
     return torch.randn(count, 3, size, size, generator=torch.Generator().manual_seed(seed))
 
 
+def inside(module: nn.Module) -> Any:
+    """The module, for a test that knows its parts by name: to torch's types each is a tensor or a module."""
+    return module
+
+
 def _settled(module: nn.Module) -> nn.Module:
     """In eval mode, with every parameter random (zeros would hide a branch) and attention far from uniform."""
     generator = torch.Generator().manual_seed(1)
@@ -38,13 +43,14 @@ def vit(**options: Any) -> nn.Module:
 def resnet() -> nn.Module:
     """timm's ResNet: in-place additions and activations, projected shortcuts; grids 8, 4, 2, 1."""
     torch.manual_seed(0)
-    return _settled(ResNet(BasicBlock, (1, 2, 1, 1), num_classes=5, channels=(64, 16, 24, 32)))
+    block: Any = BasicBlock  # timm's hint asks for an instance
+    return _settled(ResNet(block, (1, 2, 1, 1), num_classes=5, channels=(64, 16, 24, 32)))
 
 
 def swin() -> nn.Module:
     """8 × 8 tokens of 4 pixels in windows of 4, the second block shifted; then 4 × 4 in one window."""
     torch.manual_seed(0)
-    settings = {"img_size": 32, "patch_size": 4, "window_size": 4, "embed_dim": 12, "depths": (2, 2)}
+    settings: dict[str, Any] = {"img_size": 32, "patch_size": 4, "window_size": 4, "embed_dim": 12, "depths": (2, 2)}
     return _settled(SwinTransformer(**settings, num_heads=(2, 4), num_classes=5))
 
 

@@ -102,7 +102,7 @@ def test_show_for_people(folder: Path) -> None:
 
 
 def test_the_shown_number_is_that_of_the_named_part(folder: Path) -> None:
-    from eyechart.store import Run
+    from eyechart.run import Run
 
     for verdict in Run(folder).verdicts:
         if verdict.effect is not None:
@@ -119,16 +119,25 @@ def test_the_shown_number_is_that_of_the_named_part(folder: Path) -> None:
 
 
 def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked(tmp_path: Path) -> None:
-    words = ["exam", "zoo:vit", "--limit", "256", "--measures", "attention_distance,", "--out", tmp_path / "run"]
+    words: list[str | Path] = [
+        "exam",
+        "zoo:vit",
+        "--limit",
+        "256",
+        "--measures",
+        "attention_distance,",
+        "--out",
+        tmp_path / "run",
+    ]
     first, again = call(*words), call(*words)
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert "images: 256/256" in first.stderr
-    assert "Nothing was left to do" not in first.stderr
+    assert "Nothing to do" not in first.stderr
     assert "images: " not in again.stderr
-    assert f"Nothing was left to do: {tmp_path / 'run'} holds this exam already" in again.stderr
+    assert f"Nothing to do: {tmp_path / 'run'} already holds this exam" in again.stderr
     assert first.stdout == again.stdout
     (tmp_path / "run" / "summary.csv").unlink()
-    assert "Nothing was left to do" not in call(*words).stderr
+    assert "Nothing to do" not in call(*words).stderr
     assert (tmp_path / "run" / "summary.csv").exists()
     (tmp_path / "run" / "verdicts.json").write_text("[")
     assert "delete it and run the exam again" in call(*words).stderr
@@ -151,7 +160,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def test_what_is_left_out_is_named_once_for_each_reason(photos: Path, tmp_path: Path) -> None:
-    words = ["exam", "zoo:resnet", "--images", photos, "--out", tmp_path / "run", "--measures"]
+    words: list[str | Path] = ["exam", "zoo:resnet", "--images", photos, "--out", tmp_path / "run", "--measures"]
     nothing = call(*words, "calibration,attention_distance,attention_maps")
     assert nothing.exit_code == 2
     said = nothing.stderr.splitlines()[-1]
@@ -159,9 +168,9 @@ def test_what_is_left_out_is_named_once_for_each_reason(photos: Path, tmp_path: 
     assert "--classes MAP.json" in said
     assert "left, right" in said
     part = call(*words, "skip_ratio", "--limit", "20")
-    assert "note: Claims are decided on at least 128 images; with 9 the numbers are shown" in part.stderr
-    assert "note: --limit 20 was asked for, and there are 9 images: all were used." in part.stderr
-    assert "left, right. --classes MAP.json can say which is which." in part.stderr
+    assert "note: A claim needs at least 128 images to be decided; with 9 the numbers are shown" in part.stderr
+    assert "note: --limit 20 is more than there are (9 images): all were used." in part.stderr
+    assert "left, right. Use --classes MAP.json to say which class is which." in part.stderr
     why = [("probes", "no labels."), ("cka", "one image."), ("few_shot", "no labels.")]
     plan = {"left_out": [{"measure": measure, "reason": reason} for measure, reason in why]}
     assert reasons(plan) == ["probes, few_shot were left out: no labels.", "cka was left out: one image."]
@@ -169,7 +178,7 @@ def test_what_is_left_out_is_named_once_for_each_reason(photos: Path, tmp_path: 
 
 def test_classes_by_index_or_name(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "map.json").write_text('{"left": 3, "right": "dog"}')
-    words = ["--images", photos, "--measures", "recognition", "--out", tmp_path / "run"]
+    words: list[str | Path] = ["--images", photos, "--measures", "recognition", "--out", tmp_path / "run"]
     assert call("exam", "zoo:resnet", *words, "--classes", tmp_path / "map.json").exit_code == 0
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["subjects"][0]["labels"]["indices"] == [3, 5]
@@ -183,7 +192,7 @@ def test_exit_codes_are_in_the_help() -> None:
 def test_the_folder_above_names_the_runs_in_it(folder: Path) -> None:
     result = call("show", folder.parent)
     assert result.exit_code == 1
-    assert f"it has no plan.json. In it are {folder}." in result.stderr
+    assert f"it has no plan.json. It holds {folder}." in result.stderr
 
 
 def test_report_and_figures(folder: Path, tmp_path: Path) -> None:
@@ -233,7 +242,7 @@ def test_lists_for_people() -> None:
     listed = call("measures").stdout
     assert "decides C13, C14, C15, C60" in listed
     assert "--set cka.tokens=plain (or normalised)" in listed
-    assert "--set robustness.steps=-1  Of PGD; −1: by effort (quick 0, normal 10, full 40)." in listed
+    assert "--set robustness.steps=-1  of PGD; −1: by effort (quick 0, normal 10, full 40)." in listed
     images = [line for line in listed.splitlines() if ".images=0" in line]
     assert len(images) > 10
     assert all("0: as " in line or "effort" in line for line in images)
@@ -262,7 +271,11 @@ def test_claims_for_people() -> None:
         (["exam", "zoo:vitt"], 2, "did you mean zoo:vit"),
         (["exam", "timm:resnet18", "--limit", "4"], 1, "@random"),
         (["exam", "zoo:vit", "zoo:vit"], 2, "zoo:vit"),
-        (["exam", "--measures", "nothing"], 2, "No measure is called 'nothing'; there are recognition, cka"),
+        (
+            ["exam", "--measures", "nothing"],
+            2,
+            "No measure is called 'nothing'; there are attention_distance",
+        ),
         (["exam", "--measures", "CAK"], 2, "No measure is called 'CAK'; did you mean cka?"),
         (["exam", "--measures", " , "], 2, "No measure is named"),
         (["exam", "--measures", ""], 2, "No measure is named"),
@@ -310,7 +323,7 @@ def test_an_interruption_says_that_nothing_is_lost(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(inline, "examine_shard", interrupt)
     result = call("exam", "zoo:resnet", "--limit", "8", "--measures", "recognition", "--out", tmp_path / "run")
     assert result.exit_code == 130
-    assert "the same command goes on from there" in result.stderr
+    assert "run the same command again to continue" in result.stderr
 
 
 def test_completion() -> None:

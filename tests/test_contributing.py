@@ -1,35 +1,116 @@
-"""The measure that CONTRIBUTING.md shows is a working measure."""
+"""The measure and the claim that CONTRIBUTING.md shows work: as a plugin, as a package, and in a run opened again."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
+import eyechart
+from eyechart import measures
+from eyechart.claims.table import CLAIMS, add_claims
+from eyechart.errors import RunFolderError, UsageError
+from eyechart.measures import find_measure, load_plugin
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def test_the_example_measures_the_length_of_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert found
-    example = ModuleType("example")
-    monkeypatch.setitem(sys.modules, "example", example)  # dataclasses look their module up there
-    exec(compile(found[1], "CONTRIBUTING.md", "exec"), example.__dict__)
-    measure = example.FeatureLength()
+def shown(language: str) -> str:
+    (text,) = re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+    return text
 
-    place = site("block 1", depth=1.0)
-    features = torch.randn(64, 4, 6)
-    where = scene(anatomy("net", [place]))
-    finding = measure_tensors(measure, where, {("net", "block 1"): Look(place, output=features)}, 4)
-    expected = float(features.norm(dim=-1).mean())
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[Path]:
+    """The example as a file; what it and its claim leave in this process is taken away again."""
+    path = tmp_path / "feature_length.py"
+    path.write_text(shown("python"), encoding="utf-8")
+    (tmp_path / "claims.toml").write_text(shown("toml"), encoding="utf-8")
+    yield path
+    measures._from_files.clear()
+    measures.measures.cache_clear()
+    CLAIMS.pop("L01", None)
+
+
+def test_the_example_measures_the_length_of_features(plugin: Path) -> None:
+    assert load_plugin(plugin) == ["feature_length"]
+    measure = find_measure("feature_length")
+    places = [site("block 1", depth=0.5), site("block 2", depth=1.0)]
+    features = [torch.randn(64, 4, 6), 3 * torch.randn(64, 4, 6)]
+    looks = {("net", place.name): Look(place, output=output) for place, output in zip(places, features, strict=True)}
+    finding = measure_tensors(measure, scene(anatomy("net", places)), looks, 4)
+    expected = float(features[0].norm(dim=-1).mean())
     assert float(finding.length[0]) == pytest.approx(expected, rel=1e-6)
     assert float(finding.length_low[0]) < expected < float(finding.length_high[0])
+    growth = float(features[1].norm(dim=-1).mean()) - expected
+    assert float(finding.quantity_value[0]) == pytest.approx(growth, rel=1e-6)
     assert measure.chart(finding).to_dict()["mark"]
     assert "long" in measure.sentence(finding)
+
+
+def test_it_is_examined_judged_drawn_and_opened_again(plugin: Path, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {
+        "plugins": [plugin],
+        "claims": tmp_path / "claims.toml",
+        "limit": 128,
+        "out": tmp_path / "run",
+    }
+    run = eyechart.exam("zoo:resnet", measures="feature_length,recognition", **asked)
+    (verdict,) = (verdict for verdict in run.verdicts if verdict.claim == "L01")
+    assert verdict.verdict in ("holds", "fails")
+    page = (run.path / "report.html").read_text(encoding="utf-8")
+    assert "How long are the features?" in page
+    assert "Feature vectors grow longer from the first block to the last." in page
+
+    code = f"import eyechart; run = eyechart.Run.open({str(run.path)!r}); run.report(); print(run.verdicts[-1])"
+    elsewhere = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "L01" in elsewhere.stdout, "another process finds file and claims by the plan"
+
+    question = run.plan["question"]
+    plugin.write_text(plugin.read_text(encoding="utf-8").replace(".mean(1))", ".amax(1))"), encoding="utf-8")
+    load_plugin(plugin)
+    with pytest.raises(RunFolderError, match="its measure feature_length has changed"):
+        eyechart.Run.open(run.path).measures  # noqa: B018 - asking is enough
+    again = eyechart.exam("zoo:resnet", measures="feature_length", **{**asked, "out": tmp_path / "other"})
+    assert again.plan["question"] != question
+
+
+def test_a_package_offers_its_measures_through_entry_points(plugin: Path, tmp_path: Path) -> None:
+    site_packages = tmp_path / "site"
+    (site_packages / "lengths-1.0.dist-info").mkdir(parents=True)
+    (site_packages / "lengths.py").write_text(plugin.read_text(encoding="utf-8"), encoding="utf-8")
+    about = site_packages / "lengths-1.0.dist-info"
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lengths\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[eyechart.measures]\nfeature_length = lengths:FeatureLength\n")
+    path = os.pathsep.join([str(site_packages), str(Path(eyechart.__file__).parents[1])])
+    command = [sys.executable, "-m", "eyechart", "measures", "--json"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path})
+    assert "feature_length" in {row["name"] for row in json.loads(listed.stdout)}
+
+
+def test_mistakes_in_plugins_and_claims_are_told_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is none at"):
+        load_plugin(tmp_path / "nowhere.py")
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    with pytest.raises(UsageError, match="defines no measure"):
+        load_plugin(tmp_path / "empty.py")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(UsageError, match="cannot be imported: ZeroDivisionError"):
+        load_plugin(tmp_path / "broken.py")
+    (tmp_path / "taken.py").write_text(shown("python").replace('name = "feature_length"', 'name = "cka"'))
+    with pytest.raises(UsageError, match="'cka', which is the name of another one"):
+        load_plugin(tmp_path / "taken.py")
+    with pytest.raises(UsageError, match="cannot be read as claims"):
+        add_claims("[[claim", "mine.toml")
+    with pytest.raises(UsageError, match="C13 is the name of a published claim"):
+        add_claims(shown("toml").replace("L01", "C13"), "mine.toml")

@@ -6,7 +6,7 @@ import math
 
 import xarray
 
-from eyechart.estimates import vit_minus_cnn
+from eyechart.reading_estimates import vit_minus_cnn
 
 
 def test_pairs_of_equal_pictures_and_no_certainty_where_both_lose_everything() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +17,19 @@ from torch import nn
 import eyechart
 from eyechart.claims.table import CLAIMS
 from eyechart.engines import inline
+from eyechart.engines.shard import examine_shard
 from eyechart.errors import NotFinite, RunFolderError, UsageError
-from eyechart.measures.measure import measures
-from eyechart.store import Run, write_atomically
+from eyechart.files import write_atomically
+from eyechart.measures import measures
+from eyechart.run import Run
+from eyechart.tally import Tally
 from eyechart.tracing import pieces
 from eyechart.tracing.taps import Tap
+from tests.cases import inside
 
 PAIR = ("zoo:vit", "zoo:resnet")
 IMAGES = 68  # 17 blocks of 4
+FEW_IMAGES = 40  # 10 blocks of 4, and four a class: the fewest that all measures of this pair take
 
 
 #: Enough for what is tested here, of every kind of tally; all measures together take half a minute a run.
@@ -44,7 +51,7 @@ def assert_same_findings(one: Run, other: Run, exactly: bool = True) -> None:
 
 
 def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
-    run = eyechart.exam(PAIR, limit=IMAGES, effort="quick", out=tmp_path / "all")
+    run = eyechart.exam(PAIR, limit=FEW_IMAGES, effort="quick", out=tmp_path / "all")
     assert {path.name for path in run.path.iterdir()} == {
         "plan.json",
         "shards",
@@ -99,8 +106,10 @@ def test_the_plain_forward_pass_gives_the_same_numbers(run: Run) -> None:
     plan = plan_batches(source, limit=IMAGES)
     vit, resnet = (eyechart.load_subject(name) for name in PAIR)
     seen: dict[str, torch.Tensor] = {}
-    vit.module.blocks[4].register_forward_hook(lambda module, args, output: seen.update(vit=output.detach().clone()))
-    resnet.module.layer2[1].register_forward_hook(
+    inside(vit.module).blocks[4].register_forward_hook(
+        lambda module, args, output: seen.update(vit=output.detach().clone())
+    )
+    inside(resnet.module).layer2[1].register_forward_hook(
         lambda module, args, output: seen.update(resnet=output.detach().clone())
     )
     tables, right = [], 0
@@ -129,20 +138,25 @@ def test_the_same_call_again_computes_nothing(run: Run, monkeypatch: pytest.Monk
 
 
 def test_a_stopped_run_goes_on_and_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, done = inline.examine_shard, []
+    done: list[int] = []
 
-    def stop_after_three(*args, **kwargs):  # type: ignore[no-untyped-def]
+    def stop_after_three(*args: Any, **kwargs: Any) -> dict[str, Tally]:
         if len(done) == 3:
             raise KeyboardInterrupt
         done.append(1)
-        return real(*args, **kwargs)
+        return examine_shard(*args, **kwargs)
 
     monkeypatch.setattr(inline, "examine_shard", stop_after_three)
     with pytest.raises(KeyboardInterrupt):
         eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "stopped")
     assert len(list((tmp_path / "stopped" / "shards").iterdir())) == 3
     counted: list[int] = []
-    monkeypatch.setattr(inline, "examine_shard", lambda *a, **k: counted.append(1) or real(*a, **k))
+
+    def count(*args: Any, **kwargs: Any) -> dict[str, Tally]:
+        counted.append(1)
+        return examine_shard(*args, **kwargs)
+
+    monkeypatch.setattr(inline, "examine_shard", count)
     resumed = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "stopped")
     assert len(counted) == len(run.plan["batches"]["shards"]) - 3
     assert_same_findings(run, resumed)
@@ -175,14 +189,15 @@ def test_shards_from_elsewhere_are_finished_here(run: Run, tmp_path: Path) -> No
 def test_when_memory_runs_out_only_the_micro_batch_is_halved(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, pieces, sizes = Tap.run, Tap._run, []
+    whole, pieces = Tap.run, Tap._run
+    sizes: list[int] = []
 
-    def small_memory(self, images, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def small_memory(self: Tap, images: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if len(images) > 1:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return whole(self, images, *args, **kwargs)
 
-    def count(self, images, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def count(self: Tap, images: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         sizes.append(len(images))
         return pieces(self, images, *args, **kwargs)
 
@@ -201,9 +216,9 @@ def test_the_cpu_allocator_s_words_are_understood() -> None:
 
 
 def test_another_question_never_mixes_with_old_shards(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="another question"):
+    with pytest.raises(RunFolderError, match="another exam"):
         eyechart.exam(PAIR, measures=CORE, limit=IMAGES, seed=1, out=run.path)
-    with pytest.raises(RunFolderError, match="another question"):
+    with pytest.raises(RunFolderError, match="another exam"):
         eyechart.exam(["zoo:vit", "zoo:resnet@random"], measures=CORE, limit=IMAGES, out=run.path)
     assert len(list((run.path / "shards").iterdir())) == len(run.plan["batches"]["shards"])
 
@@ -239,7 +254,7 @@ def test_overwrite_begins_anew_but_only_in_a_run_folder(tmp_path: Path) -> None:
     photos.mkdir()
     (photos / "mine.txt").write_text("keep me")
     for overwrite in (False, True):
-        with pytest.raises(UsageError, match="not empty and no run folder"):
+        with pytest.raises(UsageError, match="not empty and not a run folder"):
             eyechart.exam(["zoo:resnet"], limit=8, measures=["recognition"], out=photos, overwrite=overwrite)
     assert [path.name for path in photos.iterdir()] == ["mine.txt"]
     with pytest.raises(UsageError, match="is a file"):
@@ -251,9 +266,10 @@ def test_no_space_left_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     import safetensors.torch
 
-    real, written = safetensors.torch.save_file, []
+    real = safetensors.torch.save_file
+    written: list[Path] = []
 
-    def full_disk(tensors, path, **kwargs):  # type: ignore[no-untyped-def]
+    def full_disk(tensors: dict[str, torch.Tensor], path: Path, **kwargs: Any) -> None:
         if len(written) == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
         written.append(path)
@@ -288,12 +304,12 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         (lambda folder: (folder / "plan.json").write_text("{"), "damaged"),
         (lambda folder: (folder / "plan.json").write_text("[]"), "damaged"),
         (lambda folder: (folder / "plan.json").unlink(), "no plan.json"),
-        (lambda folder: without_anatomies(folder / "plan.json"), "not what this version writes"),
+        (lambda folder: without_anatomies(folder / "plan.json"), "does not have the form that this version writes"),
         (lambda folder: (folder / "findings" / "cka.nc").write_bytes(b"CDF"), "damaged"),
         (lambda folder: (folder / "verdicts.json").write_text('[{"claim": "C01"}]'), "damaged"),
     ],
 )
-def test_a_damaged_run_folder_is_named(run: Run, tmp_path: Path, damage, words: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_run_folder_is_named(run: Run, tmp_path: Path, damage: Callable[[Path], object], words: str) -> None:
     import shutil
 
     copy = tmp_path / "copy"

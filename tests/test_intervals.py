@@ -14,9 +14,11 @@ import xarray
 from scipy import stats
 from torch import Tensor
 
-from eyechart import intervals
+from eyechart import exact_bounds, intervals
 from eyechart.intervals import bootstrap, bootstrap_weights, images_to_decide, jackknife, leave_one_out_weights
-from eyechart.measures.measure import Measure, Quantity, Scene
+from eyechart.measure import Measure
+from eyechart.quantity import Quantity
+from eyechart.scene import Scene
 from eyechart.tally import Sum, Tally
 
 
@@ -203,13 +205,15 @@ def test_differences_are_jackknifed_jointly() -> None:
     assert float(found.quantity_high - found.quantity_low) < separate / 3
 
 
-def test_a_minimum_is_bootstrapped() -> None:
-    values, tally, scene = heads()
+@pytest.mark.parametrize("count", [16, 4])  # of four folds 35 draws can be told apart: each comes several times
+def test_a_minimum_is_bootstrapped(count: int) -> None:
+    values, tally, scene = heads(folds=count)
     found = row(intervals.with_intervals(HeadDistance(), tally, scene), "lowest", "b")
-    folds = np.array([values[fold::16, 1].mean(axis=0) for fold in range(16)])
-    draws = [(row @ folds / 16).min() for row in bootstrap_weights(16, intervals.DRAWS, 0).numpy()]
-    small = [(row @ folds / 4).min() for row in bootstrap_weights(16, intervals.SMALL_DRAWS, 1, size=4).numpy()]
-    expected = bootstrap(folds.mean(axis=0).min(), np.array(draws), np.array(small), folds=16)
+    folds = np.array([values[fold::count, 1].mean(axis=0) for fold in range(count)])
+    size = intervals.small_size(count)
+    draws = [(row @ folds / count).min() for row in bootstrap_weights(count, intervals.DRAWS, 0).numpy()]
+    small = [(row @ folds / size).min() for row in bootstrap_weights(count, intervals.SMALL_DRAWS, 1, size).numpy()]
+    expected = bootstrap(folds.mean(axis=0).min(), np.array(draws), np.array(small), folds=count)
     np.testing.assert_allclose([found.quantity_low, found.quantity_high], expected)
     np.testing.assert_allclose(found.quantity_value, values[:, 1].mean(axis=0).min())
 
@@ -248,7 +252,10 @@ def test_draws_are_made_only_for_what_needs_them(monkeypatch: pytest.MonkeyPatch
     _, tally, scene = heads()
     monkeypatch.setattr(HeadDistance, "estimates", 0)
     intervals.with_intervals(HeadDistance(), tally, scene)
-    assert HeadDistance.estimates == 1 + 16 + 400
+    drawn = [bootstrap_weights(16, intervals.DRAWS, 0), bootstrap_weights(16, intervals.SMALL_DRAWS, 1, size=4)]
+    distinct: int = sum(len(draws.unique(dim=0)) for draws in drawn)
+    assert 390 < distinct < 400  # the same draw twice is estimated once
+    assert HeadDistance.estimates == 1 + 16 + distinct
     monkeypatch.setattr(HeadDistance, "estimates", 0)
     monkeypatch.setattr(HeadDistance, "quantities", HeadDistance.quantities[:1])
     intervals.with_intervals(HeadDistance(), tally, scene)
@@ -278,7 +285,7 @@ def test_a_share_of_few_things_that_no_draw_moved_gets_the_exact_bound() -> None
     """Hit-rates of exactly 1 used to show [1, 1]; of 36 tokens the exact bound is .90."""
     value, trials = np.array([1.0, 0.5, 0.0, 0.7]), np.array([36, 4, 36, 36])
     ends = np.array([1, 0.5, 0, 0.6]), np.array([1, 0.5, 0, 0.8])
-    low, high = intervals._where_nothing_moved(value, *ends, trials, (0.0, 1.0))
+    low, high = exact_bounds.where_no_draw_moved(value, *ends, trials, (0.0, 1.0))
     room = 1 - 0.025 ** (1 / trials)
     np.testing.assert_allclose(low, [1 - room[0], 0, 0, 0.6])
     np.testing.assert_allclose(high, [1, 1, room[2], 0.8])  # where draws moved it, their interval stays
@@ -289,7 +296,10 @@ def test_bounds_of_unmoved_quantities_and_ceilings_are_those_of_the_quantity() -
     still = Quantity(
         "rate", lambda _: {("a",): 1.0}, "", if_unmoved=lambda _: {("a",): (0.9, 1.0)}, ceiling=lambda _: {("a",): 0.95}
     )
-    ends = intervals._of_few_values(still, estimate, ("a",), np.array(1.0), np.array(1.0 + 1e-16))
+    ends = exact_bounds.of_few_values(still, estimate, ("a",), np.array(1.0), np.array(1.0 + 1e-16))
     assert tuple(map(float, ends)) == (0.9, 0.95)
-    ends = intervals._of_few_values(still, estimate, ("a",), np.array(0.2), np.array(0.4))
+    # C19 showed −0.33333 [−0.33448, −0.33333] for a place known to half a block.
+    ends = exact_bounds.of_few_values(still, estimate, ("a",), np.array(0.995), np.array(1.0))
+    assert tuple(map(float, ends)) == (0.9, 0.95)
+    ends = exact_bounds.of_few_values(still, estimate, ("a",), np.array(0.2), np.array(0.4))
     assert tuple(map(float, ends)) == (0.2, 0.4)

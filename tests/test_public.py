@@ -11,13 +11,29 @@ import eyechart
 def test_exported_names() -> None:
     assert eyechart.__all__ == [
         "Anatomy",
+        "Batch",
+        "Concat",
+        "Experiment",
         "EyechartError",
+        "Max",
+        "Measure",
+        "Min",
+        "Need",
+        "Quantity",
         "Run",
+        "SampledExperiment",
+        "Scene",
         "Site",
+        "Source",
         "Subject",
+        "Sum",
+        "Tally",
+        "View",
+        "Views",
         "exam",
         "load_subject",
         "open_images",
+        "option",
     ]
     for name in eyechart.__all__:
         assert getattr(eyechart, name) is not None
@@ -34,16 +50,15 @@ assert list(inspect.signature(eyechart.exam).parameters)[:3] == ["subjects", "im
 
 
 def test_every_measure_has_its_words_and_decides_by_its_own_quantities() -> None:
-    from eyechart.claims.table import CLAIMS
-    from eyechart.measures.measure import measures
+    from eyechart.claims.asking import asked_of
+    from eyechart.measures import measures
 
     for measure in measures().values():
         assert measure.title.endswith("?")
         assert measure.title_ko.endswith("?")
         for text in (measure.how_to_read, measure.how_to_read_ko, measure.method):
             assert text.endswith(".")
-        for test in measure.claims:
-            # A claim of several measures (C35) is decided in the file of the first.
-            known = [measures()[name] for name in CLAIMS[test.claim].measures if name in measures()]
-            mine = {quantity.name for each in (measure, *known) for quantity in each.quantities}
-            assert {part.quantity for part in test.parts} <= mine
+        for test in asked_of([measure]):
+            for part in test.parts:
+                offered = measures()[part.measure or test.measure].quantities
+                assert part.quantity in {quantity.name for quantity in offered}, (test.claim, part.quantity)

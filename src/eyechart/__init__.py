@@ -18,25 +18,82 @@ if TYPE_CHECKING:
     from eyechart.errors import EyechartError as EyechartError
     from eyechart.exam import exam as exam
     from eyechart.images import open_images as open_images
+    from eyechart.measure import Experiment as Experiment
+    from eyechart.measure import Measure as Measure
+    from eyechart.measure import SampledExperiment as SampledExperiment
+    from eyechart.measure import Source as Source
+    from eyechart.measure import Views as Views
+    from eyechart.measure import option as option
+    from eyechart.quantity import Quantity as Quantity
+    from eyechart.run import Run as Run
+    from eyechart.scene import Batch as Batch
+    from eyechart.scene import Scene as Scene
     from eyechart.sites import Anatomy as Anatomy
     from eyechart.sites import Site as Site
-    from eyechart.store import Run as Run
     from eyechart.subjects.load import load_subject as load_subject
     from eyechart.subjects.subject import Subject as Subject
+    from eyechart.tally import Concat as Concat
+    from eyechart.tally import Max as Max
+    from eyechart.tally import Min as Min
+    from eyechart.tally import Sum as Sum
+    from eyechart.tally import Tally as Tally
+    from eyechart.tracing.needs import Need as Need
+    from eyechart.tracing.needs import View as View
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Anatomy": "eyechart.sites",
+    "Batch": "eyechart.scene",
+    "Concat": "eyechart.tally",
+    "Experiment": "eyechart.measure",
     "EyechartError": "eyechart.errors",
-    "Run": "eyechart.store",
+    "Max": "eyechart.tally",
+    "Measure": "eyechart.measure",
+    "Min": "eyechart.tally",
+    "Need": "eyechart.tracing.needs",
+    "Quantity": "eyechart.quantity",
+    "Run": "eyechart.run",
+    "SampledExperiment": "eyechart.measure",
+    "Scene": "eyechart.scene",
     "Site": "eyechart.sites",
+    "Source": "eyechart.measure",
     "Subject": "eyechart.subjects.subject",
+    "Sum": "eyechart.tally",
+    "Tally": "eyechart.tally",
+    "View": "eyechart.tracing.needs",
+    "Views": "eyechart.measure",
     "exam": "eyechart.exam",
     "load_subject": "eyechart.subjects.load",
     "open_images": "eyechart.images",
+    "option": "eyechart.measure",
 }
-__all__ = ["Anatomy", "EyechartError", "Run", "Site", "Subject", "exam", "load_subject", "open_images"]
+__all__ = [
+    "Anatomy",
+    "Batch",
+    "Concat",
+    "Experiment",
+    "EyechartError",
+    "Max",
+    "Measure",
+    "Min",
+    "Need",
+    "Quantity",
+    "Run",
+    "SampledExperiment",
+    "Scene",
+    "Site",
+    "Source",
+    "Subject",
+    "Sum",
+    "Tally",
+    "View",
+    "Views",
+    "exam",
+    "load_subject",
+    "open_images",
+    "option",
+]
 
 
 def __getattr__(name: str) -> Any:

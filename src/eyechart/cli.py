@@ -21,8 +21,8 @@ from eyechart.training.command import train
 PARTLY, INTERRUPTED = 3, 130
 
 
-class Polite(click.Group):
-    """A user's mistake gets one sentence, never a traceback; an interruption says that nothing is lost."""
+class GroupWithPlainErrors(click.Group):
+    """A user's mistake gets one sentence with one prefix, never a traceback; an interruption says what is kept."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -30,9 +30,14 @@ class Polite(click.Group):
         except EyechartError as error:
             click.echo(f"eyechart: {error}", err=True)
             ctx.exit(error.exit_code)
+        except click.UsageError as error:  # click's own: an unknown option, a missing argument
+            if error.ctx is not None:
+                click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n", err=True)
+            click.echo(f"eyechart: {error.format_message()}", err=True)
+            ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo(
-                "eyechart: interrupted; finished shards are kept, the same command goes on from there.", err=True
+                "eyechart: interrupted, finished shards are kept; run the same command again to continue.", err=True
             )
             ctx.exit(INTERRUPTED)
 
@@ -41,14 +46,14 @@ EXIT_CODES = """\b
 Exit codes:
   0    done
   1    failed: a model, the images or a run folder cannot be used
-  2    the command itself is wrong
+  2    the command line is wrong
   3    done in part: image files were skipped, a measure asked for by name
        was left out, or some of several trainings failed
-  130  interrupted; the same command goes on from there
+  130  interrupted; run the same command again to continue
 """
 
 
-@click.group(cls=Polite, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.group(cls=GroupWithPlainErrors, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(eyechart.__version__, prog_name="eyechart")
 def main() -> None:
     """An eye exam for vision models: how each one sees inside, and which published claims hold on it."""
@@ -59,6 +64,12 @@ def as_json(data: object) -> None:
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+plugin_option = click.option(
+    "--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), help="A Python file with your own measures."
+)
+claims_option = click.option(
+    "--claims", "claims_file", type=click.Path(path_type=Path), help="A TOML file with your own claims."
+)
 run_argument = click.argument("run", type=click.Path(path_type=Path))
 
 
@@ -88,9 +99,11 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
     help='JSON: {"class of the images": "class of the subjects" or its index}.',
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder; by default runs/<subjects>-<images>-<hash>.")
-@click.option("--overwrite", is_flag=True, help="Begin anew where the run folder is already there.")
+@click.option("--overwrite", is_flag=True, help="Replace the run folder if it exists already.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
 @click.option("--dtype", default="float32", show_default=True, help="float32, bfloat16, float16, float64.")
+@plugin_option
+@claims_option
 def exam(
     subjects: tuple[str, ...],
     images: str,
@@ -104,11 +117,13 @@ def exam(
     overwrite: bool,
     device: str,
     dtype: str,
+    plugins: tuple[Path, ...],
+    claims_file: Path | None,
 ) -> None:
     """Examine SUBJECTS (zoo:NAME, timm:NAME, torchvision:NAME, hf:ORG/NAME, each with @random or @PATH) on images.
 
-    NAME:48px shows a subject pictures of another size than its own, here 48 pixels: convolutions see it as it is,
-    position tables are resized, and what cannot be resized is refused.
+    NAME:48px shows a subject pictures of another size than its own, here 48 pixels. Convolutions take it as it is,
+    position tables are resized, and a model that cannot be resized is refused.
 
     Without arguments: the bundled pair on the bundled sample.
     """
@@ -132,6 +147,8 @@ def exam(
             overwrite=overwrite,
             device=device,
             dtype=dtype,
+            plugins=plugins,
+            claims=claims_file,
             progress=report,
         )
     print_verdicts(run)
@@ -149,7 +166,7 @@ def exam(
 def parse_options(pairs: Sequence[str]) -> dict[str, str]:
     wrong = [pair for pair in pairs if "=" not in pair or "." not in pair.split("=")[0]]
     if wrong:
-        raise UsageError(f"--set takes MEASURE.OPTION=VALUE, such as cka.readout=gap; {wrong[0]!r} came.")
+        raise UsageError(f"--set takes MEASURE.OPTION=VALUE, such as cka.readout=gap; got {wrong[0]!r}.")
     return dict(pair.split("=", 1) for pair in pairs)
 
 
@@ -163,7 +180,7 @@ def show(run: Path, json_: bool) -> None:
     if is_training(run):
         show_training(run, json_)
         return
-    from eyechart.store import Run
+    from eyechart.run import Run
 
     opened = Run.open(run)
     if json_:
@@ -195,8 +212,8 @@ def show_training(path: Path, json_: bool) -> None:
 @main.command()
 @run_argument
 def report(run: Path) -> None:
-    """Draw the page of a run folder anew, from the folder alone."""
-    from eyechart.store import Run
+    """Draw the page of a run folder again, from the files in the folder alone."""
+    from eyechart.run import Run
 
     click.echo(Run.open(run).report())
 
@@ -207,7 +224,7 @@ def report(run: Path) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Folder; by default RUN/figures.")
 def figures(run: Path, format_: str, out: Path | None) -> None:
     """Save every figure of a run folder for a paper or a talk."""
-    from eyechart.store import Run
+    from eyechart.run import Run
 
     for path in Run.open(run).figures(format_, out):
         click.echo(path)
@@ -223,13 +240,13 @@ def anatomy(subject: str, json_: bool) -> None:
     from eyechart.subjects.load import load_subject
     from eyechart.terminal import print_anatomy
 
-    who = load_subject(subject)
-    images = who.prepare(open_images("sample").pictures([0, 1]))
-    found = anatomy_of(who.name, who.module, images, call=who.call, classifier=who.classifier)
+    loaded = load_subject(subject)
+    images = loaded.prepare(open_images("sample").pictures([0, 1]))
+    sites = anatomy_of(loaded.name, loaded.module, images, call=loaded.call, classifier=loaded.classifier)
     if json_:
-        as_json(found.as_json())
+        as_json(sites.as_json())
     else:
-        print_anatomy(found)
+        print_anatomy(sites)
 
 
 @main.command()
@@ -247,41 +264,46 @@ def subjects(name: str | None, json_: bool) -> None:
 
     bundled = {row["spec"]: row["card"] for row in available()}
     spec = name if name and name in bundled else f"zoo:{name}"
-    found = [{"spec": spec, "source": "zoo", "card": bundled[spec]}] if spec in bundled else available(name)
-    if not found and name and name.startswith("hf:"):
-        raise UnknownSubject("The models of the Hugging Face hub cannot be listed from here: name one as hf:ORG/NAME.")
-    if not found:
+    rows = [{"spec": spec, "source": "zoo", "card": bundled[spec]}] if spec in bundled else available(name)
+    if not rows and name and name.startswith("hf:"):
+        raise UnknownSubject("The models of the Hugging Face hub cannot be listed; give one as hf:ORG/NAME.")
+    if not rows:
         raise UnknownSubject(f"No subject matches {name!r}; `eyechart subjects` lists the bundled ones.")
     if json_:
-        as_json(found)
+        as_json(rows)
     elif spec in bundled:
         model = spec.removeprefix("zoo:").partition("@")[0]
         print_card(spec, bundled[spec], zoo.switches(model), own_values(model))
     else:
-        print_subjects(found, counts() if name is None else None)
+        print_subjects(rows, counts() if name is None else None)
 
 
 @main.command()
+@plugin_option
 @json_option
-def measures(json_: bool) -> None:
+def measures(plugins: tuple[Path, ...], json_: bool) -> None:
     """List the measures: the question each asks, where it comes from, the claims it decides, and its options.
 
-    Options are shown with the value they have unless it is set: eyechart exam --set MEASURE.OPTION=VALUE.
+    Options are shown with their default values; eyechart exam --set MEASURE.OPTION=VALUE changes one.
     """
-    from eyechart.measures.measure import choices_of, meanings_of, options_of
-    from eyechart.measures.measure import measures as known
+    from eyechart.claims.table import CLAIMS
+    from eyechart.measure_options import choices_of, meanings_of
+    from eyechart.measures import load_plugin
+    from eyechart.measures import measures as all_measures
 
+    for plugin in plugins:
+        load_plugin(plugin)
     rows: list[dict[str, Any]] = [
         {
             "name": measure.name,
             "question": measure.title,
             "sources": [f"{source.paper}, {source.figures}" for source in measure.sources],
-            "options": options_of(measure),
+            "options": measure.options,
             "choices": choices_of(measure),
             "meanings": meanings_of(measure),
-            "claims": sorted({test.claim for test in measure.claims}),
+            "claims": [claim.id for claim in CLAIMS.values() if measure.name in claim.measures and claim.tests],
         }
-        for measure in known().values()
+        for measure in all_measures().values()
     ]
     if json_:
         as_json(rows)
@@ -294,25 +316,28 @@ def measures(json_: bool) -> None:
         for option, value in row["options"].items():
             others = ", ".join(str(choice) for choice in row["choices"][option] if choice != value)
             meaning = row["meanings"][option]
-            told = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
-            click.echo(f"{'':20} --set {row['name']}.{option}={value}{told}")
+            details = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
+            click.echo(f"{'':20} --set {row['name']}.{option}={value}{details}")
 
 
 @main.command()
 @click.argument("name", required=False)
+@claims_option
 @json_option
-def claims(name: str | None, json_: bool) -> None:
+def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
     """List the published claims and how each is decided; with NAME (C09), one of them."""
-    from eyechart.claims.table import CLAIMS, STUDIES
+    from eyechart.claims.table import CLAIMS, STUDIES, add_claims
+    from eyechart.files import read_text
 
+    if claims_file is not None:
+        add_claims(read_text(claims_file, "--claims"), str(claims_file))
     wanted = name.upper().removeprefix("C") if name else None
     wanted = f"C{int(wanted):02}" if wanted and wanted.isdecimal() else name
     if wanted and wanted not in CLAIMS:
-        raise UsageError(f"No claim is called {name!r}; they run from C01 to {max(CLAIMS)}.")
+        raise UsageError(f"No claim is called {name!r}; the claims are C01 to {max(CLAIMS)}.")
     chosen = [CLAIMS[wanted]] if wanted else list(CLAIMS.values())
     if json_:
-        readings = readings_of_claims()
-        as_json([claim.as_json() | {"readings": readings.get(claim.id, [])} for claim in chosen])
+        as_json([claim.as_json() for claim in chosen])
         return
     for claim in chosen:
         click.echo(f"{claim.id}  {claim.sentence}")
@@ -326,29 +351,18 @@ def claims(name: str | None, json_: bool) -> None:
         if claim.changed:
             click.echo(f"     changed     {claim.changed}")
         if wanted:
-            for test in readings_of_claims().get(claim.id, []):
-                asked = "; ".join(f"{part['quantity']} {part['asks']}" for part in test["parts"])
-                read = f", read {test['reading']}" if test["reading"] else ""
-                click.echo(f"     test        {test['measure']}{read}: {asked}")
+            for test in claim.tests:
+                asked = "; ".join(f"{part.quantity} {part.asks}" for part in test.parts)
+                read = f", read {test.reading}" if test.reading else ""
+                click.echo(f"     test        {test.measure}{read}: {asked}")
     studied = [claim for claim in chosen if claim.settled_by != "exam"]
     if studied:
         click.echo(
-            "\nexam: `eyechart exam` decides it on subjects that are what it needs. study: no exam decides it, only\n"
-            "a set of trainings that somebody makes for the purpose (`eyechart train`), with several seeds of each:"
+            "\nexam: `eyechart exam` decides it on subjects that have what it needs. study: no exam decides it, only\n"
+            "a set of trainings made for the purpose (`eyechart train`), with several seeds of each:"
         )
         for name in dict.fromkeys(claim.settled_by for claim in studied):
             click.echo(f"  {name:16} {STUDIES[name]}")
-
-
-def readings_of_claims() -> dict[str, list[dict[str, Any]]]:
-    """How measures test each claim, by claim. It imports every measure, and torch with them."""
-    from eyechart.measures.measure import measures as known
-
-    found: dict[str, list[dict[str, Any]]] = {}
-    for measure in known().values():
-        for test in measure.claims:
-            found.setdefault(test.claim, []).append({"measure": measure.name, **test.as_json()})
-    return found
 
 
 main.add_command(train)

@@ -12,19 +12,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
+from eyechart.claims.table import add_claims
 from eyechart.engines.plan import write_plan
 from eyechart.errors import RunFolderError, UsageError
+from eyechart.files import read_text, write_json, write_text
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import EFFORTS, choose_measures
-from eyechart.store import Run, write_json, write_text
+from eyechart.measure import EFFORTS
+from eyechart.measures import choose_measures, load_plugin
+from eyechart.run import Run
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from eyechart.images import Images, Plan
+    from eyechart.images import BatchPlan, Images
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
 
@@ -46,11 +50,13 @@ def exam(
     device: str = "auto",
     dtype: str = "float32",
     overwrite: bool = False,
+    plugins: Sequence[str | Path] = (),
+    claims: str | Path | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
 
-    The same call again goes on where it stopped and computes nothing twice; another question gets another folder.
+    The same call again continues where it stopped and computes nothing twice; another question gets another folder.
 
     subjects    one or several: a spec as on the command line ("zoo:vit", "timm:resnet50", "timm:resnet50@ckpt.pth",
                 "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing)
@@ -64,7 +70,9 @@ def exam(
     classes     {class of the images: class of the subjects or its index}, where their names do not tell
     device      "auto", "cpu", "cuda", "cuda:1", "mps"
     dtype       "float32", "bfloat16", "float16" or "float64"
-    overwrite   begin anew where the folder holds a run already
+    overwrite   start again where the folder holds a run already
+    plugins     Python files with measures of your own; `measures` then knows their names too
+    claims      a TOML file with claims of your own, in the form of claims.toml, judged by the same protocol
     progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence
 
     >>> import eyechart, tempfile
@@ -74,54 +82,60 @@ def exam(
     >>> run.verdicts[0], run.path.joinpath("report.html").exists()
     (<C01 not tested>, True)
     """
+    from eyechart.device import choose_device, choose_dtype, without_tf32
     from eyechart.engines import inline
-    from eyechart.engines.device import choose_device, choose_dtype
-    from eyechart.engines.shard import Station
+    from eyechart.engines.shard import TappedSubject
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import match_classes
     from eyechart.subjects.load import load_subjects
 
-    place, number = choose_device(device), choose_dtype(dtype)
+    without_tf32()
+    torch_device, torch_dtype = choose_device(device), choose_dtype(dtype)
     if effort not in EFFORTS:
-        raise UsageError(f"The effort is one of {', '.join(EFFORTS)}; {effort!r} came.")
+        raise UsageError(f"The effort is one of {', '.join(EFFORTS)}; got {effort!r}.")
+    for plugin in plugins:
+        load_plugin(plugin)
+    own_claims = read_text(claims, "--claims") if claims is not None else ""
+    add_claims(own_claims, str(claims))
     asked = choose_measures(measures, options)
     source: Images = open_images(images)
-    batches: Plan = plan_batches(source, limit=limit, seed=seed)
+    batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)
 
-    people: list[Subject] = [subject.to(place) for subject in load_subjects(subjects)]
+    loaded: list[Subject] = [subject.to(torch_device) for subject in load_subjects(subjects)]
     first_two = [common_crop(source.picture(i)) for i in batches.order[:2]]
     anatomies: list[Anatomy] = []
-    for subject in people:
+    for subject in loaded:
         progress(f"anatomy of {subject.name}", 0, 1)
-        subject.module.to(number)
-        dry = subject.prepare((first_two * 2)[:2]).to(place, number)
+        subject.module.to(torch_dtype)
+        dry = subject.prepare((first_two * 2)[:2]).to(torch_device, torch_dtype)
         anatomies.append(
             anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
         )
-    matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in people}
+    matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in loaded}
 
     plan = write_plan(
-        people,
+        loaded,
         anatomies,
         source,
         batches,
         asked,
         label_maps={name: (match.indices, match.reason) for name, match in matches.items()},
         settings={
-            "device": str(place),
+            "device": str(torch_device),
             "dtype": dtype,
             "seed": seed,
             "limit": limit,
             "folds": batches.folds,
             "effort": effort,
             "asked_for": measures is not None,
+            "claims": own_claims,
         },
     )
     run = open_folder(plan, out, overwrite=overwrite)
 
-    def stations() -> list[Station]:
+    def tapped() -> list[TappedSubject]:
         chosen = list(run.measures.values())
-        return [Station(who, anatomy, chosen) for who, anatomy in zip(people, anatomies, strict=True)]
+        return [TappedSubject(subject, anatomy, chosen) for subject, anatomy in zip(loaded, anatomies, strict=True)]
 
     done = 0
 
@@ -130,12 +144,12 @@ def exam(
         done += images_done
         progress("images", done, len(batches.order))
 
-    computed = inline.examine(run, stations, source, batches, advance)
+    computed = inline.examine(run, tapped, source, batches, advance)
     if computed or not run.finished:
         progress("intervals, verdicts and page", 0, 1)
         finish(run)
     else:
-        progress(f"Nothing was left to do: {run.path} holds this exam already, finished.", 0, 0)
+        progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
     return Run(run.path)
 
 
@@ -143,16 +157,18 @@ def open_folder(plan: Mapping[str, Any], out: str | Path | None, *, overwrite: b
     """The folder of this question: a new one, or the one an earlier call began."""
     folder = Path(out) if out is not None else Path("runs") / folder_name(plan)
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file, and a run needs a folder; choose another with --out.")
+        raise UsageError(f"A run needs a folder, but {folder} is a file; choose another with --out.")
     if folder.exists() and any(folder.iterdir()) and not (folder / "plan.json").exists():
-        raise UsageError(f"{folder} is not empty and no run folder, so nothing is written there; choose another --out.")
+        raise UsageError(
+            f"{folder} is not empty and not a run folder, so nothing is written there; choose another --out."
+        )
     run = Run(folder)
     if overwrite:
         run.clear()
     if (folder / "plan.json").exists():
         if run.plan.get("question") != plan["question"]:
             raise RunFolderError(
-                f"{folder} holds another question (other weights, images, measures, settings or version); "
+                f"{folder} holds another exam (other weights, images, measures, settings or version); "
                 "pass --overwrite to replace it, or choose another folder with --out."
             )
         return run
@@ -171,7 +187,7 @@ def finish(run: Run) -> None:
     count, missing = len(run.plan["batches"]["shards"]), 0
     tallies = {name: measure.tally(run.scene) for name, measure in run.measures.items()}
     for index in range(count):  # one at a time and in index order: memory stays that of one tally, numbers the same
-        shard = run.read_shard(index)
+        shard = run.read_tallies(index)
         missing += shard is None
         tallies = {name: tally.merge(shard[name]) for name, tally in tallies.items()} if shard else tallies
     if missing:
@@ -180,7 +196,7 @@ def finish(run: Run) -> None:
     for name, measure in run.measures.items():
         findings[name] = with_intervals(measure, tallies[name], run.scene)
         run.write_finding(name, findings[name])
-    tests = [test for measure in run.measures.values() for test in measure.tests()]
+    tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     verdicts = judge(tests, findings, facts_of(run.plan, findings), left_out=left_out)
     write_json(run.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])

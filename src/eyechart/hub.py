@@ -80,7 +80,7 @@ def _translate(error: Exception, spec: str, advice: str) -> SubjectError:
 
     chain = list(_chain(error))
     if any(isinstance(link, errors.GatedRepoError) for link in chain):
-        return SubjectError(f"The hub does not hand out {spec} without an accepted licence and a login: {advice}")
+        return SubjectError(f"The hub gives {spec} only after a login and an accepted licence: {advice}")
     if any(isinstance(link, errors.RepositoryNotFoundError) for link in chain):
         return UnknownSubject(f"The hub has no public model {spec}: check its name, or {advice}")
     network = (urllib.error.URLError, ConnectionError, TimeoutError, socket.gaierror, errors.LocalEntryNotFoundError)

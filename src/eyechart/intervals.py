@@ -11,7 +11,7 @@ Images are dealt to folds; a statistic is computed again from the sums of the fo
 - **Minima, maxima, argmax, ranks, fractions: bootstrap over folds** (see `bootstrap`), since the jackknife of a minimum
   sees only the heads that are lowest now.
 
-- **What is biased at few images (ranks, argmax, shares, hit-rates): also halves of the images** (see `still_moving`),
+- **What is biased at few images (ranks, argmax, shares, hit-rates): also halves of the images** (see `halves.py`),
   for a quantity that asks for it (`Quantity.halving`).
 
 How often these 95 % intervals hold the truth is measured on simulated data by `tests/test_coverage.py`, and on the
@@ -31,26 +31,30 @@ import xarray
 from scipy.special import stdtrit
 from torch import Tensor
 
+from eyechart.exact_bounds import (
+    CONFIDENCE,
+    Array,
+    Limits,
+    at_the_ends,
+    of_few_values,
+    where_no_draw_moved,
+    where_no_pair_moved,
+)
+from eyechart.exact_bounds import room_for as room_for  # measures import it from here
+from eyechart.halves import halves_of, still_moving
+
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Measure, Quantity, Scene
+    from eyechart.measure import Measure
+    from eyechart.quantity import Quantity
+    from eyechart.scene import Scene
     from eyechart.tally import Tally
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Limits = tuple[float | None, float | None]
 Values = list[Mapping[tuple[str, ...], float]]
 
-CONFIDENCE = 0.95
 DRAWS = 250
 """Bootstrap draws as large as the sample: their spread is the interval's width."""
-UNMOVED = 1e-9
-"""An interval narrower than this has no width but that of rounding: no draw moved the number."""
 SMALL_DRAWS = 150
 """Draws of a quarter of the folds, for the bias of minima and maxima. A mean needs fewer draws than a quantile."""
-
-SPLITS = 32
-"""Random splits of the folds into two halves: of 32, the mean errs by a fifth of what a single half does."""
-BIAS_POWER = 0.25
-"""Bias is taken to shrink with this power of the images: see `still_moving`."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Interval:
     high: float
     half: float = math.nan
     """Its mean over halves of the images, where the quantity asks for it."""
+    of_few: int = 0
+    """1 where it is as wide as the few things that are counted make it, not as the images do."""
 
 
 def leave_one_out_weights(counts: Tensor) -> Tensor:
@@ -96,7 +102,7 @@ def jackknife(value: Array, replicates: Array, limits: Limits = (None, None)) ->
 
 
 def bootstrap_weights(folds: int, draws: int, seed: int = 0, size: int | None = None) -> Tensor:
-    """How often each fold is drawn, (draw, fold), when `size` folds (all, unless told) are drawn with replacement."""
+    """How often each fold is drawn, (draw, fold), when `size` folds (by default all) are drawn with replacement."""
     generator = np.random.default_rng(seed)
     return torch.from_numpy(generator.multinomial(size or folds, np.full(folds, 1 / folds), size=draws)).double()
 
@@ -136,50 +142,6 @@ def bootstrap(
     low = np.minimum(np.minimum(first, value - bias - half), value)
     high = np.maximum(np.maximum(last, value - bias + half), value)
     return _finish(value, low, high, np.concatenate([draws, small_draws]), limits)
-
-
-def half_weights(folds: int, splits: int = SPLITS, seed: int = 2) -> Tensor:
-    """Weights (half, fold): random splits of the folds, both halves of each; of an odd number one fold is left out.
-
-    >>> half_weights(5, 1).sum(1)
-    tensor([2., 2.], dtype=torch.float64)
-    """
-    generator = np.random.default_rng(seed)
-    weights = torch.zeros(2 * splits, folds, dtype=torch.float64)
-    for split in range(splits):
-        order = generator.permutation(folds)
-        for side in range(2):
-            weights[2 * split + side, order[side * (folds // 2) : (side + 1) * (folds // 2)]] = 1
-    return weights
-
-
-def still_moving(
-    value: Array, low: Array, high: Array, halves: Array, limits: Limits = (None, None)
-) -> tuple[Array, Array]:
-    """Bounds widened by the bias that is left, judged by the values on `halves` (half, …) of the images.
-
-    A token that is nearest to its own patch by little is taken for another one where images are few: a hit-rate begins
-    at chance and rises with the images (a unit of zoo:resnet: .29 at 128 images, .45 at 256, .67 at 512, .94 at 1,488),
-    and no resampling of the same images shows where it ends. If the bias is c · n^(−p), then
-
-        the bias left = drift / (2^p − 1),        drift = value − mean value on halves of the images
-
-    Smooth statistics have p = 1, extremes and ranks of near ties 1/2. Taken is 1/4, which expects more to come: 5.3
-    times the drift. The end of the interval that the value moves to is moved on by that much, cut at the limits; the
-    other one stays.
-
-    Measured on 16 units and quantities of `localisation`, against all 1,488 bundled images: intervals of 256 images
-    hold that in .91 of the exams (.73 without this; .86 with p = 1/2), of 512 in .98 (.90). It still misses what has
-    only begun to rise: .60 for a unit of .23 at 256 images that ends at .81.
-    """
-    with np.errstate(invalid="ignore"):
-        drift = value - np.mean(halves, axis=0)
-    left = drift / (2**BIAS_POWER - 1)
-    floor, ceiling = (-np.inf if limits[0] is None else limits[0]), (np.inf if limits[1] is None else limits[1])
-    unknown = np.isnan(left) & np.isfinite(value)
-    low = np.where(left < 0, np.clip(low + left, floor, ceiling), low)
-    high = np.where(left > 0, np.clip(high + left, floor, ceiling), high)
-    return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
 
 
 def t_quantile(folds: int) -> float:
@@ -225,7 +187,9 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
         fewer = _draws(tally, SMALL_DRAWS, 1, small_size(tally.folds))
         small_draws = _resample(measure, tally, scene, fewer, quantities, variables)
     moving = [quantity for quantity in measure.quantities if quantity.halving]
-    halves = _resample(measure, tally, scene, _halves(tally), moving, ()) if moving and tally.folds > 1 else _nothing()
+    halves = (
+        _resample(measure, tally, scene, halves_of(tally), moving, ()) if moving and tally.folds > 1 else _nothing()
+    )
 
     finding = estimate.copy()
     for name, variable in estimate.data_vars.items():
@@ -238,22 +202,22 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             drawn = draws.stack(name, value), small_draws.stack(name, value)
             low, high = bootstrap(value, *drawn, tally.folds, limits)
             if "trials" in variable.attrs:
-                low, high = _where_nothing_moved(value, low, high, variable.attrs["trials"], limits)
+                low, high = where_no_draw_moved(value, low, high, variable.attrs["trials"], limits)
         else:
             replicates = left_out.stack(name, value)
             low, high = jackknife(value, replicates, limits)
             if "trials" in variable.attrs and len(replicates) > 1:
-                low, high = _at_the_ends(value, low, high, variable.attrs["trials"])
+                low, high = at_the_ends(value, low, high, variable.attrs["trials"])
             if "pairs" in variable.attrs and len(replicates) > 1:
-                low, high = _where_none_moved(value, low, high, variable.attrs["pairs"])
+                low, high = where_no_pair_moved(value, low, high, variable.attrs["pairs"])
             finding[f"{name}_replicates"] = (("replicate", *variable.dims), replicates)
         finding[f"{name}_low"] = (variable.dims, low)
         finding[f"{name}_high"] = (variable.dims, high)
         finding[name].attrs = _plain(variable.attrs)
     rows = []
     for quantity in measure.quantities:
-        for subjects, number in quantity.compute(estimate).items():
-            value = np.array(number, dtype=np.float64)
+        for subjects, computed in quantity.compute(estimate).items():
+            value = np.array(computed, dtype=np.float64)
             if quantity.exact:
                 low = high = value
             elif quantity.bounds is not None:
@@ -262,9 +226,9 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
                 low, high = jackknife(value, left_out.series(quantity, subjects), quantity.limits)
                 drawn_alone = int(estimate.attrs.get("trials", estimate.attrs.get("images", scene.images)))
                 if quantity.share and tally.folds > 1:
-                    low, high = _at_the_ends(value, low, high, drawn_alone)
+                    low, high = at_the_ends(value, low, high, drawn_alone)
                 if quantity.paired and tally.folds > 1:
-                    low, high = _where_none_moved(value, low, high, max(drawn_alone, 1))
+                    low, high = where_no_pair_moved(value, low, high, max(drawn_alone, 1))
             else:
                 drawn = draws.series(quantity, subjects), small_draws.series(quantity, subjects)
                 low, high = bootstrap(value, *drawn, tally.folds, quantity.limits)
@@ -273,8 +237,10 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
                 on_halves = halves.series(quantity, subjects)
                 half = float(np.mean(on_halves))
                 low, high = still_moving(value, low, high, on_halves, quantity.limits)
-            low, high = _of_few_values(quantity, estimate, subjects, low, high)
-            rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half)))
+            by_images = float(high - low)
+            low, high = of_few_values(quantity, estimate, subjects, low, high)
+            of_few = int(float(high - low) > 2 * by_images)
+            rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half, of_few)))
     finding = finding.assign(_quantity_table(rows))
     finding.attrs = {"images": scene.images, **estimate.attrs, "folds": tally.folds}
     return finding
@@ -288,13 +254,13 @@ class Resampled:
     quantities: dict[str, Values]
 
     def stack(self, name: Hashable, like: Array) -> Array:
-        found = self.variables.get(str(name), [])
-        return np.stack(found) if found else np.empty((0, *like.shape))
+        tables = self.variables.get(str(name), [])
+        return np.stack(tables) if tables else np.empty((0, *like.shape))
 
     def series(self, quantity: Quantity, subjects: tuple[str, ...]) -> Array:
         """One quantity of one tuple of subjects; NaN where it does not exist."""
-        found = self.quantities.get(quantity.name, [])
-        return np.array([each.get(subjects, np.nan) for each in found], dtype=np.float64)
+        values = self.quantities.get(quantity.name, [])
+        return np.array([each.get(subjects, np.nan) for each in values], dtype=np.float64)
 
 
 def _nothing() -> Resampled:
@@ -309,14 +275,6 @@ def _draws(tally: Tally, count: int, seed: int, size: int) -> Tensor:
     return weights
 
 
-def _halves(tally: Tally) -> Tensor:
-    """Halves of the folds that hold anything."""
-    holding = tally.fold_counts > 0
-    weights = torch.zeros(2 * SPLITS, len(holding), dtype=torch.float64)
-    weights[:, holding] = half_weights(tally.folds)
-    return weights
-
-
 def _resample(
     measure: Measure,
     tally: Tally,
@@ -325,14 +283,26 @@ def _resample(
     quantities: Sequence[Quantity],
     variables: Sequence[str] | None,
 ) -> Resampled:
-    """Estimates under each row of `weights`; only what was asked for is kept (400 tables of CKA would be gigabytes)."""
+    """Estimates under each row of `weights`; only what was asked for is kept (400 tables of CKA would be gigabytes).
+
+    Rows that are the same are estimated once: of two folds, as eight images have, 250 draws are only three.
+    """
     result = _nothing()
+    estimated: dict[tuple[float, ...], tuple[dict[str, Array], dict[str, Mapping[tuple[str, ...], float]]]] = {}
     for row in weights:
-        estimate = measure.estimate(tally.weighted(row), scene)
-        for name in estimate.data_vars if variables is None else variables:
-            result.variables.setdefault(str(name), []).append(estimate[name].values)
-        for quantity in quantities:
-            result.quantities.setdefault(quantity.name, []).append(quantity.compute(estimate))
+        key = tuple(row.tolist())
+        if key not in estimated:
+            estimate = measure.estimate(tally.weighted(row), scene)
+            names = estimate.data_vars if variables is None else variables
+            estimated[key] = (
+                {str(name): estimate[name].values for name in names},
+                {quantity.name: quantity.compute(estimate) for quantity in quantities},
+            )
+        tables, values = estimated[key]
+        for name, table in tables.items():
+            result.variables.setdefault(name, []).append(table)
+        for name, by_subjects in values.items():
+            result.quantities.setdefault(name, []).append(by_subjects)
     return result
 
 
@@ -350,6 +320,7 @@ def _quantity_table(rows: Sequence[tuple[Quantity, tuple[str, ...], Interval]]) 
             "quantity_subjects": ("quantity_row", np.array([" | ".join(subjects) for _, subjects, _ in rows])),
             "quantity_unit": ("quantity_row", np.array([quantity.unit for quantity, _, _ in rows])),
             "quantity_smooth": ("quantity_row", np.array([int(quantity.smooth) for quantity, _, _ in rows])),
+            "quantity_of_few": ("quantity_row", np.array([interval.of_few for _, _, interval in rows])),
             "quantity_half_value": ("quantity_row", np.array([interval.half for _, _, interval in rows])),
         },
     )
@@ -366,51 +337,6 @@ def _finish(value: Array, low: Array, high: Array, resampled: Array, limits: Lim
     low, high = np.clip(low, floor, ceiling), np.clip(high, floor, ceiling)
     low, high = np.where(constant, value, low), np.where(constant, value, high)
     return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
-
-
-def room_for(trials: float | Array) -> float | Array:
-    """How far a share may lie from what all of so many trials say: the exact binomial bound, 2.5 % on each side.
-
-    >>> print(f"{room_for(36):.3f}")
-    0.097
-    """
-    room: float | Array = 1 - ((1 - CONFIDENCE) / 2) ** (1 / np.maximum(trials, 1))
-    return room
-
-
-def _where_nothing_moved(
-    value: Array, low: Array, high: Array, trials: float | Array, limits: Limits
-) -> tuple[Array, Array]:
-    """A share of few things (tokens, heads) that no draw of images moved: the exact bound of that many trials."""
-    still, room = high - low < UNMOVED, room_for(trials)
-    return (
-        np.where(still, np.clip(value - room, *limits), low),
-        np.where(still, np.clip(value + room, *limits), high),
-    )
-
-
-def _of_few_values(
-    quantity: Quantity, estimate: xarray.Dataset, subjects: tuple[str, ...], low: Array, high: Array
-) -> tuple[Array, Array]:
-    """Bounds of a quantity that moves in steps, where it did not, and the cut at what is possible for its subjects."""
-    if quantity.if_unmoved is not None and high - low < UNMOVED:
-        low, high = (np.array(bound, dtype=np.float64) for bound in quantity.if_unmoved(estimate)[subjects])
-    if quantity.ceiling is not None:
-        high = np.minimum(high, quantity.ceiling(estimate)[subjects])
-    return low, high
-
-
-def _at_the_ends(value: Array, low: Array, high: Array, trials: float | Array) -> tuple[Array, Array]:
-    """A share of exactly 0 or 1 has no spread between folds; the exact binomial bound says what it may still be."""
-    room = room_for(trials)
-    return np.where(value == 1, 1 - room, low), np.where(value == 0, room, high)
-
-
-def _where_none_moved(value: Array, low: Array, high: Array, pairs: float) -> tuple[Array, Array]:
-    """A difference of two shares of the same images, none of which moved: no spread between folds, the same bound."""
-    room = room_for(pairs)
-    none = (value == 0) & (low == 0) & (high == 0)
-    return np.where(none, -room, low), np.where(none, room, high)
 
 
 def _plain(attrs: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -116,8 +116,8 @@ class Site:
         if geometry is not None:
             window = tuple(geometry["window"]) if geometry["window"] else None
             leading = tuple((letter, size) for letter, size in geometry["leading"])
-            known = {**geometry, "window": window, "cell": tuple(geometry["cell"]), "leading": leading}
-            geometry = AttentionGeometry(**known)
+            fields = {**geometry, "window": window, "cell": tuple(geometry["cell"]), "leading": leading}
+            geometry = AttentionGeometry(**fields)
         return cls(**{**data, "address": Address(**data["address"]), "layout": Layout(**layout), "attention": geometry})
 
 
@@ -160,7 +160,7 @@ def _weights_json(weights: Filters | PositionTable) -> dict[str, Any]:
     return data
 
 
-def _between_places(site: Site) -> bool:
+def _between_positions(site: Site) -> bool:
     return site.attention is not None and site.attention.grid_queries > 1
 
 
@@ -187,7 +187,7 @@ class Anatomy:
     """What the innermost modules of its blocks put out, as far as images can be told apart there: norms, kernels,
     activations. Not among its `sites`, for they are many; a tap looks there where it is asked to."""
     random: bool = False
-    """It throws dice at test time (MC-dropout): two passes over the same pictures need not agree."""
+    """It is stochastic at test time (MC-dropout): two passes over the same pictures need not agree."""
 
     @property
     def family(self) -> str:
@@ -204,7 +204,7 @@ class Anatomy:
         if any(later > earlier for earlier, later in pairwise(cells)):
             return f"branched {self.architecture}"  # a grid that grows again: parallel branches, not stages
         if self.architecture == "transformer":
-            shown = {site.block: site.attention for site in self.pick("attention") if _between_places(site)}
+            shown = {site.block: site.attention for site in self.pick("attention") if _between_positions(site)}
             complete = all(block.block in shown for block in blocks if block.kind == "attention")
             if len(set(stages)) == 1 and complete and all(g is not None and g.kind == "global" for g in shown.values()):
                 return "vit"

@@ -1,64 +1,32 @@
-"""The run folder: all an exam leaves behind, and all that `show`, `report` and `figures` read.
+"""The files of a run: all an exam leaves behind, and all that `show`, `report` and `figures` read.
 
     runs/<name>/ plan.json  shards/*.safetensors  findings/<measure>.nc  verdicts.json  summary.csv
                  report.html  figures/
 
-Every file is written beside its place and then moved there, so a killed run leaves whole files or none.
+Numbers only: what they mean (measures, charts, the page) is known to `run.Run`, which a user holds.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from eyechart.claims.verdict import Verdict
 from eyechart.errors import RunFolderError, UsageError
+from eyechart.files import write_atomically
 
 if TYPE_CHECKING:
     import xarray
+    from torch import Tensor
 
-    from eyechart.claims.verdict import Verdict
-    from eyechart.measures.measure import Chart, Measure, Scene
     from eyechart.tally import Tally
 
-FORMAT = 2  # of plan.json and the shards: raised when a run of older code cannot be read any more
+FORMAT = 3  # of plan.json and the shards: raised when a run of older code cannot be read any more
 FOLDS = "@folds"  # a shard's list of the folds that a field holds, beside the field
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a temporary file in the same folder, then move it into place."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            write(temporary)
-            temporary.chmod(0o644)  # mkstemp's 0600 would keep a colleague from reading a shared run
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except Exception as error:
-        # safetensors and netCDF report a full disk with exceptions of their own; nothing else can fail in here.
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise RunFolderError(
-            f"{path} could not be written ({reason}); what was finished before is kept: "
-            "make room or choose another folder with --out, then run the same command again."
-        ) from error
-    return path
-
-
-def write_text(path: Path, text: str) -> Path:
-    return write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
-def write_json(path: Path, data: object) -> Path:
-    return write_text(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=True) + "\n")
 
 
 def restore(empty: Tally, stored: Mapping[str, Any]) -> Tally:
@@ -74,8 +42,8 @@ OWN = ("shards", "findings", "figures", "verdicts.json", "summary.csv", "report.
 """All that a run writes into its folder; the plan last, for it is what makes it a run folder."""
 
 
-class Run:
-    """A run folder, read lazily. Nothing here needs the models or the images."""
+class RunFiles:
+    """The folder of a run, read lazily. Nothing here needs the models, the images or the measures."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -90,7 +58,7 @@ class Run:
                 path.unlink(missing_ok=True)
 
     @classmethod
-    def open(cls, path: str | Path) -> Run:
+    def open(cls, path: str | Path) -> Self:
         """An existing run; one sentence if it is not one, is damaged, or comes from another version."""
         run = cls(path)
         if not run.path.is_dir():
@@ -109,36 +77,20 @@ class Run:
             plan = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             inside = sorted(str(plan.parent) for plan in self.path.glob("*/plan.json"))
-            hint = f" In it are {', '.join(inside[:5])}{' …' if len(inside) > 5 else ''}." if inside else ""
-            raise RunFolderError(f"{self.path} is no run folder: it has no plan.json.{hint}") from None
+            hint = f" It holds {', '.join(inside[:5])}{' …' if len(inside) > 5 else ''}." if inside else ""
+            raise RunFolderError(f"{self.path} is not a run folder: it has no plan.json.{hint}") from None
         except (OSError, ValueError) as error:
             raise RunFolderError(
                 f"{path} is damaged ({error}); move the folder away and run the exam again, or pass --overwrite."
             ) from error
         if not isinstance(plan, dict):
-            raise RunFolderError(f"{path} is damaged: an object was expected, a {type(plan).__name__} came.")
+            raise RunFolderError(f"{path} is damaged: expected an object, got a {type(plan).__name__}.")
         return plan
 
-    @cached_property
-    def scene(self) -> Scene:
-        from eyechart.engines.plan import scene_of
-
-        try:
-            return scene_of(self.plan)
-        except (KeyError, TypeError, ValueError) as error:  # a hand in the file, or a copy from between two versions
-            raise RunFolderError(
-                f"{self.path / 'plan.json'} is not what this version writes ({type(error).__name__}: {error}); "
-                f"run the exam again into a new folder."
-            ) from error
-
-    @cached_property
-    def measures(self) -> dict[str, Measure]:
-        """The measures of this run, with the options they were run with."""
-        from eyechart.measures.measure import choose_measures
-
-        asked = self.plan["measures"]
-        options = {f"{entry['name']}.{key}": value for entry in asked for key, value in entry["options"].items()}
-        return {measure.name: measure for measure in choose_measures([entry["name"] for entry in asked], options)}
+    @property
+    def measure_names(self) -> list[str]:
+        """The measures of this run, in the order of the report."""
+        return [entry["name"] for entry in self.plan["measures"]]
 
     # --- shards -------------------------------------------------------------------------------------------------
 
@@ -160,30 +112,30 @@ class Run:
         about = {"question": self.plan["question"], "shard": str(index)}
         return write_atomically(self.shard_path(index), lambda path: save_file(tensors, path, metadata=about))
 
-    def read_shard(self, index: int) -> dict[str, Tally] | None:
-        """The tallies of a finished shard of this very question; None if there is none (or it is half a file)."""
+    def read_shard(self, index: int) -> dict[str, dict[str, Tensor]] | None:
+        """The tensors of a finished shard of this very question, by measure and field; None if there is none (or it is
+        half a file)."""
         from safetensors import SafetensorError, safe_open
 
         path = self.shard_path(index)
         if not path.exists():
             return None
+        by_measure: dict[str, dict[str, Tensor]] = {}
         try:
             with safe_open(path, framework="pt") as file:
                 if (file.metadata() or {}).get("question") != self.plan["question"]:
                     return None
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - a file, not a dict
+                for key in file.keys():  # noqa: SIM118 - a file, not a dict
+                    name, _, field = key.partition("/")
+                    by_measure.setdefault(name, {})[field] = file.get_tensor(key)
         except (SafetensorError, OSError):
             return None
-        by_measure: dict[str, dict[str, Any]] = {}
-        for key, tensor in tensors.items():
-            name, _, field = key.partition("/")
-            by_measure.setdefault(name, {})[field] = tensor
-        return {name: restore(measure.tally(self.scene), by_measure[name]) for name, measure in self.measures.items()}
+        return by_measure
 
     @property
     def finished(self) -> bool:
         """Whether findings, verdicts, table and page are there for every measure of the plan."""
-        findings = (f"findings/{name}.nc" for name in self.measures)
+        findings = (f"findings/{name}.nc" for name in self.measure_names)
         return all((self.path / name).exists() for name in (*findings, "verdicts.json", "summary.csv", "report.html"))
 
     # --- findings and verdicts ----------------------------------------------------------------------------------
@@ -202,24 +154,22 @@ class Run:
         """Findings by measure, in the order of the report."""
         import xarray
 
-        found = {}
-        for name in self.measures:
+        findings = {}
+        for name in self.measure_names:
             path = self.path / "findings" / f"{name}.nc"
             if not path.exists():
                 continue
             try:
                 with xarray.open_dataset(path, engine="netcdf4") as finding:
-                    found[name] = finding.load()
+                    findings[name] = finding.load()
             except (OSError, ValueError) as error:
                 raise RunFolderError(
                     f"{path} is damaged ({error}); delete it and run the exam again; its shards are kept."
                 ) from error
-        return found
+        return findings
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        from eyechart.claims.verdict import Verdict
-
         path = self.path / "verdicts.json"
         try:
             return [Verdict.from_json(entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
@@ -253,29 +203,3 @@ class Run:
         writer.writeheader()
         writer.writerows(self.quantities())
         return text.getvalue()
-
-    # --- what people look at ------------------------------------------------------------------------------------
-
-    def chart(self, name: str) -> Chart:
-        """The figure of a measure as an Altair chart, to restyle or save."""
-        from eyechart.report import theme
-
-        if name not in self.findings:
-            raise UsageError(f"This run has no finding {name!r}; it has {', '.join(self.findings) or 'none'}.")
-        with theme.drawing(subjects=self.scene.subjects):
-            chart: Chart = theme.dress(self.measures[name].chart(self.findings[name]))
-            return chart
-
-    def report(self) -> Path:
-        """Draw the page anew from this folder alone, and say where it is."""
-        from eyechart.report.page import write_report
-
-        return write_report(self)
-
-    def figures(self, format: str = "png", folder: Path | None = None) -> list[Path]:
-        from eyechart.report.figures import save_figures
-
-        return save_figures(self, format=format, folder=folder)
-
-    def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"

@@ -43,7 +43,7 @@ class Law:
 
     def __init__(self, *dims: str, dtype: str = "float64") -> None:
         if dtype not in self.dtypes:
-            raise TallyError(f"{type(self).__name__} accumulates in {' or '.join(self.dtypes)}, not in {dtype!r}.")
+            raise TallyError(f"{type(self).__name__} accumulates in {' or '.join(self.dtypes)}; got {dtype!r}.")
         if len(set(dims)) < len(dims):
             raise TallyError(f"The axes of a field need different names, got {dims}.")
         if "fold" in dims[1:]:
@@ -145,12 +145,12 @@ class Tally:
                 continue
             if hasattr(Tally, name):
                 raise TallyError(f"{cls.__name__}.{name} hides Tally.{name}; give the field another name.")
-            found = [law for law in getattr(hint, "__metadata__", ()) if isinstance(law, Law)]
-            if get_origin(hint) is not Annotated or len(found) != 1:
+            laws = [law for law in getattr(hint, "__metadata__", ()) if isinstance(law, Law)]
+            if get_origin(hint) is not Annotated or len(laws) != 1:
                 raise TallyError(
                     f"{cls.__name__}.{name} needs one merge law: Annotated[Tensor, Sum('fold', …)] or Max, Min, Concat."
                 )
-            cls.laws[name] = found[0]
+            cls.laws[name] = laws[0]
         if any(law.dims[:1] == ("fold",) for law in cls.laws.values()) and len(cls._counters()) != 1:
             raise TallyError(
                 f"{cls.__name__} has a fold axis and so needs one field that counts, Sum('fold', counts=True); "
@@ -164,7 +164,7 @@ class Tally:
                 )
 
     def __post_init__(self) -> None:
-        known: dict[str, tuple[int, str]] = {}
+        sizes: dict[str, tuple[int, str]] = {}
         for name, law in self.laws.items():
             values = getattr(self, name)
             where = f"{type(self).__name__}.{name}"
@@ -173,7 +173,7 @@ class Tally:
             if values.ndim != len(law.dims):
                 raise TallyError(f"{where} should have the axes {law.dims}, got shape {tuple(values.shape)}.")
             for dim, size in zip(law.dims, values.shape, strict=True):
-                expected, first = known.setdefault(dim, (size, name))
+                expected, first = sizes.setdefault(dim, (size, name))
                 if size != expected:
                     raise TallyError(f"{where}, axis {dim}: expected {expected} as in {first}, got {size}.")
 
@@ -187,16 +187,39 @@ class Tally:
     def merge(self, other: Self) -> Self:
         """Both together, as a new tally. Total and exact for tallies of one class and size; refuses all others."""
         if type(other) is not type(self):
-            raise TallyError(f"A {type(self).__name__} merges with its own kind, got {type(other).__name__}.")
+            raise TallyError(f"A {type(self).__name__} merges only with another one, got {type(other).__name__}.")
         if self.summed or other.summed:
             raise TallyError(f"The folds of this {type(self).__name__} are already summed; merge before total().")
         for name, law in self.laws.items():
             pairs = zip(law.dims, getattr(self, name).shape, getattr(other, name).shape, strict=True)
-            for dim, expected, came in pairs:
-                if dim != "image" and expected != came:
-                    raise TallyError(f"{type(self).__name__}.{name}, axis {dim}: expected {expected}, got {came}.")
+            for dim, expected, actual in pairs:
+                if dim != "image" and expected != actual:
+                    raise TallyError(f"{type(self).__name__}.{name}, axis {dim}: expected {expected}, got {actual}.")
         merged = {name: law.merge(getattr(self, name), getattr(other, name)) for name, law in self.laws.items()}
         return type(self)(**self._in_order(merged))
+
+    def add(self, field: str, folds: Tensor, values: Tensor | None = None, *at: int | slice) -> None:
+        """Add one value for each image (nothing given: 1) to its fold of a sum, in place: field[fold, *at] += value.
+
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class RightTally(Tally):
+        ...     right: Annotated[Tensor, Sum("fold", "subject")]
+        ...     images: Annotated[Tensor, Sum("fold", counts=True)]
+        >>> tally = RightTally.empty(fold=2, subject=3)
+        >>> tally.add("right", torch.tensor([0, 1, 1]), torch.tensor([1.0, 0.0, 1.0]), 2)
+        >>> tally.add("images", torch.tensor([0, 1, 1]))
+        >>> tally.right.tolist(), tally.images.tolist()
+        ([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]], [1.0, 2.0])
+        """
+        total: Tensor = getattr(self, field)
+        ones = values is None
+        values = torch.ones(len(folds)) if values is None else values
+        if ones and total[(slice(None), *at)].ndim > 1:
+            raise TallyError(
+                f"{type(self).__name__}.{field} has more axes than the index {at} covers; pass the values to add."
+            )
+        total[(slice(None), *at)].index_add_(0, folds, values.to(total))
 
     def append(self, **rows: Tensor) -> None:
         """Add rows to the Concat fields, in place; all of them at once, `image` (the position in the source) included.
@@ -266,21 +289,15 @@ class Tally:
 
     @property
     def sizes(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for name, law in self.laws.items():
             dims = [dim for dim in law.dims if not (self.summed and dim == "fold")]
-            found.update(zip(dims, getattr(self, name).shape, strict=True))
-        return found
+            sizes.update(zip(dims, getattr(self, name).shape, strict=True))
+        return sizes
 
     @property
     def nbytes(self) -> int:
         return sum(values.nbytes for values in self.tensors().values())
-
-    @classmethod
-    def declared_bytes(cls, **sizes: int) -> int:
-        """What a tally of these sizes takes, before there is one; `image=…` where it grows with the images."""
-        cls._check_sizes(sizes, without=set())
-        return sum(law.dtype.itemsize * math.prod(sizes[dim] for dim in law.dims) for law in cls.laws.values())
 
     def tensors(self) -> dict[str, Tensor]:
         """The fields by name, as safetensors takes them."""

@@ -13,12 +13,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.tree import Tree
 
+from eyechart.phrases import count
 from eyechart.sites import Anatomy, Site
-from eyechart.words import count
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import Verdict
-    from eyechart.store import Run
+    from eyechart.run import Run
     from eyechart.zoo.switches import Switch
 
 VERDICT_COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow", "not tested": "dim"}
@@ -130,8 +130,8 @@ def print_anatomy(anatomy: Anatomy) -> None:
         if site is not owner:
             opened[site.block].add(describe(site))
     show(tree)
-    found = [count(len(anatomy.pick(role)), role) for role in ("block", "junction", "attention")]
-    show(", ".join(found))
+    counts = [count(len(anatomy.pick(role)), role) for role in ("block", "junction", "attention")]
+    show(", ".join(counts))
     for note in anatomy.notes:
         show(f"note: {escape(note)}")
 
@@ -172,7 +172,7 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
     show(listed)
     if counts:
         others = ", ".join(f"{count:,} from {source}" for source, count in counts.items() if source != "zoo")
-        show(f"and {others}: `eyechart subjects timm:PATTERN` searches them; of the hub, any hf:ORG/NAME.")
+        show(f"and {others}: `eyechart subjects timm:PATTERN` searches them; from the hub, any hf:ORG/NAME.")
 
 
 def accuracy_of(card: Mapping[str, Any]) -> str:

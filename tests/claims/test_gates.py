@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,17 +14,26 @@ from eyechart.claims.gates import (
     INTACT_ACCURACY,
     LAST_GRID,
     MATCHED,
+    READOUT,
     RECIPE,
     REGIME,
     TOKENS,
     TRAINED,
     Facts,
+    Outcome,
     image_set,
 )
-from eyechart.sites import Address, Anatomy, Layout, Site
+from eyechart.sites import Address, Anatomy, Architecture, Layout, Role, Site
 
 
-def facts(subject="vit", architecture="transformer", *, trained=True, accuracy=None, **known) -> Facts:
+def facts(
+    subject: str = "vit",
+    architecture: Architecture = "transformer",
+    *,
+    trained: bool = True,
+    accuracy: float | None = None,
+    **known: Any,
+) -> Facts:
     interval = None if accuracy is None else (accuracy, accuracy - 0.02, accuracy + 0.02)
     return Facts(subject, architecture, trained, accuracy=interval, **known)
 
@@ -38,7 +48,7 @@ def facts(subject="vit", architecture="transformer", *, trained=True, accuracy=N
         ("cifar10", "hybrid", 0.80),
     ],
 )
-def test_accuracy_thresholds(images, architecture, least) -> None:
+def test_accuracy_thresholds(images: str, architecture: Architecture, least: float) -> None:
     assert ACCURACY.check([facts("a", architecture, images=images, accuracy=least)]).outcome == "passed"
     short = ACCURACY.check([facts("a", architecture, images=images, accuracy=least - 0.001)])
     assert short.outcome == "failed"
@@ -50,7 +60,7 @@ def test_accuracy_elsewhere_has_no_threshold_but_guessing() -> None:
     assert ACCURACY.check([facts(images="photos", accuracy=0.28, classes=4)]).outcome == "passed"
     guessing = ACCURACY.check([facts(images="photos", accuracy=0.26, classes=4)])  # ± 2 points
     assert guessing.outcome == "failed"
-    assert "not surely more than guessing one of 4 classes" in guessing.words
+    assert "not clearly above chance for 4 classes" in guessing.words
     assert ACCURACY.check([facts(images="sample", accuracy=0.9, classes=10)]).outcome == "passed"
 
 
@@ -60,7 +70,7 @@ def test_of_a_twin_that_lost_something_only_the_intact_subject_must_be_accurate(
     assert ACCURACY.check([whole, twin]).outcome == "failed"
     passed = INTACT_ACCURACY.check([whole, twin])
     assert (passed.gate, passed.outcome) == ("g1-intact", "passed")
-    assert "a names 90.0 % right" in passed.words
+    assert "a classifies 90.0 % correctly" in passed.words
     assert "b" not in passed.words.split()
     assert INTACT_ACCURACY.check([twin, whole]).outcome == "failed"
 
@@ -69,7 +79,7 @@ def test_one_weak_subject_fails_the_pair_and_is_the_one_named() -> None:
     pair = [facts("a", images="sample", accuracy=0.9), facts("b", "cnn", images="sample", accuracy=0.5)]
     result = ACCURACY.check(pair)
     assert (result.gate, result.title, result.outcome) == ("g1", "accuracy", "failed")
-    assert result.words == "b names 50.0 % right [48.0, 52.0], less than the 88 % asked for on CIFAR-10"
+    assert result.words == "b classifies 50.0 % correctly [48.0, 52.0], less than the 88 % asked for on CIFAR-10"
 
 
 def test_the_gap_of_a_pair_is_told() -> None:
@@ -88,7 +98,7 @@ def test_unknown_accuracy_is_said_and_untrained_weights_fail() -> None:
 
 
 @pytest.mark.parametrize(("other", "outcome"), [(0.85, "passed"), (0.849, "failed"), (None, "unknown")])
-def test_matched_accuracy(other, outcome) -> None:
+def test_matched_accuracy(other: float | None, outcome: Outcome) -> None:
     result = MATCHED.check([facts("a", accuracy=0.9), facts("b", accuracy=other)])
     assert result.outcome == outcome
     assert MATCHED.check([facts("a", accuracy=0.9), facts("b", accuracy=0.8)]).words == (
@@ -104,7 +114,7 @@ def test_the_trained_gate_has_no_threshold() -> None:
 def test_the_trained_gate_asks_for_more_than_guessing() -> None:
     result = TRAINED.check([facts(images="sample", accuracy=0.11, classes=10)])
     assert result.outcome == "failed"
-    assert result.words == "vit names 11.0 % right [9.0, 13.0], not surely more than guessing one of 10 classes"
+    assert result.words == "vit classifies 11.0 % correctly [9.0, 13.0], not clearly above chance for 10 classes"
 
 
 def test_names_of_image_sets() -> None:
@@ -114,7 +124,7 @@ def test_names_of_image_sets() -> None:
 
 
 @pytest.mark.parametrize(("grid", "outcome"), [((8, 8), "passed"), ((7, 8), "failed"), (None, "unknown")])
-def test_token_grid(grid, outcome) -> None:
+def test_token_grid(grid: tuple[int, int] | None, outcome: Outcome) -> None:
     assert TOKENS.check([facts("a", grid=(16, 16)), facts("b", grid=grid)]).outcome == outcome
 
 
@@ -128,7 +138,7 @@ def test_token_grid(grid, outcome) -> None:
         ((), "unknown", "unknown"),
     ],
 )
-def test_heads_may_be_pooled_over_two_blocks(heads, pooled, single) -> None:
+def test_heads_may_be_pooled_over_two_blocks(heads: tuple[int, ...], pooled: Outcome, single: Outcome) -> None:
     subjects = [facts(heads=heads), facts("cnn", "cnn")]
     assert HEADS.check(subjects).outcome == pooled
     assert HEADS_OF_ONE_BLOCK.check(subjects).outcome == single
@@ -150,7 +160,7 @@ def test_the_regime_only_ever_labels() -> None:
         ((None,), "passed"),
     ],
 )
-def test_same_recipe(recipes, outcome) -> None:
+def test_same_recipe(recipes: tuple[str | None, ...], outcome: Outcome) -> None:
     subjects = [facts(name, recipe=recipe) for name, recipe in zip("abc", recipes, strict=False)]
     assert RECIPE.check(subjects).outcome == outcome
 
@@ -185,7 +195,7 @@ def test_facts_tell_the_whole_recipe_of_a_card() -> None:
 
 
 def test_facts_from_an_anatomy() -> None:
-    def site(role, grid, heads=None):
+    def site(role: Role, grid: tuple[int, int], heads: int | None = None) -> Site:
         return Site(
             f"{role} {grid}", role, "attention", "", Address("", 0, 0, ""), 0.5, 0, 0, Layout("NTC", 1, grid), 8, heads
         )
@@ -198,8 +208,8 @@ def test_facts_from_an_anatomy() -> None:
     )
     anatomy = Anatomy("swin", sites, (), (32, 32), "transformer", None, "gap")
     known = Facts.of(anatomy, trained=True, images="sample", recipe="strong")
-    grids = {"grid": (16, 16), "last_grid": (16, 16)}
-    assert known == Facts("swin", "transformer", True, "sample", recipe="strong", heads=(4, 6), **grids)
+    grids: dict[str, Any] = {"grid": (16, 16), "last_grid": (16, 16)}
+    assert known == Facts("swin", "transformer", True, "sample", recipe="strong", heads=(4, 6), pooling="gap", **grids)
 
 
 def test_the_grid_that_is_read_counts_where_the_last_block_is() -> None:
@@ -209,3 +219,30 @@ def test_the_grid_that_is_read_counts_where_the_last_block_is() -> None:
     assert result.words == "the last block of cnn, which is read, has a grid of 4×4, less than 7×7"
     assert LAST_GRID.check([vit, replace(cnn, last_grid=(7, 7))]).outcome == "passed"  # as in the paper
     assert LAST_GRID.check([Facts("flat", "cnn", True)]).outcome == "unknown"
+
+
+def test_a_known_small_training_set_is_told_and_an_unknown_one_too() -> None:
+    """C39 said of the bundled models that it is not known how much data they saw; their cards tell."""
+    small = Facts("zoo:vit", "transformer", True, training_images=50_000)
+    found = REGIME.check([small, replace(small, subject="hub", training_images=None)])
+    assert (found.outcome, found.words) == (
+        "proxy",
+        "the claim is about large-scale training data: zoo:vit saw 50,000 images",
+    )
+    assert "not known" in REGIME.check([replace(small, training_images=None)]).words
+    assert REGIME.check([replace(small, training_images=14_000_000)]).outcome == "passed"
+
+
+def test_who_pools_is_not_compared_with_who_reads_a_class_token() -> None:
+    """C60 held for zoo:swin beside zoo:vit, and not beside zoo:vit-gap, which pools as zoo:swin does."""
+    swin, vit = (
+        Facts("zoo:swin", "transformer", True, pooling="gap"),
+        Facts("zoo:vit", "transformer", True, pooling="cls"),
+    )
+    found = READOUT.check([swin, vit])
+    assert (found.outcome, found.words) == (
+        "failed",
+        "the classifiers read differently: zoo:swin reads the mean of its tokens, zoo:vit reads its class token",
+    )
+    assert READOUT.check([swin, replace(vit, pooling="gap")]).outcome == "passed"
+    assert READOUT.check([swin, replace(vit, pooling="other")]).outcome == "unknown"

@@ -20,13 +20,16 @@ import xarray
 from scipy.stats import binom
 
 import eyechart
+from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.gates import Facts
-from eyechart.claims.judge import LEAST_IMAGES, Reading, decide, judge
+from eyechart.claims.judge import LEAST_IMAGES, Measured, decide, judge
+from eyechart.claims.parts import ClaimTest
 from eyechart.claims.table import CLAIMS
-from eyechart.claims.verdict import ClaimTest, Verdict
-from eyechart.measures.measure import measures
-from eyechart.store import Run
+from eyechart.claims.verdict import Verdict
+from eyechart.measure import Measure
+from eyechart.measures import measures
+from eyechart.run import Run
 from tests.claims import nulls
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import noisy, noisy_finding
@@ -57,7 +60,7 @@ class Exam:
 
 def measures_of(case: Case) -> tuple[str, ...]:
     return case.measures or tuple(
-        measure.name for measure in measures().values() if any(test.claim == case.claim for test in measure.claims)
+        measure.name for measure in measures().values() if any(test.claim == case.claim for test in asked_of([measure]))
     )
 
 
@@ -134,7 +137,7 @@ def examine(exam: Exam, folder: Path) -> tuple[list[ClaimTest], Findings, dict[s
         )
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     assert not left_out, f"{exam.name}: left out: {left_out}"
-    tests = [test for measure in run.measures.values() for test in measure.tests()]
+    tests = [test for measure in run.measures.values() for test in asked_of([measure])]
     return tests, run.findings, facts_of(run.plan, run.findings)
 
 
@@ -165,7 +168,7 @@ def test_subjects(exam: Exam, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", drawn(), ids=lambda case: f"{case.claim} {case.what}")
 def test_made_up_findings(case: Case) -> None:
     assert case.findings is not None
-    tests = [test for measure in measures().values() for test in measure.claims]
+    tests = asked_of(measures().values())
     problems: list[str] = []
     times = 0
     for seed in range(case.draws):
@@ -226,15 +229,18 @@ def test_too_few_images_prove_nothing() -> None:
 # --- the protocol itself ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("measure", [each for each in measures().values() if each.claims], ids=lambda each: each.name)
-def test_a_claim_at_its_margin_holds_by_chance_in_at_most_one_draw_of_twenty(measure) -> None:
+DECIDING = [measure for measure in measures().values() if asked_of([measure])]
+
+
+@pytest.mark.parametrize("measure", DECIDING, ids=lambda measure: measure.name)
+def test_a_claim_at_its_margin_holds_by_chance_in_at_most_one_draw_of_twenty(measure: Measure) -> None:
     """Whatever it asks for: with every truth exactly on its margin, where "holds" is right only by chance."""
     draws = 200
     generator = np.random.default_rng(0)
-    for test in measure.claims:
+    for test in asked_of([measure]):
         held = 0
         for _ in range(draws):
             found = [noisy(part.margin, 0.1, generator) for part in test.parts]
-            readings = [Reading(*ends, images=256, measure=measure.name) for ends in found]
+            readings = [Measured(*ends, images=256, measure=measure.name) for ends in found]
             held += decide(replace(test, gates=()), ("one", "two"), readings, []).verdict == "holds"
         assert held <= most_by_chance(draws), f"{test.claim} {test.reading}: held {held} of {draws} times"

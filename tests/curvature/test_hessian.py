@@ -9,6 +9,7 @@ from torch import nn
 from torch.func import functional_call
 
 from eyechart.curvature import Hessian, Hessians, Penalty
+from eyechart.curvature.l2 import Form
 from eyechart.errors import UsageError
 
 
@@ -68,14 +69,14 @@ def test_several_minibatches_have_a_block_each() -> None:
 
 
 @pytest.mark.parametrize("form", ["none", "norms", "half"])
-def test_penalties_are_second_derivatives(form: str) -> None:
+def test_penalties_are_second_derivatives(form: Form) -> None:
     torch.manual_seed(1)
     weights = {"a": torch.randn(3, 2, dtype=torch.float64), "b": torch.randn(4, dtype=torch.float64)}
-    penalty = Penalty(form, 0.7, weights)  # type: ignore[arg-type]
+    penalty = Penalty(form, 0.7, weights)
 
     def value(w: dict[str, torch.Tensor]) -> torch.Tensor:
         norms = [tensor.norm() for tensor in w.values()]
-        return {"none": 0 * norms[0], "norms": 0.7 * sum(norms), "half": 0.35 * sum(n**2 for n in norms)}[form]  # type: ignore[return-value]
+        return {"none": 0 * norms[0], "norms": 0.7 * sum(norms), "half": 0.35 * sum(n**2 for n in norms)}[form]
 
     by_autograd = Hessian(value, weights)
     vectors = torch.randn(2, 10, dtype=torch.float64)

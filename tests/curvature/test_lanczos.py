@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -160,7 +161,7 @@ class Case:
 
         flat = torch.cat([weight.reshape(-1) for weight in weights])
         with sdpa_kernel([SDPBackend.MATH]):
-            _, pull = torch.func.vjp(torch.func.grad(of_flat), flat)
+            pull = torch.func.vjp(torch.func.grad(of_flat), flat)[1]
             rows: Tensor = torch.func.vmap(pull, chunk_size=128)(torch.eye(len(flat), dtype=torch.float64))[0]
         return rows
 
@@ -209,9 +210,10 @@ def test_a_larger_trained_vit_agrees_with_converged_eigsh_within_30_products() -
 
     operator = LinearOperator((exact.parameters, exact.parameters), matvec=multiply, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(exact.parameters)
+    ends: dict[Literal["LM", "LA", "SA"], int] = {"LM": 5, "LA": 1, "SA": 1}
     truth = {
         which: eigsh(operator, k=k, which=which, tol=1e-10, v0=start, return_eigenvectors=False)
-        for which, k in (("LM", 5), ("LA", 1), ("SA", 1))
+        for which, k in ends.items()
     }
     operands = (case.loss, case.weights, case.images, case.labels)
     found = eigenvalues_of(Hessian(*operands))
@@ -259,7 +261,7 @@ def test_inner_products_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     import eyechart.curvature.lanczos as lanczos
 
     class Elsewhere(Tensor):
-        is_cuda = True  # type: ignore[assignment]
+        is_cuda = True
 
     monkeypatch.setattr(lanczos, "PIECE", 7)
     rows, vector = torch.randn(3, 40, dtype=torch.float64), torch.randn(40, dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ LABELS = np.array([0, 2, 1, 0, -1, 2])
     ("pictures", "labels"), [("x_test", "y_test"), ("x", "y"), ("images", "labels"), ("arr_0", "arr_1")]
 )
 def test_npz_names(tmp_path: Path, pictures: str, labels: str) -> None:
-    np.savez(tmp_path / "set.npz", **{pictures: PIXELS, labels: LABELS})  # type: ignore[arg-type]
+    arrays: dict[str, Any] = {pictures: PIXELS, labels: LABELS}
+    np.savez(tmp_path / "set.npz", **arrays)
     images = open_images(tmp_path / "set.npz")
     assert images.name == "set.npz"
     assert images.origin(2) == f"{pictures}[2]"
@@ -49,8 +51,8 @@ def test_npz_splits_columns_and_class_names(tmp_path: Path) -> None:
 
 def test_npz_never_runs_code(tmp_path: Path) -> None:
     class Trap:
-        def __reduce__(self) -> tuple[object, tuple[str]]:
-            return Path.touch, (tmp_path / "sprung",)  # type: ignore[return-value]
+        def __reduce__(self) -> tuple[object, tuple[Path]]:
+            return Path.touch, (tmp_path / "sprung",)
 
     np.savez(tmp_path / "trap.npz", x=np.array([Trap()], object))
     with pytest.raises(ImagesError, match=r"trap.npz is not an .npz file of plain arrays"):
@@ -73,10 +75,10 @@ def test_a_damaged_npz_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pixels", "sentence"),
     [
-        (PIXELS / np.float32(255), "expected uint8 .* float32 came"),
+        (PIXELS / np.float32(255), "expected uint8 .* got float32"),
         (PIXELS.transpose(0, 3, 1, 2), r"channels first: use .transpose\(0, 2, 3, 1\)"),
-        (PIXELS[0, 0], r"\(13, 3\) came"),
-        (PIXELS[..., :2], r"\(6, 10, 13, 2\) came"),
+        (PIXELS[0, 0], r"got \(13, 3\)"),
+        (PIXELS[..., :2], r"got \(6, 10, 13, 2\)"),
         (PIXELS[:0], "holds no pictures"),
         (PIXELS[:, :1, :1], "1×1 pixels"),
     ],
@@ -159,5 +161,5 @@ def test_a_list_of_pictures() -> None:
 def test_what_is_no_source_is_refused(source: object) -> None:
     with pytest.raises(UsageError):
         open_images(source)
-    with pytest.raises(UsageError, match="brings its own labels"):
+    with pytest.raises(UsageError, match="has its own labels"):
         open_images("sample", labels=[1])

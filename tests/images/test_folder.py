@@ -185,7 +185,7 @@ def test_refusals_are_one_clear_sentence(tmp_path: Path, write: Write) -> None:
         "nowhere/at/all": "the folder .*nowhere/at does not exist either",
         "bad": "None of the 1 files in bad .* for example 1.png: not a picture in a known format",
         "splits": "holds the splits train, val, not classes; give one of them, for example .*val",
-        "words/a.txt": "is no source of images",
+        "words/a.txt": "is not a source of images",
         "bad/1.png": "None of the 1 files in 1.png",
     }.items():
         with pytest.raises(ImagesError, match=sentence) as caught:
@@ -197,7 +197,7 @@ def test_a_misspelt_sample_is_suggested(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ImagesError, match="did you mean sample"):
         open_images("samples")
-    with pytest.raises(UsageError, match="test, train; 'tset' was asked"):
+    with pytest.raises(UsageError, match="test, train; got 'tset'"):
         open_images("sample:tset")
 
 

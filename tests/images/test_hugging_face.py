@@ -53,7 +53,7 @@ def test_splits(tmp_path: Path) -> None:
     datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "set"))
     assert len(open_images(f"hf:{tmp_path}/set")) == 2  # validation before train
     assert len(open_images(f"hf:{tmp_path}/set:train")) == 4
-    with pytest.raises(ImagesError, match="has the splits train, validation; 'tset' was asked"):
+    with pytest.raises(ImagesError, match="has the splits train, validation; got 'tset'"):
         open_images(f"hf:{tmp_path}/set:tset")
 
 
@@ -122,7 +122,7 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectionError("Couldn't reach the hub\nwith a long trace")
 
     monkeypatch.setattr(datasets, "get_dataset_split_names", unreachable)
-    with pytest.raises(ImagesError, match=r"hf:a/b cannot be had \(Couldn't reach the hub\); .* folder of pictures"):
+    with pytest.raises(ImagesError, match=r"hf:a/b cannot be loaded \(Couldn't reach the hub\); .* folder of pictures"):
         open_images("hf:a/b")
     table().remove_columns("picture").save_to_disk(str(tmp_path / "set"))
     with pytest.raises(ImagesError, match="no column of pictures; its columns are text"):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from eyechart.errors import RunFolderError, UsageError
-from eyechart.images import Plan, open_images, plan_batches
+from eyechart.images import BatchPlan, open_images, plan_batches
 from eyechart.images.plan import plan_order, seeded_order
 
 
-def planned(labels: np.ndarray | None, count: int | None = None, **options: int) -> Plan:
+def planned(labels: np.ndarray | None, count: int | None = None, **options: int) -> BatchPlan:
     return plan_order(labels, len(labels) if count is None and labels is not None else count or 0, "print", **options)
 
 
@@ -44,7 +44,7 @@ def test_every_picture_once(labels: np.ndarray | None, seed: int) -> None:
             assert batch.labels is None
 
 
-def same_class_share(labels: np.ndarray, plan: Plan) -> float:
+def same_class_share(labels: np.ndarray, plan: BatchPlan) -> float:
     """How often two pictures of a block are of one class."""
     blocks = [labels[plan.batch(index).images] for index in range(plan.blocks)]
     pairs = [(block[:, None] == block[None]).sum() - len(block) for block in blocks]
@@ -153,7 +153,7 @@ def test_shards_are_consecutive() -> None:
     plan = planned(None, 1000, block=62, blocks_per_shard=5)
     assert plan.shards == ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9), (10, 11, 12, 13, 14), (15, 16))
     assert len(planned(None, 10_000).shards) == 13  # 39 blocks, three a shard
-    with pytest.raises(UsageError, match="17 batches; number 17"):
+    with pytest.raises(UsageError, match="17 batches; got number 17"):
         plan.batch(17)
 
 
@@ -174,7 +174,7 @@ def test_a_limit_takes_all_that_small_classes_have() -> None:
 
 def test_json_and_pickle_round_trip() -> None:
     for plan in (planned(BALANCED, limit=100), planned(None, 7)):
-        assert Plan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
+        assert BatchPlan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
         assert pickle.loads(pickle.dumps(plan)) == plan
 
 
@@ -182,10 +182,10 @@ def test_json_and_pickle_round_trip() -> None:
 def test_a_damaged_plan_is_refused(change: dict[str, object]) -> None:
     data = json.loads(json.dumps(planned(BALANCED, limit=100).as_json())) | change
     with pytest.raises(RunFolderError, match="damaged"):
-        Plan.from_json(data)
+        BatchPlan.from_json(data)
     del data["seed"]
     with pytest.raises(RunFolderError, match="damaged"):
-        Plan.from_json(data)
+        BatchPlan.from_json(data)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from eyechart.images.tar import expand
 from .conftest import encoded, picture
 
 
-def shard(path: Path, members: Sequence[tuple[str, bytes]], mode: str = "w") -> Path:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+def shard(path: Path, members: Sequence[tuple[str, bytes]], mode: Literal["w", "w:gz"] = "w") -> Path:
+    with tarfile.open(path, mode) as archive:
         for name, data in members:
             about = tarfile.TarInfo(name)
             about.size = len(data)
@@ -103,8 +104,8 @@ def test_damage_is_listed_and_the_rest_is_read(tmp_path: Path) -> None:
     assert images.origin(0) == "a.tar/0.png"
     assert images.origin(len(images) - 1) == "b.tar/x.png"
     reasons = {problem.path: problem.reason for problem in images.problems}
-    assert "not a whole tar file" in reasons["a.tar"]
-    assert "not a whole tar file" in reasons["c.tar"]
+    assert "not a complete tar file" in reasons["a.tar"]
+    assert "not a complete tar file" in reasons["c.tar"]
     assert reasons["a.tar/2.png"] == "not a picture in a known format"
     assert images.labels is not None
     assert images.labels[-1] == -1
@@ -119,10 +120,10 @@ def test_refusals(tmp_path: Path) -> None:
     ):
         open_images(f"{tmp_path}/w{{o,a}}rds.tar")
     packed = shard(tmp_path / "packed.tar.gz", [("1.png", png(0))], "w:gz")
-    with pytest.raises(ImagesError, match="is no source of images"):
+    with pytest.raises(ImagesError, match="is not a source of images"):
         open_images(packed)
     packed.rename(tmp_path / "packed.tar")
-    with pytest.raises(ImagesError, match=r"hold no pictures .*packed.tar: not a whole tar file"):
+    with pytest.raises(ImagesError, match=r"hold no pictures .*packed.tar: not a complete tar file"):
         open_images(tmp_path / "packed.tar")
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.images import open_images, plan_batches
-from eyechart.measures.measure import Batch, Measure, Scene
+from eyechart.measure import Measure
+from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.labels import match_classes
 from eyechart.subjects.load import load_subject
@@ -41,9 +42,9 @@ def whole_and_in_shards(measure: Measure, subjects: Sequence[Subject], limit: in
     tallies = []
     for per_shard in (limit // 16, 1):
         plan = plan_batches(source, limit=limit, block=16, blocks_per_shard=per_shard)
-        stations = [Station(who, anatomy, [measure]) for who, anatomy in zip(subjects, anatomies, strict=True)]
+        tapped = [TappedSubject(who, anatomy, [measure]) for who, anatomy in zip(subjects, anatomies, strict=True)]
         merged = measure.tally(scene)
         for shard in reversed(range(len(plan.shards))):
-            merged = merged.merge(examine_shard(stations, source, plan.batches(shard), [measure], scene)[measure.name])
+            merged = merged.merge(examine_shard(tapped, source, plan.batches(shard), [measure], scene)[measure.name])
         tallies.append(merged)
     return tallies[0], tallies[1], scene

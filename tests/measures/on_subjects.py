@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import torch
 import xarray
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Measure, Scene
+from eyechart.measure import Measure
+from eyechart.scene import Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
@@ -30,10 +31,10 @@ def tally_of(measure: Measure, subjects: Sequence[Subject], scene: Scene, per_sh
     """Merged from shards of so many blocks, in an order of its own."""
     source = open_images("sample")
     plan = plan_batches(source, limit=scene.images, block=scene.block, blocks_per_shard=per_shard)
-    stations = [Station(who, scene.anatomy(who.name), [measure]) for who in subjects]
+    tapped = [TappedSubject(who, scene.anatomy(who.name), [measure]) for who in subjects]
     total = measure.tally(scene)
     for shard in reversed(range(len(plan.shards))):
-        total = total.merge(examine_shard(stations, source, plan.batches(shard), [measure], scene)[measure.name])
+        total = total.merge(examine_shard(tapped, source, plan.batches(shard), [measure], scene)[measure.name])
     return total
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from eyechart.measures.hessian import HessianSpectrum, HessianTally
-from eyechart.measures.measure import Scene
-from eyechart.sites import AttentionGeometry
+from eyechart.measures.hessian.measure import HessianSpectrum, HessianTally
+from eyechart.scene import Scene
+from eyechart.sites import Architecture, AttentionGeometry
 from tests.measures.staging import anatomy, scene, site
 
 GLOBAL = AttentionGeometry("global", None, 1, 0, 0, (4.0, 4.0), 10.0, 4)
@@ -18,7 +18,8 @@ GLOBAL = AttentionGeometry("global", None, 1, 0, 0, (4.0, 4.0), 10.0, 4)
 
 def stage(folds: int = 16, **eigenvalues: Any) -> tuple[HessianSpectrum, HessianTally, Scene]:
     """A tally of hand-made eigenvalues (minibatch, rank) for each subject, the same for all losses."""
-    kinds = dict.fromkeys(("vit", "vitgap", "pit", "swin"), "transformer") | {"resnet": "cnn", "alternet": "hybrid"}
+    kinds: dict[str, Architecture] = dict.fromkeys(("vit", "vitgap", "pit", "swin"), "transformer")
+    kinds |= {"resnet": "cnn", "alternet": "hybrid"}
     looks = {"pit": GLOBAL, "alternet": GLOBAL, "swin": replace(GLOBAL, kind="windowed", window=(1, 1))}
     people = []
     for name in eigenvalues:
@@ -27,8 +28,8 @@ def stage(folds: int = 16, **eigenvalues: Any) -> tuple[HessianSpectrum, Hessian
         sites = [site(f"b{s}{i}", stage=s, block=i) for s in stages for i in range(2)]
         if word in looks:
             sites.append(site("a", "attention", "attention", heads=2, attention=looks[word]))
-        pooling = "gap" if word == "vitgap" else "cls"
-        people.append(replace(anatomy(name.replace("_", "@"), sites, kinds[word], cls=0), pooling=pooling))
+        one = anatomy(name.replace("_", "@"), sites, kinds[word], cls=0)
+        people.append(replace(one, pooling="gap" if word == "vitgap" else "cls"))
     count = len(next(iter(eigenvalues.values())))
     where = replace(scene(*people, images=count * 16, block=16, folds=folds), classes=("a",))
     where = replace(where, label_maps={who.subject: (0,) for who in people})

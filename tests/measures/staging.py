@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 import xarray
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Batch, Measure, Scene, Views
-from eyechart.sites import Address, Anatomy, AttentionGeometry, Kind, Layout, Role, Site
+from eyechart.measure import Measure, Views
+from eyechart.scene import Batch, Scene
+from eyechart.sites import Address, Anatomy, Architecture, AttentionGeometry, Kind, Layout, Role, Site
 from eyechart.tally import Tally
 from eyechart.tracing.views import Look
 
@@ -48,9 +49,10 @@ def site(
     )
 
 
-def anatomy(subject: str, sites: Sequence[Site], architecture: str = "transformer", cls: int | None = None) -> Anatomy:
-    pooling = None if cls is None else "cls"
-    return Anatomy(subject, tuple(sites), (), (32, 32), architecture, cls, pooling)  # type: ignore[arg-type]
+def anatomy(
+    subject: str, sites: Sequence[Site], architecture: Architecture = "transformer", cls: int | None = None
+) -> Anatomy:
+    return Anatomy(subject, tuple(sites), (), (32, 32), architecture, cls, None if cls is None else "cls")
 
 
 def scene(*anatomies: Anatomy, images: int = 64, block: int = 4, folds: int = 16) -> Scene:
@@ -109,7 +111,8 @@ def tally_of(
 
 
 def part_of(look: Look, images: slice) -> Look:
-    def cut(value: torch.Tensor | None) -> torch.Tensor | None:
+    def cut(value: torch.Tensor | Callable[[], torch.Tensor] | None) -> torch.Tensor | None:
+        assert not callable(value), "no look here is computed when it is asked for"
         return None if value is None else value[images]
 
     weights = look._weights

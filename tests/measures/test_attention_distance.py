@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from eyechart.claims.asking import asked_of
 from eyechart.errors import UsageError
-from eyechart.measures.attention_distance import AttentionDistance
-from eyechart.measures.measure import with_option
+from eyechart.measure_options import with_option
+from eyechart.measures.attention_distance.measure import AttentionDistance
 from eyechart.methods.attention_distance import Cls, how_far, tokens_from
 from eyechart.sites import Anatomy, AttentionGeometry, Filters
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
 
 DISTANCE, PREFIX, COVERAGE, SHARE = range(4)
+
+
+def giving(weights: torch.Tensor) -> Callable[[], torch.Tensor]:
+    return lambda: weights
 
 
 def look_at(weights: torch.Tensor, geometry: AttentionGeometry, cls: Cls = "drop") -> torch.Tensor:
@@ -122,15 +128,15 @@ def test_an_image_whose_head_sees_the_class_token_only_counts_where_it_is_kept()
     weights[32:, 0, 0, [0, 1, 2, 3, 4], [0, 2, 1, 4, 3]] = 1
     place = site("attention", "attention", "attention", heads=1, prefix=1, attention=full_grid(2, 16, prefix=1))
     who, looks = scene(anatomy("v", [place], cls=0)), {("v", "attention"): Look(place, weights=lambda: weights)}
-    found = {cls: measure_tensors(AttentionDistance(cls=cls), who, looks, 4) for cls in ("drop", "keep")}  # type: ignore[arg-type]
+    found = {cls: measure_tensors(AttentionDistance(cls=cls), who, looks, 4) for cls in ("drop", "keep")}
     assert {cls: float(finding.distance[0, 0]) for cls, finding in found.items()} == {"drop": 16, "keep": 8}
 
 
 def test_verdicts_with_the_class_token_kept_say_so() -> None:
     kept = with_option(AttentionDistance(), "cls", "keep")
-    assert [test.claim for test in kept.tests()] == [test.claim for test in AttentionDistance().tests()]
-    assert {test.reading for test in kept.tests()} == {"with attention to the class token as distance 0"}
-    assert {test.reading for test in AttentionDistance().tests()} == {""}
+    assert [test.claim for test in asked_of([kept])] == [test.claim for test in asked_of([AttentionDistance()])]
+    assert {test.reading for test in asked_of([kept])} == {"with attention to the class token as distance 0"}
+    assert {test.reading for test in asked_of([AttentionDistance()])} == {""}
     with pytest.raises(UsageError, match="takes drop, keep"):
         with_option(AttentionDistance(), "cls", "both")
 
@@ -199,7 +205,7 @@ def test_the_finding_averages_over_images_and_pads_heads() -> None:
     generator = torch.Generator().manual_seed(5)
     weights = [torch.randn(64, 1, heads, 4, 4, generator=generator).softmax(-1) for heads in (2, 3)]
     who = anatomy("v", sites)
-    looks = {("v", s.name): Look(s, weights=lambda w=w: w) for s, w in zip(sites, weights, strict=True)}  # type: ignore[misc]
+    looks = {("v", s.name): Look(s, weights=giving(w)) for s, w in zip(sites, weights, strict=True)}
     finding = measure_tensors(AttentionDistance(), scene(who), looks, 4)
     expected = np.mean([brute_force(weights[1][n, 0, 2].double().numpy(), geometry) for n in range(64)])
     assert float(finding.distance[1, 2]) == pytest.approx(expected, rel=1e-5)
@@ -219,7 +225,7 @@ def test_quantities_of_a_vit_of_four_blocks() -> None:
         uniform, own = torch.full((16, 16), 1 / 16), torch.eye(16)
         weights = share[:, :, None, None] * uniform + (1 - share[:, :, None, None]) * own
         sites += [place, site(f"b{block}", block=block, depth=(block + 1) / 4, grid=(4, 4))]
-        looks["v", place.name] = Look(place, weights=lambda weights=weights: weights[:, None])  # type: ignore[misc]
+        looks["v", place.name] = Look(place, weights=giving(weights[:, None]))
     finding = measure_tensors(AttentionDistance(), scene(anatomy("v", sites)), looks, 4)
     rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
     assert rows["early_nearest_head"] == pytest.approx(0.1, abs=0.005)
@@ -242,7 +248,7 @@ def blocks_of(name: str, local: int, filters: Filters) -> tuple[Anatomy, dict[tu
         sites += [place, whole]
         weights = torch.full((64, 1, 4, 64, 64), 1 / 64)
         weights[:, :, : local if block < 2 else 0] = torch.eye(64)
-        looks[name, place.name] = Look(place, weights=lambda weights=weights: weights)
+        looks[name, place.name] = Look(place, weights=giving(weights))
     return replace(anatomy(name, sites, cls=0), filters=filters), looks
 
 

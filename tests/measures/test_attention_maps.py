@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,13 +14,12 @@ import xarray
 from PIL import Image
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.attention_maps import AttentionMaps, sites_of
-from eyechart.measures.measure import Batch, Scene
-from eyechart.methods.attention_examples import (
+from eyechart.measures.attention_maps.chart import Asked, columns_of, draw, heat_map, pictures
+from eyechart.measures.attention_maps.examples import (
     FEWEST,
     ROOM,
     bytes_of_picture,
@@ -28,12 +28,15 @@ from eyechart.methods.attention_examples import (
     take_examples,
     thinning,
 )
-from eyechart.methods.attention_rows import LEVELS, MEAN, PREFIX, decoded, why_no_rollout
-from eyechart.report.drawings.attention_maps import Asked, columns_of, draw, heat_map, pictures
+from eyechart.measures.attention_maps.measure import AttentionMaps
+from eyechart.measures.attention_maps.rows import LEVELS, MEAN, PREFIX, decoded, why_no_rollout
+from eyechart.scene import Batch, Scene
+from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
+from eyechart.tally import Tally
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.pieces import PieceSize
 from tests.measures.staging import anatomy, scene, site
@@ -95,10 +98,10 @@ def examined(subjects: Sequence[Subject], images: int = IMAGES, per_shard: int =
     plain = tuple(Anatomy.from_json(body.as_json()) for body in bodies)
     where = Scene(plain, images, images // 8, 8, 16, source.classes)
     measure = AttentionMaps(images=used or images)
-    stations = [Station(who, body, [measure]) for who, body in zip(subjects, bodies, strict=True)]
-    tally = measure.tally(where)
+    tapped = [TappedSubject(who, body, [measure]) for who, body in zip(subjects, bodies, strict=True)]
+    tally: Tally = measure.tally(where)
     for shard in reversed(range(len(plan.shards))):
-        tally = tally.merge(examine_shard(stations, source, plan.batches(shard), [measure], where)[measure.name])  # type: ignore[arg-type]
+        tally = tally.merge(examine_shard(tapped, source, plan.batches(shard), [measure], where)[measure.name])
     return with_intervals(measure, tally, where)
 
 
@@ -179,9 +182,9 @@ def test_pieces_of_a_batch_give_the_same_rollout(tiny: Subject) -> None:
     images = tiny.prepare(open_images("sample").pictures(range(4)))
     body = anatomy_of(tiny.name, tiny.module, images[:2], call=tiny.call)
     bench = Bench(tiny, body, batch([0, 1, 2, 3]), images, None)
-    whole = take_examples(bench, sites_of(body))
-    pieces = take_examples(replace(bench, piece_size=PieceSize(1)), sites_of(body))
-    last = sites_of(body)[-1].name
+    whole = take_examples(bench, attentions_with_maps(body))
+    pieces = take_examples(replace(bench, piece_size=PieceSize(1)), attentions_with_maps(body))
+    last = attentions_with_maps(body)[-1].name
     assert torch.allclose(whole[f"rollout_peak of {last}"], pieces[f"rollout_peak of {last}"], rtol=2e-3)
 
 
@@ -220,8 +223,8 @@ def test_the_figure_asks_the_class_token_of_the_narrowest_heads(finding: xarray.
     assert (rollout.head, rollout.site, rollout.query) == (None, 2, 0)
     assert [(each.site, each.query) for each in heads] == [(0, 0), (1, 0), (2, 0)]
     assert [each.head for each in heads] == finding.class_relative.values.argmin(1).tolist()
-    tiles = pictures(finding, "tiny").data
-    assert len(tiles) == 4 * (1 + 1 + 3)  # type: ignore[arg-type]  # four examples: picture, rollout, three heads
+    tiles: Any = pictures(finding, "tiny").data
+    assert len(tiles) == 4 * (1 + 1 + 3)  # four examples: picture, rollout, three heads
     assert len(draw(finding).concat) == 2
 
 
@@ -238,9 +241,9 @@ def test_weights_are_drawn_where_their_keys_lie(finding: xarray.Dataset) -> None
 def attention(name: str, heads: int, grid: int, prefix: int = 1, windows: int = 1, block: int = 0) -> Site:
     """Global attention of a 224-pixel ViT, or windows of it, as a plan knows it: without positions."""
     queries = grid * grid // windows
-    kind = "windowed" if windows > 1 else "global"
+    kind: Literal["windowed", "global"] = "windowed" if windows > 1 else "global"
     cell = (224 / grid, 224 / grid)
-    shape = AttentionGeometry(kind, None, windows, prefix, prefix, cell, 1.0, queries, keys=queries + prefix)  # type: ignore[arg-type]
+    shape = AttentionGeometry(kind, None, windows, prefix, prefix, cell, 1.0, queries, keys=queries + prefix)
     return site(
         name, "attention", "attention", grid=(grid, grid), prefix=prefix, heads=heads, attention=shape, block=block
     )
@@ -284,7 +287,7 @@ def test_rollout_only_where_products_mean_something() -> None:
 
 def test_it_costs_nothing_where_there_is_nothing_to_look_at() -> None:
     assert AttentionMaps().passes(anatomy("cnn", [site("b0")], "cnn")) == 0
-    assert sites_of(anatomy("old", [site("a", "attention")])) == []
+    assert attentions_with_maps(anatomy("old", [site("a", "attention")])) == []
 
 
 def batch(labels: list[int] | None) -> Batch:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,11 @@ from torch import Tensor, nn
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.attention_role import AttentionRole, all_replaced
-from eyechart.measures.measure import Batch
-from eyechart.methods.answers import SAME
-from eyechart.methods.attention_distance import attentions
-from eyechart.methods.kernels import REPLACEMENTS, even, kernel_spread, mean_of_others, of_another
+from eyechart.measures.attention_role.kernels import REPLACEMENTS, even, kernel_spread, mean_of_others, of_another
+from eyechart.measures.attention_role.measure import AttentionRole, all_replaced
+from eyechart.methods.scoring import SAME
+from eyechart.scene import Batch
+from eyechart.site_choice import attentions
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.pieces import PieceSize
@@ -25,27 +27,28 @@ from tests import cases
 from tests.measures.on_subjects import module_subject, quantities, staged, tally_of
 
 
-def finding_of(*subjects: Subject, images: int = 32, labels: bool = True, **options: object) -> xarray.Dataset:
+def finding_of(*subjects: Subject, images: int = 32, labels: bool = True, **options: Any) -> xarray.Dataset:
     people, scene = staged(*subjects, images=images, block=16)
     if labels:
         scene = replace(scene, label_maps={subject: (*range(5), *range(5)) for subject in scene.subjects})
-    measure = AttentionRole(**options)  # type: ignore[arg-type]
+    measure = AttentionRole(**options)
     return with_intervals(measure, tally_of(measure, people, scene), scene)
 
 
-def by_hand(model: nn.Module, images: Tensor, put_in: list[Tensor | None]) -> tuple[Tensor, list[Tensor]]:
+def by_hand(module: nn.Module, images: Tensor, put_in: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor]]:
     """A timm ViT written out: its logits with given weights (None: its own), and the weights it used."""
-    x = model.patch_embed(images)  # type: ignore[operator]
-    x = torch.cat([model.cls_token.expand(len(x), -1, -1), x], 1) + model.pos_embed  # type: ignore[operator]
+    model = cases.inside(module)
+    x = model.patch_embed(images)
+    x = torch.cat([model.cls_token.expand(len(x), -1, -1), x], 1) + model.pos_embed
     used = []
-    for block, given in zip(model.blocks, put_in, strict=True):  # type: ignore[arg-type]
+    for block, given in zip(model.blocks, put_in, strict=True):
         n, tokens, width = x.shape
         q, k, v = block.attn.qkv(block.norm1(x)).view(n, tokens, 3, 3, width // 3).permute(2, 0, 3, 1, 4)
         weights = (q @ k.transpose(-2, -1) / (width // 3) ** 0.5).softmax(-1) if given is None else given
         used.append(weights)
         x = x + block.attn.proj((weights @ v).transpose(1, 2).flatten(2))
         x = x + block.mlp(block.norm2(x))
-    return model.head(model.norm(x)[:, 0]), used  # type: ignore[operator]
+    return model.head(model.norm(x)[:, 0]), used
 
 
 def pictures(subject: Subject, count: int) -> list[Tensor]:
@@ -94,7 +97,7 @@ def test_the_finding_counts_answers_all_at_once_and_alone() -> None:
             intact, own = by_hand(subject.module, images, [None, None])
             for name, weights in kernels_by_hand(own).items():
                 for found, put_in in ((together, list(weights)), (alone, [None, weights[1]])):
-                    answers = by_hand(subject.module, images, put_in)[0].argmax(1)  # type: ignore[arg-type]
+                    answers = by_hand(subject.module, images, put_in)[0].argmax(1)
                     found[name].append(answers != intact.argmax(1))
     for name in REPLACEMENTS:
         expected = [float(torch.cat(found[name]).double().mean()) for found in (together, alone)]
@@ -105,7 +108,7 @@ def test_the_finding_counts_answers_all_at_once_and_alone() -> None:
 
 def test_attention_that_is_even_already_can_be_replaced_by_anything() -> None:
     model = cases.vit()
-    for block in model.blocks:  # type: ignore[union-attr]
+    for block in cases.inside(model).blocks:
         block.attn.qkv.weight.data[:24].zero_()  # queries: all scores are equal
         block.attn.qkv.bias.data[:24].zero_()
     finding = finding_of(module_subject(model, "vit"), each="yes")
@@ -194,8 +197,8 @@ def test_shards_change_nothing_and_groups_fit_the_memory() -> None:
 
 def test_each_attention_alone_is_for_more_effort() -> None:
     _, scene = staged(module_subject(cases.vit(), "vit"), images=64)
-    assert AttentionRole().sized("quick", scene).each == "no"  # type: ignore[attr-defined]
+    assert AttentionRole().sized("quick", scene).each == "no"
     normal = AttentionRole().sized("normal", scene)
-    assert normal.each == "yes"  # type: ignore[attr-defined]
+    assert normal.each == "yes"
     assert normal.passes(scene.anatomies[0]) == 1 + 3 * 3
-    assert AttentionRole(each="yes").sized("quick", scene).each == "yes"  # type: ignore[attr-defined]
+    assert AttentionRole(each="yes").sized("quick", scene).each == "yes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,20 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, with_intervals
-from eyechart.measures.band_noise import (
+from eyechart.measure import Views
+from eyechart.measures.band_noise.measure import (
     RINGS,
     STRENGTHS,
     BandNoise,
     between,
     crossing,
-    difference,
     ring_noise,
     rungs_of,
     slope,
 )
-from eyechart.measures.measure import Scene, Views
-from eyechart.sites import Anatomy
+from eyechart.reading_estimates import scored_vit_minus_cnn
+from eyechart.scene import Scene
+from eyechart.sites import Anatomy, Architecture
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench
 from tests.measures import staging
@@ -92,7 +94,7 @@ def test_slopes() -> None:
 # --- statistics -----------------------------------------------------------------------------------------------------
 
 
-def actor(subject: str, architecture: str) -> Anatomy:
+def actor(subject: str, architecture: Architecture) -> Anatomy:
     sites = [
         staging.site("stem", "stem", block=-1),
         *(staging.site(f"b{n}", "block", "conv", axes="NCYX", stage=n // 2, block=n) for n in range(4)),
@@ -140,11 +142,14 @@ def tilted(tilt: float) -> np.ndarray:
 def test_a_vit_hurt_at_low_and_a_cnn_hurt_at_high_frequencies() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)}, images=4096)
     rows = {
-        str(name): tuple(float(finding[f"quantity_{end}"][row]) for end in ("value", "low", "high"))
-        for row, name in enumerate(finding.quantity.values)
+        (str(name), str(who)): tuple(float(finding[f"quantity_{end}"][row]) for end in ("value", "low", "high"))
+        for row, (name, who) in enumerate(zip(finding.quantity.values, finding.quantity_subjects.values, strict=True))
     }
     # 10 % are lost between the second and third strength, where the slopes are ±.1; three rings lie .35 off.
-    expected = {"low_noise_difference": 0.07, "high_noise_difference": 0.07, "noise_slope_difference": 0.2}
+    both = {"low_noise_difference": 0.07, "high_noise_difference": 0.07, "noise_slope_difference": 0.2}
+    each = {("low", "vit"): 0.135, ("high", "vit"): 0.065, ("low", "cnn"): 0.065, ("high", "cnn"): 0.135}
+    expected = {(name, "vit | cnn"): value for name, value in both.items()}
+    expected |= {(f"{end}_noise_loss", who): value for (end, who), value in each.items()}
     assert rows.keys() == expected.keys()
     for name, (value, low, high) in rows.items():
         assert low < expected[name] < high
@@ -174,7 +179,7 @@ def test_where_no_strength_fits_nothing_is_compared() -> None:
 
 def test_pictures_of_two_sizes_are_not_compared() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)})
-    compare = difference("low_cost", 1)
+    compare = partial(scored_vit_minus_cnn, variable="low_cost")
     assert list(compare(finding)) == [("vit", "cnn")]
     assert compare(finding.assign_coords(pictures=("subject", ["(32, 32)", "(224, 224)"]))) == {}
 
@@ -182,7 +187,7 @@ def test_pictures_of_two_sizes_are_not_compared() -> None:
 def test_without_labels_no_claim_is_decided() -> None:
     finding = play({"vit": tilted(-1.0), "cnn": tilted(1.0)}, labels=False)
     assert finding.scored.values.tolist() == ["agreement", "agreement"]
-    assert difference("low_cost", 1)(finding) == {}
+    assert scored_vit_minus_cnn(finding, "low_cost") == {}
     assert "agreement with its own intact answers" in BandNoise().sentence(finding)
 
 
@@ -229,15 +234,16 @@ def test_noise_is_added_to_the_normalised_image_and_counted(monkeypatch: pytest.
     found = BandNoise(images=5, rungs=1).experiment(bench)
     assert torch.equal(shown[0], bench.images[:5])
     assert len(shown) == 1 + RINGS
+    assert bench.subject.colours is not None
     for ring, noisy in enumerate(shown[1:]):
-        added = 4 * (noisy - bench.images[:5]) / torch.tensor(bench.subject.colours[1]).view(1, 3, 1, 1)  # type: ignore[index]
+        added = 4 * (noisy - bench.images[:5]) / torch.tensor(bench.subject.colours[1]).view(1, 3, 1, 1)
         assert torch.allclose(added.square().mean((1, 2, 3)).sqrt(), torch.tensor(STRENGTHS[0]), rtol=1e-3)
         truth = plain(bench, noisy).argmax(1) == bench.targets[:5]
         assert torch.equal(found["right"][:, 0, ring].bool(), truth)
 
 
 def test_one_shard_and_many_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eyechart.measures.band_noise.RINGS", 2)
+    monkeypatch.setattr("eyechart.measures.band_noise.measure.RINGS", 2)
     whole, merged, _ = whole_and_in_shards(BandNoise(images=40, rungs=2), [load_subject("zoo:resnet")])
     assert all(torch.equal(values, merged.tensors()[name]) for name, values in whole.tensors().items())
     assert float(whole.tensors()["images"].sum()) == 40

@@ -12,24 +12,25 @@ import vl_convert
 import xarray
 from scipy.optimize import minimize_scalar
 
+from eyechart.charts import theme
+from eyechart.charts.export import specification
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images
 from eyechart.intervals import with_intervals
-from eyechart.measures.calibration import TEMPERATURES, Calibration
-from eyechart.measures.measure import Scene, Views
-from eyechart.measures.recognition import LOGITS
+from eyechart.measure import Views
+from eyechart.measures.calibration.measure import TEMPERATURES, Calibration
 from eyechart.methods.calibration import bin_of, lowest
-from eyechart.report import theme
-from eyechart.report.embed import specification
+from eyechart.methods.scoring import LOGITS
+from eyechart.scene import Scene
+from eyechart.sites import Architecture
 from eyechart.subjects.load import load_subject
 from tests.measures.staging import anatomy, batches, scene, site
 
 
 def stage(*names: str, images: int) -> Scene:
     head = site("head", role="head", axes="NC", grid=None)
-    where = scene(
-        *(anatomy(name, [head], kind) for name, kind in zip(names, ("cnn", "transformer"), strict=False)), images=images
-    )
+    kinds: tuple[Architecture, Architecture] = ("cnn", "transformer")
+    where = scene(*(anatomy(name, [head], kind) for name, kind in zip(names, kinds, strict=False)), images=images)
     return replace(where, classes=("a", "b", "c"), label_maps=dict.fromkeys(names, (0, 1, 2)))
 
 
@@ -197,4 +198,4 @@ def test_unknown_labels_are_left_out_and_unmatched_classes_refused() -> None:
     assert found.attrs["images"] == 100
     assert float(found.ece[0]) == pytest.approx(float(expected.ece[0]))
     with pytest.raises(DoesNotApply, match="match"):
-        Calibration().tally(replace(stage("net", images=200), label_maps={}))
+        Calibration().check_labels(replace(stage("net", images=200), label_maps={}))

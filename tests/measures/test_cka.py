@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+import xarray
 
+from eyechart.claims.asking import asked_of
 from eyechart.errors import UsageError
-from eyechart.measures.cka import Cka
-from eyechart.measures.measure import with_option
-from eyechart.methods.hsic import gram, hsic_table
-from eyechart.methods.layer_likeness import contrast, half_way, lag_map, matched_depth, peak, step, uniformity
+from eyechart.measure_options import with_option
+from eyechart.measures.cka.measure import Cka
+from eyechart.measures.cka.quantities import contrast, half_way, lag_map, matched_depth, peak, step, uniformity
+from eyechart.methods.hsic import Readout, gram, hsic_table
 from eyechart.methods.token_lengths import Tokens
+from eyechart.sites import Anatomy, Architecture, Site
 from eyechart.tracing.views import Look
+from tests.claims.nulls.cka import along, tables
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
 
 
-def make_run(n: int, block: int) -> tuple[torch.Tensor, torch.Tensor, object]:
+def make_run(n: int, block: int) -> tuple[torch.Tensor, torch.Tensor, xarray.Dataset]:
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(n, 4, 6, generator=generator)
     y = x @ torch.randn(6, 6, generator=generator) + torch.randn(n, 4, 6, generator=generator)
@@ -70,14 +76,14 @@ def test_a_constant_layer_is_unknown_not_clamped() -> None:
         ("gap", lambda x: x[:, 1:].mean(1)),
     ],
 )
-def test_readouts(readout: str, expected) -> None:  # type: ignore[no-untyped-def]
+def test_readouts(readout: Readout, expected: Callable[[torch.Tensor], torch.Tensor]) -> None:
     x = torch.randn(8, 5, 6)
     place = site("one", prefix=1)
-    taken = Cka(readout=readout).view.take(Look(place, output=x))  # type: ignore[arg-type]
+    taken = Cka(readout=readout).view.take(Look(place, output=x))
     torch.testing.assert_close(taken, expected(x))
 
 
-def chain(subject: str, stages: list[int], architecture: str) -> list:  # type: ignore[type-arg]
+def chain(subject: str, stages: list[int], architecture: Architecture) -> list[Site]:
     count = len(stages)
     stem = site(f"{subject} stem", role="stem", block=-1)
     return [stem] + [
@@ -85,10 +91,8 @@ def chain(subject: str, stages: list[int], architecture: str) -> list:  # type: 
     ]
 
 
-def estimate_with(cka_values: np.ndarray, *people):  # type: ignore[no-untyped-def]
-    import xarray
-
-    from eyechart.measures.measure import site_coordinates
+def estimate_with(cka_values: np.ndarray, *people: Anatomy) -> xarray.Dataset:
+    from eyechart.measure import site_coordinates
 
     where = scene(*people)
     sites = where.sites(lambda who: who.sites)
@@ -135,8 +139,19 @@ def test_lag_of_a_shifted_diagonal() -> None:
     for j in range(9):  # CNN site j looks most like ViT site j // 2
         values[j // 2, 9 + j] = values[9 + j, j // 2] = 1
     estimate = estimate_with(values, vit, cnn)
-    assert matched_depth(estimate, half_way)["v", "c"] == pytest.approx(2 / 8)
+    assert matched_depth(half_way)(estimate)["v", "c"] == pytest.approx(2 / 8)
     assert estimate.match_depth.sel(matched="v").values[9:].tolist() == [j // 2 / 8 for j in range(9)]
+
+
+def test_a_match_that_is_the_last_block_in_every_draw_is_known_to_half_a_block() -> None:
+    """It used to show 1.00 [1.00, 1.00], as if a depth were ever known so well."""
+    short = tables(along((0, 0), (1, 3)))  # a ViT that ends before the CNN does: its last block is the match
+    found = short(0)["cka"]
+    row = found.isel(quantity_row=found["quantity"].values == "lag_at_end")
+    ends = [float(row[f"quantity_{name}"][0]) for name in ("low", "value", "high")]
+    assert ends == pytest.approx([1 - 1 / 16, 1, 1])
+    row = found.isel(quantity_row=found["quantity"].values == "lag_at_half")  # between blocks: no such bound
+    assert float(row.quantity_high[0] - row.quantity_low[0]) < 1 / 16
 
 
 def test_the_lag_map_has_bootstrap_intervals_and_unknown_rows_stay_unknown() -> None:
@@ -278,10 +293,10 @@ def test_the_mean_of_tokens_of_equal_length() -> None:
 
 def test_verdicts_on_tokens_of_equal_length_say_so() -> None:
     measure = with_option(Cka(), "tokens", "normalised")
-    readings = [(test.claim, test.reading) for test in measure.tests()]
+    readings = [(test.claim, test.reading) for test in asked_of([measure])]
     assert ("C13", "with all tokens of length one") in readings
     assert ("C15", "without the class token, with all tokens of length one") in readings
-    assert not with_option(measure, "readout", "gap").tests()
+    assert not asked_of([with_option(measure, "readout", "gap")])
     with pytest.raises(UsageError, match="takes plain, normalised"):
         with_option(Cka(), "tokens", "long")
 
@@ -343,5 +358,5 @@ def test_images_that_coincide_make_no_neighbours() -> None:
 
 
 def test_only_claims_without_a_limit_of_cka_are_read_by_neighbours() -> None:
-    read = {(test.claim, test.reading) for test in Cka(index="neighbours").tests()}
+    read = {(test.claim, test.reading) for test in asked_of([Cka(index="neighbours")])}
     assert read == {(claim, "by nearest neighbours") for claim in ("C14", "C60", "C79")}

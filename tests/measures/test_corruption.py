@@ -14,15 +14,19 @@ import xarray
 from PIL import Image
 from torch import Tensor, nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
+from eyechart.claims.table import CLAIMS
 from eyechart.corruptions import SEVERITIES, TYPES
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.corruption import WORDS, Corruption, corrupted
-from eyechart.measures.measure import Batch, Scene, Views
+from eyechart.measure import Views
+from eyechart.measures.corruption.measure import Corruption, corrupted
+from eyechart.scene import Batch, Scene
+from eyechart.sites import Architecture
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench
@@ -33,7 +37,7 @@ CONDITIONS = 1 + len(TYPES) * SEVERITIES
 
 def stage(*names: str, images: int = 64) -> Scene:
     head = site("head", role="head", axes="NC", grid=None)
-    kinds = ("transformer", "cnn", "cnn", "cnn")
+    kinds: tuple[Architecture, ...] = ("transformer", "cnn", "cnn", "cnn")
     blocks = [[site("a", stage=0, block=0), site("b", stage=stage, block=1), head] for stage in (0, 1, 1, 1)]
     where = scene(*(anatomy(name, blocks[at], kinds[at]) for at, name in enumerate(names)), images=images)
     return replace(where, classes=("a", "b", "c"), label_maps=dict.fromkeys(names, (0, 1, 2)))
@@ -120,12 +124,12 @@ def test_a_subject_without_pixels_is_left_out_with_the_reason() -> None:
 def test_it_needs_classes_and_time() -> None:
     where = replace(stage("a"), label_maps={})
     with pytest.raises(DoesNotApply, match="classes"):
-        Corruption().tally(where)
+        Corruption().check_labels(where)
     dear = replace(stage("a", images=5000).anatomies[0], flops=4e8)
     where = replace(stage("a", images=5000), anatomies=(dear,))
     with pytest.raises(DoesNotApply, match="--effort normal or --measures corruption runs it"):
         Corruption().sized("quick", where)
-    assert 64 <= Corruption().sized("normal", where).images < Corruption().sized("full", where).images  # type: ignore[attr-defined]
+    assert 64 <= Corruption().sized("normal", where).images < Corruption().sized("full", where).images
 
 
 class Colours(nn.Module):
@@ -204,10 +208,11 @@ def quantity_rows(values: Mapping[str, float]) -> xarray.Dataset:
 
 
 def test_c69_asks_all_three_measures_and_says_what_is_missing() -> None:
-    facts = {name: Facts(name, kind, True, recipe="same") for name, kind in (("v", "transformer"), ("c", "cnn"))}  # type: ignore[arg-type]
-    names = list(WORDS)
+    kinds: dict[str, Architecture] = {"v": "transformer", "c": "cnn"}
+    facts = {name: Facts(name, kind, True, recipe="same") for name, kind in kinds.items()}
+    names = [part.quantity for part in CLAIMS["C69"].tests[0].parts]
     shares = {"calibration": names[:2], "corruption": names[2:4], "robustness": names[4:]}
-    tests = [*Corruption.claims]
+    tests = asked_of([Corruption()])
 
     def said(values: Mapping[str, float], measures: list[str]) -> Any:
         findings = {name: quantity_rows({each: values[each] for each in shares[name]}) for name in measures}
@@ -221,7 +226,7 @@ def test_c69_asks_all_three_measures_and_says_what_is_missing() -> None:
     assert said({**better, "attack_advantage": 0.005}, [*shares]).verdict == "undecided"
     missing = said(better, ["corruption"])
     assert missing.verdict == "not tested"
-    assert "robustness and calibration" in missing.reason
+    assert "calibration and robustness" in missing.reason
 
 
 def test_one_shard_and_many_give_the_same_numbers(bench: Bench) -> None:
@@ -231,7 +236,7 @@ def test_one_shard_and_many_give_the_same_numbers(bench: Bench) -> None:
     for per_shard in (1, 3):
         plan = plan_batches(source, limit=24, block=8, blocks_per_shard=per_shard)
         where = Scene((bench.anatomy,), 24, 3, 8, 16, source.classes, {"colours": (0, 1, 2, 0, 1, 2, 0, 1, 2, 0)})
-        station = Station(bench.subject, bench.anatomy, measures)
+        station = TappedSubject(bench.subject, bench.anatomy, measures)
         tallies = [
             examine_shard([station], source, plan.batches(shard), measures, where)["corruption"]
             for shard in reversed(range(len(plan.shards)))

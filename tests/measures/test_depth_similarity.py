@@ -10,11 +10,13 @@ import torch
 import xarray
 
 from eyechart import zoo
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
-from eyechart.measures.cka import Cka
-from eyechart.measures.depth_similarity import DepthSimilarity, decline, late_difference, low_similarity, slope
+from eyechart.measure import Measure
+from eyechart.measures.cka.measure import Cka
+from eyechart.measures.depth_similarity.measure import DepthSimilarity, decline, late_difference, low_similarity, slope
 from eyechart.subjects.load import load_subject
 from tests.measures.on_subjects import finding_of, module_subject, quantities, staged, tally_of
 
@@ -53,9 +55,8 @@ def test_the_curves_are_the_diagonals_of_cka() -> None:
     """The same number by the measure that compares everything, for whole layers and for patch tokens."""
     given = ("zoo:vit", "zoo:vit@random", "zoo:vit-gap")
     subjects, where = staged(*given, images=16, block=8)
-    table, twins = (
-        measure.estimate(tally_of(measure, subjects, where).total(), where) for measure in (Cka(), DepthSimilarity())
-    )
+    measures: list[Measure] = [Cka(), DepthSimilarity()]
+    table, twins = (measure.estimate(tally_of(measure, subjects, where).total(), where) for measure in measures)
     for block in (0, 8):
         one, other = (f"{name}/blocks.{block}" for name in given[:2])
         expected = float(table.cka.sel(site=one, other_site=other))
@@ -95,7 +96,7 @@ def test_two_sizes_have_a_map_and_best_matches() -> None:
         for name in ("small", "large")
     }
     found.attrs["images"] = 64
-    claims = {(v.claim, v.reading): v for v in judge(DepthSimilarity().tests(), {"depth_similarity": found}, facts)}
+    claims = {(v.claim, v.reading): v for v in judge(asked_of([DepthSimilarity()]), {"depth_similarity": found}, facts)}
     assert "the recipes differ" in claims["C40", "across sizes"].reason  # g4: then it may not be the size
     assert ("C40", "through fine-tuning") not in claims
     assert "two sizes" in DepthSimilarity().sentence(found)

@@ -11,24 +11,25 @@ import torch.nn.functional as F
 import xarray
 from torch import Tensor, nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.error_vs_nll import (
+from eyechart.measures.error_vs_nll.measure import (
     RECORDED,
     ErrorNllTally,
     ErrorVsNll,
     bias_correlation,
-    rank_correlation,
+    error_nll_correlation,
     reading,
     soft_nll,
     steps,
 )
-from eyechart.measures.measure import Scene
 from eyechart.report.page import sample
-from eyechart.sites import Anatomy
+from eyechart.scene import Scene
+from eyechart.sites import Anatomy, Architecture
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
 from eyechart.training.subject_records import record_of
@@ -75,7 +76,9 @@ def subject() -> Subject:
 def measured(subject: Subject) -> tuple[ErrorVsNll, ErrorNllTally, ErrorNllTally, Scene]:
     measure = ErrorVsNll(images=32, train="sample:train")
     whole, in_shards, where = whole_and_in_shards(measure, [subject])
-    return measure, whole, in_shards, where  # type: ignore[return-value]
+    assert isinstance(whole, ErrorNllTally)
+    assert isinstance(in_shards, ErrorNllTally)
+    return measure, whole, in_shards, where
 
 
 def test_clean_numbers_are_those_of_plain_calls(
@@ -86,7 +89,7 @@ def test_clean_numbers_are_those_of_plain_calls(
     for name, images in (("sample", 48), ("sample:train", 32)):
         source = open_images(name)
         order = plan_batches(source, limit=images).order
-        labels = torch.as_tensor(source.labels)[list(order)]  # type: ignore[arg-type]
+        labels = torch.as_tensor(source.labels)[list(order)]
         with torch.no_grad():
             logits = subject.call(subject.prepare(source.pictures(order)))
         nll = float(F.cross_entropy(logits, labels))
@@ -119,7 +122,7 @@ def test_what_is_mixed_together_stays_together_in_a_fold(
 
 
 def test_training_images_without_a_class_are_left_out(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    from eyechart.measures import error_vs_nll
+    from eyechart.measures.error_vs_nll import measure as error_vs_nll
 
     source = open_images("sample:train")
     labels = np.array(source.labels)
@@ -129,7 +132,8 @@ def test_training_images_without_a_class_are_left_out(subject: Subject, monkeypa
     training = ErrorVsNll(images=32, train="sample:train").training(bench_of(subject))
     assert training is not None
     assert training.targets is not None
-    assert training.targets.tolist() == training.batch.labels.tolist()  # type: ignore[union-attr]
+    assert training.batch.labels is not None
+    assert training.targets.tolist() == training.batch.labels.tolist()
     assert 0 < len(training) < 32
 
 
@@ -147,13 +151,14 @@ def test_training_images_nobody_knows_are_not_made_up(subject: Subject) -> None:
 
 def test_without_classes_it_does_not_apply() -> None:
     with pytest.raises(DoesNotApply, match="classes"):
-        ErrorVsNll().tally(scene(anatomy("net", [site("head", role="head")])))
+        ErrorVsNll().check_labels(scene(anatomy("net", [site("head", role="head")])))
 
 
 # --- the reading rule and C42 ---------------------------------------------------------------------------------------
 
 
 def person(name: str, kind: str) -> Anatomy:
+    kinds: dict[str, Architecture] = {"cnn": "cnn", "mixer": "mixer"}
     head = site("head", role="head", axes="NC", grid=None)
     stages = (0,) if kind in ("vit", "mixer") else (0, 1)
     deep = {"vit": 2, "mixer": 3, "cnn": 5}.get(kind, 4)
@@ -161,7 +166,7 @@ def person(name: str, kind: str) -> Anatomy:
     if kind == "windows":
         window = replace(full_grid(2, 1.0), kind="windowed")
         blocks.append(site("attention", role="attention", attention=window, heads=2))
-    return anatomy(name, [*blocks, head], kind if kind in ("cnn", "mixer") else "transformer")
+    return anatomy(name, [*blocks, head], kinds.get(kind, "transformer"))
 
 
 def stage(**people: tuple[str, float, float]) -> xarray.Dataset:
@@ -195,7 +200,7 @@ def test_families_settle_c42() -> None:
         "mixer": ("mixer", 0.354, 2.57), "vit": ("vit", 0.335, 2.52), "pit": ("staged", 0.239, 2.30),
         "swin": ("windows", 0.232, 2.23), "resnet": ("cnn", 0.173, 2.09),
     }  # fmt: skip
-    tests = ErrorVsNll().tests()
+    tests = asked_of([ErrorVsNll()])
     facts = {
         name: Facts(
             name, "cnn" if name == "resnet" else "transformer", trained=True, recipe="one", accuracy=(0.9, 0.8, 1)
@@ -229,15 +234,15 @@ def test_early_snapshots_do_not_rank_among_the_families() -> None:
     }  # fmt: skip
     early = {"vit@warmup": ("vit", 0.80, 4.0), "resnet@warmup": ("cnn", 0.85, 4.2), "vit@second": ("vit", 0.1, 1.0)}
     found = stage(**early, **ends)
-    (key,) = rank_correlation(found)
+    (key,) = error_nll_correlation(found)
     assert set(key) == {"vit@second", "resnet", "mixer", "pit", "swin"}  # of two ends the first
     alone = stage(**ends)
-    assert rank_correlation(alone) == {tuple(ends): pytest.approx(0.3)}
+    assert error_nll_correlation(alone) == {tuple(ends): pytest.approx(0.3)}
     assert steps("error", "cnn", "windows")(found)[key] == pytest.approx(0.232 - 0.173, abs=0.02)
     untrained = {"vit@random": ("vit", 0.9, 2.3), "other@random": ("mixer", 0.9, 2.3)}  # the first of their builds
-    assert set(rank_correlation(stage(**untrained, **ends))) == {tuple(ends)}
+    assert set(error_nll_correlation(stage(**untrained, **ends))) == {tuple(ends)}
     untrained |= {name: told for name, told in ends.items() if name != "mixer"}
-    assert rank_correlation(stage(**untrained)) == {}  # four families: the fifth was never trained
+    assert error_nll_correlation(stage(**untrained)) == {}  # four families: the fifth was never trained
 
 
 @pytest.mark.parametrize("images", [3, 4])

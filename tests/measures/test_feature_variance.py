@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.feature_variance import (
-    UNMOVED,
-    FeatureVariance,
-    sign_test,
-    skip_of,
-    sub_layers,
-    variance_and_square,
-)
+from eyechart.exact_bounds import exact_ends
+from eyechart.measures.feature_variance.measure import FeatureVariance, share_that, variance_and_square
+from eyechart.methods.steps import UNMOVED
+from eyechart.site_choice import skip_of, sub_layers
+from eyechart.sites import Kind, Site
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
 
 def variance(features: torch.Tensor) -> float:
     """Of maps (image, channel, y, x), averaged over images."""
-    place = site("s", axes="NCYX", grid=tuple(features.shape[2:]))  # type: ignore[arg-type]
+    rows, columns = features.shape[2:]
+    place = site("s", axes="NCYX", grid=(rows, columns))
     return float(variance_and_square(features, place.layout)[:, 0].mean())
 
 
@@ -33,7 +33,7 @@ def test_averaging_disjoint_positions_divides_by_their_number() -> None:
 def test_sliding_circular_windows() -> None:
     # Var over N positions of circular means of k: N/(N-1) · (1/k - 1/N) of the noise's variance.
     noise = torch.randn(400, 8, 8, 8, generator=torch.Generator().manual_seed(1))
-    blurred = sum(noise.roll((y, x), (2, 3)) for y in (0, 1) for x in (0, 1)) / 4
+    blurred = torch.stack([noise.roll((y, x), (2, 3)) for y in (0, 1) for x in (0, 1)]).mean(0)
     expected = 64 / 63 * (1 / 4 - 1 / 64)
     assert variance(blurred) == pytest.approx(expected, rel=0.02)
 
@@ -51,7 +51,7 @@ def test_prefix_tokens_are_no_positions() -> None:
     torch.testing.assert_close(seen[:, 0], tokens[:, 1:].var(1).mean(1))
 
 
-def vit_sites(blocks: int = 2) -> list:  # type: ignore[type-arg]
+def vit_sites(blocks: int = 2) -> list[Site]:
     sites = [site("stem", "stem", prefix=1, block=-1)]
     for b in range(blocks):
         sites.append(site(f"{b} attention", "junction", "attention", prefix=1, block=b, depth=(b + 0.5) / blocks))
@@ -60,7 +60,7 @@ def vit_sites(blocks: int = 2) -> list:  # type: ignore[type-arg]
     return sites
 
 
-def resnet_sites() -> list:  # type: ignore[type-arg]
+def resnet_sites() -> list[Site]:
     sites = [site("stem", "stem", axes="NCYX", grid=(8, 8), block=-1)]
     for b, (grid, projected) in enumerate([((8, 8), False), ((8, 8), False), ((4, 4), True), ((4, 4), False)]):
         stage = 0 if b < 2 else 1
@@ -89,7 +89,7 @@ def test_a_step_needs_an_unprojected_skip() -> None:
     assert [skip_of(vit, place) for place in sub_layers(vit)] == [None, *vit.pick("junction")]
 
 
-def chain(sites: list, levels: dict[str, float], noise: torch.Tensor) -> dict:  # type: ignore[type-arg]
+def chain(sites: list[Site], levels: dict[str, float], noise: torch.Tensor) -> dict[str, Look]:
     """Looks at a stream whose log variance is set by hand: `levels` after each site, the skip before it."""
     looks, level = {}, 0.0
     for place in sites:
@@ -128,21 +128,23 @@ def test_the_finding_and_its_steps() -> None:
         float(expected / noise[:, 1:].double().square().mean()), rel=1e-5
     )
     rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
-    z = (5 - 2.5 - 0.5) / (5**0.5 / 2)
-    assert rows["attention_lowers_variance"] == pytest.approx(z)
-    assert rows["mlp_raises_variance"] == pytest.approx(z)
-    assert rows["conv_raises_variance"] == pytest.approx((6 - 3 - 0.5) / (6**0.5 / 2))
+    lows = dict(zip(finding.quantity.values.tolist(), finding.quantity_low.values.tolist(), strict=True))
+    for name, among in (("attention_lowers", 5), ("mlp_raises", 5), ("conv_raises", 6)):
+        assert rows[f"{name}_variance"] == 1
+        # Not [1, 1]: all of five agree by chance in one case of 32.
+        assert lows[f"{name}_variance"] == pytest.approx(0.05 ** (1 / among))
 
 
 def test_stage_position_of_a_staged_transformer() -> None:
     """Two stages of two blocks, steps set by hand; the first attention of a stage counts, though the grid is new."""
     steps = {0: (-1.0, 0.5), 1: (0.25, 0.5), 2: (-2.0, 0.0), 3: (1.0, 0.5)}  # block: (attention, MLP)
+    kinds: tuple[Kind, Kind] = ("attention", "mlp")
     sites, levels, level = [site("stem", "stem", block=-1)], {}, 0.0
-    for block, (attention, mlp) in steps.items():
+    for block, both in steps.items():
         stage, grid = block // 2, (2, 2) if block < 2 else (1, 4)
-        for kind, step in (("attention", attention), ("mlp", mlp)):
+        for kind, step in zip(kinds, both, strict=True):
             level += step
-            place = site(f"{block} {kind}", "junction", kind, block=block, stage=stage, grid=grid)  # type: ignore[arg-type]
+            place = site(f"{block} {kind}", "junction", kind, block=block, stage=stage, grid=grid)
             levels[place.name] = level
             sites.append(place)
         sites.append(site(f"{block}", "block", "attention", block=block, stage=stage, grid=grid, depth=(block + 1) / 4))
@@ -184,14 +186,28 @@ def test_a_constant_moves_one_scale_and_a_stretch_the_other() -> None:
         "Where the variance rises (in brackets: the variance over the mean square): in s 0 (0) of 1 attention "
         "sub-layers and 1 (0) of 1 MLP sub-layers."
     )
-    assert np.isnan(sign_test(step[1:2], rising=True))  # what did not move says nothing
+    assert np.isnan(share_that(rising=True)(step[1:2]))  # what did not move says nothing
 
 
-@pytest.mark.parametrize(
-    ("up", "down", "clear"), [(10, 2, True), (9, 3, False), (8, 1, True), (5, 0, True), (4, 0, False), (6, 6, False)]
-)
-def test_sign_test_agrees_with_the_binomial_test(up: int, down: int, clear: bool) -> None:
+@pytest.mark.parametrize("things", range(1, 41))
+def test_the_exact_interval_decides_as_the_sign_test_does(things: int) -> None:
     from scipy.stats import binomtest
 
-    z = sign_test(np.array([1.0] * up + [-1.0] * down), rising=True)
-    assert (z > 1.645) == clear == (binomtest(up, up + down, alternative="greater").pvalue < 0.05)
+    for up in range(things + 1):
+        share = np.array(share_that(rising=True)(np.array([1.0] * up + [-1.0] * (things - up))))
+        low, high = exact_ends(share, share, things)
+        assert 0 <= low < high <= 1
+        assert low <= share <= high
+        ways: tuple[tuple[bool, Literal["greater", "less"]], ...] = (
+            (bool(low > 0.5), "greater"),
+            (bool(high < 0.5), "less"),
+        )
+        for clear, way in ways:
+            assert clear == (binomtest(up, things, alternative=way).pvalue < 0.05), f"{up} of {things}"
+
+
+def test_what_images_move_widens_the_exact_interval() -> None:
+    """A sub-layer of five that goes either way: the exact bounds of four and of five that agree."""
+    low, high = exact_ends(np.array(0.8), np.array(1.0), 5)
+    assert float(low) == pytest.approx(0.343, abs=1e-3)
+    assert high == 1

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,26 +15,28 @@ import torch
 import xarray
 from torch import nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import jackknife, leave_one_out_weights
-from eyechart.measures.few_shot import (
+from eyechart.measures.few_shot.features import FEATURES, before_logits, width_of, words_for
+from eyechart.measures.few_shot.measure import (
     BIAS,
     PENALTY,
-    TIGHTER,
     FewShot,
     FewShotTally,
     Pool,
+    Rule,
     linear_evaluation,
     nearest_mean,
     share_right,
     tightness,
 )
-from eyechart.measures.measure import Scene
-from eyechart.methods.few_shot import correlation, correlation_z, leads_together, trend
-from eyechart.methods.frozen_features import FEATURES, before_logits, what_is_read, width_of, words_for
-from eyechart.sites import Site
+from eyechart.measures.few_shot.quantities import correlation, correlation_z, leads_together, trend
+from eyechart.scene import Scene
+from eyechart.site_choice import classifier_input
+from eyechart.sites import Architecture, Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
@@ -136,13 +139,16 @@ def test_answers_do_not_depend_on_how_many_draws_are_made_at_a_time(monkeypatch:
     drawn = Pool.of(tally_of(features, labels).total(), 30).draw(2, CLASSES)
     assert drawn is not None
     whole = [share_right(rule, features, *drawn) for rule in (nearest_mean, linear_evaluation)]
-    monkeypatch.setattr("eyechart.measures.few_shot.AT_ONCE", 4000)
+    monkeypatch.setattr("eyechart.measures.few_shot.measure.AT_ONCE", 4000)
     assert [share_right(rule, features, *drawn) for rule in (nearest_mean, linear_evaluation)] == whole
 
 
-def subject(channels: int = 6, pooling: str | None = "cls") -> tuple[Site, Scene]:
+Pooling = Literal["cls", "gap", "other"] | None
+
+
+def subject(channels: int = 6, pooling: Pooling = "cls") -> tuple[Site, Scene]:
     place = replace(site("blocks.0", prefix=1, depth=1.0), channels=channels)
-    body = replace(anatomy("v", [place], cls=0), pooling=pooling)  # type: ignore[arg-type]
+    body = replace(anatomy("v", [place], cls=0), pooling=pooling)
     return place, replace(scene(body, images=400, block=8), classes=tuple("abcde"))
 
 
@@ -234,9 +240,10 @@ def two_subjects(one: torch.Tensor, two: torch.Tensor, labels: torch.Tensor) -> 
 def judged(finding: xarray.Dataset) -> dict[tuple[str, ...], str]:
     """The verdicts of the second reading."""
     facts = {name: Facts(name, "cnn", True, "sample", (0.95, 0.94, 0.96)) for name in ("v", "w")}
-    verdicts = judge(FewShot().tests(), {"few_shot": finding}, facts)
-    assert sum(v.claim == "C71" and v.reading != TIGHTER for v in verdicts) == 2  # the first reading, of each subject
-    return {v.subjects: v.verdict for v in verdicts if v.claim == "C71" and v.reading == TIGHTER}
+    verdicts = judge(asked_of([FewShot()]), {"few_shot": finding}, facts)
+    tighter = "for how tight classes are"
+    assert sum(v.claim == "C71" and v.reading != tighter for v in verdicts) == 2  # the first reading, of each subject
+    return {v.subjects: v.verdict for v in verdicts if v.claim == "C71" and v.reading == tighter}
 
 
 def test_tighter_classes_are_judged_between_two_subjects() -> None:
@@ -269,11 +276,14 @@ def test_distances_by_all_pairs() -> None:
 
 def test_of_a_last_block_class_token_or_mean_is_read() -> None:
     tokens = torch.randn(2, 5, 6)
-    for family, told in (("transformer", tokens - tokens.mean(-1, keepdim=True)), ("cnn", tokens)):
+    centred = tokens - tokens.mean(-1, keepdim=True)
+    families: list[tuple[Architecture, torch.Tensor]] = [("transformer", centred), ("cnn", tokens)]
+    for family, told in families:
         if family == "transformer":
             told = told / (told.square().mean(-1, keepdim=True) + 1e-5).sqrt()
         mean = told[:, 1:].mean(1)
-        for pooling, expected in (("cls", told[:, 0]), (None, told[:, 0]), ("gap", mean), ("other", mean)):
+        readings: dict[Pooling, torch.Tensor] = {"cls": told[:, 0], None: told[:, 0], "gap": mean, "other": mean}
+        for pooling, expected in readings.items():
             place, where = subject(pooling=pooling)
             look = Look(place, output=tokens)
             look.anatomy = replace(where.anatomies[0], architecture=family)
@@ -286,7 +296,7 @@ def standard(features: torch.Tensor) -> torch.Tensor:
     return (features - features.mean(0)) / features.std(0)
 
 
-def two_heads(model: str, **options: object) -> nn.Module:
+def two_heads(model: str, **options: Any) -> nn.Module:
     torch.manual_seed(0)
     module: nn.Module = timm.create_model(model, num_classes=10, **options).eval()
     with torch.no_grad():
@@ -314,7 +324,7 @@ def test_several_classifiers_or_none(module: nn.Module, size: int, heads: list[s
     """Up to standardisation it is what each classifier is given, or the normalised class token that comes out."""
     images = torch.randn(24, 3, size, size, generator=torch.Generator().manual_seed(3))
     found = anatomy_of("it", module, images[:2], classifier=bool(heads))
-    (place,) = what_is_read(found)
+    (place,) = classifier_input(found)
     given: list[torch.Tensor] = []
     hooks = [
         module.get_submodule(head).register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
@@ -340,7 +350,7 @@ def test_the_classifier_applied_to_what_it_reads_gives_the_logits(
     """After the last norm (and, of a pre-activation CNN, its ReLU): the output of the last block would not do."""
     module, images = build(), cases.images(size=size)
     found = anatomy_of("it", module, images)
-    (place,) = what_is_read(found)
+    (place,) = classifier_input(found)
     logits, seen = Tap(module, found, {place.name: [FEATURES]}).run(images)
     features = seen[place.name][FEATURES.name]
     assert features.shape == (2, place.channels)
@@ -348,7 +358,7 @@ def test_the_classifier_applied_to_what_it_reads_gives_the_logits(
     given = features if isinstance(read_by, nn.Linear) else features[:, :, None, None]
     torch.testing.assert_close(read_by(given).flatten(1), logits)
     without = anatomy_of("it", cases.vit(num_classes=0), cases.images())
-    assert [site.name for site in what_is_read(without)] == ["blocks.1"]
+    assert [site.name for site in classifier_input(without)] == ["blocks.1"]
 
 
 @pytest.mark.parametrize(
@@ -359,11 +369,11 @@ def test_a_classifier_taken_away_leaves_what_it_read(build: Callable[..., nn.Mod
     torch.manual_seed(0)
     whole, images = build().eval(), cases.images(size=size)
     without = copy.deepcopy(whole)
-    without.reset_classifier(0)  # type: ignore[operator]
+    cases.inside(without).reset_classifier(0)
     read = []
     for module, classifier in ((whole, True), (without, False)):
         found = anatomy_of("it", module, images, classifier=classifier)
-        (place,) = what_is_read(found)
+        (place,) = classifier_input(found)
         output, seen = Tap(module, found, {place.name: [FEATURES]}).run(images)
         read.append(seen[place.name][FEATURES.name])
     assert read[0].shape == (2, place.channels)
@@ -374,7 +384,7 @@ def test_a_classifier_taken_away_leaves_what_it_read(build: Callable[..., nn.Mod
 def test_a_subject_that_ends_in_tokens_is_read_at_its_last_block() -> None:
     module = cases.vit(num_classes=0, global_pool="")
     found = anatomy_of("it", module, cases.images(), classifier=False)
-    assert [site.name for site in what_is_read(found)] == ["blocks.1"]
+    assert [site.name for site in classifier_input(found)] == ["blocks.1"]
 
 
 def test_too_few_images_have_no_number() -> None:
@@ -387,13 +397,13 @@ def test_too_few_images_have_no_number() -> None:
     assert np.isfinite(finding.linear_low.sel(shot=5).values).all()
     assert np.isnan(finding.episodes.sel(shot=25).values).all()
     with pytest.raises(DoesNotApply, match="classes"):
-        FewShot().tally(replace(where, classes=None))
+        FewShot().check_labels(replace(where, classes=None))
 
 
 @pytest.mark.parametrize(
     ("rule", "ways", "draws", "queries"), [(nearest_mean, 3, 60, 32), (linear_evaluation, 5, 32, 64)]
 )
-def test_intervals_hold_the_expected_accuracy(rule: object, ways: int, draws: int, queries: int) -> None:
+def test_intervals_hold_the_expected_accuracy(rule: Rule, ways: int, draws: int, queries: int) -> None:
     """150 exams, 5 shots: supports and queries both vary from exam to exam, and the interval is about both."""
     results = []
     for seed in range(150):
@@ -402,7 +412,7 @@ def test_intervals_hold_the_expected_accuracy(rule: object, ways: int, draws: in
         def value(some: FewShotTally) -> float:
             drawn = Pool.of(some, draws).draw(5, ways, queries)
             assert drawn is not None
-            return share_right(rule, some.features, *drawn)  # type: ignore[arg-type]
+            return share_right(rule, some.features, *drawn)
 
         without = [value(tally.weighted(weights)) for weights in leave_one_out_weights(tally.fold_counts)]
         results.append((value(tally.total()), *jackknife(np.array(value(tally.total())), np.array(without))))

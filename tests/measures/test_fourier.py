@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.feature_variance import sub_layers
-from eyechart.measures.fourier import PARTS, Fourier, attention_of, depth_part, mean_change, stride_to, views_of
-from eyechart.measures.measure import Views
+from eyechart.measure import Views
+from eyechart.measures.fourier.measure import PARTS, Fourier, attention_of, depth_part, mean_change, stride_to, views_of
 from eyechart.methods.spectrum import BANDS, describe
+from eyechart.site_choice import sub_layers
 from eyechart.sites import Anatomy, Kind
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
@@ -171,7 +172,7 @@ def toy(blocks: int = 6) -> Anatomy:
     return staging.anatomy("toy", sites)
 
 
-def finding_of(anatomy: Anatomy, spectra: Tensor, images: int = 64):  # type: ignore[no-untyped-def]
+def finding_of(anatomy: Anatomy, spectra: Tensor, images: int = 64) -> xarray.Dataset:
     """A finding from power spectra (image, site, part, frequency): every batch of 16 gets its share."""
     measure, scene = Fourier(images=images), staging.scene(anatomy, images=images)
     tally = measure.tally(scene)
@@ -230,10 +231,12 @@ def test_attention_belongs_to_the_junction_of_its_block() -> None:
 
 def test_attention_that_is_the_whole_block_is_taken_apart_too() -> None:
     """AlterNet's blocks of attention have one sum, so they are read at their output: E5 must not lose them."""
-    bench, kept = bench_of("zoo:alternet"), {}
-    attention = bench.subject.module.get_submodule("stages.1.blocks.3.attn")
-    attention.qkv.register_forward_hook(lambda module, args, output: kept.update(values=output.chunk(3, -1)[2]))
-    attention.proj.register_forward_pre_hook(lambda module, args: kept.update(mixed=args[0]))
+    kept: dict[str, Tensor] = {}
+    bench = bench_of("zoo:alternet")
+    module = bench.subject.module
+    qkv, proj = (module.get_submodule(f"stages.1.blocks.3.attn.{name}") for name in ("qkv", "proj"))
+    qkv.register_forward_hook(lambda module, args, output: kept.update(values=output.chunk(3, -1)[2]))
+    proj.register_forward_pre_hook(lambda module, args: kept.update(mixed=args[0]))
     found = Fourier(images=4).experiment(bench)["along"]
     row = [site.name for site in sub_layers(bench.anatomy)].index("stages.1.blocks.3")
     for part, tokens in kept.items():

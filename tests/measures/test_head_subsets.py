@@ -8,9 +8,11 @@ import torch
 import xarray
 from scipy.stats import spearmanr
 
+from eyechart.claims.asking import asked_of
 from eyechart.errors import DoesNotApply
-from eyechart.measures.head_subsets import HeadSubsets, low_sites, rank_correlation
+from eyechart.measures.head_subsets.measure import HeadSubsets, low_sites
 from eyechart.methods.hsic import gram, hsic_table
+from eyechart.methods.ranks import rank_correlation
 from eyechart.sites import Site
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
@@ -106,8 +108,8 @@ def test_heads_of_several_blocks_are_pooled_on_request() -> None:
     assert finding.group_heads.values[-1] == "0 attention 0"
     expected = cka(looks[1].output[:, 0, 1], picture, 8)
     assert float(finding.cka[6, 0]) == pytest.approx(expected, abs=1e-6)
-    (pooled,) = HeadSubsets(blocks=2).tests()
-    assert [gate.key for gate in pooled.checks] == ["g1", "g2-tokens", "g2-heads", "g4"]
+    (pooled,) = asked_of([HeadSubsets(blocks=2)])
+    assert [gate.key for gate in pooled.gates] == ["g1", "g2-tokens", "g2-heads", "g4"]
     assert pooled.reading == "for heads of the first 2 blocks together"
     assert run(radii, HeadSubsets())[0].sizes["group"] == 4
 

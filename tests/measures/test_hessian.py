@@ -10,15 +10,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.hessian import VARIANTS, HessianSpectrum, HessianTally
-from eyechart.measures.measure import Scene, Views, with_option
+from eyechart.measure import Views
+from eyechart.measure_options import with_option
+from eyechart.measures.hessian.measure import HessianSpectrum, HessianTally
+from eyechart.measures.hessian.quantities import VARIANTS
+from eyechart.scene import Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
+from eyechart.tally import Tally
 from eyechart.tracing.bench import Bench
 from tests.measures.benches import whole_and_in_shards
 from tests.measures.staging import anatomy, scene, site
@@ -64,10 +68,11 @@ def examine(
     plan = plan_batches(source, limit=images, block=block)
     found = anatomy_of("net", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)
     where = Scene((found,), images, images // block, block, 16, source.classes, {"net": tuple(range(10))})
-    station = Station(subject, found, [measure])
-    tally = measure.tally(where)
+    station = TappedSubject(subject, found, [measure])
+    tally: Tally = measure.tally(where)
     for shard in range(len(plan.shards)):
         tally = tally.merge(examine_shard([station], source, plan.batches(shard), [measure], where)["hessian"])
+    assert isinstance(tally, HessianTally)
     return tally, where
 
 
@@ -95,7 +100,7 @@ def test_eigenvalues_are_those_of_the_dense_hessian_and_the_subject_stays_as_it_
     assert not any(weight.requires_grad for weight in subject.module.parameters())
     source = open_images("sample")
     order = plan_batches(source, limit=32, block=32).order
-    labels = torch.as_tensor(source.labels)[list(order)]  # type: ignore[arg-type]
+    labels = torch.as_tensor(source.labels)[list(order)]
     images = subject.prepare(source.pictures(order)).double()
     module = subject.module.double()
     names = [name for name, _ in module.named_parameters()]
@@ -111,7 +116,7 @@ def test_eigenvalues_are_those_of_the_dense_hessian_and_the_subject_stays_as_it_
         [
             torch.cat([b.reshape(n, m) for b, m in zip(row, sizes, strict=True)], 1)
             for row, n in zip(blocks, sizes, strict=True)
-        ]  # type: ignore[arg-type]
+        ]
     )
     truth = torch.linalg.eigvalsh(dense).numpy()
     plain, shifted = truth[np.argsort(-np.abs(truth))][:5], truth + 0.5
@@ -125,7 +130,8 @@ def test_the_numbers_do_not_depend_on_how_the_exam_is_cut_into_shards() -> None:
     torch.manual_seed(0)
     measure = HessianSpectrum(images=32, augmentation="recipe")
     whole, in_shards, _ = whole_and_in_shards(measure, [subject_of(Deep(), 32)])
-    assert whole.image.tolist() == [0, 1]  # type: ignore[attr-defined] # 32 of 48 images
+    assert isinstance(whole, HessianTally)
+    assert whole.image.tolist() == [0, 1]  # 32 of 48 images
     for name, values in whole.tensors().items():
         assert torch.equal(values, in_shards.tensors()[name])
 
@@ -160,7 +166,7 @@ def test_an_operation_without_second_derivative_leaves_the_subject_out() -> None
 def test_it_needs_classes_and_whole_minibatches() -> None:
     where = scene(anatomy("net", [site("block")]), images=64, block=4)
     with pytest.raises(DoesNotApply, match="classes"):
-        HessianSpectrum().tally(where)
+        HessianSpectrum().check_labels(where)
     where = replace(where, classes=("a",), label_maps={"net": (0,)})
     with pytest.raises(DoesNotApply, match="at least 256 images"):
         HessianSpectrum().tally(where)

@@ -10,11 +10,12 @@ import pytest
 import torch
 import xarray
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.intervals import with_intervals
-from eyechart.methods.hessian import ape_ends
-from eyechart.methods.hessian_quantities import against, kind_of, shell_of, time_of
+from eyechart.measures.hessian.bounds import ape_ends
+from eyechart.measures.hessian.quantities import against, kind_of, shell_of, time_of
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.zoo.alternet import alternet
@@ -67,7 +68,7 @@ def test_the_claims_on_snapshots() -> None:
         resnet=curves(80, 1, 90.0, 3),
     )
     found = with_intervals(measure, tally, where)
-    verdicts = judge(measure.tests(), {"hessian": found}, facts(*where.subjects))
+    verdicts = judge(asked_of([measure]), {"hessian": found}, facts(*where.subjects))
     said = {(verdict.claim, verdict.subjects): verdict.verdict for verdict in verdicts if verdict.subjects}
     early, late = ("vit@warmup", "resnet@warmup"), ("vit", "resnet")
     assert said == {
@@ -85,7 +86,7 @@ def test_a_cnn_is_called_nearly_convex_only_where_enough_minibatches_say_so() ->
         measure, tally, where = stage(vit_warmup=curves(count, 3, 30.0), resnet_warmup=curves(count, other, 200.0, 1))
         found = with_intervals(measure, tally, where)
         (said,) = [
-            one for one in judge(measure.tests(), {"hessian": found}, facts(*where.subjects)) if one.claim == "C44"
+            one for one in judge(asked_of([measure]), {"hessian": found}, facts(*where.subjects)) if one.claim == "C44"
         ]
         assert said.verdict == verdict
     values = curves(16, 0, 200.0, 1)
@@ -118,7 +119,7 @@ def test_stages_are_compared_by_the_share_and_windows_by_the_size_of_negative_ei
     assert read(found, "nep_over_staged") == {"vit | pit": pytest.approx(shares["vit"] - shares["pit"])}
     sizes = [-values[values < 0].mean() for values in (curves(32, 3, 30.0), curves(32, 3, 2.0, 2))]
     assert read(found, "negative_size_over_windowed") == {"vit | swin": pytest.approx(sizes[0] / sizes[1])}
-    verdicts = judge(measure.tests(), {"hessian": found}, facts(*where.subjects))
+    verdicts = judge(asked_of([measure]), {"hessian": found}, facts(*where.subjects))
     said = {verdict.subjects: verdict.verdict for verdict in verdicts if verdict.claim == "C51"}
     assert said == {("vit", "pit"): "holds", ("vit", "swin"): "holds"}
 

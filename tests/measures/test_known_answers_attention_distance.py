@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.measures.attention_distance import AttentionDistance
+from eyechart.measures.attention_distance.measure import AttentionDistance
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
 

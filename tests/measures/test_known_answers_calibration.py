@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.calibration import Calibration
-from eyechart.measures.measure import Batch, Views
-from eyechart.measures.recognition import LOGITS
+from eyechart.measure import Views
+from eyechart.measures.calibration.measure import Calibration
+from eyechart.methods.scoring import LOGITS
+from eyechart.scene import Batch
 from tests.measures.staging import anatomy, scene, site
 
 
@@ -38,8 +39,8 @@ def test_a_calibrated_sampler_scores_its_stated_floor_and_signed_zero(
     """On average over draws: within 5 % of the floor beside it, which is about .031 at 1,000 images, .010 at 10,000."""
     monkeypatch.setattr("eyechart.intervals.DRAWS", 2)  # the bootstrap of the ECE is not looked at
     monkeypatch.setattr("eyechart.intervals.SMALL_DRAWS", 2)
-    monkeypatch.setattr("eyechart.measures.calibration.TEMPERATURES", torch.ones(1).double())  # nor is scaling
-    monkeypatch.setattr("eyechart.measures.calibration.PLAIN", 0)
+    monkeypatch.setattr("eyechart.measures.calibration.measure.TEMPERATURES", torch.ones(1).double())  # nor is scaling
+    monkeypatch.setattr("eyechart.measures.calibration.measure.PLAIN", 0)
     drawn = np.array([scores(images, seed) for seed in range(60)])
     ece, floor, signed, held = drawn.mean(0)
     assert ece == pytest.approx(floor, rel=0.05)

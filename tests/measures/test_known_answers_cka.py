@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eyechart.measures.cka import Cka
+from eyechart.measures.cka.measure import Cka
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 

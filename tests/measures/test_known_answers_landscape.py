@@ -10,8 +10,8 @@ import xarray
 from torch import Tensor, nn
 
 from eyechart.images import open_images
-from eyechart.measures.landscape import MIXED, Landscape, penalty_share, rise
-from eyechart.methods.landscape import Normalisation, at, direction, moved
+from eyechart.measures.landscape.measure import MIXED, Landscape, penalty_share, rise
+from eyechart.measures.landscape.plane import Normalisation, at, direction, moved
 from eyechart.subjects.load import load_subject
 from eyechart.training.as_trained import as_trained
 from tests.measures.benches import bench_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.lesion import Lesion
+from eyechart.measures.lesion.measure import Lesion
 from eyechart.subjects.subject import Subject
 from tests import cases
 from tests.measures.on_subjects import module_subject, quantities, staged, tally_of
@@ -21,10 +22,10 @@ from tests.measures.on_subjects import module_subject, quantities, staged, tally
 BLOCK = 32
 
 
-def finding_of(subject: Subject, images: int = 64, block: int = BLOCK, **options: object) -> xarray.Dataset:
+def finding_of(subject: Subject, images: int = 64, block: int = BLOCK, **options: Any) -> xarray.Dataset:
     people, scene = staged(subject, images=images, block=block)
     scene = replace(scene, label_maps={subject.name: (*range(5), *range(5))})
-    measure = Lesion(**options)  # type: ignore[arg-type]
+    measure = Lesion(**options)
     return with_intervals(measure, tally_of(measure, people, scene), scene)
 
 
@@ -35,10 +36,10 @@ def at(finding: xarray.Dataset, name: str) -> xarray.Dataset:
 def test_a_convolution_that_only_scales_is_missed_by_stale_statistics_alone() -> None:
     """conv1 = 30 · identity before a batch norm: without it the norm, re-estimated, gives the same numbers again."""
     module = cases.resnet()
-    first = module.layer1[0]  # type: ignore[index]
+    first = cases.inside(module).layer1[0]
     with torch.no_grad():
-        nn.init.dirac_(first.conv1.weight)  # type: ignore[union-attr, arg-type]
-        first.conv1.weight.mul_(30)  # type: ignore[union-attr, operator]
+        nn.init.dirac_(first.conv1.weight)
+        first.conv1.weight.mul_(30)
     unit = at(finding_of(module_subject(module, "cnn")), "layer1.0 convolution 1")
     assert float(unit.changed) > 0
     assert float(unit.lost) != 0
@@ -69,9 +70,9 @@ def test_recalibrated_by_brute_force() -> None:
     for name in ("intact", "cut"):
         counted = 0
         for place, (half, others) in enumerate(zip(images.chunk(2), images.chunk(2)[::-1], strict=True)):
-            net = copy.deepcopy(subject.module)
+            net = cases.inside(copy.deepcopy(subject.module))
             if name == "cut":
-                net.layer2[1].conv1 = nn.Identity()  # type: ignore[index, union-attr, assignment]
+                net.layer2[1].conv1 = nn.Identity()
             statistics_of(net, others)
             with torch.no_grad():
                 counted += int((net(half).argmax(1) == targets.chunk(2)[place]).sum())
@@ -100,7 +101,7 @@ def test_too_few_images_to_recalibrate_on_are_told_in_a_sentence() -> None:
     assert np.isnan(finding.lost_recalibrated.values).all()
     assert f"Batch norms of cnn, if any, {said}" in Lesion().sentence(finding)
     enough, unasked = (
-        finding_of(module_subject(cases.resnet(), "cnn"), **how)  # type: ignore[arg-type]
+        finding_of(module_subject(cases.resnet(), "cnn"), **how)
         for how in ({"block": BLOCK}, {"block": 16, "recalibrate": "no"})
     )
     transformer = finding_of(module_subject(cases.vit(), "vit"), block=16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from eyechart.measures.localisation import Localisation
+from eyechart.measures.localisation.measure import Localisation
 from eyechart.methods.places import cut
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site

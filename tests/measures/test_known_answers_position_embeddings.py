@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from eyechart.methods.position_tables import cosines, nearness
+from eyechart.measures.position_embeddings.tables import cosines, nearness
 
 
 def sinusoids(side: int) -> np.ndarray:

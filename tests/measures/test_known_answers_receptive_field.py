@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from eyechart.measures.receptive_field import ReceptiveField
+from eyechart.measures.receptive_field.measure import ReceptiveField
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench
@@ -35,7 +35,7 @@ def test_three_stacked_3x3_convolutions_have_a_7_pixel_receptive_field() -> None
     anatomy = anatomy_of("stack", subject.module, images, call=subject.call)
     bench = Bench(subject, anatomy, batches(2, 2)[0], images, None)
     for mode in ("exact", "projection"):
-        maps = ReceptiveField(images=2, mode=mode).experiment(bench)["map"].sum(0)  # type: ignore[arg-type]
+        maps = ReceptiveField(images=2, mode=mode).experiment(bench)["map"].sum(0)
         assert [int((one > 0).any(1).sum()) for one in maps] == [3, 5, 7]  # rows
         assert [int((one > 0).any(0).sum()) for one in maps] == [3, 5, 7]  # columns
         assert all(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -14,8 +16,8 @@ from eyechart.zoo.resnet import resnet
 from eyechart.zoo.vit import ViT
 from tests import cases
 
-VIT = {"width": 24, "depth": 4, "heads": 3, "patch": 8}
-RESNET = {"width": 8, "depths": (2, 1, 1, 1)}
+VIT: dict[str, Any] = {"width": 24, "depth": 4, "heads": 3, "patch": 8}
+RESNET: dict[str, Any] = {"width": 8, "depths": (2, 1, 1, 1)}
 
 
 def parameters(module: nn.Module) -> int:
@@ -25,8 +27,8 @@ def parameters(module: nn.Module) -> int:
 @pytest.mark.parametrize(
     ("intact", "without"),
     [
-        (ViT(**VIT), ViT(**VIT, no_skip_at=(2,))),  # type: ignore[arg-type]
-        (resnet(**RESNET), resnet(**RESNET, no_skip_at=(1,))),  # type: ignore[arg-type]
+        (ViT(**VIT), ViT(**VIT, no_skip_at=(2,))),
+        (resnet(**RESNET), resnet(**RESNET, no_skip_at=(1,))),
     ],
     ids=["vit", "resnet"],
 )
@@ -39,10 +41,10 @@ def test_trained_without_a_skip_the_parameter_count_is_unchanged(intact: nn.Modu
 
 def test_a_zero_branch_without_skip_leaves_constant_features() -> None:
     module, images = cases.vit(), cases.images(4)
-    block = module.blocks[0]  # type: ignore[index]
+    block = cases.inside(module).blocks[0]
     with torch.no_grad():
-        for part in (block.attn.proj, block.mlp.fc2):  # type: ignore[union-attr]
-            part.weight.zero_(), part.bias.zero_()  # type: ignore[union-attr, operator]
+        for part in (block.attn.proj, block.mlp.fc2):
+            part.weight.zero_(), part.bias.zero_()
     anatomy = anatomy_of("vit", module, images[:2])
     output = View("output", lambda look: look.output)
     removed = [RemoveSkip(site.name) for site in anatomy.pick("junction") if site.block == 0]

@@ -10,16 +10,18 @@ import torch
 import xarray
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
-from eyechart.measures.landscape import Landscape, penalty_share, rise
-from eyechart.measures.measure import Batch, Scene
-from eyechart.methods.landscape import at, batch_statistics, direction, moved, norms
+from eyechart.measures.landscape.measure import Landscape, LandscapeTally, penalty_share, rise
+from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, norms
+from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
+from eyechart.tally import Tally
 from eyechart.tracing.bench import Bench
+from tests.cases import inside
 from tests.measures.staging import anatomy, scene, site
 
 
@@ -50,10 +52,11 @@ def examine(measure: Landscape, subject: Subject, images: int = 32) -> xarray.Da
     plan = plan_batches(source, limit=images, block=16)
     found = anatomy_of("small", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)
     where = Scene((found,), images, images // 16, 16, 16, source.classes, {"small": tuple(range(10))})
-    station = Station(subject, found, [measure])
-    tally = measure.tally(where)
+    station = TappedSubject(subject, found, [measure])
+    tally: Tally = measure.tally(where)
     for shard in range(len(plan.shards)):
         tally = tally.merge(examine_shard([station], source, plan.batches(shard), [measure], where)["landscape"])
+    assert isinstance(tally, LandscapeTally)
     return measure.estimate(tally.total(), where)
 
 
@@ -64,7 +67,7 @@ def test_the_middle_is_the_plain_loss_and_the_subject_stays_as_it_was(subject: S
     assert all(torch.equal(before[name], after[name]) for name in before)
     source = open_images("sample")
     order = plan_batches(source, limit=32, block=16).order
-    labels = torch.as_tensor(source.labels)[list(order)]  # type: ignore[arg-type]
+    labels = torch.as_tensor(source.labels)[list(order)]
     with torch.no_grad():
         logits = subject.call(subject.prepare(source.pictures(order)))
     expected = float(nn.functional.cross_entropy(logits, labels))
@@ -81,10 +84,10 @@ def test_other_points_are_the_loss_of_hand_moved_weights(subject: Subject) -> No
     one, two = (direction(weights, number, "filter") for number in (1, 2))
     with torch.no_grad():
         for name, weight in weights.items():
-            weight += -1 * one[name] + 1 * two[name]
+            weight.add_(two[name] - one[name])
     source = open_images("sample")
     order = plan_batches(source, limit=16, block=16).order
-    labels = torch.as_tensor(source.labels)[list(order)]  # type: ignore[arg-type]
+    labels = torch.as_tensor(source.labels)[list(order)]
     with torch.no_grad():
         logits = subject.call(subject.prepare(source.pictures(order)))
     expected = float(nn.functional.cross_entropy(logits, labels))
@@ -97,11 +100,11 @@ def test_directions_have_the_stated_norms_and_leave_tables_alone() -> None:
     assert {"patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "head.weight"} <= weights.keys()
     assert not {name for name in weights if "pos" in name or "cls" in name or "norm" in name or "bias" in name}
     for normalisation in ("filter", "paper"):
-        drawn = direction(weights, 1, normalisation)  # type: ignore[arg-type]
+        drawn = direction(weights, 1, normalisation)
         for name, weight in weights.items():
             torch.testing.assert_close(
                 norms(drawn[name], normalisation), norms(weight, normalisation), rtol=1e-4, atol=1e-6
-            )  # type: ignore[arg-type]
+            )
     first = next(iter(weights))
     assert torch.equal(direction(weights, 1, "filter")[first], direction(weights, 1, "filter")[first])
     assert not torch.equal(direction(weights, 1, "filter")[first], direction(weights, 2, "filter")[first])
@@ -128,11 +131,11 @@ def test_infinite_losses_are_counted_and_drawn_not_dropped(subject: Subject) -> 
     class Explodes(nn.Module):
         def __init__(self, inner: nn.Module) -> None:
             super().__init__()
-            self.inner, self.size = inner, inner.stem.weight.detach().norm().item()  # type: ignore[union-attr, operator]
+            self.inner, self.size = inside(inner), inside(inner).stem.weight.detach().norm().item()
 
         def forward(self, images: Tensor) -> Tensor:
             logits: Tensor = self.inner(images)
-            grown = self.inner.stem.weight.norm() > 1.3 * self.size  # type: ignore[union-attr, operator]
+            grown = self.inner.stem.weight.norm() > 1.3 * self.size
             return torch.where(grown, logits * torch.inf, logits)
 
     subject.module = Explodes(subject.module).eval()
@@ -149,15 +152,16 @@ def test_infinite_losses_are_counted_and_drawn_not_dropped(subject: Subject) -> 
 
 def test_batch_statistics_are_those_of_the_images_and_go_again(subject: Subject) -> None:
     images = 5 + 3 * torch.randn(8, 3, 32, 32)
-    stored = subject.module.norm.running_mean.clone()  # type: ignore[union-attr, operator]
+    module = inside(subject.module)
+    stored = module.norm.running_mean.clone()
     with torch.no_grad(), batch_statistics(subject.module):
-        seen = subject.module.norm(subject.module.stem(images))  # type: ignore[operator]
+        seen = module.norm(module.stem(images))
     assert seen.mean((0, 2, 3)).abs().max() < 1e-4
-    assert torch.equal(subject.module.norm.running_mean, stored)  # type: ignore[union-attr, arg-type]
-    assert not subject.module.norm.training  # type: ignore[union-attr]
+    assert torch.equal(module.norm.running_mean, stored)
+    assert not module.norm.training
     with torch.no_grad(), batch_statistics(subject.module):
-        subject.module.norm(torch.full((2, 8, 4, 4), torch.inf))  # type: ignore[operator]
-    assert torch.equal(subject.module.norm.running_mean, stored)  # type: ignore[union-attr, arg-type]
+        module.norm(torch.full((2, 8, 4, 4), torch.inf))
+    assert torch.equal(module.norm.running_mean, stored)
 
 
 def test_pictures_that_cannot_be_augmented_have_no_landscape(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +177,7 @@ def test_what_is_mixed_together_stays_together_in_a_fold(subject: Subject) -> No
     where = Scene((found,), 32, 2, 16, 16, source.classes, {"small": tuple(range(10))})
     measure = Landscape(images=32, steps=3)
     batches = plan_batches(source, limit=32, block=16).batches(0)
-    tally = examine_shard([Station(subject, found, [measure])], source, batches, [measure], where)["landscape"]
+    tally = examine_shard([TappedSubject(subject, found, [measure])], source, batches, [measure], where)["landscape"]
     assert tally.fold_counts.tolist() == [4.0] * 4 + [0.0] * 12  # the first block: four groups of 4
 
 
@@ -188,8 +192,8 @@ def test_weights_come_back_after_an_error(subject: Subject) -> None:
 def test_bad_options_and_unmatched_classes() -> None:
     with pytest.raises(UsageError, match="odd"):
         Landscape(steps=10)
-    with pytest.raises(DoesNotApply, match="no loss"):
-        Landscape().tally(scene(anatomy("net", [])))
+    with pytest.raises(DoesNotApply, match="classes"):
+        Landscape().check_labels(scene(anatomy("net", [])))
     head = site("head", role="head", axes="NC", grid=None)
     where = replace(scene(anatomy("net", [head]), images=64, block=4), classes=("a",), label_maps={"net": (0,)})
     assert Landscape().tally(where).nll.shape == (16, 1, 2, 11, 11)

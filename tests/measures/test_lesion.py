@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,31 +12,32 @@ import torch
 import xarray
 from torch import Tensor, nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.lesion import (
+from eyechart.measures.lesion.measure import (
     Lesion,
     at_stage_ends,
     early_convolutions,
     early_convolutions_recalibrated,
     stage_interaction,
 )
-from eyechart.measures.measure import Batch
-from eyechart.methods.units import spatial_convolutions, units_of
+from eyechart.measures.lesion.units import spatial_convolutions, units_of
+from eyechart.scene import Batch
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from tests import cases
 from tests.measures.on_subjects import module_subject, quantities, staged, tally_of
 
 
-def finding_of(*subjects: Subject, images: int = 32, labels: bool = True, **options: object) -> xarray.Dataset:
+def finding_of(*subjects: Subject, images: int = 32, labels: bool = True, **options: Any) -> xarray.Dataset:
     people, scene = staged(*subjects, images=images, block=16)
     if labels:
         scene = replace(scene, label_maps={subject: (*range(5), *range(5)) for subject in scene.subjects})
-    measure = Lesion(**options)  # type: ignore[arg-type]
+    measure = Lesion(**options)
     return with_intervals(measure, tally_of(measure, people, scene), scene)
 
 
@@ -45,7 +46,7 @@ def images_and_targets(count: int, subject: Subject) -> tuple[Tensor, Tensor]:
     plan = plan_batches(source, limit=count, block=16, blocks_per_shard=4)
     found = [batch for shard in range(len(plan.shards)) for batch in plan.batches(shard)]
     pictures = source.pictures(np.concatenate([batch.images for batch in found]).tolist())
-    labels = np.concatenate([batch.labels for batch in found])  # type: ignore[arg-type]
+    labels = np.concatenate([batch.labels for batch in found])
     return subject.prepare(pictures), torch.from_numpy(labels) % 5
 
 
@@ -56,8 +57,8 @@ def at(finding: xarray.Dataset, name: str) -> xarray.Dataset:
 def test_removing_a_unit_whose_branch_is_zero_changes_nothing() -> None:
     model = cases.vit()
     with torch.no_grad():
-        model.blocks[1].mlp.fc2.weight.zero_()  # type: ignore[union-attr, index, operator]
-        model.blocks[1].mlp.fc2.bias.zero_()  # type: ignore[union-attr, index, operator]
+        cases.inside(model).blocks[1].mlp.fc2.weight.zero_()
+        cases.inside(model).blocks[1].mlp.fc2.bias.zero_()
     finding = finding_of(module_subject(model, "vit"))
     unit = at(finding, "blocks.1 mlp junction")
     assert float(unit.lost) == 0
@@ -72,9 +73,9 @@ def test_a_branch_cut_out_by_brute_force() -> None:
     subject = module_subject(cases.vit(), "vit")
     finding = finding_of(subject)
     images, targets = images_and_targets(32, subject)
-    without = copy.deepcopy(subject.module)
-    without.blocks[0].attn.proj.weight.data.zero_()  # type: ignore[union-attr, index, operator]
-    without.blocks[0].attn.proj.bias.data.zero_()  # type: ignore[union-attr, index, operator]
+    without = cases.inside(copy.deepcopy(subject.module))
+    without.blocks[0].attn.proj.weight.data.zero_()
+    without.blocks[0].attn.proj.bias.data.zero_()
     with torch.no_grad():
         answers = [net(images).argmax(1) for net in (subject.module, without)]
     right = [(answer == targets).double().mean() for answer in answers]
@@ -104,12 +105,12 @@ def test_a_convolution_exchanged_by_brute_force(operation: Literal["identity", "
     subject = module_subject(cases.cnn(), "cnn")
     finding = finding_of(subject, operation=operation)
     images, _ = images_and_targets(32, subject)
-    without = copy.deepcopy(subject.module)
+    without = cases.inside(copy.deepcopy(subject.module))
     if operation == "identity":
-        without.units[1].conv2 = nn.Identity()  # type: ignore[union-attr, index, assignment]
+        without.units[1].conv2 = nn.Identity()
     else:
-        without.units[1].conv2.weight.data.zero_()  # type: ignore[union-attr, index, operator]
-        without.units[1].conv2.bias.data.zero_()  # type: ignore[union-attr, index, operator]
+        without.units[1].conv2.weight.data.zero_()
+        without.units[1].conv2.bias.data.zero_()
     with torch.no_grad():
         expected = without(images)
     torch.testing.assert_close(logits_without(subject, images, "units.1 convolution 2", operation), expected)
@@ -145,8 +146,9 @@ def test_identity_does_not_hand_on_the_input_itself() -> None:
     subject = module_subject(cases.one(InPlace(8)), "cnn")
     images, _ = images_and_targets(16, subject)
     with torch.no_grad():
-        unit, x = subject.module.units[0], subject.module.stem(images)  # type: ignore[union-attr, index, operator]
-        expected = subject.module.head((x + unit.last(x.relu())).mean((2, 3)))  # type: ignore[union-attr, operator]
+        module = cases.inside(subject.module)
+        unit, x = module.units[0], module.stem(images)
+        expected = module.head((x + unit.last(x.relu())).mean((2, 3)))
     torch.testing.assert_close(logits_without(subject, images, "units.0 convolution 1", "identity"), expected)
 
 
@@ -175,8 +177,8 @@ def test_the_stage_interaction_by_hand() -> None:
     assert stage_interaction(hand_made(rows, "staged transformer")) == {("s",): pytest.approx(0.05)}
     assert stage_interaction(hand_made(rows, "vit")) == {}
     # Of the stages after the first only stage 1 has two blocks.
-    assert at_stage_ends(hand_made(rows, "staged transformer"), "start") == {("s",): pytest.approx(0.02)}
-    assert at_stage_ends(hand_made(rows, "staged transformer"), "end") == {("s",): pytest.approx(0.01)}
+    assert at_stage_ends("start")(hand_made(rows, "staged transformer")) == {("s",): pytest.approx(0.02)}
+    assert at_stage_ends("end")(hand_made(rows, "staged transformer")) == {("s",): pytest.approx(0.01)}
 
 
 def test_the_first_mlp_of_the_network_is_no_start_of_a_stage() -> None:
@@ -185,7 +187,7 @@ def test_the_first_mlp_of_the_network_is_no_start_of_a_stage() -> None:
     rows[1] = ("mlp", 0, 0, 0.75)
     estimate = hand_made(rows, "staged transformer")
     assert stage_interaction(estimate) == {("s",): pytest.approx(0.25)}
-    assert at_stage_ends(estimate, "start") == at_stage_ends(estimate, "end") == {("s",): 0.0}
+    assert at_stage_ends("start")(estimate) == at_stage_ends("end")(estimate) == {("s",): 0.0}
 
 
 def test_early_convolutions_by_hand() -> None:
@@ -200,7 +202,7 @@ def test_early_convolutions_by_hand() -> None:
 
 
 def test_without_recalibration_convolutions_are_read_as_trained() -> None:
-    asked, unasked = (Lesion(recalibrate=answer).tests() for answer in ("yes", "no"))
+    asked, unasked = (asked_of([Lesion(recalibrate=answer)]) for answer in ("yes", "no"))
     assert [len(test.parts) for test in asked] == [2, 2]
     assert [len(test.parts) for test in unasked] == [2, 1]
     assert unasked[1].reading.endswith("with batch norms as they were trained")
@@ -210,7 +212,7 @@ def test_a_staged_transformer_is_judged() -> None:
     finding = finding_of(module_subject(cases.swin(), "swin"), images=64)
     assert ("lesion_stage_interaction", "swin") in quantities(finding)
     facts = {"swin": Facts("swin", "transformer", True, "sample", (0.9, 0.85, 0.95))}
-    verdicts = [v for v in judge(Lesion().tests(), {"lesion": finding}, facts) if v.claim == "C61"]
+    verdicts = [v for v in judge(asked_of([Lesion()]), {"lesion": finding}, facts) if v.claim == "C61"]
     assert [v.subjects for v in verdicts] == [("swin",)]
     assert verdicts[0].verdict != "not tested"
     assert set(finding.place.values) == {"first", "last"}
@@ -228,7 +230,7 @@ def test_without_labels_answers_are_compared() -> None:
 
 def test_features_are_no_answers() -> None:
     module = cases.vit()
-    module.reset_classifier(0)  # type: ignore[operator]
+    cases.inside(module).reset_classifier(0)
     _, scene = staged(module_subject(module, "features"))
     with pytest.raises(DoesNotApply, match="classifier"):
         Lesion().tally(scene)

@@ -13,12 +13,12 @@ import xarray
 from torch import Tensor, nn
 
 from eyechart import zoo
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.mc_dropout import DRAWS, ENSEMBLES, SIZES, McDropout, agreement, ensembles, passes_of
-from eyechart.measures.measure import Batch, Scene
+from eyechart.measures.mc_dropout.measure import DRAWS, ENSEMBLES, SIZES, McDropout, agreement, ensembles, passes_of
+from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
@@ -63,11 +63,13 @@ def bench_of(subject: Subject, images: int = 8) -> Bench:
     return Bench(subject, anatomy(subject), batch, fed, torch.arange(images) % 10)
 
 
-def examine(subject: Subject, found: Anatomy, *, images: int = 32, per_shard: int = 2) -> tuple[xarray.Dataset, dict]:  # type: ignore[type-arg]
+def examine(
+    subject: Subject, found: Anatomy, *, images: int = 32, per_shard: int = 2
+) -> tuple[xarray.Dataset, dict[str, Tensor]]:
     source, measure = open_images("sample"), McDropout(images=images)
     plan = plan_batches(source, limit=32, block=16, blocks_per_shard=per_shard)
     where = Scene((found,), 32, 2, 16, 16, source.classes, {subject.name: tuple(range(10))})
-    station = Station(subject, found, [measure])
+    station = TappedSubject(subject, found, [measure])
     tallies = [
         examine_shard([station], source, plan.batches(shard), [measure], where)["mc_dropout"]
         for shard in reversed(range(len(plan.shards)))
@@ -103,7 +105,7 @@ def test_ensembles_average_probabilities_of_passes_they_do_not_share() -> None:
     draws = torch.randn(DRAWS, 4, 3, dtype=torch.float64).log_softmax(2)
     for size in SIZES:
         found = ensembles(draws, size)
-        assert len(found) == DRAWS // size == int((size == ENSEMBLES).sum())
+        assert len(found) == DRAWS // size == int(np.equal(ENSEMBLES, size).sum())
         for number, one in enumerate(found):
             mine = draws[number * size : (number + 1) * size].exp().mean(0)
             assert torch.allclose(one.exp(), mine, atol=1e-12)
@@ -159,7 +161,7 @@ def test_numbers_are_those_of_plain_loops() -> None:
 def test_where_nobody_throws_dice_it_does_not_apply() -> None:
     still = replace(anatomy(a_subject(Dice(0.0), "still")), random=False)
     where = Scene((still,), 32, 2, 16, 16, None, {"still": (0,)})
-    with pytest.raises(DoesNotApply, match="no subject throws dice"):
+    with pytest.raises(DoesNotApply, match="no subject is stochastic"):
         McDropout().tally(where)
     with pytest.raises(DoesNotApply, match="match"):
         McDropout().tally(Scene((replace(still, random=True),), 32, 2, 16, 16, None))

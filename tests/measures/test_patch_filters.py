@@ -12,7 +12,7 @@ import xarray
 from eyechart import zoo
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import with_intervals
-from eyechart.measures.patch_filters import DRAWS, MOST, PatchFilters
+from eyechart.measures.patch_filters.measure import DRAWS, MOST, PatchFilters
 from tests.measures.on_subjects import finding_of, module_subject, quantities, staged, tally_of
 from tests.measures.staging import anatomy, scene, site
 

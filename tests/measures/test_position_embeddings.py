@@ -9,8 +9,9 @@ import xarray
 
 from eyechart import zoo
 from eyechart.errors import DoesNotApply
-from eyechart.measures.position_embeddings import PositionEmbeddings, absolute, deal
+from eyechart.measures.position_embeddings.measure import PositionEmbeddings, absolute, deal
 from eyechart.subjects.load import load_subject
+from tests.cases import inside
 from tests.measures.on_subjects import finding_of, module_subject, quantities, staged, tally_of
 from tests.measures.staging import anatomy, scene, site
 from tests.methods.test_position_tables import sinusoids
@@ -72,7 +73,7 @@ def test_relative_tables_have_their_own_numbers_and_no_claim(finding: xarray.Dat
 
 def test_intervals_leave_out_patches(finding: xarray.Dataset) -> None:
     from eyechart.intervals import jackknife
-    from eyechart.methods.position_tables import nearness
+    from eyechart.measures.position_embeddings.tables import nearness
 
     cosine, folds = finding.cosine.values[0], deal(64, 16)
     assert np.bincount(folds).tolist() == [4] * 16
@@ -103,7 +104,7 @@ def test_tables_of_every_layer_are_three_and_relative_vectors_are_cosines() -> N
 
 def test_a_wide_picture_and_a_224_px_vit() -> None:
     tiny = load_subject("timm:vit_tiny_patch16_224@random")
-    tiny.module.blocks = tiny.module.blocks[:2]  # type: ignore[index]
+    tiny.module.blocks = inside(tiny.module).blocks[:2]
     found = finding_of(PositionEmbeddings(), tiny, images=16)
     assert found.cosine.shape == (1, 196, 196)
     assert abs(float(found.nearness[0])) < 0.05

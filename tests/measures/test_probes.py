@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 import xarray
+from torch import nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
-from eyechart.estimates import late_over_rest
 from eyechart.intervals import (
     DRAWS,
     SMALL_DRAWS,
@@ -23,28 +24,33 @@ from eyechart.intervals import (
     leave_one_out_weights,
     small_size,
 )
-from eyechart.measures.measure import Scene
-from eyechart.measures.probes import PARTS, Probes, ProbeTally
-from eyechart.methods.probes import (
-    at_the_end,
-    cnns_with_vits,
+from eyechart.kept_rows import kept
+from eyechart.measures.probes.measure import PARTS, Probes, ProbeTally
+from eyechart.measures.probes.quantities import (
+    class_token_vits,
     depth_of_half,
     divergence,
     early_lead,
     first_token_rise,
+    gap_vits,
     half_lead_depth,
+    last_block_gap,
     middle_gap,
     middle_over_last_gap,
+    of_cnns_with_vits,
+    of_twins,
     shortfall_gap,
     token_gap,
-    twins,
 )
 from eyechart.methods.ridge import PENALTIES
-from eyechart.rows import kept
-from eyechart.sites import Site
+from eyechart.quantity import of_each, of_pairs
+from eyechart.reading_estimates import late_over_rest
+from eyechart.scene import Scene
+from eyechart.site_choice import blocks_with_grid
+from eyechart.sites import Anatomy, Site
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.needs import View
-from eyechart.tracing.readouts import READOUTS, Group, cells, flattening, groups_of, probed, spread_out
+from eyechart.tracing.readouts import READOUTS, Group, cells, flattening, groups_of, spread_out
 from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
 from tests import cases
@@ -53,8 +59,8 @@ from tests.measures.staging import anatomy, batches, measure_tensors, scene, sit
 CLASSES = 3
 
 
-def labelled(*anatomies: object, images: int, block: int = 8) -> Scene:
-    made = scene(*anatomies, images=images, block=block)  # type: ignore[arg-type]
+def labelled(*anatomies: Anatomy, images: int, block: int = 8) -> Scene:
+    made = scene(*anatomies, images=images, block=block)
     return replace(made, classes=tuple("abc"))
 
 
@@ -207,19 +213,18 @@ def test_positions_are_spread_out(size: int, expected: list[int]) -> None:
 
 
 @pytest.mark.parametrize("build", [cases.vit, cases.resnet, cases.swin, cases.hybrid])
-def test_rows_are_as_long_as_declared_in_real_subjects(build: object) -> None:
-    module, images = build(), cases.images(3)  # type: ignore[operator]
+def test_rows_are_as_long_as_declared_in_real_subjects(build: Callable[[], nn.Module]) -> None:
+    module, images = build(), cases.images(3)
     body = anatomy_of("s", module, images[:2])
     measure = Probes(width=4096, token_width=10)
-    _, seen = Tap(module, body, {place.name: [measure.view] for place in probed(body)}).run(images)
+    _, seen = Tap(module, body, {place.name: [measure.view] for place in blocks_with_grid(body)}).run(images)
     where = labelled(body, images=64)
     groups = groups_of(where, measure.widths)
-    for row, place in enumerate(probed(body)):
+    for row, place in enumerate(blocks_with_grid(body)):
         declared = sum(group.stop - group.start for group in groups if group.site == row)
         assert seen[place.name][measure.view.name].shape == (3, declared)
     assert {group.width for group in groups if group.readout == "tokens"} <= {6, 8, 10}
     assert ("cls" in {group.readout for group in groups}) == (body.cls is not None)
-    assert measure.tally(where).declared_bytes(**measure.tally(where).sizes) == measure.tally(where).nbytes
 
 
 def test_the_projection_is_fixed_and_only_for_wide_features() -> None:
@@ -269,26 +274,30 @@ def test_quantities_on_a_table_made_by_hand() -> None:
     ]
     gap = [[0.2 + 0.1 * at + 0.2 * (at > 3), nothing, 0.5, nothing, 0.1 * at] for at in range(6)]
     made = table(cls=cls, gap=gap)
-    assert token_gap(twins)(made) == {("gap", "cls"): pytest.approx(0.9 - 0.5)}
-    assert shortfall_gap(twins)(made) == {("gap", "cls"): pytest.approx((0.92 - 0.5) - (0.5 - 0.9))}
-    assert half_lead_depth(made) == {("cls",): pytest.approx((3 + (0.05 - 0.02) / (0.08 - 0.02)) / 6)}
-    assert early_lead(made) == {("cls",): pytest.approx((-0.10 - 0.01 + 0.02) / 3)}
-    assert first_token_rise(made) == {("gap",): pytest.approx(0.5 - 0.25)}
-    assert at_the_end("gap", "gap with cls", "cls")(made) == {("cls",): pytest.approx(-0.04)}
-    assert at_the_end("gap", "first", "gap")(made) == {("gap",): pytest.approx(0.0)}
+    assert of_twins(token_gap)(made) == {("gap", "cls"): pytest.approx(0.9 - 0.5)}
+    assert of_twins(shortfall_gap)(made) == {("gap", "cls"): pytest.approx((0.92 - 0.5) - (0.5 - 0.9))}
+    assert of_each(half_lead_depth, class_token_vits)(made) == {
+        ("cls",): pytest.approx((3 + (0.05 - 0.02) / (0.08 - 0.02)) / 6)
+    }
+    assert of_each(early_lead, class_token_vits)(made) == {("cls",): pytest.approx((-0.10 - 0.01 + 0.02) / 3)}
+    assert of_each(first_token_rise, gap_vits)(made) == {("gap",): pytest.approx(0.5 - 0.25)}
+    assert of_each(last_block_gap("gap", "gap with cls"), class_token_vits)(made) == {("cls",): pytest.approx(-0.04)}
+    assert of_each(last_block_gap("gap", "first"), gap_vits)(made) == {("gap",): pytest.approx(0.0)}
     late, early = (0.8 - 0.5 + 0.9 - 0.5) / 2, (0 + 0 + 0 + 0.05) / 4
-    assert divergence(made) == {("gap", "cls"): pytest.approx(late - 2 * early)}
-    assert half_lead_depth(table(cls=[[row[0], 0.3, *row[2:]] for row in cls])) == {("cls",): 1.0}
+    assert of_twins(divergence)(made) == {("gap", "cls"): pytest.approx(late - 2 * early)}
+    assert of_each(half_lead_depth, class_token_vits)(table(cls=[[row[0], 0.3, *row[2:]] for row in cls])) == {
+        ("cls",): 1.0
+    }
     from_the_start = table(cls=[[0, 0.5, 0, 0.4 - 0.02 * at, 0] for at in range(6)])
-    assert half_lead_depth(from_the_start) == {("cls",): pytest.approx(1 / 6)}
+    assert of_each(half_lead_depth, class_token_vits)(from_the_start) == {("cls",): pytest.approx(1 / 6)}
     ahead = next(q for q in Probes.quantities if q.name == "cls_over_mean_last").compute(made)
     assert ahead == {("cls",): pytest.approx(0.92 - 0.84)}
     other = table(cls=cls, gap_of_another_build=gap)
-    assert token_gap(twins)(other) == divergence(other) == {}  # a larger ViT is no twin
+    assert of_twins(token_gap)(other) == of_twins(divergence)(other) == {}  # a larger ViT is no twin
     of_cnn = table(cls=cls, cnn=gap)
-    assert token_gap(cnns_with_vits)(of_cnn) == {("cnn", "cls"): pytest.approx(0.9 - 0.5)}
-    assert middle_gap(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5)}
-    assert middle_over_last_gap(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5 - (0.92 - 0.5))}
+    assert of_cnns_with_vits(token_gap)(of_cnn) == {("cnn", "cls"): pytest.approx(0.9 - 0.5)}
+    assert of_pairs(middle_gap)(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5)}
+    assert of_pairs(middle_over_last_gap)(of_cnn) == {("cls", "cnn"): pytest.approx(0.62 - 0.5 - (0.92 - 0.5))}
     middle = next(q for q in Probes.quantities if q.name == "pooled_over_first_middle").compute(made)
     assert middle == {("gap",): pytest.approx(0.5 - 0.25)}
 
@@ -297,7 +306,7 @@ def test_differences_that_change_sign_do_not_cancel() -> None:
     """± .2 before and .3 at the end: their means are 0 and .3, but the two ViTs are alike nowhere."""
     signs = [0.2, -0.2, 0.2, -0.2, 0.3, 0.3]
     made = table(cls=[[0.5] * 5 for _ in signs], gap=[[0.5 + sign] * 5 for sign in signs])
-    assert divergence(made) == {("gap", "cls"): pytest.approx(0.3 - 2 * 0.2)}
+    assert of_twins(divergence)(made) == {("gap", "cls"): pytest.approx(0.3 - 2 * 0.2)}
 
 
 def test_a_remark_beside_the_claim_does_not_make_it_fail() -> None:
@@ -321,7 +330,7 @@ def test_a_remark_beside_the_claim_does_not_make_it_fail() -> None:
         attrs={"images": 1000},
     )
     facts = {"v": Facts("v", "transformer", True, "sample", (0.95, 0.94, 0.96))}
-    verdicts = [verdict for verdict in judge(Probes().tests(), {"probes": found}, facts) if verdict.claim == "C34"]
+    verdicts = [verdict for verdict in judge(asked_of([Probes()]), {"probes": found}, facts) if verdict.claim == "C34"]
     assert [(verdict.verdict, len(verdict.parts)) for verdict in verdicts] == [("holds", 3), ("fails", 1)]
     assert "leaving the class token out" in verdicts[1].sentence
 
@@ -369,7 +378,7 @@ def test_where_there_is_nothing_to_probe() -> None:
     (place,) = blocks(1)
     body = anatomy("v", [place], cls=0)
     with pytest.raises(DoesNotApply, match="no classes"):
-        Probes().tally(scene(body))
+        Probes().check_labels(scene(body))
     with pytest.raises(DoesNotApply, match="too few"):
         Probes().tally(labelled(body, images=10))
     with pytest.raises(DoesNotApply, match="grid"):
@@ -391,9 +400,9 @@ def test_intervals_hold_the_expected_accuracy() -> None:
         folds = torch.arange(320) % 16
         tally.append(image=torch.arange(320), fold=folds, label=labels, features=features)
         right, held = Probes().right_by_fold(tally, [group]), torch.bincount(folds).double()
-        value = right.sum() / 320
+        value = float(right.sum() / 320)
         without = [float(weights @ right[:, 0] / (weights @ held)) for weights in leave_one_out_weights(held)]
-        results.append((float(value), *jackknife(np.array(value), np.array(without))))
+        results.append((value, *jackknife(np.array(value), np.array(without))))
     value, low, high = np.array(results, dtype=float).T
     covered = ((low <= value.mean()) & (value.mean() <= high)).mean()
     print(f"covered {covered:.3f}")

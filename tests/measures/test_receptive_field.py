@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +12,18 @@ import torch
 import xarray
 from torch import Tensor, nn
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Measure, Scene, Views
-from eyechart.measures.receptive_field import ReceptiveField, before_after
+from eyechart.measure import Experiment, Views
+from eyechart.measures.receptive_field.measure import ReceptiveField, before_after
+from eyechart.measures.receptive_field.over_depth import skip_effect
 from eyechart.methods.receptive import cell_radius, largest_step, radius_of_share, ring_width, summary
-from eyechart.methods.receptive_over_depth import skip_effect
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
@@ -38,7 +39,7 @@ def bench_of(module: nn.Module, images: Tensor, name: str = "it") -> Bench:
     return Bench(subject, found, batch, images, None)
 
 
-def estimate_of(measure: Measure, *benches: Bench) -> xarray.Dataset:
+def estimate_of(measure: Experiment, *benches: Bench) -> xarray.Dataset:
     first = benches[0]
     where = scene(*(bench.anatomy for bench in benches), images=len(first), block=len(first))
     tally = measure.tally(where)
@@ -85,7 +86,7 @@ def test_group_norm_sees_the_whole_image() -> None:
 
 def without_attention() -> nn.Module:
     module = cases.vit()
-    for block in module.blocks:  # type: ignore[union-attr]
+    for block in cases.inside(module).blocks:
         nn.init.zeros_(block.attn.proj.weight)
         nn.init.zeros_(block.attn.proj.bias)
     return module
@@ -117,7 +118,7 @@ def test_brute_force() -> None:
     """Channel by channel with autograd alone, through hooks: the output of a block, and its attention branch."""
     module, images = cases.vit(), cases.images(2)
     kept: dict[str, Tensor] = {}
-    block: Any = module.blocks[1]  # type: ignore[index]
+    block = cases.inside(module).blocks[1]
     block.register_forward_hook(lambda _m, _a, output: kept.update(block=output))
     block.attn.register_forward_hook(lambda _m, _a, output: kept.update(branch=output))
 
@@ -151,7 +152,7 @@ def test_one_shard_and_many_see_the_same() -> None:
     for per_shard in (1, 4):
         plan = plan_batches(source, limit=32, block=8, blocks_per_shard=per_shard)
         where = Scene((found_anatomy,), 32, 4, 8, 16, source.classes)
-        station = Station(vit, found_anatomy, [measure])
+        station = TappedSubject(vit, found_anatomy, [measure])
         tallies = [
             examine_shard([station], source, plan.batches(shard), [measure], where)["receptive_field"]
             for shard in range(len(plan.shards))
@@ -191,7 +192,7 @@ def test_claims_are_decided_for_a_vit_and_a_cnn() -> None:
     finding = estimate_of(ReceptiveField(images=16), *benches)
     finding.attrs["images"] = 64  # fewer decide nothing
     facts = {bench.subject.name: Facts.of(bench.anatomy, trained=True) for bench in benches}
-    verdicts = judge(ReceptiveField().tests(), {"receptive_field": finding}, facts)
+    verdicts = judge(asked_of([ReceptiveField()]), {"receptive_field": finding}, facts)
     found = {verdict.claim: verdict for verdict in verdicts if verdict.verdict != "not tested"}
     assert found.keys() == {"C19", "C20"}
     assert found["C20"].subjects == ("vit", "cnn")
@@ -286,11 +287,11 @@ def test_padded_strides_do_not_widen_a_view() -> None:
                 x = unit(x)
             return self.head(x.mean((2, 3)))
 
-    module = Strided()
+    module = cases.inside(Strided())
     for conv in module.convs:
-        nn.init.dirac_(conv.weight)  # type: ignore[arg-type]
+        nn.init.dirac_(conv.weight)
     for unit in module.units:
-        nn.init.zeros_(unit.conv2.weight)  # type: ignore[arg-type, union-attr]
+        nn.init.zeros_(unit.conv2.weight)
     finding = estimate_of(ReceptiveField(images=16), bench_of(module.eval(), cases.images(16)))
     assert (finding.radius.values[finding.role.values == "block"] < 1).all()
 

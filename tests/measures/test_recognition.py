@@ -10,8 +10,10 @@ import torch
 import xarray
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Batch, Views
-from eyechart.measures.recognition import LOGITS, Recognition
+from eyechart.measure import Views
+from eyechart.measures.recognition.measure import Recognition
+from eyechart.methods.scoring import LOGITS
+from eyechart.scene import Batch
 from tests.measures.staging import anatomy, scene, site
 
 HEAD = site("head", "head", axes="NC", grid=None)

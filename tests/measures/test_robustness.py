@@ -12,16 +12,19 @@ import torch
 import xarray
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Batch, Scene, Views
-from eyechart.measures.robustness import EPSILONS, SHARES, Robustness, gradient_on
+from eyechart.measure import Views
+from eyechart.measures.robustness.measure import EPSILONS, SHARES, Robustness, gradient_on
+from eyechart.scene import Batch, Scene
+from eyechart.sites import Architecture
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.pieces import PieceSize
+from tests.cases import inside
 from tests.measures.staging import anatomy, batches, scene, site
 
 FULL = Robustness(images=64, steps=10)
@@ -66,10 +69,12 @@ def test_a_linear_subject_falls_exactly_where_the_closed_form_says(bench: Bench)
     found = FULL.experiment(bench)
     assert found["right"].shape == (40, len(FULL.conditions))
     assert bool(column(found, "intact", 0.0).all())
-    pixels, weights = bench.pixels(), bench.subject.module.head.weight[0].detach()  # type: ignore[union-attr, index]
-    offset, scale = (torch.tensor(values) for values in bench.subject.colours)  # type: ignore[union-attr]
+    pixels, weights = bench.pixels(), inside(bench.subject.module).head.weight[0].detach()
+    assert bench.subject.colours is not None
+    assert bench.targets is not None
+    offset, scale = (torch.tensor(values) for values in bench.subject.colours)
     slope = (weights.view(1, 1, 32, 32) * scale.view(1, 3, 1, 1)).expand(40, -1, -1, -1)
-    sign = torch.where(bench.targets == 0, 1.0, -1.0).view(-1, 1, 1, 1)  # type: ignore[arg-type]
+    sign = torch.where(bench.targets == 0, 1.0, -1.0).view(-1, 1, 1, 1)
     margin = (sign * (slope * pixels)).sum((1, 2, 3)) + sign.flatten() * (weights.sum() * offset.sum())
     assert (margin > 0).all()
     for epsilon in EPSILONS:
@@ -113,16 +118,16 @@ def test_effort_decides_over_pgd() -> None:
     dear = replace(stage("a", images=5000).anatomies[0], flops=3.8e8)
     where = replace(stage("a", images=5000), anatomies=(dear,))
     quick, normal, full = (Robustness().sized(effort, where) for effort in ("quick", "normal", "full"))
-    assert [measure.steps for measure in (quick, normal, full)] == [0, 10, 40]  # type: ignore[attr-defined]
-    assert all(measure.images >= 64 for measure in (quick, normal, full))  # type: ignore[attr-defined]
-    assert "pgd" not in dict(quick.conditions)  # type: ignore[attr-defined]
-    assert Robustness().sized("quick", where, asked_for=True).steps == 10  # type: ignore[attr-defined]
-    assert Robustness(steps=5).sized("full", where).steps == 5  # type: ignore[attr-defined]
+    assert [measure.steps for measure in (quick, normal, full)] == [0, 10, 40]
+    assert all(measure.images >= 64 for measure in (quick, normal, full))
+    assert "pgd" not in dict(quick.conditions)
+    assert Robustness().sized("quick", where, asked_for=True).steps == 10
+    assert Robustness(steps=5).sized("full", where).steps == 5
 
 
 def stage(*names: str, images: int = 64) -> Scene:
     head = site("head", role="head", axes="NC", grid=None)
-    kinds = ("transformer", "cnn", "cnn")
+    kinds: tuple[Architecture, ...] = ("transformer", "cnn", "cnn")
     blocks = [[site("a", stage=0, block=0), site("b", stage=stage, block=1), head] for stage in (0, 1, 1)]
     where = scene(*(anatomy(name, blocks[at], kinds[at]) for at, name in enumerate(names)), images=images)
     return replace(where, classes=("a", "b"), label_maps=dict.fromkeys(names, (0, 1)))
@@ -194,7 +199,8 @@ def test_what_is_not_a_number_is_no_answer_and_withstands_nothing(bench: Bench) 
     module.load_state_dict(bench.subject.module.state_dict())
     subject = replace(bench.subject, module=module)
     bright = bench.images.mean((1, 2, 3)) > 0.2  # occlusion and attack do not darken them below 0
-    targets = torch.where(bright, 0, bench.targets)  # type: ignore[arg-type]
+    assert bench.targets is not None
+    targets = torch.where(bright, 0, bench.targets)
     found = FULL.experiment(replace(bench, subject=subject, targets=targets))["right"]
     assert bright.sum() > 3
     assert not bool(found[bright].any())
@@ -210,7 +216,7 @@ def test_without_pgd_there_is_no_number_for_attack_and_it_is_said() -> None:
     assert "strange is left out" in quick.sentence(found)
     quick.chart(found).to_dict()
     with pytest.raises(DoesNotApply, match="classes"):
-        quick.tally(replace(stage("v"), label_maps={}))
+        quick.check_labels(replace(stage("v"), label_maps={}))
 
 
 def test_one_shard_and_many_give_the_same_numbers(bench: Bench) -> None:
@@ -220,7 +226,7 @@ def test_one_shard_and_many_give_the_same_numbers(bench: Bench) -> None:
     for per_shard in (1, 3):
         plan = plan_batches(source, limit=24, block=8, blocks_per_shard=per_shard)
         where = Scene((bench.anatomy,), 24, 3, 8, 16, source.classes, {"linear": (0, 1) * 5})
-        station = Station(bench.subject, bench.anatomy, measures)
+        station = TappedSubject(bench.subject, bench.anatomy, measures)
         tallies = [
             examine_shard([station], source, plan.batches(shard), measures, where)["robustness"]
             for shard in reversed(range(len(plan.shards)))

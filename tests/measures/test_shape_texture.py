@@ -11,22 +11,23 @@ import pytest
 import torch
 from torch import Tensor
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.judge import judge
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Views
-from eyechart.measures.shape_texture import (
+from eyechart.measure import Views
+from eyechart.measures.shape_texture.measure import (
     CONDITIONS,
     CUTOFFS,
     PIECES,
     ShapeTexture,
     changed,
     cut_apart,
-    differences,
     in_range,
     partners,
     tile_side,
 )
 from eyechart.methods.spectrum import split, swapped
+from eyechart.reading_estimates import scored_vit_minus_cnn
 from eyechart.subjects.load import load_subject
 from eyechart.tracing.bench import Bench
 from tests.measures import staging
@@ -197,7 +198,8 @@ def verdict_of(finding: Any) -> Any:
     from eyechart.claims.gates import Facts
 
     facts = {name: Facts(name, "cnn", True, accuracy=(0.9, 0.9, 0.9), recipe="one") for name in ("vit", "cnn")}
-    (said,) = (each for each in judge(ShapeTexture().tests(), {"shape_texture": finding}, facts) if each.claim == "C68")
+    verdicts = judge(asked_of([ShapeTexture()]), {"shape_texture": finding}, facts)
+    (said,) = (each for each in verdicts if each.claim == "C68")
     return said
 
 
@@ -231,13 +233,14 @@ def test_pictures_of_two_sizes_are_not_compared() -> None:
     assert set(equal.quantity_subjects.values.tolist()) == {"vit | cnn"}
     assert "quantity" not in unequal.coords
     assert np.isfinite(unequal.filter_bias.values).all()  # each subject alone is told all the same
-    (said,) = (each for each in judge(ShapeTexture().tests(), {"shape_texture": unequal}, {}) if each.claim == "C68")
+    verdicts = judge(asked_of([ShapeTexture()]), {"shape_texture": unequal}, {})
+    (said,) = (each for each in verdicts if each.claim == "C68")
     assert said.verdict == "not tested"
 
 
 def test_without_labels_no_claim_is_decided() -> None:
     finding = play({"vit": SHAPE, "cnn": TEXTURE}, labels=False)
-    assert differences("phase_share")(finding) == {}
+    assert scored_vit_minus_cnn(finding, "phase_share") == {}
     assert "agreement with its own answers" in ShapeTexture().sentence(finding)
     assert ShapeTexture().chart(finding).to_dict()
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
-from eyechart.measures.shift import Shift, blocks, patch_of, pixels
-from eyechart.methods.shifts import compare, positions
+from eyechart.measures.shift.measure import Shift, blocks, patch_of, pixels
+from eyechart.measures.shift.shifts import compare, positions
 from eyechart.tracing.pieces import PieceSize
 from eyechart.zoo import build
 from tests import cases

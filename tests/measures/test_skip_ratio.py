@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+import xarray
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
-from eyechart.measures.skip_ratio import SkipRatio
-from eyechart.methods.skip_ratio import ratio_and_cosines
+from eyechart.measures.skip_ratio.measure import SkipRatio
+from eyechart.measures.skip_ratio.ratio import ratio_and_cosines
 from eyechart.tracing.views import Look
 from tests.measures.on_subjects import quantities
 from tests.measures.staging import anatomy, measure_tensors, scene, site
@@ -17,7 +21,7 @@ from tests.measures.staging import anatomy, measure_tensors, scene, site
 RATIO, COSINE, BRANCH_COSINE, THERE = range(4)
 
 
-def look_at(skip: torch.Tensor, branch: torch.Tensor, **layout) -> torch.Tensor:  # type: ignore[no-untyped-def]
+def look_at(skip: torch.Tensor, branch: torch.Tensor, **layout: Any) -> torch.Tensor:
     return ratio_and_cosines(Look(site("j", role="junction", **layout), skip=skip, branch=branch))
 
 
@@ -106,17 +110,18 @@ def test_zero_branches_stay_out_of_the_mean_and_are_reported() -> None:
     assert finding.attrs["zero_branches"] == pytest.approx(0.5)
 
 
-def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0):  # type: ignore[no-untyped-def]
+def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0, late_mlp: float = 1.0) -> xarray.Dataset:
     """A ViT of four blocks whose class token rides the skip by `early_cls` and then `late_cls`; grid tokens by 1 and
-    then `late_grid`.
+    then `late_grid`. Late MLPs write `late_mlp` times as much on the class token.
     """
     sites, looks = [], {}
     for block in range(4):
         for kind in ("attention", "mlp"):
-            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 4)  # type: ignore[arg-type]
+            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 4)
             skip = torch.randn(128, 5, 8).div(8**0.5)
             branch = skip.flip(-1).clone()
             branch[:, 0] /= early_cls if block < 2 else late_cls
+            branch[:, 0] *= late_mlp if kind == "mlp" and block >= 2 else 1
             branch[:, 1:] /= 1 if block < 2 else late_grid
             sites.append(place)
             looks["v", place.name] = Look(place, skip=skip, branch=branch)
@@ -133,6 +138,12 @@ def test_the_phase_change_of_the_class_token() -> None:
     assert "8.0 times at attention in the first half and 2.0 in the second; 8.0 times at MLPs" in (
         SkipRatio().sentence(finding)
     )
+
+
+def test_a_share_of_two_blocks_is_known_to_half_a_block() -> None:
+    """Of both late blocks in every draw of images: a bare [1, 1] would pass for certainty."""
+    found = quantities(phased_scene(early_cls=8, late_cls=2, late_mlp=3))
+    assert found["late_cls_mlp_share", "v"] == (1, 0.75, 1)
 
 
 def test_a_parallel_block_has_no_attention_of_its_own_and_is_not_judged() -> None:
@@ -157,20 +168,20 @@ def test_the_difference_of_two_phase_changes_is_not_each_of_them(
     early: float, late: float, late_grid: float, against: str, alone: str
 ) -> None:
     finding = phased_scene(early, late, late_grid)
-    facts = {"v": Facts("v", "vit", True, "sample", (0.95, 0.94, 0.96))}
-    verdicts = judge(SkipRatio().tests(), {"skip_ratio": finding}, facts)
+    facts = {"v": Facts("v", "transformer", True, "sample", (0.95, 0.94, 0.96))}
+    verdicts = judge(asked_of([SkipRatio()]), {"skip_ratio": finding}, facts)
     assert {(v.reading, v.verdict) for v in verdicts if v.claim == "C21"} == {
         ("as the class token against the patch tokens", against),
         ("for each kind of token by itself", alone),
     }
 
 
-def undirected_scene(seed: int):  # type: ignore[no-untyped-def]
+def undirected_scene(seed: int) -> xarray.Dataset:
     """A ViT whose ratios have the same law everywhere, but whose class token's branch lies along the skip early on."""
     dice, sites, looks = torch.Generator().manual_seed(seed), [], {}
     for block in range(4):
         for kind in ("attention", "mlp"):
-            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 4)  # type: ignore[arg-type]
+            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 4)
             skip, across = torch.nn.functional.normalize(torch.randn(2, 64, 5, 8, generator=dice), dim=-1)
             across = torch.nn.functional.normalize(across - (across * skip).sum(-1, keepdim=True) * skip, dim=-1)
             along = torch.zeros(64, 5, 1)
@@ -187,5 +198,5 @@ def undirected_scene(seed: int):  # type: ignore[no-untyped-def]
 def test_a_cosine_agrees_with_no_ratio_that_goes_neither_way(seed: int) -> None:
     """The ratio has no phase change, so what the cosine's has in common with it is chance."""
     facts = {"v": Facts("v", "transformer", True, "sample", (0.95, 0.94, 0.96))}
-    verdicts = judge(SkipRatio().tests(), {"skip_ratio": undirected_scene(seed)}, facts)
+    verdicts = judge(asked_of([SkipRatio()]), {"skip_ratio": undirected_scene(seed)}, facts)
     assert {v.verdict for v in verdicts if v.claim in ("C21", "C23")} == {"undecided"}

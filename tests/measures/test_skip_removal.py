@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,15 +11,15 @@ import torch
 import vl_convert
 import xarray
 
+from eyechart.charts.export import specification
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Batch, Scene
-from eyechart.measures.skip_removal import SkipRemoval
-from eyechart.methods.hsic import gram, hsic_table
-from eyechart.methods.skips import (
+from eyechart.measures.skip_removal.measure import SkipRemoval
+from eyechart.measures.skip_removal.variants import (
     cka_of,
     gram_of_blocks,
     lost_share,
@@ -29,7 +30,8 @@ from eyechart.methods.skips import (
     trained_without,
     used_of,
 )
-from eyechart.report.embed import specification
+from eyechart.methods.hsic import gram, hsic_table
+from eyechart.scene import Batch, Scene
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from eyechart.zoo.resnet import resnet
@@ -38,12 +40,12 @@ from tests import cases
 from tests.claims.nulls.made_up import finding
 from tests.measures.on_subjects import module_subject, quantities, staged, tally_of
 
-SIZES = {"width": 24, "depth": 4, "heads": 3, "patch": 8}
+SIZES: dict[str, Any] = {"width": 24, "depth": 4, "heads": 3, "patch": 8}
 
 
-def vit(**switches: object) -> ViT:
+def vit(**switches: Any) -> ViT:
     torch.manual_seed(0)
-    model = ViT(**{**SIZES, **switches})  # type: ignore[arg-type]
+    model = ViT(**{**SIZES, **switches})
     for parameter in model.parameters():  # far from its start, where branches hardly write
         parameter.data += 0.15 * torch.randn(parameter.shape)
     return model.eval()
@@ -54,11 +56,11 @@ def labelled(scene: Scene) -> Scene:
 
 
 def finding_of(
-    *subjects: Subject, images: int = 64, labels: bool = True, block: int = 16, **options: object
+    *subjects: Subject, images: int = 64, labels: bool = True, block: int = 16, **options: Any
 ) -> xarray.Dataset:
     people, scene = staged(*subjects, images=images, block=block)
     scene = labelled(scene) if labels else scene
-    measure = SkipRemoval(**options)  # type: ignore[arg-type]
+    measure = SkipRemoval(**options)
     return with_intervals(measure, tally_of(measure, people, scene), scene)
 
 
@@ -67,7 +69,7 @@ def images_and_labels(count: int, subject: Subject) -> tuple[torch.Tensor, torch
     batches = plan_batches(source, limit=count, block=16, blocks_per_shard=4)
     found = [batch for shard in range(len(batches.shards)) for batch in batches.batches(shard)]
     places = np.concatenate([batch.images for batch in found])
-    labels = np.concatenate([batch.labels for batch in found])  # type: ignore[arg-type]
+    labels = np.concatenate([batch.labels for batch in found])
     return subject.prepare(source.pictures(places.tolist())), torch.from_numpy(labels)
 
 
@@ -93,10 +95,10 @@ def test_cka_across_the_block_by_brute_force() -> None:
     finding = finding_of(subject)
     images, _ = images_and_labels(64, subject)
     size, means = small_block(16, 0), []
-    for net in (intact, twin):
+    for net in map(cases.inside, (intact, twin)):
         with torch.no_grad():
             features = [net.patch_embed(images)]
-            features[0] = torch.cat([net.cls_token.expand(64, -1, -1), features[0]], 1) + net.pos_embed  # type: ignore[operator]
+            features[0] = torch.cat([net.cls_token.expand(64, -1, -1), features[0]], 1) + net.pos_embed
             for block in net.blocks:
                 features.append(block(features[-1]))
         grams = [torch.stack([gram(part.flatten(1)) for part in each.split(size)]) for each in features]
@@ -112,8 +114,9 @@ def test_cka_across_the_block_by_brute_force() -> None:
 def test_a_zero_branch_without_skip_gives_constant_features_and_one_answer() -> None:
     model = vit()
     with torch.no_grad():
-        for part in (model.blocks[1].attn.proj, model.blocks[1].mlp.fc2):  # type: ignore[union-attr]
-            part.weight.zero_(), part.bias.zero_()  # type: ignore[operator, union-attr]
+        block = cases.inside(model).blocks[1]
+        for part in (block.attn.proj, block.mlp.fc2):
+            part.weight.zero_(), part.bias.zero_()
     finding = finding_of(module_subject(model, "vit"))
     row = finding.sel(variant="vit, blocks.1", mode="as trained")
     assert np.isnan(float(row.across))  # nothing varies, so nothing is alike or unlike
@@ -171,7 +174,7 @@ def test_recalibration_by_brute_force() -> None:
                 part.momentum = 1.0
         with torch.no_grad():
             twin.train()(others)
-            features = gram(twin.eval().forward_features(scored).flatten(1))  # type: ignore[operator]
+            features = gram(cases.inside(twin.eval()).forward_features(scored).flatten(1))
         torch.testing.assert_close(found["hsic"][1, 2, number, -1, -1], hsic_table(features[None])[0, 0])
     assert not torch.allclose(found["hsic"][0], found["hsic"][1])
     assert SkipRemoval(recalibrate="no").experiment(bench)["hsic"].shape[0] == 1
@@ -191,8 +194,8 @@ def test_batch_norms_that_were_not_recalibrated_have_no_number_that_says_so(bloc
 
 
 def test_a_verdict_speaks_of_recalibration_only_where_there_was_some() -> None:
-    (both,) = (test for test in SkipRemoval().tests() if test.claim == "C27")
-    (plain,) = (test for test in SkipRemoval(recalibrate="no").tests() if test.claim == "C27")
+    (both,) = (test for test in asked_of([SkipRemoval()]) if test.claim == "C27")
+    (plain,) = (test for test in asked_of([SkipRemoval(recalibrate="no")]) if test.claim == "C27")
     assert ["recalibrated" in part.words for part in both.parts] == [False, True]
     assert ["recalibrated" in part.words for part in plain.parts] == [False]
     assert plain.reading == "with batch norms as they were trained"
@@ -225,7 +228,7 @@ def test_a_twin_trained_without_a_skip_is_recognised_and_judged() -> None:
         name: Facts(name, "transformer", True, "sample", (0.9, 0.85, 0.95), recipe="same")
         for name in ("whole", "twin", "early")
     }
-    verdicts = {(v.claim, v.subjects): v for v in judge(SkipRemoval().tests(), {"skip_removal": finding}, known)}
+    verdicts = {(v.claim, v.subjects): v for v in judge(asked_of([SkipRemoval()]), {"skip_removal": finding}, known)}
     across, within = verdicts["C25", ("whole", "twin")].parts
     assert across.effect == pytest.approx(places["twin", 1] / places["whole", 1])
     assert within.effect == found["trained_without_skip_within", "whole | twin"][0]
@@ -241,10 +244,10 @@ def test_a_large_loss_is_the_effect_and_no_failed_gate() -> None:
         for name, value in (("whole", 0.92), ("twin", 0.30))
     }
     (verdict,) = (
-        v for v in judge(SkipRemoval().tests(), {"skip_removal": finding(numbers)}, known) if v.claim == "C26"
+        v for v in judge(asked_of([SkipRemoval()]), {"skip_removal": finding(numbers)}, known) if v.claim == "C26"
     )
     assert verdict.verdict == "holds"
-    failed = judge(SkipRemoval().tests(), {"skip_removal": finding(numbers)}, {**known, "whole": known["twin"]})
+    failed = judge(asked_of([SkipRemoval()]), {"skip_removal": finding(numbers)}, {**known, "whole": known["twin"]})
     assert next(v for v in failed if v.claim == "C26").verdict == "undecided"
 
 
@@ -280,7 +283,7 @@ def test_without_labels_answers_are_compared() -> None:
 
 def test_a_subject_without_classifier_still_has_its_maps() -> None:
     module = vit()
-    module.head = torch.nn.Identity()  # type: ignore[assignment]
+    cases.inside(module).head = torch.nn.Identity()
     subject = module_subject(module, "features")
     subject.classifier = False
     people, scene = staged(subject)

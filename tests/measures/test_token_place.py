@@ -9,12 +9,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.images import open_images, plan_batches
-from eyechart.measures.measure import Scene
-from eyechart.measures.token_place import TokenPlace, exchanged, put_together, related, same_ranking, shuffled
-from eyechart.methods.linear_maps import Sums, explained, place_explained
+from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
+from eyechart.measures.token_place.measure import (
+    TokenPlace,
+    TokenPlaceTally,
+    exchanged,
+    put_together,
+    related,
+    same_ranking,
+    shuffled,
+)
 from eyechart.methods.places import asked, cut
+from eyechart.quantity import PerSubjects
+from eyechart.scene import Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from tests import cases
@@ -50,7 +59,10 @@ def test_a_place_is_found_where_it_is_written_and_nowhere_else() -> None:
     where = np.stack(np.divmod(np.arange(16), 4), axis=1) / 3
     noise, nothing = draw.standard_normal((64, 16, 4)), np.zeros((64, 16, 1))
     told = np.concatenate([noise, np.broadcast_to(where @ [[2.0, 1.0], [0.5, -1.0]], (64, 16, 2))], axis=2)
-    half = lambda x: [sums(x[:32], nothing[:32]), sums(x[32:], nothing[32:])]  # noqa: E731
+
+    def half(x: np.ndarray) -> tuple[Sums, Sums]:
+        return sums(x[:32], nothing[:32]), sums(x[32:], nothing[32:])
+
     assert place_explained(*half(told), where) > 0.999
     assert abs(place_explained(*half(noise), where)) < 0.05
     assert np.isnan(explained(*half(noise))).all()  # targets that never vary have no R²
@@ -109,6 +121,7 @@ class Nothing(nn.Module):
         super().__init__()
         self.branch = nn.Conv2d(48, 48, 3, padding=1)
         nn.init.zeros_(self.branch.weight)
+        assert self.branch.bias is not None
         nn.init.zeros_(self.branch.bias)
 
     def forward(self, grid: Tensor) -> Tensor:
@@ -122,9 +135,10 @@ def test_tokens_that_are_patches_and_tokens_that_know_no_place(everywhere: bool)
     plan = plan_batches(source, limit=128, block=32)
     anatomy = anatomy_of("patches", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)
     scene = Scene((anatomy,), 128, 4, 32, 16, source.classes)
-    station = Station(subject, anatomy, [measure])
+    station = TappedSubject(subject, anatomy, [measure])
     shards = [examine_shard([station], source, plan.batches(at), [measure], scene) for at in range(len(plan.shards))]
     tally = reduce(lambda one, two: one.merge(two), (shard["token_place"] for shard in shards))
+    assert isinstance(tally, TokenPlaceTally)
     estimate = measure.estimate(tally.total(), scene)
     found = {quantity.name: quantity.compute(estimate)["patches",] for quantity in measure.quantities}
     if everywhere:
@@ -142,7 +156,7 @@ def test_tokens_that_are_patches_and_tokens_that_know_no_place(everywhere: bool)
 
 
 def test_the_order_of_subjects_under_each_reading() -> None:
-    readings = {
+    readings: dict[str, PerSubjects] = {
         "CKA": {("a",): 0.9, ("b",): 0.1},
         "places": {("a",): 0.2, ("b",): 0.1},
         "patches": {("a",): 0.0, ("b",): 0.3},

@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 
 from eyechart.errors import UsageError
 from eyechart.exam import exam
-from eyechart.measures.trajectory import trainings
-from eyechart.methods.sketch import sketch
+from eyechart.measures.trajectory.measure import trainings
+from eyechart.measures.trajectory.sketch import sketch
 from eyechart.zoo import build
 
 

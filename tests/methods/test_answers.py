@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eyechart.methods.answers import (
+from eyechart.methods.scoring import (
     CONFIDENCE,
     COUNTS,
     KNOWN,
@@ -29,7 +29,6 @@ from eyechart.methods.answers import (
     right,
     scored,
     scored_by,
-    scored_subjects,
     strangers,
     wanted,
 )
@@ -83,7 +82,7 @@ def test_features_are_no_answers() -> None:
 def test_who_is_scored() -> None:
     where = scene(*(anatomy(name, sites) for name, sites in (("a", [HEAD]), ("features", []), ("other", [HEAD]))))
     where = replace(where, label_maps={"a": (0, 1), "features": (0, 1)})
-    assert scored_subjects(where) == ["a"]
+    assert where.scored_subjects == ["a"]
     assert strangers(where) == ["features", "other"]
     assert [scored_by(where, who) for who in where.subjects] == ["accuracy", "accuracy", "agreement"]
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from eyechart.methods.area import area_means
+from eyechart.tracing.area import area_means
 
 
 @pytest.mark.parametrize("cells", [(4, 4), (3, 5), (7, 2)])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
-from eyechart.methods.attacks import Strength, fgsm, gradient_of, pgd, withstands
+from eyechart.measures.robustness.attacks import Strength, fgsm, gradient_of, pgd, withstands
 from eyechart.methods.patches import cells, dropped, orders, shuffled
 
 EPSILON = 0.03
@@ -24,7 +26,7 @@ def linear() -> tuple[Tensor, Tensor, Tensor]:
     return weights, pixels, (pixels.flatten(1) @ weights.T).argmax(1)
 
 
-def logits_of(weights: Tensor) -> object:
+def logits_of(weights: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda pixels: pixels.flatten(1) @ weights.T
 
 
@@ -36,7 +38,7 @@ def margin(weights: Tensor, pixels: Tensor, targets: Tensor) -> Tensor:
 
 def test_fgsm_moves_every_pixel_by_epsilon_and_raises_the_loss(linear: tuple[Tensor, Tensor, Tensor]) -> None:
     weights, pixels, targets = linear
-    find = gradient_of(logits_of(weights))  # type: ignore[arg-type]
+    find = gradient_of(logits_of(weights))
     logits, gradient = find(pixels, targets)
     moved = fgsm(pixels, gradient, EPSILON)
     assert torch.allclose((moved - pixels).abs(), torch.tensor(EPSILON), atol=1e-6)
@@ -54,7 +56,7 @@ def test_the_direction_is_the_cross_entropy_s_but_does_not_vanish() -> None:
     targets = torch.tensor([0, 1, 2, 3, 0])
     loss = torch.nn.functional.cross_entropy(pixels.flatten(1) @ weights.T, targets, reduction="sum")
     (plain,) = torch.autograd.grad(loss, pixels)
-    _, found = gradient_of(logits_of(weights))(pixels, targets)  # type: ignore[arg-type]
+    _, found = gradient_of(logits_of(weights))(pixels, targets)
     ratio = (plain / found).flatten(1)
     assert torch.allclose(ratio, ratio[:, :1].expand_as(ratio), rtol=1e-3)
     assert (ratio > 0).all()
@@ -66,7 +68,7 @@ def test_the_direction_is_the_cross_entropy_s_but_does_not_vanish() -> None:
 def test_on_a_linear_model_both_reach_the_closed_form_worst_case(linear: tuple[Tensor, Tensor, Tensor]) -> None:
     """The margin of a linear model falls by ε Σ|w₀ − w₁| at most."""
     weights, pixels, targets = linear
-    find = gradient_of(logits_of(weights))  # type: ignore[arg-type]
+    find = gradient_of(logits_of(weights))
     worst = margin(weights, pixels, targets) - EPSILON * (weights[0] - weights[1]).abs().sum()
     once = fgsm(pixels, find(pixels, targets)[1], EPSILON)
     assert torch.allclose(margin(weights, once, targets), worst, atol=1e-4)
@@ -83,7 +85,7 @@ def test_pgd_stays_in_the_ball_and_in_the_picture(linear: tuple[Tensor, Tensor, 
     weights, pixels, targets = linear
     pixels = (3 * pixels - 1).clamp(0, 1)  # many values at 0 and 1
     start = 2 * torch.rand(pixels.shape, generator=dice(3)) - 1
-    find = gradient_of(logits_of(weights))  # type: ignore[arg-type]
+    find = gradient_of(logits_of(weights))
     moved, _ = pgd(find, pixels, targets, Strength(0.1, 0.5, 7), start)
     assert (moved - pixels).abs().max() <= 0.1 + 1e-6
     assert moved.min() >= 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.methods.attention_rows import (
+from eyechart.measures.attention_maps.rows import (
     LEVELS,
     MEAN,
     MOST_KEYS,
@@ -34,10 +34,9 @@ def random_rows(*shape: int) -> torch.Tensor:
 def geometry_of(places: np.ndarray, keys: np.ndarray | None = None, prefix: int = 0) -> AttentionGeometry:
     """(window, query, 2) in pixels of a picture of 32×32."""
     keys = places if keys is None else keys
-    kind = "windowed" if len(places) > 1 else "global"
     ys, xs = (np.unique(places[..., axis][~np.isnan(places[..., axis])]) for axis in (0, 1))
     return AttentionGeometry(
-        kind,  # type: ignore[arg-type]
+        "windowed" if len(places) > 1 else "global",
         None,
         len(places),
         prefix,

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.methods.filters import principal_components, random_centroids, smoothness, spectral_centroid, without_mean
+from eyechart.measures.patch_filters.filters import (
+    principal_components,
+    random_centroids,
+    smoothness,
+    spectral_centroid,
+    without_mean,
+)
 
 
 def cosine_basis(side: int) -> torch.Tensor:

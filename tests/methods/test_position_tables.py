@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from eyechart.intervals import jackknife
-from eyechart.measures.position_embeddings import deal
-from eyechart.methods.position_tables import (
+from eyechart.measures.position_embeddings.measure import deal
+from eyechart.measures.position_embeddings.tables import (
     cosines,
     in_line_and_aside,
     likeness_of_steps,
@@ -95,7 +96,9 @@ def test_leaving_out_places_leaves_out_all_their_pairs() -> None:
 
 @pytest.mark.parametrize("length", [1.0, 2.0, 4.0])
 @pytest.mark.parametrize("kernel", [lambda d: np.exp(-(d**2) / 2), lambda d: np.exp(-d), lambda d: 1 / (1 + d**2)])
-def test_likeness_that_depends_on_distance_alone_never_favours_rows(kernel, length: float) -> None:  # type: ignore[no-untyped-def]
+def test_likeness_that_depends_on_distance_alone_never_favours_rows(
+    kernel: Callable[[np.ndarray], np.ndarray], length: float
+) -> None:
     y, x = np.divmod(np.arange(64), 8)
     cosine = kernel(np.hypot(y[:, None] - y, x[:, None] - x) / length)
     assert bonus(cosine, (8, 8)) < 1e-12

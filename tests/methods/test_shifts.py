@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eyechart.methods.shifts import compare, inner, positions, similarity
+from eyechart.measures.shift.shifts import compare, inner, positions, similarity
 
 
 def ramp(size: int = 16) -> torch.Tensor:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from eyechart.measures.measure import Scene
 from eyechart.methods.twins import pair_of, pairs_of
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy, Filters
 from tests.measures.staging import anatomy, full_grid, site
 
 
-def vit(name: str, blocks: int = 4, channels: int = 3, pooling: str = "cls", **more: Any) -> Anatomy:
+def vit(name: str, blocks: int = 4, channels: int = 3, pooling: Literal["cls", "gap"] = "cls", **more: Any) -> Anatomy:
     geometry = full_grid(4, 8.0)
     sites = []
     for at in range(blocks):

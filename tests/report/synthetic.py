@@ -6,17 +6,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from eyechart.claims.table import CLAIMS, asked
+from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import PartVerdict, Verdict
-from eyechart.measures.measure import Quantity, Scene, Source
-from eyechart.report import theme
+from eyechart.measure import Source
+from eyechart.quantity import Quantity
+from eyechart.run import Run
+from eyechart.scene import Scene
 from eyechart.sites import Address, Anatomy, AttentionGeometry, Layout, Site
 from eyechart.store import FORMAT
 
@@ -78,11 +82,16 @@ class SyntheticRun:
     scene: Scene
     findings: dict[str, xr.Dataset]
     verdicts: list[Verdict]
-    measures: dict[str, SyntheticMeasure]
+    measures: dict[str, Any]
 
     def chart(self, name: str) -> Any:
         with theme.drawing(subjects=self.scene.subjects):
             return theme.dress(self.measures[name].chart(self.findings[name]))
+
+
+def as_run(made: SyntheticRun) -> Run:
+    """For what takes a run: the report reads these fields of it, and no others."""
+    return cast(Run, made)
 
 
 def with_quantities(finding: xr.Dataset, rows: list[tuple[str, str, float, float, float, str]]) -> xr.Dataset:
@@ -146,7 +155,7 @@ def cka_chart(finding: xr.Dataset) -> Any:
     for one, two in [(subjects[0], subjects[0]), (subjects[1], subjects[1]), (subjects[0], subjects[1])]:
         part = frame[(frame.subject == one) & (frame.other_subject == two)]
         maps.append(
-            theme.heatmap(
+            heatmap(
                 part,
                 x="name",
                 y="other_name",
@@ -311,8 +320,8 @@ def synthetic_plan(anatomies: list[Anatomy]) -> dict[str, Any]:
 
 def part(claim: str, place: int, words: str, effect: float, low: float, high: float, verdict: Any) -> PartVerdict:
     margin = CLAIMS[claim].margins[place]
-    asks = asked(margin.side, margin.margin, margin.inclusive)
-    return PartVerdict(words, words, asks, effect, low, high, verdict, 3.0, None)
+    asked = (margin.side, margin.margin, margin.inclusive, None)
+    return PartVerdict(words, words, *asked, effect, low, high, verdict, 3.0, None)
 
 
 def synthetic_verdicts(one: str, two: str) -> list[Verdict]:

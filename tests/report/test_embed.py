@@ -2,11 +2,17 @@
 
 import base64
 import json
+import re
 from typing import Any
 
+import altair as alt
 import numpy as np
+import pandas as pd
 import pytest
+import vl_convert
 
+from eyechart.charts import palette
+from eyechart.charts.export import specification
 from eyechart.report import embed
 
 
@@ -42,3 +48,26 @@ def test_mixed_columns_are_left_alone() -> None:
 def test_columns_are_small() -> None:
     rows = [{"x": i // 130, "y": i % 130, "name": f"layer{i % 130}", "cka": i / 16900} for i in range(16900)]
     assert len(json.dumps(embed.packed(rows))) < len(json.dumps(rows)) / 6
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_inks_put_in_afterwards_are_those_drawn_with(dark: bool) -> None:
+    """Every style, axis and legend that has an ink, and a point whose colour is its own."""
+    frame = pd.DataFrame({"x": [0.0, 1.0], "y": [0.2, 0.7], "kind": ["one", "two"]})
+    styles = [style for style in palette.configuration()["style"] if style != "boundary"]
+    marks = [alt.Chart(frame).mark_rule(style=style).encode(y="y:Q") for style in styles]
+    words = alt.Chart(frame, title="a title").mark_text().encode(x="x:Q", y="y:Q", text="kind:N")
+    points = alt.Chart(frame).mark_point().encode(x="x:Q", y="y:Q", shape="kind:N", color=alt.value("#d55e00"))
+    spec = specification(alt.layer(*marks, words, points))
+    drawn = vl_convert.vegalite_to_svg(
+        spec | {"config": palette.configuration(dark) | embed.BARE}, allowed_base_urls=[]
+    )
+    assert counted_anew(embed.on_both_papers(spec)[dark]) == counted_anew(embed.smaller(drawn))
+    used = palette.DARK if dark else palette.LIGHT
+    assert all(f'"{ink}"' in drawn for ink in used)
+    assert not any(stand_in in embed.on_both_papers(spec)[dark] for stand_in in palette.STAND_INS)
+
+
+def counted_anew(picture: str) -> str:
+    """Without the numbers in names: Vega counts what it clips on from picture to picture."""
+    return re.sub(r"(clip|gradient_)\d+", r"\1", picture)

@@ -17,17 +17,19 @@ import pytest
 import torch
 import xarray
 
+from eyechart.charts import theme
+from eyechart.charts.palette import shades
 from eyechart.intervals import with_intervals
-from eyechart.measures.attention_maps import AttentionMaps, sites_of
-from eyechart.measures.measure import Scene
-from eyechart.methods.attention_rows import MEAN, coded, decoded, kept_rows
-from eyechart.report import explorer, page, theme
-from eyechart.report.palette import shades
+from eyechart.measures.attention_maps.measure import AttentionMaps
+from eyechart.measures.attention_maps.rows import MEAN, coded, decoded, kept_rows
+from eyechart.report import explorer, page
+from eyechart.scene import Scene
+from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
 from tests.measures.staging import full_grid
 
 from .browser import Browser
-from .synthetic import SyntheticRun, resnet, synthetic_run, vit
+from .synthetic import SyntheticRun, as_run, resnet, synthetic_run, vit
 from .test_page import CRUEL, Outline
 
 EXAMPLES, SIDE, PIXELS = 3, 8, 32
@@ -46,7 +48,7 @@ def finding_of(scene: Scene, classes: tuple[str, ...]) -> xarray.Dataset:
     tally = measure.tally(scene)
     kept = kept_rows(full_grid(SIDE, 4.0, prefix=1), SIDE)
     found: dict[str, dict[str, torch.Tensor]] = {}
-    for subject, site in scene.sites(sites_of):
+    for subject, site in scene.sites(attentions_with_maps):
         rows = (4 * torch.rand(EXAMPLES, (site.heads or 0) + 1, 66, 65, generator=dice)).exp()
         codes, peak = coded(rows / rows.sum(-1, keepdim=True))
         mine = found.setdefault(
@@ -78,7 +80,7 @@ def run_with_maps(folder: Path, one: str = "zoo:vit", two: str = "zoo:vit-2") ->
     bodies = (with_attention(vit(one)), with_attention(vit(two)), resnet("zoo:resnet"))
     scene = replace(run.scene, anatomies=bodies, classes=("frog", CRUEL))
     run.findings = {"attention_maps": finding_of(scene, ("frog", CRUEL))}
-    run.measures["attention_maps"] = AttentionMaps(images=48)  # type: ignore[assignment]
+    run.measures["attention_maps"] = AttentionMaps(images=48)
     run.plan["settings"]["effort"] = "quick"
     return run
 
@@ -90,7 +92,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> SyntheticRun:
 
 @pytest.fixture(scope="module")
 def html(run: SyntheticRun) -> str:
-    return page.write_report(run).read_text(encoding="utf-8")  # type: ignore[arg-type]
+    return page.write_report(as_run(run)).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +111,7 @@ def carried(outline: Outline) -> dict[str, Any]:
 def test_without_javascript_a_sentence_stands_there(outline: Outline) -> None:
     hidden = [attributes for _, attributes in outline.elements if attributes.get("data-part") == "table"]
     assert "hidden" in hidden[0]
-    assert "That needs JavaScript" in outline.text
+    assert "This needs JavaScript" in outline.text
     assert ("li", {}) in outline.elements
     assert any(link["href"] == "#explorer" for link in outline.all("a"))
 
@@ -138,18 +140,18 @@ def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
 
 
 def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) -> None:
-    assert len(outline.scripts[3]) <= min(2 * explorer.ROOM, explorer.MOST_ROOM)
-    small = explorer.explorer(run, room=len(outline.scripts[3]) - 1)  # type: ignore[arg-type]
+    assert len(outline.scripts[3]) <= min(2 * explorer.BYTES_A_SUBJECT, explorer.MOST_BYTES)
+    small = explorer.explorer(as_run(run), budget=len(outline.scripts[3]) - 1)
     assert small is not None
     assert len(small["examples"]) == EXAMPLES - 1 == len(small["subjects"][0]["rows"])
-    least = explorer.explorer(run, room=0)  # type: ignore[arg-type]
+    least = explorer.explorer(as_run(run), budget=0)
     assert least is not None
     assert len(least["examples"]) == 1
 
 
 def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 300_000)  # more than its tables, less than a picture
-    fewer = Outline(page.render(run))  # type: ignore[arg-type]
+    fewer = Outline(page.render(as_run(run)))
     assert len(carried(fewer)["examples"]) == EXAMPLES - 1
     assert json.loads(fewer.scripts[0])["charts"]
 
@@ -157,7 +159,7 @@ def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str, mon
 def test_pages_without_maps_have_no_explorer(tmp_path: Path) -> None:
     run = synthetic_run(tmp_path)
     run.findings = {"recognition": run.findings["recognition"]}
-    plain = page.render(run)  # type: ignore[arg-type]
+    plain = page.render(as_run(run))
     assert "explorer" not in re.sub(r"<script>.*?</script>", "", plain, flags=re.DOTALL)
 
 

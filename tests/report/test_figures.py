@@ -17,12 +17,13 @@ import pytest
 import vl_convert
 from PIL import Image
 
+from eyechart.charts import theme
+from eyechart.charts.export import specification
+from eyechart.charts.heatmap import heatmap
 from eyechart.errors import UsageError
-from eyechart.report import theme
-from eyechart.report.embed import specification
 from eyechart.report.figures import save_figures
 
-from .synthetic import SyntheticRun, synthetic_run
+from .synthetic import SyntheticRun, as_run, synthetic_run
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,10 @@ def marks(spec: dict[str, Any]) -> list[str]:
 
 def test_png(run: SyntheticRun) -> None:
     few = replace(run, findings={name: run.findings[name] for name in ("recognition", "cka")})
-    small, large = save_figures(few, "png"), save_figures(few, "png", folder=run.path / "large", scale=3)  # type: ignore[arg-type]
+    small, large = (
+        save_figures(as_run(few), "png"),
+        save_figures(as_run(few), "png", folder=run.path / "large", scale=3),
+    )
     assert [path.name for path in small] == ["recognition.png", "cka.png"]
     assert {path.parent for path in small} == {run.path / "figures"}
     assert {path.parent for path in large} == {run.path / "large"}
@@ -70,7 +74,7 @@ def test_png(run: SyntheticRun) -> None:
 
 @pytest.fixture(scope="module")
 def svgs(run: SyntheticRun) -> dict[str, Path]:
-    return {path.stem: path for path in save_figures(run, "svg")}  # type: ignore[arg-type]
+    return {path.stem: path for path in save_figures(as_run(run), "svg")}
 
 
 def test_svg(svgs: dict[str, Path]) -> None:
@@ -81,7 +85,7 @@ def test_svg(svgs: dict[str, Path]) -> None:
 
 
 def test_pdf(run: SyntheticRun) -> None:
-    for path in save_figures(run, "pdf"):  # type: ignore[arg-type]
+    for path in save_figures(as_run(run), "pdf"):
         content = path.read_bytes()
         assert content.startswith(b"%PDF-")
         assert b"%%EOF" in content[-32:]
@@ -89,8 +93,8 @@ def test_pdf(run: SyntheticRun) -> None:
 
 
 def test_unknown_format_is_refused(run: SyntheticRun) -> None:
-    with pytest.raises(UsageError, match="png, svg, pdf; 'gif' was asked for"):
-        save_figures(run, "gif")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="png, svg, pdf; got 'gif'"):
+        save_figures(as_run(run), "gif")
 
 
 def test_figures_have_pictures_where_the_page_has_rectangles(run: SyntheticRun, svgs: dict[str, Path]) -> None:
@@ -101,13 +105,13 @@ def test_figures_have_pictures_where_the_page_has_rectangles(run: SyntheticRun, 
 # --- heat-maps -------------------------------------------------------------------------------------------------------
 
 
-def heatmap(for_export: bool, frame: pd.DataFrame | None = None) -> alt.LayerChart:
+def random_map(for_export: bool, frame: pd.DataFrame | None = None) -> alt.LayerChart:
     frame = table() if frame is None else frame
-    return theme.heatmap(frame, x="a", y="b", value="cka", domain=(0, 1), x_group="a_stage", for_export=for_export)
+    return heatmap(frame, x="a", y="b", value="cka", domain=(0, 1), x_group="a_stage", for_export=for_export)
 
 
 def test_heatmap_is_lighter_as_a_picture() -> None:
-    sizes = [len(vl_convert.vegalite_to_pdf(specification(heatmap(for_export)))) for for_export in (True, False)]
+    sizes = [len(vl_convert.vegalite_to_pdf(specification(random_map(for_export)))) for for_export in (True, False)]
     assert sizes[0] < sizes[1] / 2
 
 
@@ -118,7 +122,7 @@ def drawn(chart: Any) -> np.ndarray:
 
 
 def test_picture_and_rectangles_show_the_same() -> None:
-    one, two = drawn(heatmap(for_export=True)), drawn(heatmap(for_export=False))
+    one, two = drawn(random_map(for_export=True)), drawn(random_map(for_export=False))
     assert one.shape == two.shape
     # Edges of cells may differ by how a viewer mixes pixels; nine in ten must not.
     assert (np.abs(one - two).max(axis=2) <= 3).mean() > 0.9
@@ -126,21 +130,21 @@ def test_picture_and_rectangles_show_the_same() -> None:
 
 def test_first_cell_is_at_the_lower_left() -> None:
     frame = pd.DataFrame({"a": list("0101"), "b": list("0011"), "cka": [1.0, 0.0, 0.0, 0.0]})
-    spec = specification(theme.heatmap(frame, x="a", y="b", value="cka", domain=(0, 1), for_export=True))
+    spec = specification(heatmap(frame, x="a", y="b", value="cka", domain=(0, 1), for_export=True))
     (url,) = [row["url"] for rows in spec["datasets"].values() for row in rows if "url" in row]
     with Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))) as picture:
         pixels = np.asarray(picture.convert("RGB")).sum(axis=2)
     bright = np.argwhere(pixels > pixels.mean())
     assert bright[:, 0].min() >= pixels.shape[0] // 2
     assert bright[:, 1].max() < pixels.shape[1] // 2
-    live = specification(theme.heatmap(frame, x="a", y="b", value="cka", domain=(0, 1), for_export=False))
+    live = specification(heatmap(frame, x="a", y="b", value="cka", domain=(0, 1), for_export=False))
     cells = [row for rows in live["datasets"].values() for row in rows if "cka" in row]
     assert [(cell["x"], cell["y"]) for cell in cells if cell["cka"] == 1.0] == [(0, 0)]
 
 
 @pytest.mark.parametrize("for_export", [True, False])
 def test_missing_cells_are_clear(for_export: bool) -> None:
-    whole, holed = (drawn(heatmap(for_export, table(missing=missing))) for missing in (False, True))
+    whole, holed = (drawn(random_map(for_export, table(missing=missing))) for missing in (False, True))
     changed = np.argwhere(np.abs(whole - holed).max(axis=2) > 8)
     assert 0 < len(changed) <= 36  # one cell of 4×4 pixels and its rim
     assert (holed[tuple(changed.mean(axis=0).round().astype(int))] > 220).all()  # pale, no colour of the scale
@@ -148,7 +152,7 @@ def test_missing_cells_are_clear(for_export: bool) -> None:
 
 @pytest.mark.parametrize("frame", [table().assign(cka=np.nan), table()[:0]], ids=["no number", "no row"])
 def test_nothing_to_show_is_said(frame: pd.DataFrame) -> None:
-    assert "no finite value" in vl_convert.vegalite_to_svg(specification(heatmap(True, frame)))
+    assert "no finite value" in vl_convert.vegalite_to_svg(specification(random_map(True, frame)))
 
 
 def words_of(chart: Any) -> list[str]:
@@ -161,21 +165,27 @@ def words_of(chart: Any) -> list[str]:
 def test_a_map_of_logarithms_names_the_numbers_themselves(for_export: bool) -> None:
     frame = pd.DataFrame({"a": list("0101"), "b": list("0011"), "log": np.log10([0.2, 1.0, 4.0, 8.0])})
     marks = {float(np.log10(ratio)): f"{ratio:g}" for ratio in (0.05, 0.5, 1.0, 5.0)}
-    wanted = {"value": "log", "value_title": "ratio", "marks": marks, "x_labels": False, "y_labels": False}
-    words = words_of(theme.heatmap(frame, x="a", y="b", for_export=for_export, **wanted))  # type: ignore[arg-type]
+    wanted: dict[str, Any] = {
+        "value": "log",
+        "value_title": "ratio",
+        "marks": marks,
+        "x_labels": False,
+        "y_labels": False,
+    }
+    words = words_of(heatmap(frame, x="a", y="b", for_export=for_export, **wanted))
     assert sorted(words) == ["0.5", "1", "5", "ratio"]  # 0.05 lies below the map
 
 
 def test_a_map_beside_another_needs_no_colour_bar() -> None:
     with_bar, without = (
-        words_of(theme.heatmap(table(), x="a", y="b", value="cka", value_title="CKA", legend=legend, for_export=True))
+        words_of(heatmap(table(), x="a", y="b", value="cka", value_title="CKA", legend=legend, for_export=True))
         for legend in (True, False)
     )
     assert set(with_bar) - set(without) == {"CKA", "0.00", "0.25", "0.50", "0.75", "1.00"}
 
 
 def test_stage_boundaries() -> None:
-    spec = specification(heatmap(for_export=False))
+    spec = specification(random_map(for_export=False))
     edges = [row["edge"] for rows in spec["datasets"].values() for row in rows if "edge" in row]
     assert edges == [10, 20, 30, 40, 50, 60, 70]
 
@@ -183,7 +193,7 @@ def test_stage_boundaries() -> None:
 def test_labels_are_quoted_in_expressions() -> None:
     cruel = "'];alert(1);['</script>"
     frame = pd.DataFrame({"a": [cruel, "x"], "b": ["y", "y"], "cka": [0.1, 0.2]})
-    spec = specification(theme.heatmap(frame, x="a", y="b", value="cka", x_labels=True, for_export=True))
+    spec = specification(heatmap(frame, x="a", y="b", value="cka", x_labels=True, for_export=True))
     assert "</script" not in str(spec)
     picture = vl_convert.vegalite_to_svg(spec)
     assert any("alert(1)" in (element.text or "") for element in ElementTree.fromstring(picture).iter())

@@ -15,13 +15,14 @@ from xml.etree import ElementTree
 import pytest
 import xarray as xr
 
+from eyechart.charts import numbers, theme
 from eyechart.claims.summary import Summary
 from eyechart.claims.table import CLAIMS
-from eyechart.report import embed, numbers, page, sentences, theme, verdict_rows
+from eyechart.report import embed, page, sentences, verdict_rows, verdict_summary
 from eyechart.sites import Anatomy
 
 from .browser import Browser
-from .synthetic import SyntheticRun, synthetic_run, with_quantities
+from .synthetic import SyntheticRun, as_run, synthetic_run, with_quantities
 
 CRUEL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
@@ -66,7 +67,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> SyntheticRun:
 
 @pytest.fixture(scope="module")
 def html(run: SyntheticRun) -> str:
-    return page.write_report(run).read_text(encoding="utf-8")  # type: ignore[arg-type]
+    return page.write_report(as_run(run)).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def cruel(tmp_path_factory: pytest.TempPathFactory) -> Outline:
     run.plan["images"]["name"] = CRUEL
     run.plan["provenance"]["command"].append(CRUEL)
     run.measures["cka"].said = CRUEL
-    return Outline(page.render(run))  # type: ignore[arg-type]
+    return Outline(page.render(as_run(run)))
 
 
 def pictures(outline: Outline) -> list[str]:
@@ -144,7 +145,7 @@ def test_everything_is_said_in_the_html(run: SyntheticRun, outline: Outline) -> 
         "skip_ratio was left out",  # a notice
         "cat/0007.jpg truncated JPEG",  # a skipped file
         "eyechart exam zoo:vit zoo:resnet --images sample",  # the command
-        "5 intervals were held against a margin",
+        "5 intervals were compared with a margin",
         "proxy",
         "arXiv:2108.08810",
     ):
@@ -161,7 +162,7 @@ def test_every_verdict_is_seen_at_a_glance(run: SyntheticRun, outline: Outline) 
     """One stamp for each verdict that was tested, with its kind and subjects in words, and a way to its row."""
     tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
     stamps = [link for link in outline.all("a") if link.get("class", "").startswith("stamp")]
-    mark = {False: ", not under Holm"}
+    mark: dict[bool | None, str] = {False: ", not under Holm"}
     said = [
         f"{verdict.claim} {verdict.verdict}{mark.get(verdict.stands, '')}: {', '.join(verdict.subjects)}"
         for verdict in tested
@@ -198,9 +199,9 @@ def test_pictures_can_be_downloaded_without_a_second_copy(run: SyntheticRun, out
 
 
 def test_intervals_of_weights_are_not_said_to_be_about_images() -> None:
-    said = page.about_intervals(["C03", "C05"])
+    said = verdict_summary.about_intervals(["C03", "C05"])
     assert "(those of C03, C05 do not: they read weights alone" in said
-    assert "were drawn; margins" in page.about_intervals()
+    assert "were drawn; margins" in verdict_summary.about_intervals()
 
 
 def test_what_a_correction_for_many_tests_leaves_is_said_and_marked(outline: Outline) -> None:
@@ -208,8 +209,8 @@ def test_what_a_correction_for_many_tests_leaves_is_said_and_marked(outline: Out
     assert "With Holm&#39;s correction for all 5 intervals, 2 of 3 decided verdicts stay decided." in html
     assert html.count(">not under Holm</span>") == 2  # in the key and at the verdict
     assert html.count('class="stamp fails corrected-away"') == 1
-    assert "Holm" not in page.multiplicity(Summary(intervals=2, undecided=1))
-    assert "The others" not in page.multiplicity(Summary(intervals=2, holds=1, stand=1))
+    assert "Holm" not in verdict_summary.multiplicity(Summary(intervals=2, undecided=1))
+    assert "The others" not in verdict_summary.multiplicity(Summary(intervals=2, holds=1, stand=1))
 
 
 def test_what_was_changed_after_results_were_seen_is_said_beside_its_claim(
@@ -218,7 +219,7 @@ def test_what_was_changed_after_results_were_seen_is_said_beside_its_claim(
     for name, claim in CLAIMS.items():
         words = {"C13": "equal cuts of depth were added.", "C02": "not tested here."}.get(name, "")
         monkeypatch.setitem(CLAIMS, name, replace(claim, changed=words))
-    html = page.render(run)
+    html = page.render(as_run(run))
     assert "decided was changed after results were seen: equal cuts of depth were added.</p>" in html
     assert "How 1 of these claims is decided was changed after results were seen; it says how." in html
     assert "not tested here." not in html
@@ -277,7 +278,7 @@ def test_a_page_too_large_to_mail_loses_least_first(
 ) -> None:
     def smaller(than: str) -> Outline:
         monkeypatch.setattr(page, "LARGEST", len(than.encode()) - 1)
-        return Outline(page.render(run))  # type: ignore[arg-type]
+        return Outline(page.render(as_run(run)))
 
     def files(outline: Outline) -> set[str]:
         return {link["download"] for link in outline.all("a") if "download" in link}
@@ -302,7 +303,7 @@ def test_a_pair_is_told_once_and_weights_have_no_interval(run: SyntheticRun) -> 
         ("nll_gap", "b | a", -0.2, -0.3, -0.1, "nats"),
     ]
     finding = with_quantities(xr.Dataset(), rows).assign_attrs(of_weights=True)
-    made = page.quantity_rows(finding, run.measures["cka"], str)  # type: ignore[arg-type]
+    made = page.quantity_rows(finding, run.measures["cka"], str)
     assert [(one["name"], [row["subjects"] for row in one["rows"]]) for one in made] == [
         ("error gap", [["a", "b"], ["a", "c"]]),
         ("NLL gap", [["b", "a"]]),
@@ -329,7 +330,7 @@ def test_a_run_without_labels_attention_or_tests(tmp_path: Path) -> None:
     run.plan["images"]["problems"], run.plan["notices"] = [], []
     bare = Anatomy("zoo:vit", (), (), (32, 32), "cnn", None, None)
     run.scene = type(run.scene)((bare, run.scene.anatomies[1]), 1000, 16, 62, 16, None)
-    said = Outline(page.render(run)).text  # type: ignore[arg-type]
+    said = Outline(page.render(as_run(run))).text
     assert "no labels" in said
     assert "None of the published claims could be tested" in said
     assert "Notices" not in said
@@ -354,7 +355,7 @@ DESK, PHONE = (1280, 9000), (390, 20000)
 @pytest.mark.parametrize("browser", [DESK], indirect=True)
 @pytest.mark.parametrize("name", ["zoo:vit", CRUEL], ids=["plain", "cruel"])
 def test_charts_come_alive_and_nobody_complains(name: str, browser: Browser, tmp_path: Path) -> None:
-    browser.open(page.write_report(synthetic_run(tmp_path, one=name)))  # type: ignore[arg-type]
+    browser.open(page.write_report(as_run(synthetic_run(tmp_path, one=name))))
     assert browser.wait_for(f"{LIVE} === 4")
     assert browser.ask("[...document.querySelectorAll('.still')].every((still) => still.style.display === 'none')")
     assert browser.ask("Object.keys(window).filter((name) => /vega/i.test(name)).join()") == "eyechartVega"

@@ -28,7 +28,7 @@ def test_a_claim_of_several_subjects_is_told_once() -> None:
 
 
 def test_picture_of_a_verdict_shows_margin_and_side() -> None:
-    above = verdict_rows.picture(part("C13", 0, "gap", 0.3, 0.2, 0.4, "holds"), CLAIMS["C13"])  # at least 0.1
+    above = verdict_rows.picture(part("C13", 0, "gap", 0.3, 0.2, 0.4, "holds"))  # at least 0.1
     margin = next(tick for tick in above["ticks"] if tick["kind"] == "margin")
     assert margin["text"] == "0.1"
     assert margin["x"] < above["low"] < above["middle"] < above["high"] < 240
@@ -36,12 +36,12 @@ def test_picture_of_a_verdict_shows_margin_and_side() -> None:
     assert zone["x"] == margin["x"]
     assert zone["x"] + zone["width"] == pytest.approx(240)
 
-    below = verdict_rows.picture(part("C09", 0, "near", 0.6, 0.55, 0.65, "fails"), CLAIMS["C09"])  # less than 0.5
+    below = verdict_rows.picture(part("C09", 0, "near", 0.6, 0.55, 0.65, "fails"))  # less than 0.5
     (zone,) = below["zones"]
     assert zone["x"] == 0
     assert zone["width"] < below["low"]
 
-    within = verdict_rows.picture(part("C02", 0, "gap", 0.0, -0.02, 0.02, "undecided"), CLAIMS["C02"])  # within ±0.01
+    within = verdict_rows.picture(part("C02", 0, "gap", 0.0, -0.02, 0.02, "undecided"))  # within ±0.01
     (zone,) = within["zones"]
     assert within["low"] < zone["x"] < within["middle"] < zone["x"] + zone["width"] < within["high"]
 
@@ -61,14 +61,14 @@ def test_a_number_beside_its_picture_is_not_told_again() -> None:
     assert told("undecided", "Gate failed: x.", holds) == "Gate failed: x."
     assert told("undecided", "More images may decide it.", unsure) == "More images may decide it."
     counted = "Of its 2 parts 1 holds, 1 fails."
-    assert told("fails", counted, fails, holds) == f"It fails by this: gap. {counted}"
+    assert told("fails", counted, fails, holds) == f"The failing part: gap. {counted}"
     nothing = Verdict("C13", (), "these weights", "not tested", None, None, None, "Needs a study.")
     assert verdict_rows.why(nothing) == "Needs a study."
 
 
 def test_part_without_number_has_no_picture() -> None:
     verdict = next(verdict for verdict in synthetic_verdicts("a", "b") if verdict.claim == "C58")
-    drawn = verdict_rows.picture(verdict.parts[1], CLAIMS["C58"])
+    drawn = verdict_rows.picture(verdict.parts[1])
     assert (drawn["effect"], drawn["middle"]) == ("n/a", None)
 
 

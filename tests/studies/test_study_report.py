@@ -2,16 +2,19 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
-from eyechart.measures.measure import measures
+from eyechart.measures import measures
 from eyechart.studies.answers import Answer, all_records, answers, bundled_verdicts, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import page
+from eyechart.studies.questions import BLANK, NOT_YET, Numbers, Question, fill, questions
 from eyechart.studies.records import Records, records_folder
 from eyechart.studies.study import find, names
 
@@ -29,16 +32,16 @@ def found(records: list[Records]) -> list[Answer]:
 def test_every_claim_has_one_entry(found: list[Answer], records: list[Records]) -> None:
     assert [each.claim.id for each in found] == list(CLAIMS)
     assert sum(summary(found).values()) == len(CLAIMS)
-    text = markdown(found, records)
+    text = markdown(found, records, questions(records, found))
     assert all(text.count(f'<a id="{claim.lower()}">') == 1 for claim in CLAIMS)
-    html = page(found, records)
+    html = page(found, records, questions(records, found))
     assert all(html.count(f'id="{claim}"') == 1 for claim in CLAIMS)
     assert "<script" not in html
     assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", "").replace("https://arxiv", "")
 
 
 def test_a_verdict_names_its_seeds_and_how_its_interval_was_made(found: list[Answer], records: list[Records]) -> None:
-    text = markdown(found, records)
+    text = markdown(found, records, questions(records, found))
     for each in found:
         for studied in each.studied:
             for part, interval in zip(studied.verdict.parts, studied.intervals, strict=True):
@@ -55,7 +58,7 @@ def test_records_are_small_and_of_studies_that_are_there() -> None:
 
 
 def test_what_a_study_replaces_is_a_test_of_an_exam() -> None:
-    known = {(test.claim, test.reading) for measure in measures().values() for test in measure.tests()}
+    known = {(test.claim, test.reading) for test in asked_of(measures().values())}
     for name in names():
         assert find(name).replaces <= known
 
@@ -73,8 +76,8 @@ def test_the_figure_shows_every_seed_that_is_recorded(records: list[Records]) ->
 
 
 def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Answer], tmp_path: Path) -> None:
-    def verdict(word: str) -> Verdict:
-        return Verdict("C36", ("vit", "vit-gap"), "these weights", word, 0.1, 0.05, 0.2, "")  # type: ignore[arg-type]
+    def verdict(word: Literal["holds", "fails"]) -> Verdict:
+        return Verdict("C36", ("vit", "vit-gap"), "these weights", word, 0.1, 0.05, 0.2, "")
 
     studied = next(each for each in found if each.studied).studied[0]
     over_seeds = type(studied)("toy", verdict("fails"), studied.intervals, "before the runs")
@@ -84,3 +87,30 @@ def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Ans
     path = tmp_path / "exam.json"
     path.write_text(json.dumps([verdict("holds").as_json()]))
     assert bundled_verdicts(path)[0].verdict == "holds"
+
+
+def test_every_question_is_quoted_and_answered_by_numbers_or_called_open(
+    found: list[Answer], records: list[Records]
+) -> None:
+    asked = questions(records, found)
+    assert {"E1", "E7", "E9", "E10", "E11", "E15", "D1", "D2", "D3", "D4", "D5", "D9", "D10", "D15"} <= {
+        question.id for question in asked
+    }
+    for question in asked:
+        assert any("가" <= letter <= "힣" for letter in question.korean) or question.id in ("D9", "E14"), (
+            "quoted as it stands"
+        )
+        assert not BLANK.search(question.answer)
+        assert (
+            question.answer == NOT_YET
+            or question.state == "open"
+            or any(letter.isdigit() for letter in question.answer)
+        )
+
+
+def test_an_answer_without_its_number_is_not_given(found: list[Answer], records: list[Records]) -> None:
+    by_name = {each.study.name: each for each in records}
+    asked = Question("X", ("N0",), "질문", "?", "It is {exam depth of a, b}.", "answered")
+    assert fill(asked, Numbers(by_name, found, {})) == Question("X", ("N0",), "질문", "?", NOT_YET, "open")
+    known = Numbers(by_name, found, {("depth", "a | b"): (0.5, 0.4, 0.6)})
+    assert fill(asked, known).answer == "It is 0.50 [0.40, 0.60]."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pytest
@@ -209,6 +210,8 @@ def test_swin_windows_are_where_they_are() -> None:
     for geometry, shift in ((plain, 0), (shifted, 2)):
         assert geometry is not None
         assert (geometry.kind, geometry.windows, geometry.window) == ("windowed", 4, (4, 4))
+        assert geometry.query_yx is not None
+        assert geometry.key_yx is not None
         np.testing.assert_allclose(geometry.query_yx, windows_by_hand(8, 4, shift, 4))
         np.testing.assert_allclose(geometry.key_yx, geometry.query_yx)
     assert [geometry.kind for geometry in last if geometry] == ["global", "global"]
@@ -302,7 +305,7 @@ def test_skip_projected_pooled_and_scaled() -> None:
             return self.skip(x) + self.second(F.relu(self.first(x)))
 
     scale = nn.Parameter(torch.rand(8, 1, 1))
-    skips = [
+    skips: list[tuple[Callable[[Tensor], Tensor], int]] = [
         (nn.Conv2d(8, 8, 1, 2), 2),
         (nn.AvgPool2d(2), 2),
         (lambda x: x[:, :, ::2, ::2], 2),
@@ -353,7 +356,8 @@ def test_attention_without_weights_for_pairs_is_said(over: str) -> None:
 
 def test_compiled_is_unwrapped_and_scripted_refused() -> None:
     module = cases.cnn()
-    assert anatomy_of("subject", torch.compile(module), IMAGES) == anatomy_of("subject", module, IMAGES)
+    compiled = cast(nn.Module, torch.compile(module))
+    assert anatomy_of("subject", compiled, IMAGES) == anatomy_of("subject", module, IMAGES)
     with pytest.raises(SubjectError, match=r"plain nn\.Module"):
         anatomy_of("subject", torch.jit.trace(module, IMAGES), IMAGES)
 

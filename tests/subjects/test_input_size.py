@@ -60,7 +60,7 @@ class TestSpecs:
     def test_in_python_it_is_an_argument(self) -> None:
         subject = load_subject("zoo:vit@random", input_size=48)
         assert (subject.name, subject.input_size) == ("zoo:vit:48px@random", (48, 48))
-        with pytest.raises(UsageError, match="a square; an input size of 48×32 is none"):
+        with pytest.raises(UsageError, match="which is square; got an input size of 48×32"):
             load_subject("zoo:vit@random", input_size=(48, 32))
 
 

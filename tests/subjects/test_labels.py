@@ -67,7 +67,7 @@ def test_larger_imagenets_have_their_own_order() -> None:
 
 
 def test_a_mapping_goes_first_and_may_give_names_ids_or_indices(tmp_path: Path) -> None:
-    mapping = {"my fish": "tench", "3": 2}
+    mapping: dict[str, str | int] = {"my fish": "tench", "3": 2}
     path = tmp_path / "mapping.json"
     path.write_text(json.dumps(mapping))
     for given in (mapping, path, str(path)):

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from eyechart.subjects.catalogue import Spec, available, parse_spec
 from eyechart.subjects.load import load_subject, load_subjects
 from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.subject import Subject
+from tests.cases import inside
 
 FIVE = ("tench", "goldfish", "great white shark", "tiger shark", "hammerhead")
 
@@ -143,14 +144,15 @@ class TestZoo:
             torch.manual_seed(seed)
             files[snapshot] = tmp_path / f"{snapshot}.pth"
             torch.save(zoo.build("vit").half().state_dict(), files[snapshot])
-        facts = {"input_size": 32, "mean": [0.4] * 3, "std": [0.2] * 3, "classes": [f"class {n}" for n in range(10)]}
+        classes = [f"class {n}" for n in range(10)]
+        facts = {"input_size": 32, "mean": [0.4] * 3, "std": [0.2] * 3, "classes": classes}
         monkeypatch.setattr(zoo, "card", lambda name: facts)
         monkeypatch.setattr(zoo, "weights", lambda name, snapshot=None: files.get(snapshot))
         final, early = load_subjects(["zoo:vit", "zoo:vit@warmup"])
         assert final.weights_hash != early.weights_hash
         assert torch.equal(early.module.state_dict()["head.weight"], torch.load(files["warmup"])["head.weight"].float())
         assert final.trained
-        assert final.classes == tuple(facts["classes"])
+        assert final.classes == tuple(classes)
         assert final.input_size == (32, 32)
         black = final.prepare([Image.new("RGB", (32, 32))])
         torch.testing.assert_close(black, torch.full((1, 3, 32, 32), -2.0))
@@ -235,7 +237,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     torch.manual_seed(5)
     folder = tmp_path_factory.mktemp("hf")
-    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    small: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     names = dict(enumerate(FIVE))
     vit = hf.ViTConfig(**small, image_size=32, patch_size=8, id2label=names, label2id={v: k for k, v in names.items()})
     hf.ViTForImageClassification(vit).save_pretrained(folder / "vit")
@@ -293,7 +300,8 @@ class TestHuggingFace:
         import transformers as hf
 
         facts = {"input_size": [3, 160, 160], "mean": [0.1] * 3, "std": [0.2] * 3, "interpolation": "bilinear"}
-        config = hf.TimmWrapperConfig(architecture="test_vit", num_labels=1000, pretrained_cfg=facts)
+        known: dict[str, Any] = {"num_labels": 1000, "pretrained_cfg": facts}  # its hints leave these out
+        config = hf.TimmWrapperConfig(architecture="test_vit", **known)
         hf.TimmWrapperForImageClassification(config).save_pretrained(tmp_path)
         subject = load_subject(f"hf:{tmp_path}")
         assert subject.preprocessing == Preprocessing((160, 160), (0.1,) * 3, (0.2,) * 3, "bilinear")
@@ -362,8 +370,10 @@ class TestModules:
     def test_logits_are_found(self, wrap: Callable[[Tensor], Any]) -> None:
         subject = load_subject(Net(wrap), input_size=16)
         images = torch.rand(2, 3, 16, 16)
-        expected = subject.module.conv(images).mean((2, 3))  # type: ignore[operator]
-        assert torch.equal(subject.logits(subject.call(images)), expected)  # type: ignore[arg-type]
+        expected = inside(subject.module).conv(images).mean((2, 3))
+        logits = subject.logits(subject.call(images))
+        assert logits is not None
+        assert torch.equal(logits, expected)
 
     @pytest.mark.parametrize(
         "wrap", [lambda logits: logits[:, :, None], lambda logits: {"one": logits, "two": logits}, lambda logits: None]
@@ -374,10 +384,10 @@ class TestModules:
         assert look(subject) is None
 
     def test_class_names_of_the_module_are_used_if_their_number_is_right(self) -> None:
-        module = Net()
-        module.classes = FIVE  # type: ignore[assignment]
+        module = inside(Net())
+        module.classes = FIVE
         assert load_subject(module, input_size=16).classes == FIVE
-        module.classes = FIVE[:4]  # type: ignore[assignment]
+        module.classes = FIVE[:4]
         assert load_subject(module, input_size=16).classes is None
 
     def test_names(self) -> None:
@@ -401,7 +411,7 @@ class TestModules:
 
     def test_compiled_and_parallel_modules_are_unwrapped(self) -> None:
         module = Net()
-        assert load_subject(torch.compile(module), input_size=16).module is module  # type: ignore[arg-type]
+        assert load_subject(cast(nn.Module, torch.compile(module)), input_size=16).module is module
         assert load_subject(nn.DataParallel(module), input_size=16).module is module
 
     def test_parts_compiled_in_place_run_eagerly(self) -> None:
@@ -411,8 +421,8 @@ class TestModules:
             calls.append(1)
             return graph.forward
 
-        module = Net()
-        module.conv = torch.compile(module.conv, backend=backend)  # type: ignore[assignment]
+        module = inside(Net())
+        module.conv = torch.compile(module.conv, backend=backend)
         subject = load_subject(module, input_size=16)
         assert look(subject) is not None
         assert not calls
@@ -431,10 +441,10 @@ class TestModules:
         with pytest.raises(SubjectError, match="lazy layers"):
             load_subject(nn.LazyConv2d(4, 3))
         broken = Net()
-        broken.conv.bias.data[1] = float("nan")  # type: ignore[union-attr]
+        broken.get_parameter("conv.bias").data[1] = float("nan")
         with pytest.raises(SubjectError, match=r"conv\.bias is the first tensor"):
             load_subject(broken)
-        with pytest.raises(UsageError, match="not a int"):
+        with pytest.raises(UsageError, match="a module or a Subject; got 3"):
             load_subject(3)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="its own preprocessing"):
             load_subject("zoo:vit@random", transform=lambda picture: picture)

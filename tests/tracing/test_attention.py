@@ -111,8 +111,8 @@ class Attend(nn.Module):
         self.way = way
         self.qkv, self.proj = nn.Linear(8, 24), nn.Linear(8, 8)
         self.heads = nn.MultiheadAttention(8, 2, batch_first=True)
-        self.heads.in_proj_weight, self.heads.in_proj_bias = self.qkv.weight, self.qkv.bias
-        self.heads.out_proj = self.proj
+        heads = cases.inside(self.heads)
+        heads.in_proj_weight, heads.in_proj_bias, heads.out_proj = self.qkv.weight, self.qkv.bias, self.proj
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = x.flatten(2).transpose(1, 2)
@@ -153,9 +153,10 @@ def test_all_ways_of_writing_give_the_same_weights(way: str) -> None:
     assert site.heads == 2
     _, views = Tap(module, anatomy, {site.name: [WEIGHTS, VALUES, OUTPUT]}).run(images)
     taken = views[site.name]
-    unit = module.units[0]
+    whole = cases.inside(module)
+    unit = whole.units[0]
     with torch.no_grad():
-        q, k, v = unit.qkv(module.stem(images).flatten(2).transpose(1, 2)).view(3, 64, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        q, k, v = unit.qkv(whole.stem(images).flatten(2).transpose(1, 2)).view(3, 64, 3, 2, 4).permute(2, 0, 3, 1, 4)
         expected = torch.stack(
             [torch.stack([(q[n, h] @ k[n, h].T / 2).softmax(-1) for h in range(2)]) for n in range(3)]
         )
@@ -170,7 +171,7 @@ def test_windowed_weights_are_those_of_the_window() -> None:
     anatomy = anatomy_of("swin", module, images[:2])
     site = anatomy.pick("attention")[1]
     given: dict[str, Tensor] = {}
-    attention = module.get_submodule(site.path)
+    attention = cases.inside(module.get_submodule(site.path))
     attention.proj.register_forward_pre_hook(lambda _, inputs: given.__setitem__("mixed", inputs[0].clone()))
     _, views = Tap(module, anatomy, {site.name: [WEIGHTS, VALUES]}).run(images)
     weights, values = views[site.name]["weights"], views[site.name]["values"]
@@ -187,6 +188,8 @@ def test_windowed_weights_are_those_of_the_window() -> None:
 
 def test_talking_heads_give_the_weights_that_meet_the_values() -> None:
     class Talking(Attend):
+        mix: nn.Linear
+
         def forward(self, x: Tensor) -> Tensor:
             tokens = x.flatten(2).transpose(1, 2)
             q, k, v = self.qkv(tokens).view(len(x), -1, 3, 2, 4).permute(2, 0, 3, 1, 4)

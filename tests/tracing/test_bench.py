@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
+from eyechart.claims.asking import quantities_asked
 from eyechart.claims.judge import LEAST_IMAGES
-from eyechart.claims.verdict import ClaimTest, Part
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
-from eyechart.measures.measure import SPEED, Batch, Measure, Scene, Views, measures
-from eyechart.measures.recognition import Recognition
+from eyechart.measure import SPEED, Measure, SampledExperiment, Views
+from eyechart.measures import measures
+from eyechart.measures.recognition.measure import Recognition
+from eyechart.scene import Batch, Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
@@ -45,7 +48,8 @@ def bench(subject: Subject) -> Bench:
 def test_the_first_images_of_the_exam_are_picked_wherever_they_lie(bench: Bench) -> None:
     assert [len(bench.first(count)) for count in (0, 16, 19, 24, 1000)] == [0, 0, 3, 8, 8]
     few = bench.first(19)
-    assert few.batch.images.tolist() == [0, 1, 2] == few.targets.tolist()  # type: ignore[union-attr]
+    assert few.targets is not None
+    assert few.batch.images.tolist() == [0, 1, 2] == few.targets.tolist()
     assert torch.equal(few.images, bench.images[:3])
 
 
@@ -90,8 +94,8 @@ def test_pixels_are_the_pictures(bench: Bench) -> None:
 
 
 def test_a_transform_that_mixes_colours_has_no_pixels(bench: Bench) -> None:
-    def squared(picture: object) -> Tensor:
-        pixels = np.array(picture.resize((32, 32)))  # type: ignore[attr-defined]
+    def squared(picture: Image.Image) -> Tensor:
+        pixels = np.array(picture.resize((32, 32)))
         return torch.from_numpy(pixels).permute(2, 0, 1).float().square()
 
     strange = load_subject(bench.subject.module, transform=squared, name="strange")
@@ -130,16 +134,12 @@ class ConfidenceTally(Tally):
 
 
 @dataclass(frozen=True)
-class Confidence(Recognition):
+class Confidence(SampledExperiment, Recognition):
     """A toy: mean confidence on noisy pictures, in a pass of its own."""
 
-    images: int = 0
     budget = {"quick": 1.0, "normal": 20.0}  # noqa: RUF012
 
-    def needs(self) -> list:  # type: ignore[type-arg]
-        return []
-
-    def tally(self, scene: Scene) -> ConfidenceTally:  # type: ignore[override]
+    def tally(self, scene: Scene) -> Any:
         return ConfidenceTally.empty(fold=scene.folds, subject=len(scene.subjects))
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -149,17 +149,17 @@ class Confidence(Recognition):
         noise = torch.randn(bench.images.shape, generator=bench.generator("noise"))[: len(few)]
         return {"confidence": few.logits(few.images + noise).softmax(1).amax(1), "fold": few.folds()}
 
-    def update(self, tally: ConfidenceTally, batch: Batch, views: Views, scene: Scene) -> None:  # type: ignore[override]
+    def update(self, tally: Any, batch: Batch, views: Views, scene: Scene) -> None:
         for row, subject in enumerate(scene.subjects):
             found = views.experiment(subject)
             if found:
-                tally.confidence[:, row].index_add_(0, found["fold"], found["confidence"].double())
+                tally.add("confidence", found["fold"], found["confidence"], row)
                 if row == 0:
-                    tally.images.index_add_(0, found["fold"], torch.ones(len(found["fold"]), dtype=torch.float64))
+                    tally.add("images", found["fold"])
 
 
 class Dice(nn.Module):
-    """A subject that throws dice at test time."""
+    """A subject that is stochastic at test time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ def test_one_shard_and_many_give_the_same_experiment() -> None:
     for per_shard in (1, 4):
         plan = plan_batches(source, limit=64, block=16, blocks_per_shard=per_shard)
         scene = Scene((anatomy,), 64, 4, 16, 16, source.classes)
-        station = Station(dice, anatomy, measures)
+        station = TappedSubject(dice, anatomy, measures)
         tallies = [
             examine_shard([station], source, plan.batches(shard), measures, scene)["recognition"]
             for shard in reversed(range(len(plan.shards)))
@@ -204,10 +204,10 @@ def test_an_experiment_is_as_large_as_its_budget(bench: Bench) -> None:
 
     quick = Confidence().sized("quick", scene(10_000))
     normal = Confidence().sized("normal", scene(10_000))
-    assert 64 <= quick.images < normal.images < 10_000  # type: ignore[attr-defined]
-    assert quick.images % 16 == 0  # type: ignore[attr-defined]
-    assert Confidence().sized("normal", scene(96)).images == 96  # type: ignore[attr-defined]
-    assert Confidence(images=5).sized("quick", scene(96)).images == 5  # type: ignore[attr-defined]
+    assert 64 <= quick.images < normal.images < 10_000
+    assert quick.images % 16 == 0
+    assert Confidence().sized("normal", scene(96)).images == 96
+    assert Confidence(images=5).sized("quick", scene(96)).images == 5
     with pytest.raises(DoesNotApply, match=r"than --effort full allows .*; --effort quick or --measures .* runs it"):
         Confidence().sized("full", scene(96))
     huge = replace(scene(96), anatomies=(replace(bench.anatomy, flops=10**15),))
@@ -218,23 +218,26 @@ def test_an_experiment_is_as_large_as_its_budget(bench: Bench) -> None:
 
 
 def test_an_experiment_that_decides_claims_gets_as_many_images_as_decide(bench: Bench) -> None:
-    class Deciding(Confidence):
-        claims = (ClaimTest("C13", (Part("gap", "above", 0.1, "gap", inclusive=True),)),)
-
-    def images(measure: Confidence, share: float, images: int = 10_000, asked_for: bool = False) -> int:
+    def images(decides: bool, share: float, images: int = 10_000, asked_for: bool = False) -> int:
         """Allowed at --effort quick on a subject of which the budget pays for `share` of the least that decides."""
         flops = SPEED * Confidence.budget["quick"] / (share * LEAST_IMAGES)
         scene = Scene((replace(bench.anatomy, flops=flops),), images, images // 16, 16, 16, None)
-        return measure.sized("quick", scene, asked_for=asked_for).images  # type: ignore[attr-defined, no-any-return]
+        return Confidence().sized("quick", scene, asked_for=asked_for, decides=decides).images
 
-    assert (images(Confidence(), 0.7), images(Deciding(), 0.7)) == (80, LEAST_IMAGES)
-    assert images(Deciding(), 3) == 3 * LEAST_IMAGES
-    assert images(Deciding(), 0.7, images=96) == 96, "more than there are cannot be had"
-    assert images(Deciding(), 0.1, asked_for=True) == LEAST_IMAGES
+    assert (images(False, 0.7), images(True, 0.7)) == (80, LEAST_IMAGES)
+    assert images(True, 3) == 3 * LEAST_IMAGES
+    assert images(True, 0.7, images=96) == 96, "more than there are cannot be had"
+    assert images(True, 0.1, asked_for=True) == LEAST_IMAGES
     with pytest.raises(DoesNotApply, match="it needs at least 64 images"):
-        images(Deciding(), 0.4)
+        images(True, 0.4)
 
 
 def test_no_experiment_takes_more_than_twice_its_seconds_to_decide() -> None:
-    deciding = [measure for measure in measures().values() if any(map(measure.decides_at, measure.budget))]
+    read = quantities_asked(measures())
+    deciding = [
+        measure
+        for measure in measures().values()
+        if isinstance(measure, SampledExperiment)
+        and not read.isdisjoint(quantity.name for quantity in measure.quantities)
+    ]
     assert all(2 * measure.least_images >= LEAST_IMAGES for measure in deciding)

@@ -44,6 +44,7 @@ def test_filters_of_the_zoo(name: str, path: str, shape: tuple[int, ...], kind: 
     filters = of(module).filters
     assert filters is not None
     assert (filters.path, filters.shape, filters.kind) == (path, shape, kind)
+    assert filters.values is not None
     np.testing.assert_allclose(filters.values, module.get_parameter(path).detach().numpy(), atol=1e-7)
 
 
@@ -100,14 +101,16 @@ def test_a_buffer_is_a_table_that_was_not_learned() -> None:
     table = torch.randn(1, 64, 24)
     (found,) = of(LinearPatches(True, table)).positions
     assert (found.kind, found.learned, found.block, found.shape) == ("absolute", False, -1, (24, 8, 8))
-    np.testing.assert_allclose(found.values, table[0].T.reshape(24, 8, 8))  # type: ignore[arg-type]
+    assert found.values is not None
+    np.testing.assert_allclose(found.values, table[0].T.reshape(24, 8, 8))
 
 
 def test_a_table_is_read_in_the_order_of_the_tokens() -> None:
     """Tokens that run from the last place to the first: the table's first row belongs to the lower right corner."""
     table = torch.randn(1, 64, 24)
     (found,) = of(LinearPatches(True, table, upwards=True)).positions
-    np.testing.assert_allclose(found.values, table[0].flip(0).T.reshape(24, 8, 8))  # type: ignore[arg-type]
+    assert found.values is not None
+    np.testing.assert_allclose(found.values, table[0].flip(0).T.reshape(24, 8, 8))
 
 
 @pytest.mark.parametrize("name", ["vit", "vit-gap"])
@@ -116,7 +119,8 @@ def test_the_table_of_a_vit_has_no_row_of_the_class_token(name: str) -> None:
     (found,) = of(module).positions
     rows = module.get_parameter("pos_embed")[0, 1 if name == "vit" else 0 :].detach()
     assert (found.path, found.kind, found.learned, found.block) == ("pos_embed", "absolute", True, -1)
-    np.testing.assert_allclose(found.values, rows.T.reshape(160, 8, 8), atol=1e-7)  # type: ignore[arg-type]
+    assert found.values is not None
+    np.testing.assert_allclose(found.values, rows.T.reshape(160, 8, 8), atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +175,8 @@ def test_relative_bias_is_the_table_over_steps(model: Callable[[], nn.Module], s
         learned = module.get_parameter(table.path).detach().numpy().T
         side = math.isqrt(learned.shape[1])
         own = learned.reshape(len(learned), side, side)[:, ::-1, ::-1]  # its rows are steps from key to query
-        np.testing.assert_allclose(table.values, own, atol=1e-6)  # type: ignore[arg-type]
+        assert table.values is not None
+        np.testing.assert_allclose(table.values, own, atol=1e-6)
 
 
 @pytest.mark.parametrize(

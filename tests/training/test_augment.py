@@ -1,5 +1,7 @@
 """Known answers of the augmentation."""
 
+from typing import Any
+
 import pytest
 import torch
 from timm.data.auto_augment import LEVEL_TO_ARG
@@ -60,13 +62,14 @@ def test_levels_are_timms() -> None:
         "colour": "Color", "contrast": "Contrast", "brightness": "Brightness", "sharpness": "Sharpness",
         "shear-x": "ShearX", "shear-y": "ShearY",
     }  # fmt: skip
+    levels: dict[str, Any] = LEVEL_TO_ARG  # None where an operation has no level
     for name, other in theirs.items():
-        expected = [abs(LEVEL_TO_ARG[other](10 * float(value), {})[0]) for value in level]
+        expected = [abs(levels[other](10 * float(value), {})[0]) for value in level]
         mine = rand_argument(name, level, one, 32, increasing=False)
         mine = mine.floor() if name == "solarise-add" else mine  # the operation itself adds whole levels
         assert mine.tolist() == pytest.approx(expected, abs=1e-4)
     for name, other in (("posterise", "PosterizeIncreasing"), ("solarise", "SolarizeIncreasing")):
-        expected = [LEVEL_TO_ARG[other](10 * float(value), {})[0] for value in level]
+        expected = [levels[other](10 * float(value), {})[0] for value in level]
         assert rand_argument(name, level, one, 32, increasing=True).tolist() == pytest.approx(expected)
     assert rand_argument("translate-x", level, -one, 32, False).tolist() == pytest.approx([0, -5.04, -12.24, -14.4])
     assert rand_argument("colour", level, -one, 32, True).tolist() == pytest.approx([1, 0.685, 0.235, 0.1], abs=1e-4)

@@ -91,10 +91,10 @@ def test_show_of_one_record_and_as_json(folder: Path, tmp_path: Path) -> None:
 
 def test_show_says_what_is_wrong_in_a_sentence(folder: Path, tmp_path: Path) -> None:
     assert "There is no record of a training" in show(tmp_path / "no.records.jsonl").stderr
-    assert "is no run folder: it has no plan.json" in show(tmp_path).stderr
+    assert "is not a run folder: it has no plan.json" in show(tmp_path).stderr
     path = tmp_path / "vit.records.jsonl"
     path.write_text("[1]\n")
-    assert "is no record of a training: every line should be a JSON object." in show(path).stderr
+    assert "is not a record of a training: every line should be a JSON object." in show(path).stderr
     path.write_bytes(b"\xff\xfe")
     assert "cannot be read" in show(path).stderr
     path.write_text((folder / "vit.records.jsonl").read_text())

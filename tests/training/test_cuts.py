@@ -10,7 +10,7 @@ from eyechart.errors import UsageError
 from eyechart.training.data import TrainingData
 from eyechart.training.loop import Training, train
 from eyechart.training.recipes import find_recipe
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.sources import load_data
 
 from .toys import SHORT, record, toy_run, write_toys
@@ -59,8 +59,8 @@ def test_the_last_images_of_each_class_are_held_out(data: TrainingData) -> None:
 
 
 def test_the_held_out_images_do_not_depend_on_the_other_cuts(path: str, data: TrainingData) -> None:
-    run = Run("vit", path, SHORT, out="", validation=30)
-    small = data.cut(Run("vit", path, SHORT, out="", validation=30, fraction=0.5, imbalance=4))
+    run = TrainingRun("vit", path, SHORT, out="", validation=30)
+    small = data.cut(TrainingRun("vit", path, SHORT, out="", validation=30, fraction=0.5, imbalance=4))
     whole = data.cut(run)
     assert whole.x_validation is not None
     assert small.x_validation is not None
@@ -86,7 +86,7 @@ def test_shots(data: TrainingData) -> None:
 
 
 def test_images_are_resized_once_and_stay_bytes(data: TrainingData) -> None:
-    larger = data.cut(Run("vit", "", SHORT, out="", image_size=12))
+    larger = data.cut(TrainingRun("vit", "", SHORT, out="", image_size=12))
     assert larger.x_train.shape == (200, 3, 12, 12)
     assert larger.x_train.dtype == torch.uint8
     assert float(larger.x_train.float().mean()) == pytest.approx(float(data.x_train.float().mean()), abs=1.0)
@@ -98,7 +98,7 @@ def test_normalisation_is_that_of_all_training_images(path: str) -> None:
     whole = load_data(path).normalisation()
     assert whole.mean == pytest.approx(pixels.mean(axis=(0, 1, 2)))
     assert whole.std == pytest.approx(pixels.std(axis=(0, 1, 2)), rel=1e-3)
-    training = Training(Run("vit", path, SHORT, out="", fraction=0.1, switches={"depth": 1, "patch": 4}))
+    training = Training(TrainingRun("vit", path, SHORT, out="", fraction=0.1, switches={"depth": 1, "patch": 4}))
     assert training.normalisation == whole
 
 
@@ -126,7 +126,9 @@ def test_steps_that_make_whole_epochs_are_the_same_training(path: str, tmp_path:
 
 def test_every_image_is_seen_equally_often_over_the_passes(path: str) -> None:
     recipe = find_recipe("none").changed(epochs=1, warmup_epochs=0, batch_size=10, drop_path=0.0)
-    training = Training(Run("vit", path, recipe, out="", fraction=0.1, steps=6, switches={"depth": 1, "patch": 4}))
+    training = Training(
+        TrainingRun("vit", path, recipe, out="", fraction=0.1, steps=6, switches={"depth": 1, "patch": 4})
+    )
     images = torch.cat([inputs for inputs, _ in training._batches(6)])
     assert len(images) == 60  # three passes over 20 images
     _, seen = torch.unique(images.flatten(1), dim=0, return_counts=True)
@@ -173,5 +175,5 @@ def test_a_share_of_each_class_gets_wrong_labels(data: TrainingData, path: str, 
     assert held.y_validation is not None
     assert torch.equal(held.y_validation, data.y_train[180:])
     for share in (-0.1, 1.0):
-        with pytest.raises(UsageError, match="--label-noise is a share from 0 to below 1"):
+        with pytest.raises(UsageError, match="--label-noise must be at least 0 and below 1"):
             toy_run(path, tmp_path, label_noise=share).checked()

@@ -13,6 +13,7 @@ from PIL import Image
 from eyechart import zoo
 from eyechart.errors import SubjectError, WeightsMismatch
 from eyechart.subjects.load import load_subject
+from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.training.loop import train
 from eyechart.training.run import SNAPSHOTS
 
@@ -113,7 +114,8 @@ def test_what_was_trained_further_is_loaded_at_its_own_size(source: str, data: s
     subject = load_subject(spec)
     assert subject.input_size == (32, 32)
     assert subject.classes == tuple("0123456789")
-    assert subject.preprocessing.mean == tuple(card["mean"])  # type: ignore[attr-defined]
+    assert isinstance(subject.preprocessing, Preprocessing)
+    assert subject.preprocessing.mean == tuple(card["mean"])
     assert subject.card["zoo"]["from"] == source
 
 
@@ -127,12 +129,14 @@ def test_a_card_of_another_model_is_refused_with_the_right_spec(data: str, tmp_p
 def test_without_a_card_the_models_own_switches_count_and_the_refusal_says_so(data: str, tmp_path: Path) -> None:
     train(toy_run(data, tmp_path))
     path = (tmp_path / "vit.safetensors").rename(tmp_path / "elsewhere.safetensors")
-    with pytest.raises(WeightsMismatch, match=r"No card lies beside it, so zoo:vit's own switches and input size were"):
+    with pytest.raises(
+        WeightsMismatch, match=r"There is no card beside it, so zoo:vit's own switches and input size were"
+    ):
         load_subject(f"zoo:vit@{path}")
     torch.save(zoo.build("vit", classes=4).state_dict(), tmp_path / "plain.pth")
     subject = load_subject(f"zoo:vit@{tmp_path / 'plain.pth'}")
     assert subject.classes is None
-    assert "no card lies beside the weights" in subject.card["notes"][0]
+    assert "there is no card beside the weights" in subject.card["notes"][0]
     torch.save(zoo.build("vit").state_dict(), tmp_path / "plain.pth")
     assert load_subject(f"zoo:vit@{tmp_path / 'plain.pth'}").classes is None  # ten outputs are not yet CIFAR's classes
 
@@ -144,7 +148,7 @@ def test_any_other_json_is_no_card_and_a_damaged_one_is_said(data: str, tmp_path
         (tmp_path / "vit.json").write_text(text)
         assert zoo.card_beside(path) == {}
     (tmp_path / "vit.json").write_text(json.dumps({**card, "mean": [0.5]}))
-    with pytest.raises(SubjectError, match=r"is damaged \(three channels were expected, 1 came\)"):
+    with pytest.raises(SubjectError, match=r"is damaged \(expected three channels, got 1\)"):
         load_subject(f"zoo:vit@{path}")
     (tmp_path / "vit.json").write_text(json.dumps({**card, "sha256": {"vit.safetensors": "0" * 64}}))
     assert "its hash differs" in load_subject(f"zoo:vit@{path}").card["notes"][0]

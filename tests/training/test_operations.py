@@ -1,5 +1,8 @@
 """Each operation against Pillow or torchvision, image by image."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +25,7 @@ def images() -> Tensor:
     return (pictures * 255).to(torch.uint8)
 
 
-def by_pillow(images: Tensor, function) -> Tensor:  # type: ignore[no-untyped-def]
+def by_pillow(images: Tensor, function: Callable[[Image.Image, int], Image.Image]) -> Tensor:
     out = [np.asarray(function(Image.fromarray(image.permute(1, 2, 0).numpy()), i)) for i, image in enumerate(images)]
     return torch.from_numpy(np.stack(out)).permute(0, 3, 1, 2)
 
@@ -43,7 +46,7 @@ FACTORS = torch.tensor([0.1, 0.4, 0.9, 1.0, 1.5, 1.9])
         ("sharpness", ImageEnhance.Sharpness),
     ],
 )
-def test_enhancements_equal_pillows(images: Tensor, name: str, enhance) -> None:  # type: ignore[no-untyped-def]
+def test_enhancements_equal_pillows(images: Tensor, name: str, enhance: Callable[[Image.Image], Any]) -> None:
     expected = by_pillow(images, lambda picture, i: enhance(picture).enhance(float(FACTORS[i])))
     assert apart(operate(name, images, FACTORS, FILL), expected) <= 2
 
@@ -58,7 +61,9 @@ def test_enhancements_equal_pillows(images: Tensor, name: str, enhance) -> None:
         ("solarise", torch.arange(6.0) * 50, lambda picture, i: ImageOps.solarize(picture, i * 50)),
     ],
 )
-def test_point_operations_equal_pillows(images: Tensor, name: str, argument: Tensor, function) -> None:  # type: ignore[no-untyped-def]
+def test_point_operations_equal_pillows(
+    images: Tensor, name: str, argument: Tensor, function: Callable[[Image.Image, int], Image.Image]
+) -> None:
     assert apart(operate(name, images, argument, FILL), by_pillow(images, function)) <= 1
 
 
@@ -75,8 +80,8 @@ def test_solarise_add_brightens_the_dark_half_only() -> None:
 
 @pytest.mark.parametrize("name", GEOMETRY)
 def test_geometry_equals_torchvisions(images: Tensor, name: str) -> None:
-    amounts = {"shear": [0.3, -0.2], "translate": [5, -3], "rotate": [30, -77]}[name.split("-")[0]]
-    for amount in amounts:
+    amounts: dict[str, tuple[Any, Any]] = {"shear": (0.3, -0.2), "translate": (5, -3), "rotate": (30, -77)}
+    for amount in amounts[name.split("-")[0]]:
         shift, degrees = [0, 0], [0.0, 0.0]
         angle = 0.0
         if name.startswith("shear"):

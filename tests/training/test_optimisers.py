@@ -132,8 +132,8 @@ def test_sam_counts_a_batch_once_in_the_running_statistics() -> None:
     with torch.no_grad():
         mean = float(module[0](inputs).mean())
     Step(module.train(), make_optimiser(module, recipe), recipe)(inputs, targets)
-    assert int(norm.num_batches_tracked) == 1  # type: ignore[arg-type]
-    assert float(norm.running_mean) == pytest.approx(0.25 * mean)  # type: ignore[arg-type]
+    assert int(norm.get_buffer("num_batches_tracked")) == 1
+    assert float(norm.get_buffer("running_mean")) == pytest.approx(0.25 * mean)
 
 
 def test_the_average_follows_weights_and_float_buffers() -> None:
@@ -141,8 +141,8 @@ def test_the_average_follows_weights_and_float_buffers() -> None:
     average = Average(module, decay=0.9)
     with torch.no_grad():
         module.weight.fill_(2.0)
-    module.running_mean.fill_(10.0)  # type: ignore[union-attr]
-    module.num_batches_tracked.fill_(5)  # type: ignore[union-attr]
+    module.get_buffer("running_mean").fill_(10.0)
+    module.get_buffer("num_batches_tracked").fill_(5)
     average.update()
     state = average.state_dict(module)
     assert float(state["weight"]) == pytest.approx(1.1)

@@ -52,10 +52,10 @@ def test_refusals(tmp_path: Path) -> None:
     write(tmp_path / "set" / "train" / "red", 2, (200, 0, 0))
     write(tmp_path / "set" / "train" / "blue", 2, (0, 0, 200))
     write(tmp_path / "set" / "test" / "red", 2, (200, 0, 0))
-    with pytest.raises(UsageError, match="say --image-size"):
+    with pytest.raises(UsageError, match="give --image-size"):
         load_data(str(tmp_path / "set"))
     with pytest.raises(ImagesError, match="'blue' is only in one"):
         load_data(str(tmp_path / "set"), image_size=4)
     write(tmp_path / "flat", 3, (0, 0, 0))
-    with pytest.raises(ImagesError, match="one folder a class"):
+    with pytest.raises(ImagesError, match="one folder for each class"):
         load_data(str(tmp_path / "flat"), image_size=4)

@@ -5,7 +5,7 @@ import pytest
 from eyechart.training.progress import board
 
 EVENTS = (
-    {"run": "vit", "steps": 0, "total": 10, "notice": "Going on after epoch 3 of 5."},
+    {"run": "vit", "steps": 0, "total": 10, "notice": "Continuing after epoch 3 of 5."},
     {"run": "vit", "steps": 5, "total": 10, "line": "epoch 4/5 loss 1.5"},
     {"run": "resnet", "steps": 10, "total": 10},
     {"run": "resnet", "error": "The loss was not finite."},
@@ -22,9 +22,9 @@ def test_plain_lines_are_sentences_only(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     say()
     assert capsys.readouterr().err.splitlines() == [
-        "vit: Going on after epoch 3 of 5.",
+        "vit: Continuing after epoch 3 of 5.",
         "vit: epoch 4/5 loss 1.5",
-        "resnet: error: The loss was not finite.",
+        "eyechart: resnet: The loss was not finite.",
     ]
 
 
@@ -37,4 +37,4 @@ def test_a_terminal_has_a_bar_for_each(capsys: pytest.CaptureFixture[str], monke
     assert "50%" in shown
     assert "100%" in shown
     assert "epoch 4/5 loss 1.5" in shown
-    assert "resnet: error: The loss was not finite." in shown
+    assert "eyechart: resnet: The loss was not finite." in shown

@@ -17,12 +17,12 @@ import torch
 from safetensors.torch import load_file
 
 from eyechart.errors import RunFolderError
+from eyechart.files import write_bytes
 from eyechart.training import state
-from eyechart.training.files import write_whole
 from eyechart.training.loop import train
 from eyechart.training.recipes import find_recipe
 from eyechart.training.records import Records
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.state import read_state, write_state
 
 from .toys import SHORT, TINY, record, toy_run, write_toys
@@ -36,7 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_toys(tmp_path_factory.mktemp("data") / "toys.npz", train=96, test=20)
 
 
-def interrupted_after(epoch: int, run: Run) -> None:
+def interrupted_after(epoch: int, run: TrainingRun) -> None:
     """Train until the line of an epoch has been said and its state written, then stop in the middle of the next."""
 
     def stop(event: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(changes: dict[str, Any], d
     assert timeless[0] == timeless[1]
 
 
-def start_worker(run: Run, **options: Any) -> subprocess.Popen[str]:
+def start_worker(run: TrainingRun, **options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "eyechart.training.worker", run.as_json()]
     environment = {**os.environ, "PYTHONPATH": str(Path(state.__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
@@ -107,7 +107,7 @@ def test_killed_in_the_middle_the_same_command_ends_with_the_same_weights(data: 
     again = start_worker(parted)
     said, errors = again.communicate(timeout=120)
     assert again.returncode == 0, errors
-    assert "Going on after epoch" in said
+    assert "Continuing after epoch" in said
     train(whole)
     same_weights(tmp_path / "whole", tmp_path / "parted")
 
@@ -194,7 +194,7 @@ def test_a_full_disk_stops_in_one_sentence_and_loses_nothing(data: str, tmp_path
     said, errors = worker.communicate(timeout=120)
     assert worker.returncode == 1
     assert "000003" in said
-    assert "cannot be written (File too large); what was written before is kept" in said
+    assert "cannot be written (File too large); what was finished before is kept" in said
     assert "Traceback" not in errors
     assert sorted(path.name for path in (tmp_path / "parted" / "vit.state").iterdir()) == ["000002"]
     assert not list((tmp_path / "parted").rglob("*.partial"))
@@ -205,14 +205,14 @@ def test_a_full_disk_stops_in_one_sentence_and_loses_nothing(data: str, tmp_path
 
 def test_a_file_that_does_not_fit_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "card.json"
-    write_whole(path, b"before")
+    write_bytes(path, b"before")
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunFolderError, match=r"card.json cannot be written \(No space left on device\)"):
-        write_whole(path, b"after")
+        write_bytes(path, b"after")
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -272,5 +272,5 @@ def test_a_half_written_state_is_overlooked_and_a_damaged_one_refused(tmp_path: 
     with pytest.raises(RunFolderError, match="is damaged"):
         read_state(tmp_path)
     piece.unlink()
-    with pytest.raises(RunFolderError, match="is not whole"):
+    with pytest.raises(RunFolderError, match="is not complete"):
         read_state(tmp_path)

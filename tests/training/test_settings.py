@@ -8,7 +8,7 @@ import pytest
 
 from eyechart.errors import EyechartError, UsageError
 from eyechart.training.command import _runs, train
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.settings import make_run, read_list, refuse_clashes
 
 LIST = """
@@ -42,21 +42,21 @@ def test_a_list_of_runs(tmp_path: Path) -> None:
     assert [run.label for run in read_list(path, {}, ["fine"])] == ["fine"]
     with pytest.raises(UsageError, match="no run called 'fien'"):
         read_list(path, {}, ["fien"])
-    assert Run.from_json(fine.as_json()) == fine
+    assert TrainingRun.from_json(fine.as_json()) == fine
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[[run]", "is no TOML"),
+        ("[[run]", "is not TOML"),
         ("[common]\nepochs = 3", r"must hold one \[\[run\]\]"),
         ("common = 3\n[[run]]\nmodel = 'vit'", r"must hold one \[\[run\]\]"),
         ("run = [1, 2]", r"must hold one \[\[run\]\]"),
         ("[[run]]\nmodel = 'vitt'", "did you mean vit"),
         ("[[run]]\nmodel = 'vit'\nepoch = 3", "Run 1 of .*no setting called 'epoch'; did you mean epochs"),
-        ("[[run]]\nmodel = 'vit'\nepochs = 'ten'", "epochs takes a whole number; 'ten' came"),
-        ("[[run]]\nmodel = 'vit'\nflip = 1", "flip takes true or false; 1 came"),
-        ("[[run]]\nmodel = 'vit'\noptimiser = 'adam'", "optimiser is one of adamw, sgd; 'adam' came"),
+        ("[[run]]\nmodel = 'vit'\nepochs = 'ten'", "epochs takes a whole number; got 'ten'"),
+        ("[[run]]\nmodel = 'vit'\nflip = 1", "flip takes true or false; got 1"),
+        ("[[run]]\nmodel = 'vit'\noptimiser = 'adam'", "optimiser is one of adamw, sgd; got 'adam'"),
         ("[[run]]\nmodel = 'vit'\nrecipe = 'storng'", "did you mean strong"),
         ("[[run]]\nmodel = 'vit'\nswitches = { pach = 2 }", "did you mean patch"),
         ("[[run]]\nrecipe = 'zoo'", "needs a model"),
@@ -71,32 +71,32 @@ def test_what_is_wrong_in_a_list_is_one_sentence(text: str, sentence: str, tmp_p
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"fraction": 1.5}, "above 0 and up to 1; 1.5 came"),
-        ({"imbalance": 0.5}, "at least 1; 0.5 came"),
-        ({"steps": 10, "epochs": 30}, "10 steps cannot be parted into 30 epochs"),
+        ({"fraction": 1.5}, "above 0 and at most 1; got 1.5"),
+        ({"imbalance": 0.5}, "at least 1; got 0.5"),
+        ({"steps": 10, "epochs": 30}, "10 steps cannot be split into 30 epochs"),
         ({"freeze": "low-third"}, "need --from"),
         ({"freeze": "top", "from": "zoo:vit"}, "--freeze is one of"),
-        ({"shots": 0}, "--shots is at least 1"),
-        ({"snapshots": "middle"}, "'middle' came"),
-        ({"imbalance": math.nan}, "at least 1; nan came"),
-        ({"time_limit": -1}, "--time-limit is at least 1; -1.0 came"),
-        ({"save_seconds": math.nan}, "--save-seconds is at least 0; nan came"),
-        ({"backbone_lr_scale": math.nan, "from": "zoo:vit"}, "--backbone-lr-scale is at least 0; nan came"),
-        ({"backbone_lr_scale": math.inf, "from": "zoo:vit"}, "--backbone-lr-scale is a finite number; inf came"),
-        ({"seed": 10**30}, r"from 0 to below 2\^62; 10{30} came"),
-        ({"seed": -1}, r"from 0 to below 2\^62; -1 came"),
-        ({"name": "a/b"}, "not a path, which is --out's; 'a/b' came"),
-        ({"name": "mine.warmup"}, "is a snapshot's; 'mine.warmup' came"),
-        ({"learning_rate": math.nan}, "learning_rate is a finite number from 0; nan came"),
-        ({"learning_rate": math.inf}, "learning_rate is a finite number from 0; inf came"),
-        ({"weight_decay": -1}, "weight_decay is a finite number from 0; -1.0 came"),
-        ({"sam": -0.1}, "sam_radius is a finite number from 0; -0.1 came"),
-        ({"mixup": -1}, "mixup is a finite number from 0; -1.0 came"),
-        ({"crop_padding": -3}, "crop_padding is a finite number from 0; -3 came"),
-        ({"augment_layers": -1}, "augment_layers is a finite number from 0; -1 came"),
-        ({"drop_path": 1}, "drop_path lies from 0 to below 1; 1.0 came"),
-        ({"ema": 1}, "ema lies from 0 to below 1; 1.0 came"),
-        ({"momentum": -2}, "momentum lies from 0 to below 1; -2.0 came"),
+        ({"shots": 0}, "--shots must be at least 1"),
+        ({"snapshots": "middle"}, "got 'middle'"),
+        ({"imbalance": math.nan}, "at least 1; got nan"),
+        ({"time_limit": -1}, "--time-limit must be at least 1; got -1.0"),
+        ({"save_seconds": math.nan}, "--save-seconds must be at least 0; got nan"),
+        ({"backbone_lr_scale": math.nan, "from": "zoo:vit"}, "--backbone-lr-scale must be at least 0; got nan"),
+        ({"backbone_lr_scale": math.inf, "from": "zoo:vit"}, "--backbone-lr-scale must be a finite number; got inf"),
+        ({"seed": 10**30}, r"from 0 to below 2\^62; got 10{30}"),
+        ({"seed": -1}, r"from 0 to below 2\^62; got -1"),
+        ({"name": "a/b"}, r"not a path \(that is --out\); got 'a/b'"),
+        ({"name": "mine.warmup"}, "is the name of a snapshot; got 'mine.warmup'"),
+        ({"learning_rate": math.nan}, "learning_rate must be a finite number of at least 0; got nan"),
+        ({"learning_rate": math.inf}, "learning_rate must be a finite number of at least 0; got inf"),
+        ({"weight_decay": -1}, "weight_decay must be a finite number of at least 0; got -1.0"),
+        ({"sam": -0.1}, "sam_radius must be a finite number of at least 0; got -0.1"),
+        ({"mixup": -1}, "mixup must be a finite number of at least 0; got -1.0"),
+        ({"crop_padding": -3}, "crop_padding must be a finite number of at least 0; got -3"),
+        ({"augment_layers": -1}, "augment_layers must be a finite number of at least 0; got -1"),
+        ({"drop_path": 1}, "drop_path must be at least 0 and below 1; got 1.0"),
+        ({"ema": 1}, "ema must be at least 0 and below 1; got 1.0"),
+        ({"momentum": -2}, "momentum must be at least 0 and below 1; got -2.0"),
     ],
 )
 def test_settings_that_make_no_sense(settings: dict[str, object], sentence: str) -> None:

@@ -53,7 +53,10 @@ def test_a_batch_norm_over_one_value_is_told_what_it_needs(data: str, tmp_path: 
     arguments = ["resnet", "--data", data, *QUICK, "--batch-size", "1", "--image-size", "8", "--out", str(tmp_path)]
     result = CliRunner().invoke(train, [*arguments, "--switch", "width=8", "--device", "cpu"])
     assert result.exit_code == 1, result.output
-    assert "Batch norms have no spread over one value; raise --batch-size (1) or --image-size" in result.output
+    assert (
+        "Batch normalisation needs more than one value per channel; raise --batch-size (1) or --image-size"
+        in result.output
+    )
     assert "Traceback" not in result.output
 
 
@@ -73,7 +76,7 @@ def test_a_list_in_which_one_training_fails(data: str, tmp_path: Path) -> None:
     arguments = ["--list", str(tmp_path / "runs.toml"), "--data", data, "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(train, arguments)
     assert result.exit_code == 3, result.output
-    assert "none-left: error: A fraction of 0.01 leaves the class '0' (4 images) empty" in result.output
+    assert "eyechart: none-left: A fraction of 0.01 leaves the class '0' (4 images) empty" in result.output
     assert "1 of 2 trainings failed: none-left" in result.output
     assert "Traceback" not in result.output
     assert (tmp_path / "out" / "vit.safetensors").is_file()
@@ -85,15 +88,15 @@ def test_a_list_in_which_one_training_fails(data: str, tmp_path: Path) -> None:
     [
         (["vitt"], "did you mean vit"),
         (["vit", "--recipe", "storng"], "did you mean strong"),
-        (["vit", "--snapshots", "middle"], "'middle' came"),
-        (["vit", "--epochs", "2"], "it has 5 of 2 epochs: shorten it with --warmup-epochs"),
+        (["vit", "--snapshots", "middle"], "got 'middle'"),
+        (["vit", "--epochs", "2"], "got 5 of 2 epochs: shorten it with --warmup-epochs"),
         (["vit", "--switch", "pach=2"], "no switch called 'pach'; did you mean patch"),
         (["vit", "--set", "sam_radios=2"], "did you mean sam_radius"),
-        (["vit", "--set", "clip"], "takes NAME=VALUE; 'clip' came"),
+        (["vit", "--set", "clip"], "takes NAME=VALUE; got 'clip'"),
         (["vit", "vit"], "Two trainings are called vit"),
-        (["vit", "resnet", "--from", "zoo:vit"], "takes one NAME; 2 came"),
+        (["vit", "resnet", "--from", "zoo:vit"], "takes one NAME; got 2"),
         (["--list", "nowhere.toml"], "cannot be read"),
-        ([], "Say what to train"),
+        ([], "There is nothing to train"),
     ],
 )
 def test_refusals_are_one_sentence(arguments: list[str], sentence: str) -> None:
@@ -106,6 +109,6 @@ def test_refusals_are_one_sentence(arguments: list[str], sentence: str) -> None:
 def test_a_failing_training_fails_the_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(train, ["vit", "--data", str(tmp_path / "none.npz"), "--out", str(tmp_path)])
     assert result.exit_code == 1
-    assert "vit: error: " in result.output
+    assert "eyechart: vit: " in result.output
     assert "was expected" in result.output
     assert "Traceback" not in result.output

@@ -3,6 +3,7 @@
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from eyechart.training.sources import load_data
 from .toys import toy_run
 
 
-def arrays(count: int = 40, classes: int = 4) -> dict[str, np.ndarray]:
+def arrays(count: int = 40, classes: int = 4) -> dict[str, Any]:
     draw = np.random.default_rng(0)
     return {
         "x_train": draw.integers(0, 256, (count, 8, 8, 3), dtype=np.uint8),
@@ -131,7 +132,7 @@ def test_a_damaged_archive_is_one_sentence(tmp_path: Path) -> None:
         load_data(str(path))
     with path.open("wb") as file:
         np.save(file, np.zeros(3))
-    with pytest.raises(ImagesError, match="is one array"):
+    with pytest.raises(ImagesError, match="is a single array"):
         load_data(str(path))
     np.savez_compressed(path, **{**arrays(), "x_train": arrays()["x_train"] // 64})
     content = bytearray(path.read_bytes())

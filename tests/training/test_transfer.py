@@ -155,8 +155,8 @@ def test_a_timm_model_without_a_setter_of_its_size_is_built_for_it(data: str, tm
 
 
 def test_both_heads_of_a_distilled_model_are_its_head() -> None:
-    sizes = {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2, "num_classes": 7}
-    module = timm.create_model("deit_tiny_distilled_patch16_224", **sizes)
+    sizes: dict[str, Any] = {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
+    module = timm.create_model("deit_tiny_distilled_patch16_224", **sizes, num_classes=7)
     assert set(head_names(module, 7)) == {"head.weight", "head.bias", "head_dist.weight", "head_dist.bias"}
 
 
@@ -187,7 +187,10 @@ def test_a_hugging_face_model_is_trained_through_its_logits(data: str, tmp_path:
     ("changes", "sentence"),
     [
         ({"begin_from": "zoo:vitt"}, "did you mean"),
-        ({"begin_from": "zoo:resnet"}, "cannot be called vit; say eyechart train resnet --from zoo:resnet, or a NAME"),
+        (
+            {"begin_from": "zoo:resnet"},
+            "cannot be called vit; write eyechart train resnet --from zoo:resnet, or a NAME",
+        ),
         ({"begin_from": "nowhere.safetensors"}, "There is no checkpoint at nowhere.safetensors"),
         ({"begin_from": "nowhere.safetensors", "model": "mine"}, "names weights but no architecture"),
         (

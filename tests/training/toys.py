@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eyechart.training.recipes import find_recipe
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 
 TINY = {"width": 32, "depth": 2, "heads": 4}
 SHORT = find_recipe("weak").changed(
@@ -27,8 +27,8 @@ def write_toys(path: Path, train: int = 192, test: int = 68, side: int = 16) -> 
     return str(path)
 
 
-def toy_run(data: str, out: Path, **changes: Any) -> Run:
-    return Run(**{"model": "vit", "data": data, "recipe": SHORT, "out": str(out), "switches": TINY, **changes})
+def toy_run(data: str, out: Path, **changes: Any) -> TrainingRun:
+    return TrainingRun(**{"model": "vit", "data": data, "recipe": SHORT, "out": str(out), "switches": TINY, **changes})
 
 
 def record(out: Path, name: str) -> list[dict[str, Any]]:

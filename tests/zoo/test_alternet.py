@@ -1,5 +1,7 @@
 """AlterNet: where its attention sits, what it computes, and that without any it is the plain ResNet."""
 
+from typing import Any
+
 import pytest
 import torch
 from timm.layers import BatchNormAct2d, create_conv2d
@@ -8,7 +10,8 @@ from torch import Tensor, nn
 
 from eyechart import zoo
 from eyechart.errors import UsageError
-from eyechart.zoo.alternet import MsaBlock, WindowAttention, msa_places
+from eyechart.zoo.alternet import MsaBlock, WindowAttention, msa_positions
+from tests.cases import inside
 
 
 def drawing(model: nn.Module) -> str:
@@ -59,7 +62,7 @@ def test_without_attention_it_is_timms_preactivation_resnet() -> None:
     images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         torch.testing.assert_close(model(images), theirs(images))
-    one = theirs.stages[3].blocks[1]
+    one = inside(theirs).stages[3].blocks[1]
     x = torch.randn(2, 512, 4, 4)
     with torch.no_grad():  # and such a block is x + conv(relu bn(conv(relu bn(conv(relu bn x)))))
         branch = x
@@ -135,15 +138,15 @@ def test_stochastic_depth_goes_on_through_attention_blocks() -> None:
         ({"msas": (0, 0, 0, 3)}, "cannot have 0, 0, 0, 3"),
         ({"msas": (1, 1)}, "cannot have 1, 1"),
         ({"window": 3}, "3 does not divide 16 in stage 2"),
-        ({"heads": (2, 4)}, "for each of its 4 stages; 2 came"),
+        ({"heads": (2, 4)}, "for each of its 4 stages; got 2"),
         ({"msas": 6}, "from 0 to 5, or one for each stage"),
     ],
 )
-def test_switches_that_do_not_fit_are_refused(wrong: dict[str, object], says: str) -> None:
+def test_switches_that_do_not_fit_are_refused(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         zoo.build("alternet", **wrong)
 
 
 def test_the_rule_is_for_four_stages() -> None:
-    with pytest.raises(UsageError, match="in 4 stages; 2 in 3 came"):
-        msa_places(2, (2, 2, 2))
+    with pytest.raises(UsageError, match="in 4 stages; got 2 in 3"):
+        msa_positions(2, (2, 2, 2))

@@ -97,8 +97,8 @@ def test_it_drops_three_tenths_of_what_the_second_convolution_reads() -> None:
     assert sum(isinstance(part, McDropout) for part in model.modules()) == 8
     block = model.get_submodule("layer1.0")
     seen: list[torch.Tensor] = []
-    block.conv1.register_forward_hook(lambda _m, _i, out: torch.full_like(out, 3.0))
-    block.conv2.register_forward_pre_hook(lambda _m, inputs: seen.append(inputs[0]))
+    block.get_submodule("conv1").register_forward_hook(lambda _m, _i, out: torch.full_like(out, 3.0))
+    block.get_submodule("conv2").register_forward_pre_hook(lambda _m, inputs: seen.append(inputs[0]))
     call(model, torch.randn(2, 3, 32, 32))
     assert abs(float((seen[0] == 0).float().mean()) - 0.3) < 0.01
     torch.testing.assert_close(seen[0].mean(), torch.tensor(3.0), atol=0.05, rtol=0)  # the mean is kept

@@ -1,5 +1,7 @@
 """What makes Swin, PiT, Mixer and PoolFormer themselves, at the sizes of the zoo."""
 
+from typing import Any
+
 import pytest
 import torch
 from timm.models.metaformer import Pooling
@@ -36,9 +38,10 @@ def test_pit_pools_its_tokens_and_its_patches_overlap_by_half() -> None:
     model = zoo.build("pit")
     stages = [f"transformers.{stage}" for stage in range(3)]
     assert shapes(model, stages) == [(64, 15, 15), (128, 8, 8), (256, 4, 4)]
-    stem = model.get_submodule("patch_embed.conv")
+    stem, pooling = map(model.get_submodule, ("patch_embed.conv", "transformers.1.pool.conv"))
+    assert isinstance(stem, nn.Conv2d)
+    assert isinstance(pooling, nn.Conv2d)
     assert (stem.kernel_size, stem.stride) == ((4, 4), (2, 2))
-    pooling = model.get_submodule("transformers.1.pool.conv")
     assert (pooling.kernel_size, pooling.stride, pooling.groups) == ((3, 3), (2, 2), 64)
     assert model.get_parameter("cls_token").shape == (1, 1, 64)
 
@@ -69,13 +72,13 @@ def test_poolformer_pools_and_scales_its_branches() -> None:
     [
         ("swin", {"patch": 3}, "3 does not divide 32"),
         ("swin", {"heads": (3, 6, 12)}, "3 does not divide 64"),
-        ("swin", {"depths": (2, 2)}, "2 depths came for 3 stages"),
+        ("swin", {"depths": (2, 2)}, "got 2 depths for 3 stages"),
         ("pit", {"heads": (2, 3, 4)}, "must divide the next"),
         ("pit", {"patch": 64}, "64 is larger than 32"),
         ("mixer", {"patch": 5}, "5 does not divide 32"),
-        ("poolformer", {"widths": (64, 128)}, "3 depths came for 2 stages"),
+        ("poolformer", {"widths": (64, 128)}, "got 3 depths for 2 stages"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(name: str, wrong: dict[str, object], says: str) -> None:
+def test_sizes_that_do_not_fit_are_refused(name: str, wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         zoo.build(name, **wrong)

@@ -1,5 +1,7 @@
 """Position embeddings: which table lies where, and resizing as the ViT authors do it."""
 
+from typing import Any, Literal
+
 import numpy as np
 import pytest
 import torch
@@ -11,16 +13,16 @@ from eyechart.errors import UsageError
 from eyechart.zoo.positions import Position2d, resize_pos_embed
 from eyechart.zoo.vit import ViT
 
-TINY = {"width": 32, "depth": 3, "heads": 4, "patch": 4, "image_size": 16, "classes": 5}
+TINY: dict[str, Any] = {"width": 32, "depth": 3, "heads": 4, "patch": 4, "image_size": 16, "classes": 5}
 DEPTH, GRID, WIDTH = 3, 4, 32
 
 
-def make(**switches: object) -> ViT:
+def make(**switches: Any) -> ViT:
     torch.manual_seed(0)
-    return ViT(**{**TINY, **switches}).eval()  # type: ignore[arg-type]
+    return ViT(**{**TINY, **switches}).eval()
 
 
-def count(**switches: object) -> int:
+def count(**switches: Any) -> int:
     return sum(parameter.numel() for parameter in make(**switches).parameters())
 
 
@@ -113,9 +115,9 @@ def test_resizing_equals_the_authors_zoom_and_leaves_cls_alone() -> None:
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-def test_resizing_keeps_a_ramp_a_ramp(mode: str) -> None:
+def test_resizing_keeps_a_ramp_a_ramp(mode: Literal["bilinear", "bicubic"]) -> None:
     ramp = torch.arange(8.0).repeat_interleave(8).reshape(1, 64, 1)
-    rows = resize_pos_embed(ramp, 8, 14, has_cls=False, mode=mode)[0, :, 0].reshape(14, 14)  # type: ignore[arg-type]
+    rows = resize_pos_embed(ramp, 8, 14, has_cls=False, mode=mode)[0, :, 0].reshape(14, 14)
     assert bool((rows.diff(dim=0) > 0).all())
     assert float(rows.diff(dim=1).abs().max()) < 1e-5
     assert torch.equal(resize_pos_embed(ramp, 8, 8, has_cls=False), ramp)

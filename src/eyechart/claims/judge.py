@@ -22,9 +22,18 @@ from typing import TYPE_CHECKING
 
 from eyechart.claims.gates import Facts
 from eyechart.claims.multiplicity import holm, p_value, stands
+from eyechart.claims.parts import ClaimTest, Decision, Part
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
-from eyechart.claims.verdict import ClaimTest, Decision, Part, PartVerdict, Subjects, Verdict
-from eyechart.claims.wording import begin, count_parts, scope_words, sentences, still_moves, what_would_decide
+from eyechart.claims.verdict import PartVerdict, Subjects, Verdict
+from eyechart.claims.wording import (
+    begin,
+    count_parts,
+    counts_few,
+    scope_words,
+    sentences,
+    still_moves,
+    what_would_decide,
+)
 from eyechart.errors import EyechartError, UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +47,7 @@ on .94–.96."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class Measured:
     """A quantity of one tuple of subjects, as a finding has it."""
 
     value: float
@@ -53,6 +62,8 @@ class Reading:
     """Of the images; where none were drawn, what its interval from random draws is read with."""
     half: float = math.nan
     """Its value on halves of the images, for a quantity that moves with their number."""
+    of_few: bool = False
+    """Its interval is as wide as the few things it counts make it: more images would not narrow it."""
 
     @property
     def moves(self) -> bool:
@@ -74,13 +85,13 @@ def judge(
     asked for did not run; `seeds` makes it a study, whose intervals are over seeds and which speaks of architectures.
     """
     if seeds is not None and seeds < LEAST_SEEDS:
-        raise UsageError(f"A study needs at least {LEAST_SEEDS} seeds to speak of an architecture, not {seeds}.")
+        raise UsageError(f"A verdict on an architecture needs at least {LEAST_SEEDS} seeds; got {seeds}.")
     decided: list[tuple[ClaimTest, Verdict]] = []
     for test in sorted(tests, key=lambda test: test.claim):
         by_part = [read(findings, part.quantity) for part in test.parts]
         for subjects in by_part[0]:
-            if all(subjects in there for there in by_part):
-                own = [there[subjects] for there in by_part]
+            if all(subjects in by_subjects for by_subjects in by_part):
+                own = [by_subjects[subjects] for by_subjects in by_part]
                 decided.append((test, decide(test, subjects, own, [facts[subject] for subject in subjects], seeds)))
     verdicts = corrected(decided)
     judged = {verdict.claim for verdict in verdicts}
@@ -104,9 +115,9 @@ def corrected(decided: Sequence[tuple[ClaimTest, Verdict]]) -> list[Verdict]:
     return verdicts
 
 
-def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects, Reading]:
+def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects, Measured]:
     """A quantity of every tuple of subjects that has it. Its name must mean one thing in all findings."""
-    result: dict[Subjects, Reading] = {}
+    result: dict[Subjects, Measured] = {}
     for measure, finding in findings.items():
         if "quantity_row" not in finding.sizes:
             continue
@@ -122,13 +133,14 @@ def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects
             smooth = bool(line["quantity_smooth"].item()) if "quantity_smooth" in line.coords else True
             images, of_weights = int(finding.attrs.get("images", 0)), bool(finding.attrs.get("of_weights", False))
             half = float(line["quantity_half_value"].item()) if "quantity_half_value" in line.coords else math.nan
-            folds = int(finding.attrs.get("folds", 0)) or Reading.folds  # 0: of weights
-            result[subjects] = Reading(value, low, high, images, measure, smooth, of_weights, folds, half)
+            folds = int(finding.attrs.get("folds", 0)) or Measured.folds  # 0: of weights
+            few = bool(line["quantity_of_few"].item()) if "quantity_of_few" in line.coords else False
+            result[subjects] = Measured(value, low, high, images, measure, smooth, of_weights, folds, half, few)
     return result
 
 
 def decide(
-    test: ClaimTest, subjects: Subjects, readings: Sequence[Reading], facts: Sequence[Facts], seeds: int | None = None
+    test: ClaimTest, subjects: Subjects, readings: Sequence[Measured], facts: Sequence[Facts], seeds: int | None = None
 ) -> Verdict:
     """The verdict of one claim on one tuple of subjects."""
     parts = tuple(
@@ -136,14 +148,14 @@ def decide(
     )
     verdict = test.combine([part.verdict for part in parts])
     shown = decisive(parts, verdict, test.needed)
-    gates = tuple(gate.check(facts) for gate in test.checks)
+    gates = tuple(gate.check(facts) for gate in test.gates)
     failed = [gate for gate in gates if gate.outcome == "failed"]
     few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
     first: list[str] = []
     reasons = [count_parts([part.verdict for part in parts], test.least)] if len(parts) > 1 else []
     if failed:
-        told = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
-        first = [f"Gate failed, so nothing is decided: {told}"]
+        failures = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
+        first = [f"Gate failed, so nothing is decided: {failures}"]
     elif few:
         first = [f"Fewer than {LEAST_IMAGES} images, so nothing is decided"]
     elif verdict == "undecided" and shown.verdict != "undecided":
@@ -155,20 +167,25 @@ def decide(
         used, unit = (seeds, "seeds") if seeds else (reading.images, "images")
         smooth = reading.smooth and not reading.moves
         reasons += [still_moves(reading.value, reading.half)] if reading.moves else []
-        reasons.append(what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth))
+        of_few = reading.of_few and not reading.moves
+        reasons.append(
+            counts_few(unit)
+            if of_few
+            else what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth)
+        )
     reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
-    there = not math.isnan(shown.effect)
+    has_effect = not math.isnan(shown.effect)
     reason = sentences([*first, begin(shown.sentence, subjects), *reasons])
     return Verdict(
         claim=test.claim,
         subjects=subjects,
         scope=scope_words(seeds),
         verdict="undecided" if failed or few else verdict,
-        effect=shown.effect if there else None,
-        low=shown.low if there else None,
-        high=shown.high if there else None,
+        effect=shown.effect if has_effect else None,
+        low=shown.low if has_effect else None,
+        high=shown.high if has_effect else None,
         reason=reason,
-        remarks=sentences([*first, *reasons]) if there else reason,
+        remarks=sentences([*first, *reasons]) if has_effect else reason,
         parts=parts,
         proxy=test.proxy or any(gate.outcome == "proxy" for gate in gates),
         measure=readings[0].measure,
@@ -177,7 +194,7 @@ def decide(
     )
 
 
-def decide_part(part: Part, subjects: Subjects, reading: Reading, seeds: int | None = None) -> PartVerdict:
+def decide_part(part: Part, subjects: Subjects, reading: Measured, seeds: int | None = None) -> PartVerdict:
     from eyechart.intervals import images_to_decide  # It imports torch; reading verdicts from a file must not.
 
     value, low, high = (x if math.isfinite(x) else math.nan for x in (reading.value, reading.low, reading.high))
@@ -189,7 +206,10 @@ def decide_part(part: Part, subjects: Subjects, reading: Reading, seeds: int | N
     return PartVerdict(
         quantity=part.quantity,
         words=part.words.format(*subjects),
-        asks=part.asks,
+        side=part.side,
+        margin=part.margin,
+        inclusive=part.inclusive,
+        fails_at=part.fails_at,
         effect=value,
         low=low,
         high=high,

@@ -24,7 +24,8 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 if TYPE_CHECKING:
-    from eyechart.claims.verdict import ClaimTest, Decision, Part, Verdict
+    from eyechart.claims.parts import ClaimTest, Decision, Part
+    from eyechart.claims.verdict import Verdict
 
 LEVEL = 0.05
 
@@ -32,7 +33,7 @@ LEVEL = 0.05
 def p_value(part: Part, decision: Decision, value: float, low: float, high: float, folds: int) -> float:
     """How easily the effect is this far from the margin by chance; NaN without an interval.
 
-    >>> from eyechart.claims.verdict import Part
+    >>> from eyechart.claims.parts import Part
     >>> gap = Part("gap", "above", 0.1, "gap")
     >>> [round(p_value(gap, "holds", 0.3, low, 0.5, folds=16), 4) for low in (0.1, 0.2, 0.28)]
     [0.05, 0.0007, 0.0]
@@ -72,8 +73,8 @@ def holm(numbers: Sequence[float], level: float = LEVEL) -> list[bool]:
     p = np.asarray(numbers, dtype=float)
     tested = int(np.isfinite(p).sum())
     stays = np.zeros(len(p), dtype=bool)
-    for place, which in enumerate(np.argsort(p)[:tested]):
-        if p[which] > level / (tested - place):
+    for rank, which in enumerate(np.argsort(p)[:tested]):
+        if p[which] > level / (tested - rank):
             break
         stays[which] = True
     return stays.tolist()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eyechart.words import count
+from eyechart.phrases import count
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import PartVerdict, Verdict
@@ -69,8 +69,8 @@ def summarise(verdicts: Sequence[Verdict]) -> Summary:
     summary = Summary(counts["holds"], counts["fails"], counts["undecided"], counts["not tested"])
     tested = {verdict.claim for verdict in verdicts if verdict.verdict != "not tested"}
     intervals = sum(math.isfinite(part.low) and math.isfinite(part.high) for part in _parts(verdicts))
-    known = [verdict.stands for verdict in verdicts if verdict.verdict in ("holds", "fails")]
-    stand = None if None in known else sum(map(bool, known))  # a run of an older version does not tell
+    standings = [verdict.stands for verdict in verdicts if verdict.verdict in ("holds", "fails")]
+    stand = None if None in standings else sum(map(bool, standings))  # a run of an older version does not tell
     return replace(summary, claims=len(tested), intervals=intervals, stand=stand)
 
 

@@ -1,142 +1,20 @@
-"""How a claim is tested, and what came of it: tests of parts, and verdicts as they are written and read back.
-
-`judge.py` has the protocol that leads from the one to the other.
-"""
+"""What came of testing a claim: verdicts, as they are written and read back. `judge.py` has the protocol."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from eyechart.claims.gates import GATES, Gate, GateResult
-from eyechart.claims.table import CLAIMS, Side, asked
+from eyechart.claims.gates import GateResult
+from eyechart.claims.parts import Decision, Side, asked
+from eyechart.claims.table import CLAIMS
 from eyechart.claims.wording import THESE_WEIGHTS, interval_words
-from eyechart.errors import EyechartError
 
-Decision = Literal["holds", "fails", "undecided"]
 Subjects = tuple[str, ...]
 NUMBERS = ("effect", "low", "high", "clearness", "p")
 """Of a part: NaN where there is none."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """What a claim asks of one quantity. `words` is a noun phrase with {0}, {1} for the subjects of the tuple."""
-
-    quantity: str
-    side: Side
-    margin: float
-    words: str
-    inclusive: bool = False
-    """Whether the margin itself satisfies the claim: "at least" instead of "more than"."""
-    fails_at: float | None = None
-    """Where a directional claim fails, if not at the margin: a sign test that is not significant has not failed."""
-
-    @property
-    def asks(self) -> str:
-        text = asked(self.side, self.margin, self.inclusive)
-        return text if self.fails_at is None else f"{text}, and fails at {self.fails_at:g}"
-
-    def decide(self, low: float, high: float) -> Decision:
-        """Where the interval from `low` to `high` lies.
-
-        >>> Part("gap", "above", 0.1, "gap").decide(0.05, 0.2)
-        'undecided'
-        """
-        if math.isnan(low) or math.isnan(high):
-            return "undecided"
-        if self.side in ("above", "below"):
-            far, near = (low, high) if self.side == "above" else (-high, -low)
-            sign = 1 if self.side == "above" else -1
-            short = self.margin if self.fails_at is None else self.fails_at
-            holds, fails = self._beyond(far, sign * self.margin), not self._beyond(near, sign * short)
-        else:
-            size = abs(self.margin)
-            # The margin belongs to the side that is asked for if inclusive, and to the other one if not.
-            edge_is_inside = (self.side == "within") == self.inclusive
-            inside = max(-low, high) <= size if edge_is_inside else max(-low, high) < size
-            outside = max(low, -high) > size if edge_is_inside else max(low, -high) >= size
-            holds, fails = (inside, outside) if self.side == "within" else (outside, inside)
-        return "holds" if holds else "fails" if fails else "undecided"
-
-    def _beyond(self, value: float, margin: float) -> bool:
-        return value >= margin if self.inclusive else value > margin
-
-    def nearest_margin(self, value: float) -> float:
-        """Where a decision would begin. Between what holds and what fails that is nowhere: the value itself.
-
-        >>> part = Part("gap", "above", 0.1, "gap", fails_at=0)
-        >>> part.nearest_margin(0.3), part.nearest_margin(0.03), part.nearest_margin(-0.2)
-        (0.1, 0.03, 0)
-        """
-        if self.side not in ("above", "below"):
-            return math.copysign(self.margin, value)
-        if self.fails_at is None or math.isnan(value):
-            return self.margin
-        return sorted((self.margin, value, self.fails_at))[1]
-
-
-@dataclass(frozen=True)
-class ClaimTest:
-    """How a claim is tested on findings. It stands in the file of the measure that decides it.
-
-    Its margins must be those of the table, so that they are fixed in one place; so are its gates, unless given.
-    """
-
-    claim: str
-    parts: tuple[Part, ...]
-    gates: tuple[Gate, ...] | None = None
-    proxy: bool = False
-    disagreement: Literal["fails", "undecided"] = "fails"
-    """What it means that one part holds and another fails: a compound claim fails, alternative definitions do not."""
-    least: int = 0
-    """How many of its parts must hold, of several tests that ask the same in other ways; 0: all of them."""
-    reading: str = ""
-    """How this test reads the claim where several tests do: "without the class token". Shown behind its sentence."""
-
-    def __post_init__(self) -> None:
-        if self.claim not in CLAIMS:
-            raise EyechartError(f"No claim is called {self.claim!r}; they run from C01 to {max(CLAIMS)}.")
-        if not self.parts:
-            raise EyechartError(f"The test of {self.claim} has no parts; it needs at least one quantity and margin.")
-        if not 0 <= self.least <= len(self.parts):
-            there = f"it has {len(self.parts)}"
-            raise EyechartError(f"The test of {self.claim} asks that {self.least} parts hold; {there}.")
-        fixed = {(margin.side, margin.margin, margin.inclusive) for margin in CLAIMS[self.claim].margins}
-        for part in self.parts:
-            if (part.side, part.margin, part.inclusive) not in fixed:
-                raise EyechartError(
-                    f"The test of {self.claim} asks {part.quantity!r} to be {part.asks}, but claims.toml fixes "
-                    f"{CLAIMS[self.claim].margin}; change the one or the other."
-                )
-
-    @property
-    def needed(self) -> int:
-        """How many of its parts must hold."""
-        return self.least or len(self.parts)
-
-    def combine(self, decisions: Sequence[Decision]) -> Decision:
-        """What is decided of the claim where this is decided of its parts."""
-        too_many = len(self.parts) - self.needed + 1 if self.disagreement == "fails" else len(self.parts)
-        if decisions.count("holds") >= self.needed:
-            return "holds"
-        return "fails" if decisions.count("fails") >= too_many else "undecided"
-
-    @property
-    def checks(self) -> tuple[Gate, ...]:
-        return tuple(GATES[key] for key in CLAIMS[self.claim].gates) if self.gates is None else self.gates
-
-    def as_json(self) -> dict[str, Any]:
-        """What this reading of the claim asks for."""
-        return {
-            "reading": self.reading,
-            "parts": [asdict(part) | {"asks": part.asks} for part in self.parts],
-            "disagreement": self.disagreement,
-            "least": self.needed,
-            "gates": [gate.key for gate in self.checks],
-        }
 
 
 @dataclass(frozen=True)
@@ -145,7 +23,10 @@ class PartVerdict:
 
     quantity: str
     words: str
-    asks: str
+    side: Side
+    margin: float
+    inclusive: bool
+    fails_at: float | None
     effect: float
     low: float
     high: float
@@ -156,6 +37,11 @@ class PartVerdict:
     """Images (in a study: seeds) that would decide an undecided part; None where no number would."""
     p: float = math.nan
     """How easily it is this far from its margin by chance: see `multiplicity.py`."""
+
+    @property
+    def asks(self) -> str:
+        text = asked(self.side, self.margin, self.inclusive)
+        return text if self.fails_at is None else f"{text}, and fails at {self.fails_at:g}".replace("-", "−")
 
     @property
     def sentence(self) -> str:

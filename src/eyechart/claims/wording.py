@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eyechart.words import count
+from eyechart.phrases import count
 
 THESE_WEIGHTS = "these weights"
 
@@ -52,12 +52,12 @@ def count_parts(decisions: Sequence[str], least: int = 0) -> str:
     'Of its 3 parts 1 holds, 2 are undecided; 2 must hold'
     """
     forms = {"holds": "holds hold", "fails": "fails fail", "undecided": "is_undecided are_undecided"}
-    told = []
+    counts = []
     for decision, verbs in forms.items():
         times = decisions.count(decision)
         if times:
-            told.append(f"{times} {verbs.split()[times > 1].replace('_', ' ')}")
-    return f"Of its {len(decisions)} parts {', '.join(told)}" + (f"; {least} must hold" if least else "")
+            counts.append(f"{times} {verbs.split()[times > 1].replace('_', ' ')}")
+    return f"Of its {len(decisions)} parts {', '.join(counts)}" + (f"; {least} must hold" if least else "")
 
 
 def what_would_decide(
@@ -77,6 +77,11 @@ def what_would_decide(
     if needed is None:
         return f"The effect lies on the margin or between two, so no number of {unit} would decide it"
     return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"
+
+
+def counts_few(unit: str) -> str:
+    """Of an interval as wide as what is counted makes it, and not as its images do."""
+    return f"It counts few blocks or sub-layers, so more {unit} would hardly decide it"
 
 
 def still_moves(value: float, half: float) -> str:

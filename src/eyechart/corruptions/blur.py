@@ -55,14 +55,14 @@ def smoothing(size: int, sigma: float, border: str, truncate: float) -> Tensor:
     reach = int(truncate * sigma + 0.5)
     steps = np.arange(-reach, reach + 1)
     taps = np.exp(-0.5 * (steps / sigma) ** 2)
-    places = np.arange(size)[:, None] + steps
+    sources = np.arange(size)[:, None] + steps
     if border == "nearest":
-        places = places.clip(0, size - 1)
+        sources = sources.clip(0, size - 1)
     else:  # "mirror": … 1 0 | 0 1 2 … n−1 | n−1 n−2 …
-        places = places % (2 * size)
-        places = np.minimum(places, 2 * size - 1 - places)
+        sources = sources % (2 * size)
+        sources = np.minimum(sources, 2 * size - 1 - sources)
     folded = np.zeros((size, size))
-    np.add.at(folded, (np.repeat(np.arange(size), len(steps)), places.ravel()), np.tile(taps / taps.sum(), size))
+    np.add.at(folded, (np.repeat(np.arange(size), len(steps)), sources.ravel()), np.tile(taps / taps.sum(), size))
     return torch.from_numpy(folded).float()
 
 
@@ -85,13 +85,13 @@ def scattered(pixels: Tensor, reach: int, dice: Generator) -> Tensor:
     the sources are chains; they are followed by doubling the step until all have ended.
     """
     height, width = pixels.shape[-2:]
-    places = torch.arange(height * width).view(height, width)
+    indices = torch.arange(height * width).view(height, width)
     steps = torch.randint(-reach, reach, (2, len(pixels), height, width), generator=dice)
     inside = torch.zeros(height, width, dtype=torch.bool)
     inside[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
-    taken = torch.where(inside, places + steps[0] * width + steps[1], places).flatten(1)
-    passed = inside.flatten()[taken] & (taken > places.flatten())  # it took over a value itself, before
-    goes_on = torch.where(passed, taken, places.flatten())
+    taken = torch.where(inside, indices + steps[0] * width + steps[1], indices).flatten(1)
+    passed = inside.flatten()[taken] & (taken > indices.flatten())  # it took over a value itself, before
+    goes_on = torch.where(passed, taken, indices.flatten())
     while True:
         further = goes_on.gather(1, goes_on)
         if torch.equal(further, goes_on):
@@ -135,5 +135,5 @@ def enlarged(maps: Tensor, factor: float) -> Tensor:
     top, left = ((side - part) // 2 for side, part in zip(size, cut, strict=True))
     middle = maps[..., top : top + cut[0], left : left + cut[1]]
     larger = F.interpolate(middle, [round(part * factor) for part in cut], mode="bilinear", align_corners=True)
-    top, left = ((there - side) // 2 for there, side in zip(larger.shape[-2:], size, strict=True))
+    top, left = ((enlarged_side - side) // 2 for enlarged_side, side in zip(larger.shape[-2:], size, strict=True))
     return larger[..., top : top + size[0], left : left + size[1]]

@@ -32,8 +32,8 @@ def elastic_transform(pixels: Tensor, strength: tuple[float, float, float], dice
 
 def grid(height: int, width: int) -> Tensor:
     """(y, x, 2): the row and the column of each pixel."""
-    places = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    return torch.stack(places, dim=-1).float()
+    coordinates = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    return torch.stack(coordinates, dim=-1).float()
 
 
 def affine(images: int, height: int, width: int, shift: float, dice: Generator) -> Tensor:
@@ -49,10 +49,10 @@ def with_one(points: Tensor) -> Tensor:
     return torch.cat([points, torch.ones(*points.shape[:-1], 1)], dim=-1)
 
 
-def sampled(pixels: Tensor, places: Tensor, *, border: str) -> Tensor:
+def sampled(pixels: Tensor, positions: Tensor, *, border: str) -> Tensor:
     """Pixels read at places (image, y, x, 2) between them; mirrored at the "centre" or the "edge" of border pixels."""
     size, centre = torch.tensor([float(side) for side in pixels.shape[-2:]]), border == "centre"
-    scaled = 2 * places / (size - 1) - 1 if centre else (2 * places + 1) / size - 1
+    scaled = 2 * positions / (size - 1) - 1 if centre else (2 * positions + 1) / size - 1
     wanted = scaled.flip(-1).to(pixels)
     return F.grid_sample(pixels, wanted, mode="bilinear", padding_mode="reflection", align_corners=centre)
 

@@ -63,13 +63,13 @@ class Hessians:
         return self._flat(products).to(vectors.dtype)
 
     def _flat(self, tensors: Sequence[Tensor | None]) -> Tensor:
-        found = [
+        columns = [
             torch.zeros(self.count, size, dtype=view.dtype, device=view.device)
             if tensor is None
             else tensor.detach().reshape(self.count, size)
             for tensor, view, size in zip(tensors, self._views, self.sizes, strict=True)
         ]
-        return torch.cat(found, dim=1)
+        return torch.cat(columns, dim=1)
 
 
 class Hessian(Hessians):

@@ -46,7 +46,7 @@ class Penalty:
 
     def __post_init__(self) -> None:
         if self.weight < 0:
-            raise UsageError(f"The weight of a penalty is at least 0; {self.weight} came.")
+            raise UsageError(f"The weight of a penalty must be at least 0; got {self.weight}.")
 
     def value(self) -> float:
         """What it adds to the loss."""
@@ -69,9 +69,9 @@ class Penalty:
         if self.form == "half":
             return self.weight * vectors
         result = torch.zeros_like(vectors)
-        for place, direction, curvature in self._tensors(vectors):
-            own = vectors[:, place]
-            result[:, place] = curvature * (own - torch.outer(own @ direction, direction))
+        for part, direction, curvature in self._tensors(vectors):
+            own = vectors[:, part]
+            result[:, part] = curvature * (own - torch.outer(own @ direction, direction))
         return result
 
     def sandwich(self, basis: Tensor) -> Tensor:
@@ -81,8 +81,8 @@ class Penalty:
             gram = basis @ basis.T if self.form == "half" else basis.new_zeros(size, size)
             return (self.weight * gram).double().cpu()
         total = torch.zeros(size, size, dtype=torch.float64, device=basis.device)
-        for place, direction, curvature in self._tensors(basis):
-            own = basis[:, place]
+        for part, direction, curvature in self._tensors(basis):
+            own = basis[:, part]
             along = own @ direction
             total += curvature * (own @ own.T - torch.outer(along, along)).double()
         return total.cpu()
@@ -92,21 +92,21 @@ class Penalty:
         """The largest eigenvalue that the penalty alone repeats: a Lanczos chain finds one copy of such a value."""
         if self.form != "norms":
             return 0.0  # a shift repeats nothing that the loss did not repeat
-        return max((curvature for _, direction, curvature in self._known if len(direction) > 2), default=0.0)
+        return max((curvature for _, direction, curvature in self._directions if len(direction) > 2), default=0.0)
 
     def _tensors(self, like: Tensor) -> Iterator[tuple[slice, Tensor, float]]:
-        return ((place, direction.to(like), curvature) for place, direction, curvature in self._known)
+        return ((part, direction.to(like), curvature) for part, direction, curvature in self._directions)
 
     @cached_property
-    def _known(self) -> list[tuple[slice, Tensor, float]]:
+    def _directions(self) -> list[tuple[slice, Tensor, float]]:
         """Where each tensor lies among the parameters, its direction, and the weight divided by its norm."""
-        found, start = [], 0
+        directions, start = [], 0
         for tensor in self.parameters.values():
-            place = slice(start, start := start + tensor.numel())
+            part = slice(start, start := start + tensor.numel())
             if not all_but_zero(tensor):
                 norm = float(tensor.double().norm())
-                found.append((place, tensor.detach().reshape(-1).double() / norm, self.weight / norm))
-        return found
+                directions.append((part, tensor.detach().reshape(-1).double() / norm, self.weight / norm))
+        return directions
 
 
 def all_but_zero(tensor: Tensor) -> bool:

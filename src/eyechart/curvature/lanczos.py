@@ -120,8 +120,8 @@ class Krylov:
         values, vectors = np.linalg.eigh(self.matrix + added.sandwich(self.basis).numpy())
         outside = np.full(len(values), np.nan)
         chosen = by_magnitude(values)[:top]
-        for place in {*chosen, *rivals(values, chosen), 0, len(values) - 1}:
-            outside[place] = self._outside(vectors[:, place], added)
+        for index in {*chosen, *rivals(values, chosen), 0, len(values) - 1}:
+            outside[index] = self._outside(vectors[:, index], added)
         # The residuals of the others only say how near a neighbour may be: that of H itself and the shift bound them.
         return outermost(values, np.where(np.isnan(outside), np.nanmax(outside), outside), top, len(self.matrix))
 
@@ -189,7 +189,7 @@ def krylov_spaces(
     The extremes must be known to ten times that. `enough` replaces this rule. An operator that is done keeps its
     space; the others go on. `dtype` is that of the basis.
     """
-    enough = enough or (lambda space: is_known(space.eigenvalues(top), top, tolerance))
+    enough = enough or (lambda space: are_settled(space.eigenvalues(top), top, tolerance))
     generator = generator or torch.Generator().manual_seed(0)
     start = operators.gradient.to(dtype)
     count, size = start.shape
@@ -198,34 +198,34 @@ def krylov_spaces(
     # Half gradient, half random: the gradient alone may be blind to a direction, or zero.
     basis[:, 0] = unit(unit(start) + random_like(start, generator))
     matrix = np.zeros((count, most, most))
-    found: list[Krylov | None] = [None] * count
+    spaces: list[Krylov | None] = [None] * count
     ended = np.zeros(count, dtype=bool)
     for step in range(most):
-        known = basis[:, : step + 1]
+        rows = basis[:, : step + 1]
         outside = operators.multiply(basis[:, step]).to(dtype)
         coefficients = torch.zeros(count, step + 1, dtype=torch.float64, device=start.device)
         for _ in range(2):
-            along = without(outside, known)
+            along = without(outside, rows)
             coefficients += along.double()
         matrix[:, : step + 1, step] = matrix[:, step, : step + 1] = coefficients.cpu().numpy()
         length, scale = outside.double().norm(dim=1), coefficients.norm(dim=1)
         lengths, scales = length.tolist(), scale.tolist()
-        for place in range(count):
-            if found[place] is None:
-                here = matrix[place, : step + 1, : step + 1].copy()
-                space = Krylov(known[place], here, outside[place], lengths[place])
-                ended[place] |= lengths[place] <= NOISE * scales[place]
-                done = step + 1 == most or (not ended[place] and enough(space))
-                found[place] = space if done else None
-        if all(found):
+        for index in range(count):
+            if spaces[index] is None:
+                here = matrix[index, : step + 1, : step + 1].copy()
+                space = Krylov(rows[index], here, outside[index], lengths[index])
+                ended[index] |= lengths[index] <= NOISE * scales[index]
+                done = step + 1 == most or (not ended[index] and enough(space))
+                spaces[index] = space if done else None
+        if all(spaces):
             break
-        basis[:, step + 1] = continued(outside, length, scale, known, generator)
-    return [space for space in found if space is not None]
+        basis[:, step + 1] = continued(outside, length, scale, rows, generator)
+    return [space for space in spaces if space is not None]
 
 
-def is_known(found: Eigenvalues, top: int, tolerance: float) -> bool:
-    enough = len(found.values) >= top and bool(found.settled(tolerance).all())
-    return enough and found.extremes_settled(10 * tolerance)
+def are_settled(eigenvalues: Eigenvalues, top: int, tolerance: float) -> bool:
+    enough = len(eigenvalues.values) >= top and bool(eigenvalues.settled(tolerance).all())
+    return enough and eigenvalues.extremes_settled(10 * tolerance)
 
 
 def eigenvalues_of(
@@ -236,23 +236,23 @@ def eigenvalues_of(
     return space.eigenvalues(top)
 
 
-def continued(outside: Tensor, length: Tensor, scale: Tensor, known: Tensor, generator: torch.Generator) -> Tensor:
+def continued(outside: Tensor, length: Tensor, scale: Tensor, rows: Tensor, generator: torch.Generator) -> Tensor:
     """The next vectors: what was outside, or, where nothing was, a random direction that is new to the chain."""
     ended = length <= NOISE * scale
     following = outside / torch.where(ended, 1.0, length)[:, None].to(outside)
     if bool(ended.any()):
         fresh = random_like(outside, generator).clone()
         for _ in range(2):
-            without(fresh, known)
+            without(fresh, rows)
             fresh = unit(fresh)
         following = torch.where(ended[:, None], fresh, following)
     return following
 
 
-def without(vectors: Tensor, known: Tensor) -> Tensor:
+def without(vectors: Tensor, bases: Tensor) -> Tensor:
     """Take out of each vector, in place, its parts along its known rows; returns those parts, (operator, row)."""
-    along = torch.stack([inner(rows, vector) for rows, vector in zip(known, vectors, strict=True)])
-    for rows, vector, parts in zip(known, vectors, along, strict=True):
+    along = torch.stack([inner(rows, vector) for rows, vector in zip(bases, vectors, strict=True)])
+    for rows, vector, parts in zip(bases, vectors, along, strict=True):
         vector -= parts @ rows
     return along
 

@@ -57,7 +57,7 @@ def spectra(
     dtype = torch.float64 if 8 * size * (most + 1) <= LARGEST_BASIS else torch.float32
 
     def work(group: int) -> list[Spectrum]:
-        found: list[Spectrum] = []
+        spectra: list[Spectrum] = []
         for start in range(0, count, group):
             part = [tensor[start : start + group] for tensor in batches]
             spaces = krylov_spaces(
@@ -66,16 +66,16 @@ def spectra(
             plain = [space.eigenvalues(top) for space in spaces]
             penalised = [space.eigenvalues(top, penalty) for space in spaces]
             del spaces  # their bases are most of the memory, and the next chains need as much
-            unsettled = [place for place, each in enumerate(penalised) if not each.settled(10 * tolerance).all()]
+            unsettled = [index for index, each in enumerate(penalised) if not each.settled(10 * tolerance).all()]
             if unsettled:
                 # All at once: one by one they took 2 s each on a GPU that was nearly idle.
                 again = Hessians(loss, parameters, [tensor[unsettled] for tensor in part])
                 own = krylov_spaces(Sum(again, penalty), top=top, tolerance=tolerance, most=most, dtype=dtype)
-                for place, space in zip(unsettled, own, strict=True):
+                for index, space in zip(unsettled, own, strict=True):
                     alone = space.eigenvalues(top)
-                    penalised[place] = alone.with_products(alone.products + plain[place].products)
-            found += map(Spectrum, plain, penalised)
-        return found
+                    penalised[index] = alone.with_products(alone.products + plain[index].products)
+            spectra += map(Spectrum, plain, penalised)
+        return spectra
 
     at_once = many_at_once(batches[0].device, dtype.itemsize * size * (most + 1), count)
     return PieceSize(at_once).fit(at_once, work)

@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 
 if TYPE_CHECKING:
-    from eyechart.images import Images, Plan
-    from eyechart.store import Run
+    from eyechart.images import BatchPlan, Images
+    from eyechart.run import Run
 
 
 def examine(
     run: Run,
-    stations: Callable[[], Sequence[Station]],
+    tapped: Callable[[], Sequence[TappedSubject]],
     images: Images,
-    batches: Plan,
+    batches: BatchPlan,
     advance: Callable[[int], Any] = lambda images: None,
 ) -> bool:
     """Write every shard of the plan that is not there yet, and say whether there was one to compute.
 
-    Only then is `stations` called, and `advance`: where nothing is left to do, nothing is said to be done.
+    Only then is `tapped` called, and `advance`: where nothing is left to do, nothing is said to be done.
     """
-    ready: Sequence[Station] | None = None
-    found = 0  # images of shards that were there, not yet told
+    ready: Sequence[TappedSubject] | None = None
+    finished = 0  # images of shards that were there, not yet told
     for index in range(len(batches.shards)):
         todo = batches.batches(index)
         if run.read_shard(index) is not None:
-            found += sum(len(batch.images) for batch in todo)
+            finished += sum(len(batch.images) for batch in todo)
             continue
-        ready = ready or stations()
-        if found:
-            advance(found)
-            found = 0
+        ready = ready or tapped()
+        if finished:
+            advance(finished)
+            finished = 0
         tallies = examine_shard(ready, images, todo, list(run.measures.values()), run.scene, advance)
         run.write_shard(index, tallies)
-    if ready is not None and found:
-        advance(found)
+    if ready is not None and finished:
+        advance(finished)
     return ready is not None

@@ -15,13 +15,16 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from eyechart.claims.asking import quantities_asked
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply, UsageError
-from eyechart.images import Plan
-from eyechart.measures.measure import Measure, Scene, options_of
+from eyechart.images import BatchPlan
+from eyechart.measure import Measure
+from eyechart.measures import source_of
+from eyechart.phrases import count
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.store import FORMAT
-from eyechart.words import count
 
 if TYPE_CHECKING:
     from eyechart.images import Images
@@ -35,7 +38,7 @@ def write_plan(
     subjects: Sequence[Subject],
     anatomies: Sequence[Anatomy],
     images: Images,
-    batches: Plan,
+    batches: BatchPlan,
     measures: Sequence[Measure],
     *,
     label_maps: Mapping[str, tuple[tuple[int, ...] | None, str]],
@@ -67,18 +70,25 @@ def write_plan(
             "problems": [{"path": problem.path, "reason": problem.reason} for problem in images.problems],
         },
         "batches": batches.as_json(),
-        "measures": [{"name": measure.name, "options": options_of(measure)} for measure in measures],
+        "measures": [
+            {"name": measure.name, "options": measure.options, **source_of(measure.name)} for measure in measures
+        ],
+        "claims": settings.get("claims", ""),
         "sized": [],
         "left_out": [],
-        "settings": dict(settings),
+        "settings": {name: value for name, value in settings.items() if name != "claims"},
     }
     scene = scene_of(plan)
+    effort, asked_for = settings["effort"], settings["asked_for"]
+    read = quantities_asked(measure.name for measure in measures if asked_for or measure.runs_at(effort))
     for entry, measure in zip(plan["measures"], measures, strict=True):
         try:
+            measure.check_labels(scene)
             measure.tally(scene)  # what does not apply to these subjects is not blamed on the effort
-            measure = measure.sized(settings["effort"], scene, asked_for=settings["asked_for"])
-            plan["sized"] += [measure.name] if options_of(measure) != entry["options"] else []
-            entry["options"] = options_of(measure)
+            decides = not read.isdisjoint(quantity.name for quantity in measure.quantities)
+            measure = measure.sized(effort, scene, asked_for=asked_for, decides=decides)
+            plan["sized"] += [measure.name] if measure.options != entry["options"] else []
+            entry["options"] = measure.options
             size = measure.tally(scene).nbytes
             if size > LARGEST_TALLY:
                 raise DoesNotApply(
@@ -100,7 +110,7 @@ def write_plan(
 def scene_of(plan: Mapping[str, Any]) -> Scene:
     """What measures may know, read back from a plan."""
     subjects, images = plan["subjects"], plan["images"]
-    batches = Plan.from_json(plan["batches"])
+    batches = BatchPlan.from_json(plan["batches"])
     return Scene(
         anatomies=tuple(Anatomy.from_json(subject["anatomy"]) for subject in subjects),
         images=len(batches),
@@ -132,34 +142,34 @@ def advice(plan: Mapping[str, Any]) -> str:
     if not unmatched or "class" not in " ".join(entry["reason"] for entry in plan["left_out"]):
         return ""
     if plan["images"]["classes"]:
-        return f" {' '.join(unmatched)} --classes MAP.json can say which class of a subject each of them is."
-    return " Labelled images are a folder with a subfolder for each class, for one."
+        return f" {' '.join(unmatched)} Use --classes MAP.json to say which class of the subject each of them is."
+    return " For labelled images, give for example a folder with one subfolder for each class."
 
 
 def notices(plan: Mapping[str, Any]) -> list[str]:
     """What a reader must know before trusting the numbers: what was dropped, skipped or left out, and why."""
     said = reasons(plan)
-    batches, images = Plan.from_json(plan["batches"]), plan["images"]
+    batches, images = BatchPlan.from_json(plan["batches"]), plan["images"]
     if batches.left_over and batches.blocks:
         said.append(
-            f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: blocks "
-            f"of {batches.block} are equal by plan, and the {batches.left_over} left over "
+            f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: "
+            f"every block has {batches.block}, and the {batches.left_over} left over "
             f"{'is' if batches.left_over == 1 else 'are'} dropped there."
         )
     for subject in plan["subjects"]:
         if subject["labels"]["indices"] is None:
-            hint = " --classes MAP.json can say which is which." if images["classes"] else ""
+            hint = " Use --classes MAP.json to say which class is which." if images["classes"] else ""
             said.append(f"{subject['name']}: accuracy is not reported: {subject['labels']['reason']}{hint}")
         said += [f"{subject['name']}: {note}" for note in subject["anatomy"]["notes"]]
         if not subject["trained"]:
             said.append(f"{subject['name']} has random weights: what it shows is its architecture, not learning.")
     limit = plan["settings"]["limit"]
     if limit is not None and limit > images["count"]:
-        said.append(f"--limit {limit} was asked for, and there are {count(images['count'], 'image')}: all were used.")
+        said.append(f"--limit {limit} is more than there are ({count(images['count'], 'image')}): all were used.")
     if images["used"] < LEAST_IMAGES:
         said.append(
-            f"Claims are decided on at least {LEAST_IMAGES} images; with {images['used']} the numbers are shown, but "
-            "only what is read off the weights is decided."
+            f"A claim needs at least {LEAST_IMAGES} images to be decided; with {images['used']} the numbers are "
+            "shown, but only claims that are read from the weights alone are decided."
         )
     if images["problems"]:
         skipped = len(images["problems"])

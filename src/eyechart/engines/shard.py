@@ -10,7 +10,7 @@ import torch
 
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
-from eyechart.measures.measure import Views
+from eyechart.measure import Experiment, Views
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.finite import first_not_finite
 from eyechart.tracing.pieces import PieceSize
@@ -18,7 +18,8 @@ from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
     from eyechart.images import Images
-    from eyechart.measures.measure import Batch, Measure, Scene
+    from eyechart.measure import Measure
+    from eyechart.scene import Batch, Scene
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
     from eyechart.tally import Tally
@@ -28,7 +29,7 @@ SiteViews = dict[str, dict[str, torch.Tensor]]
 Results = Mapping[str, torch.Tensor]
 
 
-class Station:
+class TappedSubject:
     """A subject under its taps: the needs of all measures, unioned, so that it runs once per batch."""
 
     def __init__(self, subject: Subject, anatomy: Anatomy, measures: Sequence[Measure]) -> None:
@@ -38,7 +39,7 @@ class Station:
             for need in measure.needs():
                 for site in need.sites(anatomy):
                     wanted.setdefault(site.name, {}).setdefault(need.view.name, need.view)
-        self.experimenting = [measure for measure in measures if measure.experiments]
+        self.experimenting = [measure for measure in measures if isinstance(measure, Experiment)]
         views = {site: tuple(views.values()) for site, views in wanted.items()}
         self.tap = Tap(subject.module, anatomy, views) if views else None
         self.piece_size, self.experiment_size = PieceSize(), PieceSize()
@@ -48,7 +49,7 @@ class Station:
         """What the taps see of these images; stops at the first site where a number is not finite."""
         if self.tap is None:
             return {}
-        with same_dice(batch):
+        with same_random_numbers(batch):
             seen = self._run(self.tap, images)
         numbers = [value for at_site in seen.values() for value in at_site.values()]
         # A view may be infinite by right (a branch that adds nothing has an infinite skip ratio), so NaN or infinity in
@@ -82,23 +83,23 @@ class Station:
             None if targets is None else torch.from_numpy(targets).to(self.subject.device),
             self.experiment_size,
         )
-        found: dict[str, Results] = {}
+        results: dict[str, Results] = {}
         for measure in self.experimenting:
-            with same_dice(batch):
-                found[measure.name] = measure.experiment(bench)
-        return found
+            with same_random_numbers(batch):
+                results[measure.name] = measure.experiment(bench)
+        return results
 
 
 @contextmanager
-def same_dice(batch: Batch) -> Iterator[None]:
-    """Subjects that throw dice at test time (MC-dropout) throw the same for a batch, wherever and whenever it runs."""
+def same_random_numbers(batch: Batch) -> Iterator[None]:
+    """Stochastic subjects (MC-dropout) draw the same random numbers for a batch, wherever and whenever it runs."""
     with torch.random.fork_rng():
         torch.manual_seed(batch.index)
         yield
 
 
 def examine_shard(
-    stations: Sequence[Station],
+    tapped: Sequence[TappedSubject],
     images: Images,
     batches: Sequence[Batch],
     measures: Sequence[Measure],
@@ -108,16 +109,16 @@ def examine_shard(
     """The tallies of all measures over the batches of a shard."""
     tallies = {measure.name: measure.tally(scene) for measure in measures}
     # Pictures are prepared for every subject in the reader's threads, while the batch before is being examined.
-    prepare = lambda crop: [station.subject.prepare([crop])[0] for station in stations]  # noqa: E731
+    prepare = lambda crop: [tapped_subject.subject.prepare([crop])[0] for tapped_subject in tapped]  # noqa: E731
     for batch, pictures in iterate(images, batches, prepare):
         seen: dict[str, SiteViews] = {}
-        found: dict[str, dict[str, Results]] = {}
-        for number, station in enumerate(stations):
-            prepared = torch.stack([picture[number] for picture in pictures]).to(station.dtype)
-            seen[station.subject.name] = station.look(prepared, batch)
-            for name, results in station.experiments(prepared, batch, scene).items():
-                found.setdefault(name, {})[station.subject.name] = results
+        experiments: dict[str, dict[str, Results]] = {}
+        for index, tapped_subject in enumerate(tapped):
+            prepared = torch.stack([picture[index] for picture in pictures]).to(tapped_subject.dtype)
+            seen[tapped_subject.subject.name] = tapped_subject.look(prepared, batch)
+            for name, results in tapped_subject.experiments(prepared, batch, scene).items():
+                experiments.setdefault(name, {})[tapped_subject.subject.name] = results
         for measure in measures:
-            measure.update(tallies[measure.name], batch, Views(seen, found.get(measure.name, {})), scene)
+            measure.update(tallies[measure.name], batch, Views(seen, experiments.get(measure.name, {})), scene)
         advance(len(batch.images))
     return tallies

@@ -30,12 +30,12 @@ from eyechart.images.folder import PICTURE_SUFFIXES, FileImages, FolderImages
 from eyechart.images.hugging_face import HuggingFaceImages
 from eyechart.images.loader import iterate
 from eyechart.images.picture import common_crop
-from eyechart.images.plan import Plan, plan_batches
+from eyechart.images.plan import BatchPlan, plan_batches
 from eyechart.images.sample import open_sample
 from eyechart.images.source import Check, Images, Problem, Progress
 from eyechart.images.tar import TarImages, expand
 
-__all__ = ["Images", "Plan", "Problem", "common_crop", "iterate", "open_images", "plan_batches"]
+__all__ = ["BatchPlan", "Images", "Problem", "common_crop", "iterate", "open_images", "plan_batches"]
 
 
 def open_images(
@@ -60,12 +60,16 @@ def open_images(
         return ArrayImages("arrays", source, labels, classes)
     if isinstance(source, list | tuple):
         if not source or not all(isinstance(picture, Image.Image) for picture in source):
-            raise UsageError("A list of images must hold PIL pictures, at least one; give arrays as one numpy array.")
+            raise UsageError(
+                "A list of images must contain PIL pictures, at least one; give arrays as one numpy array."
+            )
         return PictureListImages("pictures", source, labels, classes)
     if not isinstance(source, str | Path):
-        raise UsageError(f"Images come from a path, a name, an array or a list of PIL pictures, not {type(source)}.")
+        raise UsageError(
+            f"Images come from a path, a name, an array or a list of PIL pictures; got a {type(source).__name__}."
+        )
     if labels is not None or classes is not None:
-        raise UsageError(f"{source} brings its own labels; labels and classes are for pictures in memory.")
+        raise UsageError(f"{source} has its own labels; labels and classes can be given only for pictures in memory.")
     return _open_named(str(source), check, progress)
 
 
@@ -91,7 +95,7 @@ def _open_named(source: str, check: Check, progress: Progress | None) -> Images:
     if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
         return FileImages(path)
     if path.is_file():
-        raise ImagesError(f"{source} is no source of images: a folder, a picture, an .npz or .tar file was expected.")
+        raise ImagesError(f"{source} is not a source of images: expected a folder, a picture, an .npz or .tar file.")
     raise ImagesError(f"There are no images at {_near(path)}")
 
 

@@ -87,16 +87,16 @@ class PictureListImages(Images):
         self.name = name
         self.problems = []
         self._pictures: dict[int, Image.Image] = {}
-        for place, picture in enumerate(pictures):
+        for index, picture in enumerate(pictures):
             try:
                 check_size(*picture.size)
-                self._pictures[place] = to_rgb(picture)
+                self._pictures[index] = to_rgb(picture)
             except (Unreadable, OSError, ValueError) as reason:
-                self.problems.append(Problem(f"{name}[{place}]", str(reason)))
+                self.problems.append(Problem(f"{name}[{index}]", str(reason)))
         if not self._pictures:
             raise ImagesError(f"None of the {len(pictures)} pictures in {name} can be used: {self.problems[0].reason}.")
-        self._places = list(self._pictures)
-        self.labels = None if numbers is None else numbers[self._places]
+        self._indices = list(self._pictures)
+        self.labels = None if numbers is None else numbers[self._indices]
         digests = (
             hashlib.sha256(repr(picture.size).encode() + picture.tobytes()).digest()
             for picture in self._pictures.values()
@@ -104,13 +104,13 @@ class PictureListImages(Images):
         self.fingerprint = fingerprint("pictures", digests, self.labels, self.classes)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._indices)
 
     def picture(self, index: int) -> Image.Image:
-        return self._pictures[self._places[index]]
+        return self._pictures[self._indices[index]]
 
     def origin(self, index: int) -> str:
-        return f"{self.name}[{self._places[index]}]"
+        return f"{self.name}[{self._indices[index]}]"
 
 
 def open_npz(path: Path, split: str | None = None) -> ArrayImages:
@@ -146,13 +146,13 @@ def checked_labels(
         return None, None
     numbers = np.asarray(labels)
     if numbers.shape != (count,):
-        raise ImagesError(f"{name} has {count} pictures, so {count} labels were expected; shape {numbers.shape} came.")
+        raise ImagesError(f"{name} has {count} pictures, so {count} labels were expected; got shape {numbers.shape}.")
     if not np.issubdtype(numbers.dtype, np.integer):
-        raise ImagesError(f"The labels of {name} must be whole numbers (-1 for unknown); {numbers.dtype} came.")
+        raise ImagesError(f"The labels of {name} must be whole numbers (-1 for unknown); got {numbers.dtype}.")
     numbers = np.maximum(numbers.astype(np.int64), -1)
     if classes is None:
-        found = number_classes(numbers.tolist())
-        return (None, None) if found is None else (numbers, found[1])
+        numbered = number_classes(numbers.tolist())
+        return (None, None) if numbered is None else (numbers, numbered[1])
     if numbers.max(initial=-1) >= len(classes):
         raise ImagesError(f"{name} has a label {numbers.max()} but names only {len(classes)} classes.")
     return numbers, tuple(map(str, classes))
@@ -161,11 +161,11 @@ def checked_labels(
 def _checked_pixels(name: str, pixels: np.ndarray) -> np.ndarray:
     expected = "expected uint8 pictures of shape (image, y, x, 3)"
     if pixels.dtype != np.uint8:
-        raise ImagesError(f"{name}: {expected}; {pixels.dtype} came (values from 0 to 1 must be multiplied by 255).")
+        raise ImagesError(f"{name}: {expected}; got {pixels.dtype} (values from 0 to 1 must be multiplied by 255).")
     if pixels.ndim == 4 and pixels.shape[1] in (1, 3) and pixels.shape[3] not in (1, 3, 4):
-        raise ImagesError(f"{name}: {expected}; {pixels.shape} came (channels first: use .transpose(0, 2, 3, 1)).")
+        raise ImagesError(f"{name}: {expected}; got {pixels.shape} (channels first: use .transpose(0, 2, 3, 1)).")
     if pixels.ndim not in (3, 4) or (pixels.ndim == 4 and pixels.shape[3] not in (1, 3, 4)):
-        raise ImagesError(f"{name}: {expected}; {pixels.shape} came.")
+        raise ImagesError(f"{name}: {expected}; got {pixels.shape}.")
     if not len(pixels):
         raise ImagesError(f"{name} holds no pictures: its array has shape {pixels.shape}.")
     try:

@@ -22,24 +22,24 @@ class FolderImages(EncodedImages[str]):
 
     def __init__(self, folder: Path, *, check: Check = "auto", progress: Progress | None = None) -> None:
         self.folder = folder
-        found = sorted(_picture_files(folder))
-        if not found:
+        paths = sorted(_picture_files(folder))
+        if not paths:
             others = sum(len(files) for _, _, files in os.walk(folder))
             raise ImagesError(
                 f"The folder {folder} holds no pictures ({others} other files); expected files ending in "
-                ".jpg, .png, .webp, … directly in it or in one subfolder a class."
+                ".jpg, .png, .webp, … directly in it or in one subfolder for each class."
             )
-        classes = sorted({path.split("/")[0] for path in found if "/" in path})
+        classes = sorted({path.split("/")[0] for path in paths if "/" in path})
         if len(classes) > 1 and SPLITS.issuperset(name.lower() for name in classes):
             raise ImagesError(
                 f"The folder {folder} holds the splits {', '.join(classes)}, not classes; "
                 f"give one of them, for example {folder / classes[-1]}."
             )
-        number = {name: label for label, name in enumerate(classes)}
-        labels = [number.get(path.split("/")[0], -1) if "/" in path else -1 for path in found]
+        label_of = {name: label for label, name in enumerate(classes)}
+        labels = [label_of.get(path.split("/")[0], -1) if "/" in path else -1 for path in paths]
         super().__init__(
             folder.resolve().name,
-            found,
+            paths,
             labels if classes else None,
             classes or None,
             check=check,
@@ -68,13 +68,13 @@ class FileImages(EncodedImages[Path]):
 
 def _picture_files(folder: Path) -> Iterator[str]:
     seen: set[str] = set()
-    for place, folders, files in os.walk(folder, followlinks=True):
+    for directory, folders, files in os.walk(folder, followlinks=True):
         # Class folders are often links; a link to a folder above would never end.
-        if (real := os.path.realpath(place)) in seen:
+        if (real := os.path.realpath(directory)) in seen:
             folders.clear()
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
         for name in files:
             if name.lower().endswith(PICTURE_SUFFIXES) and not name.startswith("."):
-                yield Path(place, name).relative_to(folder).as_posix()
+                yield Path(directory, name).relative_to(folder).as_posix()

@@ -63,16 +63,16 @@ def _load(datasets: Any, name: str, split: str | None) -> tuple[Any, str]:
     except Exception as error:  # hub, network, parquet and configuration errors share no class
         reason = (str(error).strip() or type(error).__name__).split("\n")[0]
         raise ImagesError(
-            f"The dataset hf:{name} cannot be had ({reason}); check its name and the network, "
+            f"The dataset hf:{name} cannot be loaded ({reason}); check its name and the network, "
             "or give a folder of pictures, an .npz or a dataset saved to disk instead."
         ) from error
 
 
 def _choose(name: str, split: str | None, held: list[str]) -> str:
     if split is None:
-        return next((known for known in SPLITS if known in held), held[0])
+        return next((usual for usual in SPLITS if usual in held), held[0])
     if split.split("[")[0] not in held:  # "test[:500]" is theirs
-        raise ImagesError(f"hf:{name} has the splits {', '.join(held)}; {split!r} was asked.")
+        raise ImagesError(f"hf:{name} has the splits {', '.join(held)}; got {split!r}.")
     return split
 
 
@@ -87,5 +87,5 @@ def _labels(datasets: Any, table: Any) -> tuple[list[int] | None, tuple[str, ...
         return [-1 if value is None else value for value in values], tuple(table.features[column].names)
     if any(isinstance(value, float) for value in values):
         return None, None
-    found = number_classes(values)
-    return found if found is not None else (None, None)
+    numbered = number_classes(values)
+    return numbered if numbered is not None else (None, None)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from eyechart.images.picture import common_crop
 from eyechart.images.source import THREADS, Images
-from eyechart.measures.measure import Batch
+from eyechart.scene import Batch
 
 Prepared = TypeVar("Prepared")
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.images.source import Images
-from eyechart.measures.measure import Batch
+from eyechart.scene import Batch
 
 SMALLEST_BLOCK = 4
 """Unbiased HSIC divides by n - 3."""
@@ -32,7 +32,7 @@ SHARDS = 16
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """The order of the pictures and how it is cut. Blocks are equal; what is left over is a last batch, not `whole`.
 
     Written out in full, about 10 bytes a picture: a run can then be resumed and read without its pictures and even
@@ -72,7 +72,7 @@ class Plan:
         start = index * self.block
         images = np.array(self.order[start : start + self.block], np.int64)
         if not len(images):
-            raise UsageError(f"The plan has {self.blocks + bool(self.left_over)} batches; number {index} was asked.")
+            raise UsageError(f"The plan has {self.blocks + bool(self.left_over)} batches; got number {index}.")
         return Batch(
             index=index,
             start=start,
@@ -90,7 +90,7 @@ class Plan:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Plan:
+    def from_json(cls, data: dict[str, Any]) -> BatchPlan:
         try:
             labels = data["labels"]
             plan = cls(
@@ -103,14 +103,19 @@ class Plan:
                 fingerprint=str(data["fingerprint"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise RunFolderError(f"The batch plan of this run is damaged ({error!r}); start it anew.") from error
+            raise RunFolderError(
+                f"The batch plan of this run is damaged ({error!r}); run the exam again into a new folder."
+            ) from error
         planned = [index for shard in plan.shards for index in shard]
         if (
             planned != list(range(plan.blocks + bool(plan.left_over)))
             or len(set(plan.order)) != len(plan.order)
             or (plan.labels is not None and len(plan.labels) != len(plan.order))
         ):
-            raise RunFolderError("The batch plan of this run is damaged (its shards do not cover it); start it anew.")
+            raise RunFolderError(
+                "The batch plan of this run is damaged (its shards do not cover it); run the exam again into a "
+                "new folder."
+            )
         return plan
 
 
@@ -122,7 +127,7 @@ def plan_batches(
     folds: int = FOLDS,
     block: int | None = None,
     blocks_per_shard: int | None = None,
-) -> Plan:
+) -> BatchPlan:
     """The plan for these images; `limit` takes a class-balanced subset (a smaller one is part of a larger one)."""
     return plan_order(
         images.labels,
@@ -146,7 +151,7 @@ def plan_order(
     folds: int = FOLDS,
     block: int | None = None,
     blocks_per_shard: int | None = None,
-) -> Plan:
+) -> BatchPlan:
     """`plan_batches` for a number of pictures and their labels."""
     for name, value, least in (
         ("limit", limit, 1),
@@ -155,7 +160,7 @@ def plan_order(
         ("blocks_per_shard", blocks_per_shard, 1),
     ):
         if value is not None and value < least:
-            raise UsageError(f"{name} must be at least {least}; {value} came.")
+            raise UsageError(f"{name} must be at least {least}; got {value}.")
     order = seeded_order([0] * count if labels is None else labels.tolist(), seed, limit)
     size = block or max(SMALLEST_BLOCK, min(LARGEST_BLOCK, len(order) // 16))
     blocks = len(order) // size
@@ -163,7 +168,7 @@ def plan_order(
     shards = [tuple(range(start, min(start + step, blocks))) for start in range(0, blocks, step)] or [()]
     if blocks * size < len(order):
         shards[-1] += (blocks,)
-    return Plan(
+    return BatchPlan(
         order=tuple(order),
         labels=None if labels is None else tuple(labels[order].tolist()),
         block=size,
@@ -178,21 +183,21 @@ def seeded_order(labels: Sequence[int], seed: int, limit: int | None = None) -> 
     """Positions of `labels` in random order; with a limit, as many of each class as there are, up to an equal share.
 
     >>> order = seeded_order([0, 0, 0, 0, 1, 1], seed=0, limit=4)
-    >>> sorted([0, 0, 0, 0, 1, 1][place] for place in order)
+    >>> sorted([0, 0, 0, 0, 1, 1][index] for index in order)
     [0, 0, 1, 1]
     """
-    draws = [_draw(seed, "picture", place) for place in range(len(labels))]
+    draws = [_draw(seed, "picture", index) for index in range(len(labels))]
     chosen: Sequence[int] = range(len(labels))
     if limit is not None and limit < len(labels):
         rank: dict[int, int] = {}
         taken: Counter[int] = Counter()
-        for place in sorted(chosen, key=lambda place: (draws[place][0], place)):
-            rank[place] = taken[labels[place]]
-            taken[labels[place]] += 1
+        for index in sorted(chosen, key=lambda index: (draws[index][0], index)):
+            rank[index] = taken[labels[index]]
+            taken[labels[index]] += 1
         # One of each class, then a second of each, …: equally many as far as a class reaches.
         turn = {label: _draw(seed, "class", label)[0] for label in taken}
-        chosen = sorted(chosen, key=lambda place: (rank[place], turn[labels[place]], labels[place]))[:limit]
-    return sorted(chosen, key=lambda place: (draws[place][1], place))
+        chosen = sorted(chosen, key=lambda index: (rank[index], turn[labels[index]], labels[index]))[:limit]
+    return sorted(chosen, key=lambda index: (draws[index][1], index))
 
 
 def _draw(seed: int, what: str, number: int) -> tuple[int, float]:

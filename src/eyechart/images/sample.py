@@ -24,7 +24,7 @@ def open_sample(split: str = "test") -> ArrayImages:
     folder = files("eyechart.images") / "sample_data"
     card = json.loads((folder / "sample.json").read_text())
     if split not in card["splits"]:
-        raise UsageError(f"The bundled sample has the splits {', '.join(card['splits'])}; {split!r} was asked.")
+        raise UsageError(f"The bundled sample has the splits {', '.join(card['splits'])}; got {split!r}.")
     with (folder / f"{split}.webp").open("rb") as stream, Image.open(stream) as sheet:
         pixels = cut(np.asarray(sheet.convert("RGB")))
     about = card["splits"][split]
@@ -33,7 +33,7 @@ def open_sample(split: str = "test") -> ArrayImages:
         pixels,
         about["labels"],
         card["classes"],
-        origin=lambda place: f"CIFAR-10 {split} {about['official'][place]}",
+        origin=lambda index: f"CIFAR-10 {split} {about['official'][index]}",
     )
 
 

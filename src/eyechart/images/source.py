@@ -107,12 +107,12 @@ class EncodedImages(Images, Generic[Entry]):
         self._entries: list[Entry] = []
         kept: list[int] = []
         digests: list[bytes] = []
-        for place, (entry, outcome) in enumerate(zip(entries, self._outcomes(entries, full, progress), strict=True)):
+        for index, (entry, outcome) in enumerate(zip(entries, self._outcomes(entries, full, progress), strict=True)):
             if isinstance(outcome, Unreadable):
                 self.problems.append(Problem(self.path_of(entry), str(outcome)))
             else:
                 self._entries.append(entry)
-                kept.append(place)
+                kept.append(index)
                 digests.append(outcome)
         if not self._entries:
             raise ImagesError(_nothing_readable(name, len(entries), self.problems))
@@ -191,15 +191,15 @@ def number_classes(labels: Sequence[int | str | None]) -> tuple[list[int], tuple
     >>> number_classes([2, 0])
     ([2, 0], ('0', '1', '2'))
     """
-    known = [label for label in labels if label is not None and label != -1]
-    if not known:
+    known_labels = [label for label in labels if label is not None and label != -1]
+    if not known_labels:
         return None
-    if all(isinstance(label, int) for label in known):
+    if all(isinstance(label, int) for label in known_labels):
         numbers = [label if isinstance(label, int) else -1 for label in labels]
         return numbers, tuple(str(number) for number in range(max(numbers) + 1))
-    names = tuple(sorted({str(label) for label in known}))
-    place = {name: number for number, name in enumerate(names)}
-    return [-1 if label is None else place.get(str(label), -1) for label in labels], names
+    names = tuple(sorted({str(label) for label in known_labels}))
+    label_of = {name: number for number, name in enumerate(names)}
+    return [-1 if label is None else label_of.get(str(label), -1) for label in labels], names
 
 
 def _nothing_readable(name: str, count: int, problems: Sequence[Problem]) -> str:

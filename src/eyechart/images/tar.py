@@ -56,8 +56,8 @@ class TarImages(EncodedImages[Member]):
         if not members:
             why = f" ({problems[0].path}: {problems[0].reason})" if problems else ""
             raise ImagesError(f"The {len(shards)} tar files of {name} hold no pictures{why}.")
-        found = _labels([sample.notes for sample in samples if sample.picture is not None])
-        labels, classes = found if found is not None else (None, None)
+        numbered = _labels([sample.notes for sample in samples if sample.picture is not None])
+        labels, classes = numbered if numbered is not None else (None, None)
         if labels is not None and (names := _class_names(self.shards[0].parent)) and len(names) > max(labels):
             classes = names
         super().__init__(name, members, labels, classes, problems=problems, check=check, progress=progress)
@@ -110,8 +110,8 @@ def _index(number: int, shard: Path, problems: list[Problem]) -> list[_Sample]:
                     sample.picture = Member(number, member.offset_data, member.size, member.name)
     except (tarfile.TarError, OSError) as error:
         # What was read before the damage is kept; the shard itself is listed.
-        packed = " (compressed tar files cannot be read in any order: unpack them)" if ".tar." in shard.name else ""
-        problems.append(Problem(shard.name, f"not a whole tar file: {error}{packed}"))
+        packed = " (compressed tar files cannot be read in random order: unpack them)" if ".tar." in shard.name else ""
+        problems.append(Problem(shard.name, f"not a complete tar file: {error}{packed}"))
     return list(samples.values())
 
 
@@ -120,8 +120,8 @@ def _labels(notes: Sequence[dict[str, bytes]]) -> tuple[list[int], tuple[str, ..
         read = [_label(suffix, note[suffix]) if suffix in note else None for note in notes]
         if suffix == ".txt" and len({text for text in read if isinstance(text, str)}) > len(notes) / 2:
             return None
-        if (found := number_classes(read)) is not None:
-            return found
+        if (numbered := number_classes(read)) is not None:
+            return numbered
     return None
 
 

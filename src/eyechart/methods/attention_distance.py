@@ -1,17 +1,17 @@
-"""How far attention looks, and which attention looks over places of the picture at all."""
+"""How far attention looks, and what the tokens of a ViT are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from eyechart.site_choice import attentions
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
-    from eyechart.sites import Anatomy, Site
+    from eyechart.sites import Anatomy
     from eyechart.tracing.views import Look
 
 Cls = Literal["drop", "keep"]
@@ -22,13 +22,13 @@ AT_ONCE = 1 << 24  # attention weights multiplied at a time, so that the product
 def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
     """(image, head, 4): distance in pixels, mass on prefix tokens, coverage, share of rows that had mass on patches.
 
-    Prefix tokens have no place. Dropped, what a row has left on patches counts as all of it; kept, what it gives to
-    them counts as no distance. Coverage is that of the patches in both cases. What pads a window has no place either,
-    and as it is nothing of the picture it is always dropped.
+    Prefix tokens have no position. With cls="drop" they are left out and rows are renormalised over patches; with
+    "keep" rows stay, and attention to prefix tokens counts as distance 0. Coverage is over patches in both cases. The
+    padding of windows has no position either and is always dropped.
 
-    Coverage tells a head that looks everywhere (uniform: 1, each query at itself: 1) from one that always looks at the
-    same place (0), which scores 0.74 to 1.39 of uniform attention by distance alone: it is the spread of the mean
-    attention map relative to that of the whole grid.
+    Coverage is the spread of the mean attention map relative to that of the whole grid. It separates a head that looks
+    everywhere (uniform: 1, each query at itself: 1) from one that always looks at the same place (0), whose distance
+    alone is 0.74 to 1.39 of uniform attention.
     """
     geometry = look.site.attention
     assert geometry is not None
@@ -36,7 +36,7 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
     queries = torch.as_tensor(geometry.query_yx)[:, geometry.query_prefix :].to(weights)
     keys = torch.as_tensor(geometry.key_yx)[:, geometry.key_prefix :].to(weights)
-    asked, seen = (~places[..., 0].isnan() for places in (queries, keys))  # (window, query), (window, key)
+    asked, seen = (~positions[..., 0].isnan() for positions in (queries, keys))  # (window, query), (window, key)
     if not seen.all():
         weights = weights * seen[None, :, None, None]
     distance = torch.cdist(queries, keys).nan_to_num()  # (window, query, key)
@@ -51,9 +51,9 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
         proper = asked[:, None].expand_as(mass)
         if signed:  # talking heads may subtract: then a row is no shares of attention, and has no mean distance
             proper = proper & (part.amin(-1) >= -VANISHED)
-        there = (mass > VANISHED) & proper
-        per_row = torch.where(there, 1 / mass.clamp_min(VANISHED), 0)
-        rows = there.sum((1, 3)).clamp_min(1)
+        counted = (mass > VANISHED) & proper
+        per_row = torch.where(counted, 1 / mass.clamp_min(VANISHED), 0)
+        rows = counted.sum((1, 3)).clamp_min(1)
         far = (part * distance[None, :, None]).sum(-1)
         all_of_it = mass + beside  # 1 after softmax; talking heads add up to something else
         per_token = torch.where(proper, 1 / all_of_it.clamp_min(VANISHED), 0)
@@ -63,22 +63,13 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
         place = torch.einsum("nwhk,wkm->nhm", mean_map, moments) / rows[..., None]
         spread = (place[..., 2] - place[..., :2].square().sum(-1)).clamp_min(0)
         coverage = (spread / squares[seen].mean()).sqrt()
-        share = there.sum((1, 3)) / asked.sum()
+        share = counted.sum((1, 3)) / asked.sum()
         results.append(torch.stack([far, (beside * per_token).sum((1, 3)), coverage, share], dim=-1))
     return torch.cat(results)
 
 
 HOW_FAR = View("attention distance", how_far)
 HOW_FAR_WITH_PREFIX = View("attention distance, prefix tokens kept", partial(how_far, cls="keep"))
-
-
-def attentions(anatomy: Anatomy) -> Sequence[Site]:
-    """Attention between places of the picture. Class attention and attention pooling have no queries there."""
-    return [
-        site
-        for site in anatomy.pick("attention")
-        if site.attention is not None and site.attention.kind != "other" and site.attention.grid_queries > 1
-    ]
 
 
 def tokens_from(anatomy: Anatomy) -> str:

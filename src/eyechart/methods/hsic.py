@@ -4,8 +4,8 @@ For Gram matrices K, L of n images with their diagonals set to zero,
 
     HSIC(K, L) = [ Σ K∘L + (ΣK)(ΣL) / ((n-1)(n-2)) - 2/(n-2) · (K1)·(L1) ] / (n(n-3))
 
-HSIC is bilinear, so all pairs of sites of all subjects are three matrix products over the stacked Gram matrices; and
-packed into vectors, so that tokens by the thousand need one.
+HSIC is bilinear, so all pairs of sites of all subjects are three matrix products over the stacked Gram matrices. Packed
+into vectors (`packed`) they are a single product, which is fast enough for thousands of tokens.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 
+from eyechart.errors import DoesNotApply
 from eyechart.methods.token_lengths import Tokens, output_of
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Views
+    from eyechart.measure import Views
+    from eyechart.scene import Scene
     from eyechart.sites import Site
     from eyechart.tracing.views import Look
 
@@ -32,18 +35,18 @@ AT_ONCE = 1 << 24  # numbers of features or Gram matrices held at a time
 def gram(features: torch.Tensor) -> torch.Tensor:
     """Gram matrix of the images, each feature centred over them first.
 
-    Centring changes nothing in exact arithmetic and everything in float32: with an offset of 1000 the uncentred Gram
-    matrix gives a CKA that is wrong by 4e-2, the centred one by 4e-7.
+    In exact arithmetic centring changes nothing. In float32, with an offset of 1000, the CKA from the uncentred Gram
+    matrix is wrong by 4e-2, from the centred one by 4e-7.
 
     >>> gram(torch.tensor([[1001.0], [1003.0]]))
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
     flat = features.flatten(1)
-    number = torch.promote_types(flat.dtype, torch.float32)  # bfloat16 features are multiplied in float32
-    result = flat.new_zeros(len(flat), len(flat), dtype=number)
+    dtype = torch.promote_types(flat.dtype, torch.float32)  # bfloat16 features are multiplied in float32
+    result = flat.new_zeros(len(flat), len(flat), dtype=dtype)
     for columns in torch.split(flat, COLUMNS_AT_ONCE, dim=1):
-        centred = columns.to(number)
+        centred = columns.to(dtype)
         centred = centred - centred.mean(0)
         result.addmm_(centred, centred.T)
     return result
@@ -67,6 +70,17 @@ def _hollow(grams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return hollow.flatten(1), hollow.sum(2)
 
 
+def scale_of(self_hsic: np.ndarray) -> np.ndarray:
+    """√HSIC(K, K), by which CKA divides. Estimates that are not positive have no root: NaN (unknown), never clamped."""
+    return np.sqrt(np.where(self_hsic > 0, self_hsic, np.nan))
+
+
+def check_blocks(scene: Scene) -> None:
+    """Unbiased HSIC needs whole blocks of four images."""
+    if scene.whole_blocks == 0:
+        raise DoesNotApply(f"CKA needs blocks of at least 4 images; there are {scene.images}.")
+
+
 def packed(features: torch.Tensor) -> torch.Tensor:
     """(image, token, feature) → (token, pair): vectors whose inner products are the unbiased HSIC of two tokens.
 
@@ -74,7 +88,7 @@ def packed(features: torch.Tensor) -> torch.Tensor:
 
         U(K)_ij = K_ij - (r_i + r_j)/(n-2) + Σr/((n-1)(n-2))        i ≠ j
 
-    which is symmetric: the pairs i < j hold all of it.
+    which is symmetric, so the pairs i < j are enough.
     """
     n, tokens, _ = features.shape
     i, j = torch.triu_indices(n, n, offset=1, device=features.device)
@@ -93,7 +107,7 @@ def packed(features: torch.Tensor) -> torch.Tensor:
 
 
 def read_out(readout: Readout | Literal["prefix"], lengths: Tokens = "plain") -> Callable[[Look], torch.Tensor]:
-    """What of a layer goes into its Gram matrix; `gap` is the mean of tokens that have their lengths already."""
+    """The part of a layer that its Gram matrix is made of; `gap` is the mean after tokens got their lengths."""
 
     def take(look: Look) -> torch.Tensor:
         if readout == "all":
@@ -114,7 +128,7 @@ def gram_view(readout: Readout | Literal["prefix"], lengths: Tokens = "plain") -
 
 
 #: Gram matrices of whole layers, and of their class and register tokens alone. A Gram matrix is a sum over features, so
-#: the difference is that of the patch tokens, for a hundredth of the work of taking it from them.
+#: their difference is the Gram matrix of the patch tokens, at a hundredth of the cost of computing it directly.
 WHOLE, PREFIX = gram_view("all"), gram_view("prefix")
 
 

@@ -17,9 +17,9 @@ def cells(height: int, width: int, side: int) -> Tensor:
     return rows[:, None] * side + columns
 
 
-def orders(images: int, side: int, dice: Generator) -> Tensor:
+def orders(images: int, side: int, generator: Generator) -> Tensor:
     """A random order of the cells for each picture, (image, cell)."""
-    return torch.rand(images, side * side, generator=dice).argsort(1)
+    return torch.rand(images, side * side, generator=generator).argsort(1)
 
 
 def dropped(pixels: Tensor, order: Tensor, share: float) -> Tensor:
@@ -31,7 +31,7 @@ def dropped(pixels: Tensor, order: Tensor, share: float) -> Tensor:
 
 
 def shuffled(pixels: Tensor, order: Tensor) -> Tensor:
-    """The cells of each picture in another order; what does not divide evenly at the right and below stays."""
+    """The cells of each picture in another order; a remainder at the right and the bottom stays in place."""
     side = round(order.shape[1] ** 0.5)
     (height, width), (images, channels) = pixels.shape[-2:], pixels.shape[:2]
     tall, wide = height // side, width // side

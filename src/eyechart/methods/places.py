@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 Cells = tuple[int, int]
 FINEST = 14  # cells a side; finer maps are averaged into cells, or a 56×56 map would need 10 million pairs
-ASKED = (
-    8  # tokens a side that are compared with all patches: all 196 of a 14×14 grid would make tallies 3 times as large
-)
+ASKED = 8  # tokens a side compared with all patches: all 196 of a 14×14 grid would make tallies 3 times as large
 
 
 def cells_of(grid: tuple[int, int]) -> Cells:
@@ -43,8 +41,8 @@ def asked(cells: Cells) -> np.ndarray:
     array([ 0,  2,  4,  6,  7,  9, 11, 13, 14])
     """
     rows, columns = (np.linspace(0, side - 1, min(side, ASKED)).round().astype(int) for side in cells)
-    places: np.ndarray = rows[:, None] * cells[1] + columns
-    return places.ravel()
+    indices: np.ndarray = rows[:, None] * cells[1] + columns
+    return indices.ravel()
 
 
 def cut(pictures: torch.Tensor, cells: Cells) -> torch.Tensor:
@@ -63,7 +61,7 @@ def cut(pictures: torch.Tensor, cells: Cells) -> torch.Tensor:
 
 
 def picture_patches(pictures: torch.Tensor, cells: Cells, colour: Literal["kept", "removed"]) -> torch.Tensor:
-    """(image, patch, pixel): every patch and, last, the mean of all: what a token would hold that knows no place."""
+    """(image, patch, pixel): every patch and, last, the mean of all: what a token without a position would hold."""
     patches = cut(pictures.float(), cells)
     if colour == "removed":
         patches = patches - patches.mean((3, 4), keepdim=True)
@@ -83,7 +81,7 @@ def tokens_in_cells(look: Look, lengths: Tokens = "plain") -> torch.Tensor:
 
 
 def place_names(cells: Cells) -> list[str]:
-    """What each place is called: never by a bare number, which readers of "token 0" took for the class token."""
+    """The name of each position. Not a bare number: readers took "token 0" for the class token."""
     return [f"row {row + 1}, column {column + 1}" for row in range(cells[0]) for column in range(cells[1])]
 
 
@@ -102,13 +100,14 @@ class Reading:
     peak: float
     """(own - around) / (own + around), of the mean CKA of interior tokens with their own patch and the eight around it.
 
-    Means of unbiased HSIC, so few images make it noisy and not low: of the bundled ViT's last block .24, .29, .28, .29
-    from 128, 256, 512 and 1,000 images, where hit-rates are .14, .83, 1, 1 and sharpness is 1.9, 3.3, 4.5, 5.1.
+    It is made of means of unbiased HSIC, so few images make it noisy but not low: for the bundled ViT's last block .24,
+    .29, .28, .29 from 128, 256, 512 and 1,000 images, where hit-rates are .14, .83, 1, 1 and sharpness is 1.9, 3.3,
+    4.5, 5.1.
     """
     own_contrast: float
-    """The same against all other patches in place of the eight around: as free of bias, and it can rank otherwise."""
+    """The same against all other patches in place of the eight around: equally unbiased, but its ranking can differ."""
     edge_contrast: float
-    """(edge - inside) / (edge + inside), of the means behind `edge_likeness`: free of how alike anything is at all."""
+    """(edge - inside) / (edge + inside), of the two means in `edge_likeness`: independent of the overall likeness."""
     interior: int
     """How many tokens hit-rate, sharpness, displacement and peak are taken over."""
 
@@ -122,8 +121,8 @@ def read(cka: np.ndarray, cells: Cells) -> Reading:
     far_edge, far_inside = (
         mean_known(np.where((apart > 1) & where, cka, np.nan)[edge[tokens]]) for where in (edge, ~edge)
     )
-    own = cka[np.arange(len(tokens)), tokens]
-    inside = np.flatnonzero(~edge[tokens] & np.isfinite(own))
+    of_own = cka[np.arange(len(tokens)), tokens]
+    inside = np.flatnonzero(~edge[tokens] & np.isfinite(of_own))
     if not len(inside):
         nothing = math.nan
         return Reading(nothing, nothing, nothing, nothing, nothing, nothing, nothing, interior=0)
@@ -136,20 +135,20 @@ def read(cka: np.ndarray, cells: Cells) -> Reading:
     around = mean_known(np.where(apart == 1, cka, np.nan)[inside])
     return Reading(
         hit_rate=float((best == place).mean()),
-        sharpness=float(((own[inside] - mean) / np.where(spread > 0, spread, np.nan)).mean()),
+        sharpness=float(((of_own[inside] - mean) / np.where(spread > 0, spread, np.nan)).mean()),
         displacement=float(off.mean()),
         edge_likeness=float(mean_known((far_edge - far_inside)[None])[0]),
-        peak=contrast(own[inside], around),
-        own_contrast=contrast(own[inside], mean),
+        peak=contrast(of_own[inside], around),
+        own_contrast=contrast(of_own[inside], mean),
         edge_contrast=contrast(far_edge, far_inside),
         interior=len(inside),
     )
 
 
-def raw_edge_contrast(hsic: np.ndarray, own: np.ndarray, cells: Cells) -> float:
+def raw_edge_contrast(hsic: np.ndarray, scale: np.ndarray, cells: Cells) -> float:
     """Of raw patches, from their HSIC (asked patch, patch) and each patch's own size (patch,)."""
-    places, count = asked(cells), math.prod(cells)
-    return read(hsic[: len(places), :count] / np.outer(own[places], own[:count]), cells).edge_contrast
+    patches, count = asked(cells), math.prod(cells)
+    return read(hsic[: len(patches), :count] / np.outer(scale[patches], scale[:count]), cells).edge_contrast
 
 
 def contrast(one: np.ndarray, other: np.ndarray) -> float:
@@ -158,15 +157,15 @@ def contrast(one: np.ndarray, other: np.ndarray) -> float:
     >>> contrast(np.array([3.0, 5.0]), np.array([1.0, 1.0]))
     0.6
     """
-    known = np.isfinite(one + other)
-    if not known.any():
+    finite = np.isfinite(one + other)
+    if not finite.any():
         return math.nan
-    a, b = float(one[known].mean()), float(other[known].mean())
+    a, b = float(one[finite].mean()), float(other[finite].mean())
     return (a - b) / (abs(a) + abs(b)) if a or b else math.nan
 
 
 def mean_known(values: np.ndarray) -> np.ndarray:
-    """Mean of each row over what is known of it; NaN where nothing is."""
-    known = np.isfinite(values)
-    means: np.ndarray = np.where(known, values, 0).sum(1) / np.where(known.any(1), known.sum(1), np.nan)
+    """Mean of each row over its finite values; NaN where there are none."""
+    finite = np.isfinite(values)
+    means: np.ndarray = np.where(finite, values, 0).sum(1) / np.where(finite.any(1), finite.sum(1), np.nan)
     return means

@@ -31,7 +31,7 @@ FINE = 128
 
 @contextmanager
 def fixed_weights(module: nn.Module) -> Iterator[None]:
-    """Gradients go to the input alone: no weight asks for one, so a backward pass costs what a forward pass does."""
+    """Gradients are of the input alone, not of the weights, so a backward pass costs as much as a forward pass."""
     asking = [weight for weight in module.parameters() if weight.requires_grad]
     for weight in asking:
         weight.requires_grad_(False)
@@ -62,8 +62,8 @@ def gradient(number: Tensor, images: Tensor) -> Tensor:
     """∂number/∂images; 0 where it does not depend on them. Images of a batch do not see each other."""
     if not number.requires_grad:
         return torch.zeros_like(images)
-    (found,) = torch.autograd.grad(number, images, retain_graph=True, allow_unused=True, materialize_grads=True)
-    return found
+    (result,) = torch.autograd.grad(number, images, retain_graph=True, allow_unused=True, materialize_grads=True)
+    return result
 
 
 def middle(grid: tuple[int, int]) -> tuple[int, int]:
@@ -100,9 +100,9 @@ def window_shares(maps: Tensor, centres: Tensor, window: tuple[float, float]) ->
 
 def centres_of_mass(maps: Tensor) -> Tensor:
     """(image, 2): where each map (image, y, x) has its centre, in pixels; the picture's centre for a map of zeros."""
-    places = [torch.arange(side, device=maps.device).to(maps) + 0.5 for side in maps.shape[1:]]
+    positions = [torch.arange(side, device=maps.device).to(maps) + 0.5 for side in maps.shape[1:]]
     mass = maps.sum((1, 2))
-    rows, columns = maps.sum(2) @ places[0] / mass, maps.sum(1) @ places[1] / mass
+    rows, columns = maps.sum(2) @ positions[0] / mass, maps.sum(1) @ positions[1] / mass
     middles = torch.tensor([side / 2 for side in maps.shape[1:]]).to(maps)
     return torch.where((mass > 0)[:, None], torch.stack([rows, columns], 1), middles)
 
@@ -150,7 +150,7 @@ def evenly(count: int, most: int) -> Sequence[int]:
     """
     if count <= most:
         return list(range(count))
-    return [round(place * (count - 1) / (most - 1)) for place in range(most)]
+    return [round(step * (count - 1) / (most - 1)) for step in range(most)]
 
 
 def summary(maps: Tensor, grid: tuple[int, int]) -> dict[str, Tensor]:
@@ -206,13 +206,13 @@ def place_of_largest_step(reach: np.ndarray, ends: np.ndarray) -> float:
 
 def persistence(maps: np.ndarray, groups: Sequence[tuple[str, str]]) -> np.ndarray:
     """Correlation of each map (site, y, x) with the one before it in its group; NaN for the first of a group."""
-    found = np.full(len(maps), np.nan)
+    correlations = np.full(len(maps), np.nan)
     latest: dict[tuple[str, str], int] = {}
     centred = maps.reshape(len(maps), -1) - maps.mean((1, 2))[:, None]
     norms = np.linalg.norm(centred, axis=1)
     for at, group in enumerate(groups):
         before = latest.get(group)
         if before is not None and norms[at] * norms[before] > 0:
-            found[at] = centred[at] @ centred[before] / (norms[at] * norms[before])
+            correlations[at] = centred[at] @ centred[before] / (norms[at] * norms[before])
         latest[group] = at
-    return found
+    return correlations

@@ -42,8 +42,8 @@ class Moments:
     def of(cls, features: Tensor, labels: Tensor, classes: int) -> Moments:
         """Of features (image, probe, feature)."""
         x = features.double().transpose(0, 1)
-        own = torch.nn.functional.one_hot(labels, classes).double()
-        return cls(x.transpose(1, 2) @ x, x.transpose(1, 2) @ own, own.sum(0))
+        one_hot = torch.nn.functional.one_hot(labels, classes).double()
+        return cls(x.transpose(1, 2) @ x, x.transpose(1, 2) @ one_hot, one_hot.sum(0))
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.products + other.products, self.sums + other.sums, self.counts + other.counts)
@@ -59,10 +59,10 @@ class Moments:
 
     def standardised(self, mean: Tensor, scale: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Mean z zᵀ and mean z (y − targets)ᵀ, with z = (x − mean) / scale: not this part's own mean unless given."""
-        n, own = self.counts.sum(), self.mean
-        products = self.products / n - _outer(own, mean) - _outer(mean, own) + _outer(mean, mean)
-        with_targets = 2 * self.sums / n - own[..., None]
-        cross = with_targets - _outer(own, targets) - _outer(mean, self.targets - targets)
+        n, part_mean = self.counts.sum(), self.mean
+        products = self.products / n - _outer(part_mean, mean) - _outer(mean, part_mean) + _outer(mean, mean)
+        with_targets = 2 * self.sums / n - part_mean[..., None]
+        cross = with_targets - _outer(part_mean, targets) - _outer(mean, self.targets - targets)
         return products / _outer(scale, scale), cross / scale[..., None]
 
 

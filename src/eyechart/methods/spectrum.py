@@ -23,7 +23,7 @@ FLOOR = 1e-6
 """What Park and Kim's code adds to an amplitude before its logarithm."""
 BANDS = ("constant", "low", "middle", "high")
 """Zero frequency, then thirds of (0, π] by the larger of the two frequencies."""
-AT_ONCE = 1 << 22  # numbers transformed at a time: their spectra stay near the processor
+AT_ONCE = 1 << 22  # numbers transformed at a time: their spectra fit the processor's cache
 
 
 def radians(side: int) -> Tensor:
@@ -47,7 +47,7 @@ def radial_frequency(height: int, width: int) -> Tensor:
 
 
 def copies(width: int) -> Tensor:
-    """How often each column of the half plane stands in the whole one: twice, but once for 0 and Nyquist."""
+    """How often each column of the half plane occurs in the whole one: twice, but once for 0 and Nyquist."""
     columns = torch.arange(width // 2 + 1)
     return torch.where((columns == 0) | (2 * columns == width), 1.0, 2.0).double()
 
@@ -71,7 +71,7 @@ def diagonal(grid: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
 def band_masks(height: int, width: int) -> Tensor:
     """(bin of the half plane, band): the share of each bin in each band's energy, so that all add up to mean square."""
     place = larger_frequency(height, width)
-    # Thirds are told apart by whole numbers of bins: 2π/3 itself belongs to the middle, rounded or not.
+    # 1e-9 against rounding: a frequency of exactly 2π/3 belongs to the middle third.
     edges = torch.tensor([0.0, 1 / 3, 2 / 3]) * math.pi + 1e-9
     band = torch.bucketize(place, edges.double())
     weight = copies(width).expand(height, -1) / (height * width) ** 2
@@ -116,7 +116,7 @@ def describe(maps: Tensor, average: Average) -> Tensor:
 
 
 def log_amplitude(mean: Tensor, average: Average) -> Tensor:
-    """From a mean over images to a log amplitude: half the log of mean power, or P's mean of logs as it is."""
+    """From a mean over images to a log amplitude: half the log of mean power, or the paper's mean of logs as it is."""
     return mean if average == "paper" else mean.log() / 2
 
 

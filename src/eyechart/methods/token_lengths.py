@@ -1,24 +1,22 @@
 """Tokens as they are, or all of length one.
 
-A Gram matrix weighs a token by its squared length, so a few long ones (the registers of Darcet et al. 2023) can make up
-the likeness of two layers alone: SPEC T15. Of equal length, every token of every image counts the same.
+A Gram matrix weighs a token by its squared length, so a few long ones (the registers of Darcet et al. 2023) can
+dominate the likeness of two layers: SPEC T15. With equal lengths, every token of every image counts the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import torch
-
-from eyechart.claims.verdict import ClaimTest
 
 if TYPE_CHECKING:
     from eyechart.sites import Site
     from eyechart.tracing.views import Look
 
 Tokens = Literal["plain", "normalised"]
+TOKEN_WORDS: dict[Tokens, str] = {"plain": "", "normalised": "with all tokens of length one"}
+"""How a claim was read: the papers take tokens as they are."""
 
 
 def output_of(look: Look, tokens: Tokens) -> torch.Tensor:
@@ -36,11 +34,3 @@ def output_of(look: Look, tokens: Tokens) -> torch.Tensor:
 
 def has_tokens(site: Site) -> bool:
     return "C" in site.layout.axes
-
-
-def read_with(tests: Sequence[ClaimTest], tokens: Tokens) -> Sequence[ClaimTest]:
-    """The same tests; the papers take tokens as they are, so with others the verdict says how the claim was read."""
-    if tokens == "plain":
-        return tests
-    how = "with all tokens of length one"
-    return [replace(test, reading=f"{test.reading}, {how}" if test.reading else how) for test in tests]

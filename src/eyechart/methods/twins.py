@@ -1,6 +1,6 @@
 """Which subjects belong together: trainings of one build, a subject before and after fine-tuning, sizes of one kind.
 
-Told from their anatomies (same blocks, grids and heads make one build) and from their cards, where there are any.
+Recognised by their anatomies (same blocks, grids and heads are one build) and by their cards, where there are any.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import Any, Literal
 
-from eyechart.measures.measure import Scene
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.zoo import SNAPSHOTS
 
@@ -44,43 +44,43 @@ class Pair:
 
 def pairs_of(scene: Scene) -> list[Pair]:
     """Every two subjects that are twins, in the order of the exam."""
-    found = [pair_of(scene, one, other) for one, other in combinations(scene.subjects, 2)]
-    return [pair for pair in found if pair is not None]
+    pairs = [pair_of(scene, one, other) for one, other in combinations(scene.subjects, 2)]
+    return [pair for pair in pairs if pair is not None]
 
 
 def pair_of(scene: Scene, one: str, other: str) -> Pair | None:
-    people = scene.anatomy(one), scene.anatomy(other)
-    if people[0].family != people[1].family or not all(who.pick("block") for who in people):
+    anatomies = scene.anatomy(one), scene.anatomy(other)
+    if anatomies[0].family != anatomies[1].family or not all(anatomy.pick("block") for anatomy in anatomies):
         return None
-    if build_of(people[0]) != build_of(people[1]):
-        return _two_sizes(scene, *people)
+    if build_of(anatomies[0]) != build_of(anatomies[1]):
+        return _two_sizes(scene, *anatomies)
     trained = scene.trained.get(one, True), scene.trained.get(other, True)
     if not all(trained):
-        if people[0].pooling != people[1].pooling:
+        if anatomies[0].pooling != anatomies[1].pooling:
             return None
         return Pair(one, other, "untrained") if trained[0] else Pair(other, one, "untrained")
-    if {who.pooling for who in people} == {"cls", "gap"}:
-        return Pair(one, other, "head") if people[0].pooling == "gap" else Pair(other, one, "head")
+    if {anatomy.pooling for anatomy in anatomies} == {"cls", "gap"}:
+        return Pair(one, other, "head") if anatomies[0].pooling == "gap" else Pair(other, one, "head")
     return _two_trainings(scene, one, other)
 
 
 def _two_sizes(scene: Scene, one: Anatomy, other: Anatomy) -> Pair | None:
     """Two sizes of one kind: ViTs that read out alike; of other families, those that share the first word of a name."""
     alike = one.family == "vit" or first_word(one.subject) == first_word(other.subject)
-    kinds = [{table.kind for table in who.positions} for who in (one, other)]
+    kinds = [{table.kind for table in anatomy.positions} for anatomy in (one, other)]
     if not alike or one.pooling != other.pooling or one.cnn_stem != other.cnn_stem or kinds[0] != kinds[1]:
         return None
-    if not all(scene.trained.get(who.subject, True) for who in (one, other)):
+    if not all(scene.trained.get(anatomy.subject, True) for anatomy in (one, other)):
         return None
     if widths_of(one) == widths_of(other):  # other grids or heads make no other size: zoo:vit and zoo:vit:48px
         pair = _two_trainings(scene, one.subject, other.subject)
         return pair if pair.relation == "fine-tuned" else None
-    small, large = sorted((one, other), key=lambda who: (len(who.pick("block")), who.flops))
+    small, large = sorted((one, other), key=lambda anatomy: (len(anatomy.pick("block")), anatomy.flops))
     return Pair(small.subject, large.subject, "size")
 
 
 def _two_trainings(scene: Scene, one: str, other: str) -> Pair:
-    cards: list[Any] = [scene.cards.get(who, {}) for who in (one, other)]
+    cards: list[Any] = [scene.cards.get(subject, {}) for subject in (one, other)]
     for before, after, card in ((one, other, cards[1]), (other, one, cards[0])):
         if card.get("from") is not None and str(card["from"]) == before:
             return Pair(before, after, "fine-tuned")

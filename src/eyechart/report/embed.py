@@ -8,20 +8,22 @@ from __future__ import annotations
 import base64
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import altair as alt
 import numpy as np
 import vl_convert
 from altair.utils.schemapi import debug_mode
 
-from eyechart.report import theme
+from eyechart.charts import theme
+from eyechart.charts.export import specification
+from eyechart.charts.palette import DARK, LIGHT, STAND_INS, in_inks
 
 if TYPE_CHECKING:
-    from eyechart.store import Run
+    from eyechart.run import Run
 
 #: Above this many rows single precision is enough for pixels and tooltips; below it, 0.1 may stay 0.1.
 EXACT_ROWS = 2000
@@ -30,6 +32,8 @@ EXACT_ROWS = 2000
 SPARE = re.compile(r' (?:(?:class|role|aria-\w+|pointer-events)="[^"]*"|opacity="1"(?=[ />]))')
 EMPTY = re.compile(r'<path d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>')
 FONT = re.compile(r' font-family="[^"]*"')
+BARE = {"aria": False, "background": "transparent"}
+STOOD_IN = re.compile(rf'\b(fill|stroke)="({"|".join(STAND_INS)})"')
 FINE = re.compile(r"(\d+\.\d\d)\d+(?![\de])")
 
 
@@ -45,37 +49,51 @@ class EmbeddedChart:
     height: int
 
 
-def specification(chart: Any, validate: bool = True) -> dict[str, Any]:
-    """A chart as Vega-Lite JSON, however long its tables are, with the data beside the marks."""
-    with alt.data_transformers.enable("default", max_rows=None, consolidate_datasets=True):
-        spec: dict[str, Any] = chart.to_dict(validate=validate)
-    return spec
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Altair neither checks every piece of every chart against a schema (a fifth of the page's time; the tests check
+    each chart) nor copies what it will not change.
+    """
+    with debug_mode(False), theme.sharing_fixed_parts():
+        yield
 
 
 def embed(run: Run, name: str) -> EmbeddedChart:
     subjects = run.scene.subjects
-    # Altair checks every piece of every chart against a schema: a fifth of the page's time. The tests check each chart.
-    with theme.drawing(subjects=subjects, for_export=True) as on_paper, debug_mode(False):
+    with theme.drawing(subjects=subjects, for_export=True) as on_paper, unchecked():
         still = specification(run.chart(name), validate=False)
-    light = svg(still)
+    light, dark = on_both_papers(still)
     width, height = (
         round(float(side)) for side in re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', light)[0]
     )
     live = copy.deepcopy(still)
     if on_paper.heatmaps:
-        with theme.drawing(subjects=subjects, for_export=False), debug_mode(False):
+        with theme.drawing(subjects=subjects, for_export=False), unchecked():
             live = specification(run.chart(name), validate=False)
     for key in ("config", "$schema"):
         live.pop(key, None)
     tables = {key: packed(rows) for key, rows in live.pop("datasets", {}).items()}
-    return EmbeddedChart(live, tables, light, svg(still, dark=True), width, height)
+    return EmbeddedChart(live, tables, light, dark, width, height)
 
 
-def svg(spec: Mapping[str, Any], dark: bool = False) -> str:
-    """The picture of a chart, without marks' labels for screen readers: on the page the sentence beside it speaks."""
+def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:
+    """The picture of a chart on light and on dark paper, drawn once: they differ in their inks only.
+
+    Without marks' labels for screen readers: on the page the sentence beside it speaks.
+    """
     dressed = copy.copy(dict(spec))
-    dressed["config"] = theme.configuration(dark) | {"aria": False, "background": "transparent"}
-    return smaller(vl_convert.vegalite_to_svg(dressed, allowed_base_urls=[]))
+    dressed["config"] = in_inks(STAND_INS) | BARE
+    picture = smaller(vl_convert.vegalite_to_svg(dressed, allowed_base_urls=[]))
+    return with_inks(picture, LIGHT), with_inks(picture, DARK)
+
+
+def with_inks(picture: str, inks: Sequence[str]) -> str:
+    """
+    >>> with_inks('<text fill="#01f203">#01f203</text>', ["red"] * 5)
+    '<text fill="red">#01f203</text>'
+    """
+    put = dict(zip(STAND_INS, inks, strict=True))
+    return STOOD_IN.sub(lambda match: f'{match[1]}="{put[match[2]]}"', picture)
 
 
 def smaller(picture: str) -> str:
@@ -87,8 +105,8 @@ def smaller(picture: str) -> str:
     fonts = sorted(set(FONT.findall(picture)))
     named_once = len(fonts) == 1
 
-    def tag(found: re.Match[str]) -> str:
-        kept = SPARE.sub("", found.group())
+    def tag(match: re.Match[str]) -> str:
+        kept = SPARE.sub("", match.group())
         kept = FONT.sub("", kept) if named_once else kept
         return re.sub(r' (?:d|transform)="[^"]*"', lambda numbers: FINE.sub(r"\1", numbers.group()), kept)
 

@@ -265,7 +265,7 @@
     part("layer-name").textContent = `${layer().name} (${state.layer + 1} of ${subject().layers.length})`;
     part("layer").setAttribute("aria-valuetext", layer().name);
     const grid = layer().grids, asked = layer().queries.filter(([y]) => y >= 0).length;
-    part("thinned").textContent = asked < grid[0] * grid[1] ? `${asked} of its ${grid[0]}×${grid[1]} patches can be asked; a click takes the nearest.` : "";
+    part("thinned").textContent = asked < grid[0] * grid[1] ? `${asked} of its ${grid[0]}×${grid[1]} patches can be chosen; a click takes the nearest.` : "";
     part("heads-of").textContent = `All ${layer().heads} heads of ${layer().name}`;
     const { noRollout } = subject();
     room.querySelectorAll("[data-part=show] input").forEach((input) => {

@@ -11,46 +11,46 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from eyechart.estimates import places_of
-from eyechart.methods.attention_rows import LEVELS, NOTHING
-from eyechart.report import theme
+from eyechart.charts import theme
+from eyechart.measures.attention_maps.rows import LEVELS, NOTHING
+from eyechart.reading_estimates import places_of
 from eyechart.report.embed import data_uri
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.store import Run
+    from eyechart.run import Run
 
-ROOM = 2_000_000  # bytes of the page for each subject with attention
-MOST_ROOM = 3_000_000  # and for all of them: not quite a third of what the page may have
+BYTES_A_SUBJECT = 2_000_000  # bytes of the page for each subject with attention
+MOST_BYTES = 3_000_000  # and for all of them: not quite a third of what the page may have
 OVERHEAD = 2_000  # names, colours and punctuation
 PHOTO = 64  # pixels a side above which a picture is a photograph and not a grid of pixels
 
 
-def explorer(run: Run, room: int | None = None) -> dict[str, Any] | None:
-    """All that explorer.js draws, in at most `room` bytes but for at least one picture; None without attention maps."""
+def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
+    """All that explorer.js draws, in at most `budget` bytes at least one picture; None without attention maps."""
     finding = run.findings.get("attention_maps")
     if finding is None:
         return None
     names, examples = finding.shown_subject.values.tolist(), range(finding.sizes["example"])
-    room = min(MOST_ROOM, ROOM * len(names)) if room is None else room
+    budget = min(MOST_BYTES, BYTES_A_SUBJECT * len(names)) if budget is None else budget
     subjects: list[dict[str, Any]] = [
         {
-            "name": who,
-            "colour": theme.subject_colour(who, run.scene.subjects),
-            "size": finding.picture_size.values[place].tolist(),
-            "photo": bool(finding.picture_size.values[place].max() > PHOTO),
-            "noRollout": str(finding.no_rollout.values[place]),
-            "layers": [layer(finding, at) for at in places_of(finding, who).tolist()],
+            "name": name,
+            "colour": theme.subject_colour(name, run.scene.subjects),
+            "size": finding.picture_size.values[index].tolist(),
+            "photo": bool(finding.picture_size.values[index].max() > PHOTO),
+            "noRollout": str(finding.no_rollout.values[index]),
+            "layers": [layer(finding, at) for at in places_of(finding, name).tolist()],
         }
-        for place, who in enumerate(names)
+        for index, name in enumerate(names)
     ]
-    for who, each in zip(names, subjects, strict=True):
-        each["pictures"] = [picture(finding, who, at) for at in examples]
-        each["rows"] = [rows(finding, who, at) for at in examples]
+    for name, each in zip(names, subjects, strict=True):
+        each["pictures"] = [picture(finding, name, at) for at in examples]
+        each["rows"] = [rows(finding, name, at) for at in examples]
     said = len(json.dumps([each["layers"] for each in subjects], separators=(",", ":")))
     shown = np.cumsum([sum(len(each["pictures"][at] + each["rows"][at]) for each in subjects) for at in examples])
-    count = max(1, int((said + shown <= room - OVERHEAD).sum()))
+    count = max(1, int((said + shown <= budget - OVERHEAD).sum()))
     for each in subjects:
         each["pictures"], each["rows"] = each["pictures"][:count], each["rows"][:count]
     return {
@@ -103,10 +103,10 @@ def rows(finding: xarray.Dataset, subject: str, example: int) -> str:
 
 
 def picture(finding: xarray.Dataset, subject: str, example: int) -> str:
-    place = finding.shown_subject.values.tolist().index(subject)
-    height, width = finding.picture_size.values[place]
+    index = finding.shown_subject.values.tolist().index(subject)
+    height, width = finding.picture_size.values[index]
     file = io.BytesIO()
-    image = Image.fromarray(np.ascontiguousarray(finding.picture.values[example, place, :height, :width]))
+    image = Image.fromarray(np.ascontiguousarray(finding.picture.values[example, index, :height, :width]))
     photo = max(height, width) > PHOTO
     image.save(file, "JPEG" if photo else "PNG", quality=90, optimize=True)
     return data_uri(file.getvalue(), "image/jpeg" if photo else "image/png")

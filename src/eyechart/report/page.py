@@ -7,7 +7,7 @@ import datetime
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,35 +15,32 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
+from eyechart.charts import theme
+from eyechart.charts.numbers import count, percent, with_span
 from eyechart.claims.summary import summarise
-from eyechart.report import theme
+from eyechart.measure import SampledExperiment
 from eyechart.report.embed import data_uri, embed, javascript
 from eyechart.report.explorer import explorer
-from eyechart.report.numbers import count, percent, with_span
 from eyechart.report.sentences import lines, name_of_quantity, typeset
-from eyechart.report.verdict_rows import KINDS, at_a_glance, claim_spans, references, rows
+from eyechart.report.verdict_rows import references, rows
+from eyechart.report.verdict_summary import of_weights, verdict_context
 
 if TYPE_CHECKING:
     import xarray
 
-    from eyechart.claims.summary import Summary
-    from eyechart.measures.measure import Measure
+    from eyechart.measure import Measure
+    from eyechart.run import Run
     from eyechart.sites import Anatomy
-    from eyechart.store import Run
 
 LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
-HOLM = (
-    "The others are marked “not under Holm”: each is clear of its margin by itself, but among so many intervals some "
-    "are so by chance. (For bootstrap intervals the correction is approximate.)"
-)
 
 
 def write_report(run: Run) -> Path:
     """Draw the page of a run into its folder."""
-    from eyechart.store import write_text
+    from eyechart.files import write_text
 
     return write_text(run.path / "report.html", render(run))
 
@@ -54,11 +51,11 @@ def render(run: Run) -> str:
     """
     plan, subjects = run.plan, run.scene.subjects
 
-    def who(name: str) -> dict[str, str]:
+    def subject_label(name: str) -> dict[str, str]:
         return {"name": name, "colour": theme.subject_colour(name, subjects)}
 
-    sections = [section(run, name, run.measures[name], who) for name in run.findings]
-    told = rows(run.verdicts, who, list(run.findings))
+    sections = [section(run, name, run.measures[name], subject_label) for name in run.findings]
+    verdict_rows = rows(run.verdicts, subject_label, list(run.findings))
     css, script = (HERE.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     vega = javascript()
     maps = explorer_context(run)
@@ -68,11 +65,11 @@ def render(run: Run) -> str:
         "version": plan["eyechart"],
         "title": f"Eye exam of {', '.join(subjects)}",
         "icon": icon(),
-        "subjects": [who(entry["name"]) | subject_row(entry, run) for entry in plan["subjects"]],
+        "subjects": [subject_label(entry["name"]) | subject_row(entry, run) for entry in plan["subjects"]],
         "images": images,
         "made": made_on(plan),
         "sections": sections,
-        **verdict_context(told, summarise(run.verdicts), of_weights(run)),
+        **verdict_context(verdict_rows, summarise(run.verdicts), of_weights(run)),
         "notices": plan["notices"],
         "problems": images["problems"][:MOST_PROBLEMS],
         "problem_count": len(images["problems"]),
@@ -96,16 +93,16 @@ def render(run: Run) -> str:
             html = filled(context)
     if too_large(html) and maps:
         fits = len(maps["data"]) - (len(html.encode()) - LARGEST)
-        context["explorer"] = explorer_context(run, room=fits)  # fewer pictures, at least one
+        context["explorer"] = explorer_context(run, largest=fits)  # fewer pictures, at least one
         html = filled(context)
     if too_large(html):
         html = filled(context | {"charts": json_in_html(charts_data([]))})  # pictures only
     return html
 
 
-def explorer_context(run: Run, room: int | None = None) -> dict[str, Any] | None:
+def explorer_context(run: Run, largest: int | None = None) -> dict[str, Any] | None:
     """The explorer's data, script and looks; None where no subject has attention maps."""
-    data = explorer(run, room)
+    data = explorer(run, largest)
     if data is None:
         return None
     css, script = (HERE.joinpath(f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
@@ -113,11 +110,11 @@ def explorer_context(run: Run, room: int | None = None) -> dict[str, Any] | None
 
 
 def filled(context: Mapping[str, Any], template: str = "page.html") -> str:
-    """A template of this room with everything in it escaped, unless it is marked as made here."""
+    """A template of this folder with everything in it escaped, unless it is marked as made here."""
     loader = jinja2.FunctionLoader(lambda name: HERE.joinpath(name).read_text(encoding="utf-8"))
-    room = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
-    room.filters["count"] = count
-    return room.get_template(template).render(context)
+    env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
+    env.filters["count"] = count
+    return env.get_template(template).render(context)
 
 
 def too_large(html: str) -> bool:
@@ -207,92 +204,7 @@ def accuracy(run: Run, subject: str) -> dict[str, str] | None:
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
-def of_weights(run: Run) -> list[str]:
-    """Claims whose interval is not about images, because their measure reads weights only."""
-    read = {name for name, finding in run.findings.items() if finding.attrs.get("of_weights")}
-    return sorted({verdict.claim for verdict in run.verdicts if verdict.parts and verdict.measure in read})
-
-
-def verdict_context(told: list[dict[str, Any]], counted: Summary, without_images: Sequence[str] = ()) -> dict[str, Any]:
-    by_word = {word: [row for row in told if row["kind"].word == word] for word in KINDS}
-    numbers = {word: len(part) for word, part in by_word.items()}
-    decided, undecided, not_tested = by_word["holds"] + by_word["fails"], by_word["undecided"], by_word["not tested"]
-    tested = len(decided) + len(undecided)
-    captions = {word: plural(numbers[word], word, form) for word, form in (("holds", "hold"), ("fails", "fail"))}
-    targets = {"holds": "decided", "fails": "decided", "undecided": "undecided", "not tested": "not-tested"}
-    groups = [("decided", "Decided", decided), ("undecided", "Undecided", undecided)]
-    return {
-        "tally": [
-            {"slug": kind.slug, "number": numbers[word], "caption": captions.get(word, word), "target": targets[word]}
-            for word, kind in KINDS.items()
-        ],
-        "summary": summary(tested, numbers, len({row["claim"] for row in decided + undecided if row["changed"]})),
-        "notes": [multiplicity(counted), about_intervals(without_images)],
-        "glance": at_a_glance(told),
-        "corrected_away": any(row["corrected_away"] for row in told),
-        "kinds": [KINDS[word] for word in ("holds", "fails", "undecided")],
-        "verdict_groups": [
-            {"id": name, "heading": heading, "rows": claim_spans(part)} for name, heading, part in groups if part
-        ],
-        "not_tested": not_tested,
-    }
-
-
-def summary(tested: int, numbers: Mapping[str, int], changed: int = 0) -> str:
-    if not tested:
-        return "None of the published claims could be tested on these subjects."
-    return (
-        f"{tested} {plural(tested, 'test', 'tests')} of published claims on exactly these weights: "
-        f"{numbers['holds']} {plural(numbers['holds'], 'holds', 'hold')}, "
-        f"{numbers['fails']} {plural(numbers['fails'], 'fails', 'fail')}, "
-        f"{numbers['undecided']} {plural(numbers['undecided'], 'is', 'are')} undecided. "
-        f"{numbers['not tested']} more {plural(numbers['not tested'], 'claim needs', 'claims need')} other subjects, "
-        "measures or training."
-    ) + after_results(changed)
-
-
-def after_results(changed: int) -> str:
-    """How many claims are decided in another way than when results were first seen.
-
-    >>> after_results(1), after_results(0)
-    (' How 1 of these claims is decided was changed after results were seen; it says how.', '')
-    """
-    if not changed:
-        return ""
-    are, says = plural(changed, "is", "are"), plural(changed, "it says how", "each says how")
-    return f" How {changed} of these claims {are} decided was changed after results were seen; {says}."
-
-
-def plural(number: int, one: str, many: str) -> str:
-    return one if number == 1 else many
-
-
-def multiplicity(counted: Summary) -> str:
-    """How many intervals there were, because some 95 % intervals miss by chance, and what a correction leaves."""
-    told = f"{counted.intervals} {plural(counted.intervals, 'interval was', 'intervals were')} held against a margin"
-    correction = f" {counted.correction}" if counted.correction else ""
-    others = f" {HOLM}" if counted.stand is not None and counted.stand < counted.decided else ""
-    return (
-        f"{told}. About one in twenty 95 % intervals misses the truth by chance: expect {counted.expected_misses:.1f} "
-        f"here.{correction}{others}"
-    )
-
-
-def about_intervals(without_images: Sequence[str] = ()) -> str:
-    """What intervals and margins are."""
-    others = ", ".join(without_images)
-    except_for = f" (those of {others} do not: they read weights alone, and their measures say what varied)"
-    return (
-        f"Intervals cover which images were drawn{except_for if others else ''}; margins are eyechart's own and stand "
-        "in one table. In the small pictures the shaded side of the dashed margin is where the claim says the effect "
-        "lies."
-    )
-
-
-# --- measures ---------------------------------------------------------------------------------------------------------
-
-
-def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
+def section(run: Run, name: str, measure: Measure, subject_label: Any) -> dict[str, Any]:
     finding = run.findings[name]
     chart = embed(run, name)
     sentence = typeset(measure.sentence(finding), run.scene.subjects)
@@ -307,7 +219,7 @@ def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
         "sources": measure.sources,
         "sentence": sentence,
         "lines": lines(sentence, run.scene.subjects),
-        "quantities": quantity_rows(finding, measure, who),
+        "quantities": quantity_rows(finding, measure, subject_label),
         "sample": sample(finding, measure, run.plan),
         "chart": chart,
         "light": data_uri(chart.light, "image/svg+xml"),
@@ -316,13 +228,13 @@ def section(run: Run, name: str, measure: Measure, who: Any) -> dict[str, Any]:
     }
 
 
-def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[dict[str, Any]]:
+def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any) -> list[dict[str, Any]]:
     """Each quantity with a row for each subject or pair; of a pair told both ways round, only the first."""
     explained = {quantity.name: quantity.explain for quantity in measure.quantities}
     made: list[dict[str, Any]] = []
     met: set[tuple[Any, ...]] = set()
-    for place in range(finding.sizes.get("quantity_row", 0)):
-        row = finding.isel(quantity_row=place)
+    for index in range(finding.sizes.get("quantity_row", 0)):
+        row = finding.isel(quantity_row=index)
         name, subjects = str(row.quantity.item()), str(row.quantity_subjects.item()).split(" | ")
         ends = value, low, high = [float(row[f"quantity_{part}"]) for part in ("value", "low", "high")]
         if (name, *reversed(subjects), -value, -high, -low) in met:
@@ -331,11 +243,11 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, who: Any) -> list[d
         shown, span = with_span(value, low, high)
         exact = low == high and finding.attrs.get("of_weights")
         if not made or made[-1]["key"] != name:
-            told = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
-            made.append(told)
+            group = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
+            made.append(group)
         made[-1]["rows"].append(
             {
-                "subjects": [who(subject) for subject in subjects],
+                "subjects": [subject_label(subject) for subject in subjects],
                 "value": shown,
                 "span": "exact" if exact else f"[{span}]" if span else "",
                 "unit": str(row.quantity_unit.item()),
@@ -354,7 +266,7 @@ def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -
         return f"{finding.attrs['sample']}."
     images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
     used, effort = plan["images"]["used"], plan["settings"]["effort"]
-    fewer = images < used and bool(measure.budget)
+    fewer = images < used and isinstance(measure, SampledExperiment)
     drawn = f"{count(images)} of {count(used)}" if fewer else count(images)
     why = f"sized by \u2011\u2011effort\u00a0{effort}" if measure.name in plan["sized"] else "as asked for"
     why = f" ({why})" if fewer else ""
@@ -396,8 +308,8 @@ def options(chosen: Mapping[str, Any]) -> str:
     'recalibrate yes, asked for no, seed 0'
     """
     words = {True: "yes", False: "no"}
-    told = {key: words[value] if isinstance(value, bool) else value for key, value in chosen.items()}
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in told.items() if value not in (None, ""))
+    shown = {key: words[value] if isinstance(value, bool) else value for key, value in chosen.items()}
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items() if value not in (None, ""))
 
 
 def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -422,8 +334,8 @@ def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         facts.append(fact(f"Weights of {subject['name']}", subject["weights"], code=True))
         if subject["card"]:
             plain = {key: value for key, value in subject["card"].items() if not isinstance(value, dict | list)}
-            told = "; ".join(f"{key}: {value}" for key, value in plain.items())
-            facts.append(fact(f"Card of {subject['name']}", told))
+            text = "; ".join(f"{key}: {value}" for key, value in plain.items())
+            facts.append(fact(f"Card of {subject['name']}", text))
     facts.append(fact("Python, machine", f"{made['python']}, {made['machine']}"))
-    facts.append(fact("Packages", ", ".join(f"{name} {number}" for name, number in made["packages"].items())))
+    facts.append(fact("Packages", ", ".join(f"{name} {version}" for name, version in made["packages"].items())))
     return facts

@@ -37,16 +37,16 @@ def lines(text: str, subjects: Sequence[str]) -> list[str]:
         return [text]
     longest_first = sorted(subjects, key=len, reverse=True)
     named = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?![\w-])" for name in longest_first))
-    told: list[list[str]] = []
+    groups: list[list[str]] = []
     last = None
     for clause in re.split(r"(?<=[;.]) ", text):
-        found = named.search(clause)
-        if told and (found is None or found.group() == last):
-            told[-1].append(clause)
+        match = named.search(clause)
+        if groups and (match is None or match.group() == last):
+            groups[-1].append(clause)
         else:
-            told.append([clause])
-        last = found.group() if found else last
-    joined = [re.sub(r";$", ".", " ".join(clauses)) for clauses in told]
+            groups.append([clause])
+        last = match.group() if match else last
+    joined = [re.sub(r";$", ".", " ".join(clauses)) for clauses in groups]
     return [line if line.startswith(tuple(subjects)) else line[:1].upper() + line[1:] for line in joined]
 
 

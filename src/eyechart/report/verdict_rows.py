@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eyechart.claims.table import CLAIMS, SOURCES, Claim, Margin, asked
-from eyechart.report.numbers import is_number, number, with_span
+from eyechart.charts.numbers import is_number, number, with_span
+from eyechart.claims.table import CLAIMS, SOURCES
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import PartVerdict, Verdict
@@ -37,19 +37,21 @@ WHERE = {
 }
 
 
-def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Collection[str]) -> list[dict[str, Any]]:
+def rows(
+    verdicts: Sequence[Verdict], label_of: Callable[[str], Any], measures: Collection[str]
+) -> list[dict[str, Any]]:
     """Each verdict with the claim's sentence, its source, its subjects and its pictures."""
     made = []
-    for place, verdict in enumerate(verdicts):
+    for index, verdict in enumerate(verdicts):
         claim = CLAIMS[verdict.claim]
         made.append(
             {
-                "id": f"verdict-{place}",
+                "id": f"verdict-{index}",
                 "claim": verdict.claim,
                 "sentence": verdict.sentence,
                 "korean": claim.korean,
                 "source": claim.figure,
-                "subjects": [who(subject) for subject in verdict.subjects],
+                "subjects": [label_of(subject) for subject in verdict.subjects],
                 "kind": KINDS[verdict.verdict],
                 "scope": verdict.scope,
                 "proxy": verdict.proxy,
@@ -57,20 +59,20 @@ def rows(verdicts: Sequence[Verdict], who: Callable[[str], Any], measures: Colle
                 "changed": claim.changed,
                 "reason": why(verdict),
                 "section": f"measure-{verdict.measure}" if verdict.measure in measures else None,
-                "parts": [picture(part, claim) for part in verdict.parts],
+                "parts": [picture(part) for part in verdict.parts],
             }
         )
     return made
 
 
-def at_a_glance(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def at_a_glance(verdict_rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each tested claim once, with all its verdicts: the whole table where it can be seen in one look.
 
     Of a claim's second reading only the words that tell it apart from the first.
     """
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     met: set[str] = set()
-    for row in told:
+    for row in verdict_rows:
         claim, sentence = row["claim"], row["sentence"]
         if row["kind"].word != "not tested":
             if (claim, sentence) not in lines:
@@ -86,10 +88,10 @@ def at_a_glance(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(lines.values())
 
 
-def claim_spans(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def claim_spans(verdict_rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows, each with how many rows from there on are of its claim: 0 where an earlier row has told the claim."""
     made: list[dict[str, Any]] = []
-    for _, same in itertools.groupby(told, key=lambda row: (row["claim"], row["sentence"])):
+    for _, same in itertools.groupby(verdict_rows, key=lambda row: (row["claim"], row["sentence"])):
         rows_of_claim = list(same)
         spans = [len(rows_of_claim), *[0] * (len(rows_of_claim) - 1)]
         made += [{**row, "span": span} for row, span in zip(rows_of_claim, spans, strict=True)]
@@ -103,7 +105,7 @@ def why(verdict: Verdict) -> str:
         return verdict.reason
     instead = ""
     if len(verdict.parts) > 1 and verdict.verdict == "fails":
-        instead = f"It fails by this: {shown.words}."
+        instead = f"The failing part: {shown.words}."
     elif len(verdict.parts) == 1:
         instead = WHERE.get(verdict.verdict, "")
     return f"{instead} {verdict.remarks}".strip()
@@ -115,17 +117,10 @@ def references(verdicts: Sequence[Verdict]) -> list[str]:
     return sorted(SOURCES[key] for key in keys if "arXiv" in SOURCES[key])
 
 
-def margin_of(part: PartVerdict, claim: Claim) -> Margin:
-    """The margin of the table that this part was held against."""
-    holds_where = part.asks.partition(", and fails at")[0]
-    return next(known for known in claim.margins if asked(known.side, known.margin, known.inclusive) == holds_where)
-
-
-def picture(part: PartVerdict, claim: Claim) -> dict[str, Any]:
+def picture(part: PartVerdict) -> dict[str, Any]:
     """Where interval, margin and the claimed side lie on a scale of 240 pixels, and the same in words."""
     effect, span = with_span(part.effect, part.low, part.high)
-    asked_for = margin_of(part, claim)
-    side, margin = asked_for.side, asked_for.margin
+    side, margin = part.side, part.margin
     drawn: dict[str, Any] = {
         "words": part.words,
         "effect": effect,
@@ -141,12 +136,12 @@ def picture(part: PartVerdict, claim: Claim) -> dict[str, Any]:
     margins = [-margin, margin] if side in ("within", "outside") else [margin]
     needed = [part.effect, *margins, *([part.low, part.high] if spread else [])]
     low, high = min(needed), max(needed)
-    room = (high - low) or abs(high) or 1.0
-    if low > 0 and low < 0.6 * room:
+    width = (high - low) or abs(high) or 1.0
+    if low > 0 and low < 0.6 * width:
         low = 0.0
-    if high < 0 and -high < 0.6 * room:
+    if high < 0 and -high < 0.6 * width:
         high = 0.0
-    start, end = low - 0.12 * (high - low or room), high + 0.12 * (high - low or room)
+    start, end = low - 0.12 * (high - low or width), high + 0.12 * (high - low or width)
 
     def at(value: float) -> float:
         return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)

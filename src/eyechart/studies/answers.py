@@ -142,14 +142,14 @@ def change_of_mind(part: PartVerdict, unit: str = "seeds") -> str:
     return f"The effect would have to move by {part.clearness:.1f} half-widths of its interval."
 
 
-def summary(found: Sequence[Answer]) -> Mapping[str, int]:
+def summary(all_answers: Sequence[Answer]) -> Mapping[str, int]:
     """How many claims are decided over seeds, decided on the bundled weights only, undecided, and not tested yet."""
-    over_seeds = [each for each in found if any(s.verdict.verdict in DECIDED for s in each.studied)]
-    of_weights = [each for each in found if each.decided and each not in over_seeds]
-    tested = [each for each in found if each.verdicts and not each.decided]
+    over_seeds = [each for each in all_answers if any(s.verdict.verdict in DECIDED for s in each.studied)]
+    of_weights = [each for each in all_answers if each.decided and each not in over_seeds]
+    tested = [each for each in all_answers if each.verdicts and not each.decided]
     return {
         "over seeds": len(over_seeds),
         "on the bundled weights": len(of_weights),
         "undecided": len(tested),
-        "not yet": len(found) - len(over_seeds) - len(of_weights) - len(tested),
+        "not yet": len(all_answers) - len(over_seeds) - len(of_weights) - len(tested),
     }

@@ -25,20 +25,22 @@ PARTLY, INTERRUPTED = 3, 130
 @click.option("--arms", help="Only these arms, separated by commas.")
 @click.option("--seeds", help="Only these seeds, separated by commas.")
 @click.option("--exams", help="Only these exams, separated by commas; the others stay missing.")
-@click.option("--data", metavar="PATH", help="Where the study's data lies: an .npz or a folder of sheets.")
+@click.option("--data", metavar="PATH", help="The study's data: an .npz or a folder of sheets.")
 @click.option(
     "--records",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for new records; by default those of the package.",
 )
-@click.option("--fresh", is_flag=True, help="As if nothing were recorded: to see whether a record can be repeated.")
-@click.option("--work", default="runs/study", show_default=True, type=click.Path(path_type=Path), help="For weights.")
-@click.option("--parallel", default=1, show_default=True, metavar="N", help="So many workers side by side.")
-@click.option("--minutes", type=float, help="Begin nothing new after so many minutes.")
-@click.option("--dry-run", is_flag=True, help="Say what would run and how long it may take.")
-@click.option("--verdicts", is_flag=True, help="Say what the records decide; nothing runs.")
+@click.option("--fresh", is_flag=True, help="Ignore what is recorded, to see whether a record can be repeated.")
+@click.option(
+    "--work", default="runs/study", show_default=True, type=click.Path(path_type=Path), help="Folder for weights."
+)
+@click.option("--parallel", default=1, show_default=True, metavar="N", help="How many workers run at the same time.")
+@click.option("--minutes", type=float, help="Start nothing new after this many minutes.")
+@click.option("--dry-run", is_flag=True, help="Show what would run and how long it may take.")
+@click.option("--verdicts", is_flag=True, help="Show what the records decide; nothing runs.")
 @click.option("--report", is_flag=True, help="Write docs/reproduction.md and the page from all records; nothing runs.")
-@click.option("--exam", type=click.Path(path_type=Path), help="With --report: the run whose verdicts stand beside.")
+@click.option("--exam", type=click.Path(path_type=Path), help="With --report: the run whose verdicts are shown beside.")
 @click.option("--out", default="docs", show_default=True, type=click.Path(path_type=Path), help="Folder of --report.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def study(
@@ -53,7 +55,7 @@ def study(
 ) -> None:
     """Train, examine and judge over seeds: a study NAME, or the list of studies without one.
 
-    What is recorded is not run again; a study that was stopped goes on when the same command is given again.
+    What is recorded is not run again; a stopped study continues when the same command is run again.
     """
     try:
         if report:
@@ -67,24 +69,29 @@ def study(
         click.echo(f"eyechart: {error}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        click.echo("eyechart: interrupted; what ended is recorded, the same command goes on from there.", err=True)
+        click.echo("eyechart: interrupted, what ended is recorded; run the same command again to continue.", err=True)
         sys.exit(INTERRUPTED)
 
 
 def _report(out: Path, exam: Path | None) -> None:
-    from eyechart.store import Run, write_json, write_text
+    from eyechart.files import write_json, write_text
+    from eyechart.run import Run
     from eyechart.studies.answers import all_records, answers, bundled_verdicts
     from eyechart.studies.markdown import markdown
     from eyechart.studies.page import page
-    from eyechart.studies.records import records_folder
+    from eyechart.studies.questions import questions
+    from eyechart.studies.records import records_folder, short
 
     if exam is not None:
-        verdicts = [each.as_json() for each in Run.open(exam).verdicts if each.verdict != "not tested"]
+        run = Run.open(exam)
+        verdicts = [each.as_json() for each in run.verdicts if each.verdict != "not tested"]
         write_json(records_folder() / "exam.json", verdicts)
+        write_json(records_folder() / "exam_quantities.json", [short(row) for row in run.quantities()])
     records = all_records()
-    found = answers(records, bundled_verdicts())
-    click.echo(write_text(out / "reproduction.md", markdown(found, records)))
-    click.echo(write_text(out / "reproduction.html", page(found, records)))
+    claims = answers(records, bundled_verdicts())
+    asked = questions(records, claims)
+    click.echo(write_text(out / "reproduction.md", markdown(claims, records, asked)))
+    click.echo(write_text(out / "reproduction.html", page(claims, records, asked)))
 
 
 def _list(json_: bool) -> None:
@@ -146,17 +153,17 @@ def _one(
     chosen = find(name)
     home = records or records_folder()
     folders = [home] if fresh else list(dict.fromkeys([records_folder(), home]))
-    known = Records.of(chosen, *folders)
+    recorded = Records.of(chosen, *folders)
     if verdicts:
-        _show(known, json_)
+        _show(recorded, json_)
         return
     if parallel < 1:
-        raise UsageError("--parallel is at least 1.")
+        raise UsageError(f"--parallel must be at least 1; got {parallel}.")
     wanted = _words(arms, chosen.arms, "arm") if arms else list(chosen.arms)
     numbers = [int(word) for word in _words(seeds, map(str, all_seeds(chosen)), "seed")] if seeds else None
-    todo = missing(chosen, known, wanted, numbers)
+    todo = missing(chosen, recorded, wanted, numbers)
     if dry_run:
-        _plan(chosen, known, todo, json_)
+        _plan(chosen, recorded, todo, json_)
         return
     if not todo:
         click.echo(f"Nothing is missing: {chosen.name} is recorded.")
@@ -165,14 +172,16 @@ def _one(
 
     with _progress(len(todo)) as (tell, report):
         schedule = Schedule(
-            chosen, known, home / f"{chosen.name}.jsonl", data or chosen.data, work / chosen.name, parallel, tell
+            chosen, recorded, home / f"{chosen.name}.jsonl", data or chosen.data, work / chosen.name, parallel, tell
         )
         schedule.only_exams = tuple(_words(exams, (exam.name for exam in chosen.exams), "exam")) if exams else ()
         run_study(schedule, todo, report, minutes)
-    still = missing(chosen, known, wanted, numbers)
+    still = missing(chosen, recorded, wanted, numbers)
     click.echo(f"{home / f'{chosen.name}.jsonl'}: {len(todo) - len(still)} of {len(todo)} trainings recorded")
     if still:
-        click.echo(f"eyechart: {len(still)} trainings are still missing; the same command goes on.", err=True)
+        click.echo(
+            f"eyechart: {len(still)} trainings are still missing; run the same command again to continue.", err=True
+        )
         sys.exit(PARTLY)
 
 
@@ -189,20 +198,20 @@ def left(chosen: Study, records: Records) -> list[tuple[str, int]]:
 def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> list[tuple[str, int, float]]:
     """Seconds each training may take: what the same arm took with another seed, or its part of the estimate."""
     guess = 60 * chosen.minutes / len(chosen.runs)
-    found = []
+    seconds_of = []
     for arm, seed in todo:
         lines = [records.training(arm, other) for other in chosen.arms[arm].seeds]
         seconds = [float(line["seconds"]) for line in lines if line is not None and "seconds" in line]
-        found.append((arm, seed, sum(seconds) / len(seconds) if seconds else guess))
-    return found
+        seconds_of.append((arm, seed, sum(seconds) / len(seconds) if seconds else guess))
+    return seconds_of
 
 
-def _words(text: str, known: Any, what: str) -> list[str]:
-    there = list(known)
+def _words(text: str, allowed: Any, what: str) -> list[str]:
+    names = list(allowed)
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
-        if word not in there:
-            raise UsageError(f"The study has no {what} {word!r}; it has {', '.join(there)}.")
+        if word not in names:
+            raise UsageError(f"The study has no {what} {word!r}; it has {', '.join(names)}.")
     return words
 
 
@@ -217,18 +226,20 @@ def _plan(chosen: Study, records: Records, todo: Sequence[tuple[str, int]], json
         mine = [(seed, cost) for name, seed, cost in lines if name == arm]
         seeds = ", ".join(str(seed) for seed, _ in mine)
         click.echo(f"{arm:32} seeds {seeds:12} about {sum(cost for _, cost in mine):4.0f} s")
-    click.echo(f"{len(lines)} trainings, about {total:.0f} GPU-minutes by themselves; fewer side by side.")
+    click.echo(f"{len(lines)} trainings, about {total:.0f} GPU-minutes one after the other; less with --parallel.")
 
 
 def _show(records: Records, json_: bool) -> None:
     from eyechart.studies.verdicts import verdicts_of
 
-    found = verdicts_of(records)
+    study_verdicts = verdicts_of(records)
     if json_:
-        rows = [{**each.verdict.as_json(), "registered": each.registered, "seeds": each.seeds} for each in found]
+        rows = [
+            {**each.verdict.as_json(), "registered": each.registered, "seeds": each.seeds} for each in study_verdicts
+        ]
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    for each in found:
+    for each in study_verdicts:
         verdict = each.verdict
         reading = f" ({verdict.reading})" if verdict.reading else ""
         click.echo(f"{verdict.claim} {verdict.words}{reading}: {', '.join(verdict.subjects)}")
@@ -246,7 +257,7 @@ def _progress(count: int) -> Iterator[tuple[Any, Any]]:
 
     def error_line(event: Mapping[str, Any]) -> None:
         if "error" in event:
-            print(f"{event['run']}: error: {event['error']}", file=sys.stderr, flush=True)
+            print(f"eyechart: {event['run']}: {event['error']}", file=sys.stderr, flush=True)
 
     if not errors.is_terminal:
         yield (lambda words, training: print(words, file=sys.stderr, flush=True)), error_line

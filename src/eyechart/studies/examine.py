@@ -11,33 +11,35 @@ from typing import Any
 import numpy as np
 import torch
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
-from eyechart.engines.device import choose_device
+from eyechart.device import choose_device, without_tf32
 from eyechart.engines.plan import scene_of, write_plan
-from eyechart.engines.shard import Station, examine_shard
+from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import UsageError
-from eyechart.images import common_crop, plan_batches
+from eyechart.files import read_json_lines
+from eyechart.images import Images, common_crop, open_images, plan_batches
 from eyechart.images.arrays import ArrayImages
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import choose_measures
+from eyechart.measures import choose_measures
 from eyechart.studies.records import share_bounds
 from eyechart.studies.study import hash_of, key_of
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.labels import match_classes
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
-from eyechart.training.records import Records, read_lines
-from eyechart.training.run import Run
+from eyechart.training.records import Records
+from eyechart.training.run import TrainingRun
 from eyechart.training.sources import load_data_once
 from eyechart.training.transfer import input_size_of
 
 CURVE = ("epoch", "augmented_train_nll", "clean_train_nll", "clean_train_error", "test_error", "test_nll")
 
 
-def of_training(run: Run, card: Mapping[str, Any]) -> dict[str, Any]:
+def of_training(run: TrainingRun, card: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a finished training: how it was made, what it became, and how it went."""
     files = Records(Path(run.out), run.label)
-    lines = [line for line in read_lines(files.lines) if "epoch" in line]
+    lines = [line for line in read_json_lines(files.lines, strict=False) if "epoch" in line]
     scored = [line for line in lines if "test_error" in line]
     test = int(card["test_images"])
     accuracy = float(card["accuracy"])
@@ -82,18 +84,25 @@ def where() -> dict[str, Any]:
 
 def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -> dict[str, Any]:
     """The rows of one exam: some arms of one seed, side by side, on images of their own data."""
-    exam, runs = task["exam"], [Run.from_json(json.dumps(run)) for run in task["runs"]]
+    exam, runs = task["exam"], [TrainingRun.from_json(json.dumps(run)) for run in task["runs"]]
+    without_tf32()
     device = choose_device("auto")
     torch.set_num_threads(max(1, int(task.get("threads", 1))))
     source = images_of(runs, exam["images"])
     subjects = [subject_of(arm, run, exam["snapshot"]).to(device) for arm, run in zip(exam["arms"], runs, strict=True)]
     batches = plan_batches(source, limit=exam["limit"], block=exam["block"])
-    first = [common_crop(source.picture(place)) for place in batches.order[:2]]
+    first = [common_crop(source.picture(index)) for index in batches.order[:2]]
     anatomies = [
-        anatomy_of(who.name, who.module, who.prepare(first).to(device), call=who.call, classifier=who.classifier)
-        for who in subjects
+        anatomy_of(
+            subject.name,
+            subject.module,
+            subject.prepare(first).to(device),
+            call=subject.call,
+            classifier=subject.classifier,
+        )
+        for subject in subjects
     ]
-    matches = {who.name: match_classes(source.classes, who) for who in subjects}
+    matches = {subject.name: match_classes(source.classes, subject) for subject in subjects}
     plan = write_plan(
         subjects,
         anatomies,
@@ -108,11 +117,11 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
     scene = scene_of(plan)
     options = {f"{entry['name']}.{key}": value for entry in plan["measures"] for key, value in entry["options"].items()}
     measures = choose_measures([entry["name"] for entry in plan["measures"]], options)
-    stations = [Station(who, anatomy, measures) for who, anatomy in zip(subjects, anatomies, strict=True)]
+    tapped = [TappedSubject(subject, anatomy, measures) for subject, anatomy in zip(subjects, anatomies, strict=True)]
     totals = {measure.name: measure.tally(scene) for measure in measures}
     done = 0
     for shard in range(len(batches.shards)):
-        tallies = examine_shard(stations, source, batches.batches(shard), measures, scene)
+        tallies = examine_shard(tapped, source, batches.batches(shard), measures, scene)
         totals = {name: total.merge(tallies[name]) for name, total in totals.items()}
         done += sum(len(batch.images) for batch in batches.batches(shard))
         advance(done, len(batches.order))
@@ -133,7 +142,7 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
                 "coords": {dim: table[dim].values.tolist() for dim in table.dims if dim in table.coords},
                 "values": np.vectorize(lambda value: float(f"{value:.4g}"))(table.values).tolist(),
             }
-    tests = {key_of(test): hash_of(test) for measure in measures for test in measure.tests()}
+    tests = {key_of(test): hash_of(test) for test in asked_of(measures)}
     return {
         "measures": list(exam["measures"]),
         "rows": rows,
@@ -144,14 +153,16 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
     } | where()
 
 
-def subject_of(arm: str, run: Run, snapshot: str) -> Subject:
+def subject_of(arm: str, run: TrainingRun, snapshot: str) -> Subject:
     """An arm as a subject, called as people read it: "vit@warmup", or "vit" at the end of its training."""
     path = Records(Path(run.out), run.label).weights_path(snapshot)
     return load_subject(f"zoo:{run.model}@{path}", name=arm if snapshot == "end" else f"{arm}@{snapshot}")
 
 
-def images_of(runs: list[Run], part: str) -> ArrayImages:
-    """The training or test images of these trainings, which must be the same for all of them."""
+def images_of(runs: list[TrainingRun], part: str) -> Images:
+    """The training or test images of these trainings, which must be the same for all of them; or other images."""
+    if part not in ("train", "test"):
+        return open_images(part)
     run = runs[0]
     for other in runs[1:]:
         mine, theirs = (
@@ -159,7 +170,9 @@ def images_of(runs: list[Run], part: str) -> ArrayImages:
             for each in (run, other)
         )
         if mine != theirs and part == "train":
-            raise UsageError(f"{run.label} and {other.label} were trained on other images; examine them apart.")
+            raise UsageError(
+                f"{run.label} and {other.label} were trained on different images; examine them separately."
+            )
     data = load_data_once(run.data, input_size_of(run)).cut(run)
     pixels, labels = (data.x_train, data.y_train) if part == "train" else (data.x_test, data.y_test)
     return ArrayImages(

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from eyechart.report import theme
-from eyechart.report.palette import SUBJECT_COLOURS
+from eyechart.charts import theme
+from eyechart.charts.palette import SUBJECT_COLOURS
+from eyechart.charts.tables import tooltips
 from eyechart.studies.records import Records
 
 ROW = 22  # pixels of an arm
@@ -23,14 +24,14 @@ def _panel(records: Records, panel: Any) -> Any:
     import altair as alt
     import pandas as pd
 
-    found = records.values(panel["quantity"])
-    arms = [name for name in records.study.arms if (name,) in found]
+    by_arm = records.values(panel["quantity"])
+    arms = [name for name in records.study.arms if (name,) in by_arm]
     if not arms:
         return None
     rows = [
         {"arm": arm, "seed": seed, "value": row.value, "low": row.low, "high": row.high, "images": row.images}
         for arm in arms
-        for seed, row in found[arm,].items()
+        for seed, row in by_arm[arm,].items()
     ]
     table = pd.DataFrame(rows)
     means = pd.DataFrame(
@@ -41,14 +42,8 @@ def _panel(records: Records, panel: Any) -> Any:
     x = alt.X("value:Q", title=panel["title"], scale=scale)
     y = alt.Y("arm:N", sort=arms, title=None)
     shift = alt.YOffset("seed:N")
-    tooltip = [
-        "arm:N",
-        "seed:N",
-        alt.Tooltip("value:Q", format=".3g"),
-        alt.Tooltip("low:Q", format=".3g"),
-        alt.Tooltip("high:Q", format=".3g"),
-        "images:Q",
-    ]
+    numbers = {name: (name, ".3g") for name in ("value", "low", "high")}
+    tooltip = tooltips("arm", "seed", **numbers, images=("images", ""))
     colour = alt.value(SUBJECT_COLOURS[0])
     bars = (
         alt.Chart(table)

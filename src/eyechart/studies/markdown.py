@@ -1,4 +1,4 @@
-"""`docs/reproduction.md`: every claim with what was found, made from the records by `eyechart study --report`."""
+"""`docs/reproduction.md`: every claim with what was all_answers, made from the records by `eyechart study --report`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from eyechart.claims.table import EVIDENCE
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import interval_words
+from eyechart.phrases import count
 from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
+from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
 from eyechart.studies.verdicts import StudyVerdict
-from eyechart.words import count
 
 HEAD = """# Reproduction: what became of every claim
 
@@ -26,20 +27,29 @@ that is said.
 """
 
 
-def markdown(found: Sequence[Answer], records: Sequence[Records]) -> str:
-    return "\n".join([HEAD, *_overview(found), *_studies(records), *(line for each in found for line in _claim(each))])
+def markdown(all_answers: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question]) -> str:
+    claims = (line for each in all_answers for line in _claim(each))
+    return "\n".join([HEAD, *_overview(all_answers), *_questions(asked), *_studies(records), *claims])
 
 
-def _overview(found: Sequence[Answer]) -> Iterator[str]:
-    numbers = summary(found)
+def _questions(asked: Sequence[Question]) -> Iterator[str]:
+    yield "## Questions of the notes, and disagreements of the papers\n"
+    for each in asked:
+        yield f"### {each.id}: {each.translation}\n"
+        yield f"> {each.korean} ({', '.join(each.notes)})\n"
+        yield f"**{each.state.capitalize()}.** {each.answer}\n"
+
+
+def _overview(all_answers: Sequence[Answer]) -> Iterator[str]:
+    numbers = summary(all_answers)
     over, of_weights, open_, waiting = numbers.values()
     yield (
-        f"Of {len(found)} claims {over} are decided over seeds, {of_weights} more on the bundled weights, {open_} are "
-        f"tested and undecided, and {waiting} are not tested yet.\n"
+        f"Of {len(all_answers)} claims {over} are decided over seeds, {of_weights} more on the bundled weights, "
+        f"{open_} are tested and undecided, and {waiting} are not tested yet.\n"
     )
     yield "| claim | over seeds | bundled weights | |\n|---|---|---|---|"
-    for each in found:
-        seeds = _all(each.studied[place].verdict.verdict for place in range(len(each.studied)))
+    for each in all_answers:
+        seeds = _all(each.studied[index].verdict.verdict for index in range(len(each.studied)))
         weights = _all(verdict.verdict for verdict in each.examined)
         yield f"| [{each.claim.id}](#{each.claim.id.lower()}) | {seeds} | {weights} | {each.claim.sentence} |"
     yield ""
@@ -50,8 +60,8 @@ def _all(words: Iterator[str]) -> str:
     >>> _all(iter(["holds", "fails", "holds"])), _all(iter([]))
     ('2 × holds, fails', '–')
     """
-    told = list(words)
-    counted = {word: told.count(word) for word in dict.fromkeys(told)}
+    verdicts = list(words)
+    counted = {word: verdicts.count(word) for word in dict.fromkeys(verdicts)}
     return ", ".join(word if times == 1 else f"{times} × {word}" for word, times in counted.items()) or "–"
 
 
@@ -60,23 +70,23 @@ def _studies(records: Sequence[Records]) -> Iterator[str]:
     for each in records:
         study = each.study
         lines = [each.training(arm.name, seed) for arm, seed in study.runs]
-        there = [line for line in lines if line is not None]
+        recorded = [line for line in lines if line is not None]
         measured = sum(each.recorded(arm.name, seed) for arm, seed in study.runs)
         yield f"### {study.title}\n"
         failed = count(len(each.failures()), "failure")
         yield (
-            f"`{study.name}`, row {study.row} of the run list: {study.question} {len(there)} of {len(lines)} trainings "
-            f"are recorded, {measured} of them with all their exams; {failed}.\n"
+            f"`{study.name}`, row {study.row} of the run list: {study.question} {len(recorded)} of {len(lines)} "
+            f"trainings are recorded, {measured} of them with all their exams; {failed}.\n"
         )
-        if not there:
+        if not recorded:
             continue
         yield "| arm | seeds | parameters | training images | accuracy, mean over seeds (lowest to highest) | seconds |"
         yield "|---|---|---|---|---|---|"
         for arm in arm_rows(each):
             numbers = f"{arm.seeds} | {arm.parameters:,} | {arm.images:,} | {arm.accuracy} ({arm.spread})"
             yield f"| {arm.name} | {numbers} | {arm.seconds:.0f} |"
-        steps = "; ".join(sorted({line["step"] for line in there}))
-        yield f"\nData: {there[0]['data']} (re-split). Steps: {steps}.\n"
+        steps = "; ".join(sorted({line["step"] for line in recorded}))
+        yield f"\nData: {recorded[0]['data']} (re-split). Steps: {steps}.\n"
 
 
 def _claim(each: Answer) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The page of the studies: every claim with what was found, in the looks of an exam's page."""
+"""The page of the studies: every claim with what was all_answers, in the looks of an exam's page."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any
 from markupsafe import Markup
 
 import eyechart
+from eyechart.charts import theme
+from eyechart.charts.export import specification
 from eyechart.claims.verdict import Verdict
 from eyechart.report import page as exam_page
-from eyechart.report import theme
-from eyechart.report.embed import data_uri, specification, svg
+from eyechart.report.embed import data_uri, on_both_papers
 from eyechart.report.verdict_rows import KINDS, references, rows
 from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure
+from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
 
 GREY = "#7f7f7f"
 
 
-def page(found: Sequence[Answer], records: Sequence[Records]) -> str:
+def page(all_answers: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question]) -> str:
     """One self-contained HTML file without scripts."""
-    numbers = summary(found)
+    numbers = summary(all_answers)
     css = exam_page.HERE.joinpath("page.css").read_text(encoding="utf-8")
     context = {
         "policy": exam_page.content_policy([]),
@@ -31,9 +33,10 @@ def page(found: Sequence[Answer], records: Sequence[Records]) -> str:
         "icon": exam_page.icon(),
         "css": Markup(css),
         "numbers": numbers,
-        "claims": [claim_context(each) for each in found],
+        "claims": [claim_context(each) for each in all_answers],
         "studies": [study_context(each) for each in records],
-        "references": references([verdict for each in found for verdict in each.verdicts]),
+        "questions": asked,
+        "references": references([verdict for each in all_answers for verdict in each.verdicts]),
     }
     return exam_page.filled(context, "studies.html")
 
@@ -102,9 +105,9 @@ def picture(records: Records) -> dict[str, Any] | None:
         if chart is None:
             return None
         spec = specification(chart)
-    light = svg(spec)
+    light, dark = on_both_papers(spec)
     width, height = (
         round(float(side)) for side in re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', light)[0]
     )
-    dark = data_uri(svg(spec, dark=True), "image/svg+xml")
-    return {"light": data_uri(light, "image/svg+xml"), "dark": dark, "width": width, "height": height}
+    uris = {paper: data_uri(drawn, "image/svg+xml") for paper, drawn in (("light", light), ("dark", dark))}
+    return {**uris, "width": width, "height": height}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from eyechart.claims.gates import Facts
-from eyechart.errors import RunFolderError
+from eyechart.files import read_json_lines
 from eyechart.studies.study import Contrast, ExamPlan, Study, folder
 
 DIGITS = 6  # significant ones: far below any interval, a third of the bytes
@@ -52,19 +52,19 @@ class Records:
     @classmethod
     def of(cls, study: Study, *folders: Path) -> Records:
         """The records in these folders; the last line on a training or exam counts."""
-        return cls(study, [line for each in folders for line in read_lines(each / f"{study.name}.jsonl")])
+        return cls(study, [line for each in folders for line in read_json_lines(each / f"{study.name}.jsonl")])
 
     def training(self, arm: str, seed: int) -> dict[str, Any] | None:
-        found = [line for line in self.lines if line.get("arm") == arm and line["seed"] == seed]
-        return found[-1] if found else None
+        lines = [line for line in self.lines if line.get("arm") == arm and line["seed"] == seed]
+        return lines[-1] if lines else None
 
     def exam(self, exam: ExamPlan, arms: Sequence[str], seed: int) -> dict[str, Any] | None:
-        found = [
+        lines = [
             line
             for line in self.lines
             if line.get("exam") == exam.name and line["seed"] == seed and line["arms"] == list(arms)
         ]
-        return found[-1] if found else None
+        return lines[-1] if lines else None
 
     def recorded(self, arm: str, seed: int) -> bool:
         """Whether a training and all its exams are there, or it failed."""
@@ -72,7 +72,10 @@ class Records:
         if line is None:
             return False
         return bool(line.get("failed")) or all(
-            self.exam(exam, group, seed) for exam in self.study.exams for group in exam.groups() if arm in group
+            self.exam(exam, group, seed)
+            for exam in self.study.exams
+            for group in exam.groups()
+            if arm in group and seed in self.study.seeds_of(group)
         )
 
     def rows(self) -> Iterator[tuple[int, Row]]:
@@ -85,7 +88,7 @@ class Records:
                         yield seed, Row("training", quantity, (arm.name,), value, low, high, images)
         for exam in self.study.exams:
             for group in exam.groups():
-                for seed in sorted({seed for arm in group for seed in self.study.arms[arm].seeds}):
+                for seed in self.study.seeds_of(group):
                     line = self.exam(exam, group, seed)
                     if line is not None and not line.get("failed"):
                         for measure, quantity, subjects, *numbers, images in line["rows"]:
@@ -94,25 +97,25 @@ class Records:
 
     def values(self, quantity: str) -> dict[tuple[str, ...], dict[int, Row]]:
         """A quantity of each tuple of arms, by seed. Where several exams have it, the first one of the file counts."""
-        found: dict[tuple[str, ...], dict[int, Row]] = {}
+        by_arms: dict[tuple[str, ...], dict[int, Row]] = {}
         for seed, row in self.rows():
             if row.quantity == quantity:
                 arms = tuple(subject.partition("@")[0] for subject in row.subjects)
-                found.setdefault(arms, {}).setdefault(seed, row)
-        return found
+                by_arms.setdefault(arms, {}).setdefault(seed, row)
+        return by_arms
 
     def of_arms(self, contrast: Contrast) -> dict[str, dict[int, float]]:
-        """The quantity of a contrast for every arm that has it, on the scale of the contrast."""
+        """The quantity of a contrast for every arm (or pair of arms) that has it, on the scale of the contrast."""
         result: dict[str, dict[int, float]] = {}
         for arms, by_seed in self.values(contrast.quantity).items():
-            if len(arms) == 1:
+            if all(arm in self.study.arms for arm in arms):  # not those that came along as a next seed
                 numbers = {seed: scaled(row.value, contrast) for seed, row in by_seed.items()}
-                result[arms[0]] = {seed: number for seed, number in numbers.items() if math.isfinite(number)}
+                result[" | ".join(arms)] = {seed: number for seed, number in numbers.items() if math.isfinite(number)}
         return result
 
     def facts(self, arm: str) -> Facts | None:
         """What is known of an arm, over its seeds: the input of the gates."""
-        seeds = self.study.arms[arm].seeds
+        seeds = self.study.arms[arm].seeds if arm in self.study.arms else ()
         lines = [line for seed in seeds if (line := self.training(arm, seed)) and not line.get("failed")]
         if not lines:
             return None
@@ -142,22 +145,6 @@ def scaled(value: float, contrast: Contrast) -> float:
     if contrast.scale == "plain":
         return value
     return math.log(value) if value > 0 else math.nan
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of records; none where there is no file. A last line that a kill cut short is left out."""
-    if not path.is_file():
-        return []
-    found = []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            found.append(json.loads(line))
-        except ValueError as error:
-            if number == len(lines):
-                break
-            raise RunFolderError(f"{path}, line {number}, is not a record ({error}); restore the file.") from error
-    return found
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
@@ -191,8 +178,8 @@ def share_bounds(share: float, count: int) -> tuple[float, float]:
     (0.49, 0.51)
     """
     z = 1.959964
-    middle, room = share + z**2 / (2 * count), z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    return (middle - room) / (1 + z**2 / count), (middle + room) / (1 + z**2 / count)
+    middle, half_width = share + z**2 / (2 * count), z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return (middle - half_width) / (1 + z**2 / count), (middle + half_width) / (1 + z**2 / count)
 
 
 def missing(study: Study, records: Records, arms: Iterable[str], seeds: Iterable[int] | None) -> list[tuple[str, int]]:

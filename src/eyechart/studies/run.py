@@ -20,7 +20,7 @@ import eyechart
 from eyechart.studies.records import Records, append
 from eyechart.studies.study import ExamPlan, Study
 from eyechart.training.progress import Report
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.workers import Ended, Job, work_through
 
 Told = Callable[[str, bool], None]  # a sentence, and whether a training ended with it
@@ -45,7 +45,7 @@ class Schedule:
     """Names of exams to make; none: all."""
     exams_begun: set[tuple[str, tuple[str, ...], int]] = field(default_factory=set)
 
-    def run_of(self, arm: str, seed: int) -> Run:
+    def run_of(self, arm: str, seed: int) -> TrainingRun:
         return self.study.training(self.study.arms[arm], seed, self.data, str(self.work))
 
     @property
@@ -68,22 +68,29 @@ class Schedule:
             if self.only_exams and exam.name not in self.only_exams:
                 continue
             for group in exam.groups():
-                for seed in sorted({seed for _, seed in over}):
-                    members = [arm for arm in group if seed in self.study.arms[arm].seeds]
+                for seed in self.study.seeds_of(group):
                     key = (exam.name, group, seed)
-                    if key in self.exams_begun or not members or not all((arm, seed) in over for arm in members):
+                    second = exam.second_runs(self.study.arms, seed)
+                    wanted = [*((arm, seed) for arm in group), *second]
+                    if key in self.exams_begun or not all(each in over for each in wanted):
                         continue
-                    there = [arm for arm in members if (arm, seed) in self.trained]
-                    if there and self.records.exam(exam, group, seed) is None:
+                    trained_arms = [arm for arm in group if (arm, seed) in self.trained]
+                    if trained_arms and self.records.exam(exam, group, seed) is None:
                         self.exams_begun.add(key)
-                        jobs.append(self.exam_job(exam, group, there, seed))
+                        jobs.append(self.exam_job(exam, group, trained_arms, seed))
         return jobs
 
-    def exam_job(self, exam: ExamPlan, group: Sequence[str], there: Sequence[str], seed: int) -> Job:
-        plan = {**asdict(exam), "arms": list(there)}
-        runs = [json.loads(self.run_of(arm, seed).as_json()) for arm in there]
+    def exam_job(self, exam: ExamPlan, group: Sequence[str], trained_arms: Sequence[str], seed: int) -> Job:
+        second = [each for each in exam.second_runs(self.study.arms, seed) if each in self.trained]
+        plan = {**asdict(exam), "arms": [*trained_arms, *(f"{arm}, next seed" for arm, _ in second)]}
+        runs = [
+            json.loads(self.run_of(arm, number).as_json())
+            for arm, number in [*((arm, seed) for arm in trained_arms), *second]
+        ]
         about = {"exam": plan, "runs": runs, "share": self.share, "group": list(group), "seed": seed}
-        label = f"{exam.name} of {there[0] if len(there) == 1 else f'{len(there)} arms'}, seed {seed}"
+        label = (
+            f"{exam.name} of {trained_arms[0] if len(trained_arms) == 1 else f'{len(trained_arms)} arms'}, seed {seed}"
+        )
         return Job(label, about)
 
     def ended(self, end: Ended) -> list[Job]:

@@ -4,9 +4,11 @@ title, question, row      what it asks, and its row of the run list
 data, seeds, [common]     settings that all trainings share; settings are those of `eyechart train`
 [[arm]]                   a name, settings of its own, and `seeds` where it has more than the others
 [[exam]]                  which arms are examined, on which images, by which measures; `together` where a measure
-                          compares arms, which are then seen side by side, seed by seed
-[[contrast]]              a number made of one quantity of several arms with equal seed: a weighted sum, or the slope
-                          over a number that each arm has
+                          compares arms, which are then seen side by side, seed by seed; `next_seed` names those that
+                          come along once more, as their next seed: the ceiling of what two trainings can share
+[[contrast]]              a number made of one quantity of several arms with equal seed: a weighted sum (`weights`), or
+                          the slope over a number that each arm has (`per_doubling_of`, `per_unit_of`), less another
+                          slope (`less_per_doubling_of`). A quantity of two arms is asked for as "one | other"
 [[claim]]                 what a claim asks of these contrasts; its margins are those of claims.toml
 """
 
@@ -24,12 +26,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from eyechart.claims.gates import GATES
+from eyechart.claims.parts import ClaimTest, Part
 from eyechart.claims.table import CLAIMS
-from eyechart.claims.verdict import ClaimTest, Part
 from eyechart.errors import UsageError
-from eyechart.training.run import Run
+from eyechart.phrases import did_you_mean
+from eyechart.training.run import TrainingRun
 from eyechart.training.settings import make_run
-from eyechart.words import did_you_mean
 
 Scale = Literal["plain", "log", "ratio"]
 
@@ -57,10 +59,13 @@ class ExamPlan:
     together: bool = False
     """All arms of a seed in one exam; otherwise each arm by itself."""
     snapshot: Literal["warmup", "end"] = "end"
-    images: Literal["train", "test"] = "test"
+    images: str = "test"
+    """"train" or "test" of the arms' own data, or any images that an exam takes ("sample")."""
     limit: int = 1024
     block: int | None = None
     """Images in a block of the exam's plan; None: as in any exam."""
+    next_seed: tuple[str, ...] = ()
+    """Arms that come along once more, as the training with their next seed."""
     options: Mapping[str, Any] = field(default_factory=dict)
     keep: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Variables of findings that records keep beside the quantities, for the figure."""
@@ -68,6 +73,14 @@ class ExamPlan:
     def groups(self) -> list[tuple[str, ...]]:
         """The arms that are seen together in one exam."""
         return [self.arms] if self.together else [(arm,) for arm in self.arms]
+
+    def second_runs(self, arms: Mapping[str, Arm], seed: int) -> list[tuple[str, int]]:
+        """The trainings that come along for `next_seed`; after the last seed comes the first."""
+        runs = []
+        for name in self.next_seed:
+            seeds = arms[name].seeds
+            runs.append((name, seeds[(seeds.index(seed) + 1) % len(seeds)]))
+        return runs
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,21 @@ class Contrast:
     quantity: str
     words: str
     weights: Mapping[str, float]
+    """By arm, or by "one | other" for a quantity of two arms."""
     scale: Scale = "plain"
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Every arm it is about."""
+        return tuple(dict.fromkeys(arm for key in self.weights for arm in arms_of(key)))
+
+
+def arms_of(key: str) -> tuple[str, ...]:
+    """
+    >>> arms_of("vit"), arms_of("vit-10-percent | vit")
+    (('vit',), ('vit-10-percent', 'vit'))
+    """
+    return tuple(key.split(" | "))
 
 
 @dataclass(frozen=True)
@@ -118,14 +145,18 @@ class Study:
 
     def _hash_of(self, test: ClaimTest) -> str:
         used = [self.contrasts[part.quantity] for part in test.parts]
-        arms = sorted({arm for contrast in used for arm in contrast.weights})
+        arms = sorted({arm for contrast in used for arm in contrast.arms})
         return hash_of(
             test,
             contrasts=[asdict(contrast) for contrast in used],
             arms={arm: dict(self.arms[arm].settings) for arm in arms},
         )
 
-    def training(self, arm: Arm, seed: int, data: str, out: str) -> Run:
+    def seeds_of(self, group: Sequence[str]) -> list[int]:
+        """The seeds that all of these arms have: only those are seen together."""
+        return sorted(set.intersection(*(set(self.arms[arm].seeds) for arm in group)))
+
+    def training(self, arm: Arm, seed: int, data: str, out: str) -> TrainingRun:
         """One training of the study, as `eyechart train` would make it."""
         return make_run({**arm.settings, "seed": seed, "name": arm.label(seed), "data": data, "out": out})
 
@@ -136,7 +167,8 @@ def key_of(test: ClaimTest) -> str:
 
 def hash_of(test: ClaimTest, **more: Any) -> str:
     """A hash of all that decides: a part reworded or a margin moved after the runs is then seen."""
-    deciding = {"parts": [asdict(part) for part in test.parts], "gates": [gate.key for gate in test.checks], **more}
+    parts = [{name: value for name, value in asdict(part).items() if name != "measure"} for part in test.parts]
+    deciding = {"parts": parts, "gates": [gate.key for gate in test.gates], **more}
     return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=list).encode()).hexdigest()[:16]
 
 
@@ -146,23 +178,23 @@ def folder() -> Path:
 
 def names() -> list[str]:
     """Every study of the package, by its row in the run list."""
-    found = [find(path.stem) for path in folder().glob("*.toml")]
-    return [study.name for study in sorted(found, key=lambda study: (study.row, study.name))]
+    studies = [find(path.stem) for path in folder().glob("*.toml")]
+    return [study.name for study in sorted(studies, key=lambda study: (study.row, study.name))]
 
 
 def find(name: str) -> Study:
     """A study by name, or by the path of a file of your own."""
     path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
     if not path.is_file():
-        known = sorted(each.stem for each in folder().glob("*.toml"))
-        there = f"there are {', '.join(known)}."
-        raise UsageError(f"There is no study called {name!r}; {did_you_mean(name, known, there)}")
+        names_found = sorted(each.stem for each in folder().glob("*.toml"))
+        otherwise = f"there are {', '.join(names_found)}."
+        raise UsageError(f"There is no study called {name!r}; {did_you_mean(name, names_found, otherwise)}")
     try:
         return read_study(path.stem, path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from error
+        raise UsageError(f"{path} is not TOML: {error}.") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} is no study: {type(error).__name__}: {error}.") from error
+        raise UsageError(f"{path} is not a study: {type(error).__name__}: {error}.") from error
 
 
 def read_study(name: str, text: str) -> Study:
@@ -209,46 +241,75 @@ def _exam(entry: Mapping[str, Any], arms: Mapping[str, Arm]) -> ExamPlan:
     chosen = tuple(arms) if named == "all" else tuple(named)
     chosen = tuple(arm for arm in chosen if arm not in entry.get("except", ()))
     for arm in chosen:
-        _known(arm, arms, f"The exam {entry['name']}")
-    rest = {key: value for key, value in entry.items() if key not in ("arms", "except", "measures")}
-    return ExamPlan(arms=chosen, measures=tuple(entry["measures"]), **rest)
+        _check_arm(arm, arms, f"The exam {entry['name']}")
+    again = tuple(entry.get("next_seed", ()))
+    for arm in again:
+        if arm not in chosen:
+            raise UsageError(
+                f"The exam {entry['name']} asks for the next seed of {arm!r}, which is not among its arms."
+            )
+    rest = {key: value for key, value in entry.items() if key not in ("arms", "except", "measures", "next_seed")}
+    return ExamPlan(arms=chosen, measures=tuple(entry["measures"]), next_seed=again, **rest)
 
 
-def _known(arm: str, arms: Mapping[str, Arm], what: str) -> None:
+def _check_arm(arm: str, arms: Mapping[str, Arm], what: str) -> None:
     if arm not in arms:
         near = did_you_mean(arm, arms, f"there are {', '.join(arms)}.")
         raise UsageError(f"{what} names the arm {arm!r}, which the study does not have; {near}")
 
 
 def _contrast(entry: Mapping[str, Any], arms: Mapping[str, Arm], study: str) -> Contrast:
-    weights = {**entry["weights"]} if "weights" in entry else slope_weights(entry["per_doubling_of"])
-    for arm in weights:
-        _known(arm, arms, f"The contrast {entry['name']} of {study}")
-    return Contrast(entry["name"], entry["quantity"], entry["words"], weights, entry.get("scale", "plain"))
+    weights = _weights(entry)
+    contrast = Contrast(entry["name"], entry["quantity"], entry["words"], weights, entry.get("scale", "plain"))
+    for arm in contrast.arms:
+        _check_arm(arm, arms, f"The contrast {entry['name']} of {study}")
+    return contrast
 
 
-def slope_weights(numbers: Mapping[str, float]) -> dict[str, float]:
-    """Weights whose sum over arms is the least-squares slope over log₂ of a number that each arm has.
+def _weights(entry: Mapping[str, Any]) -> dict[str, float]:
+    if "weights" in entry:
+        return {**entry["weights"]}
+    if "per_unit_of" in entry:
+        return slope_weights(entry["per_unit_of"])
+    weights = slope_weights(doublings(entry["per_doubling_of"]))
+    for arm, weight in slope_weights(doublings(entry.get("less_per_doubling_of", {}))).items():
+        weights[arm] = weights.get(arm, 0.0) - weight
+    return weights
 
-    >>> slope_weights({"one": 1, "two": 2, "four": 4})
+
+def doublings(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {arm: math.log2(number) for arm, number in numbers.items()}
+
+
+def slope_weights(values: Mapping[str, float]) -> dict[str, float]:
+    """Weights whose sum over arms is the least-squares slope over a number that each arm has.
+
+    >>> slope_weights(doublings({"one": 1, "two": 2, "four": 4}))
     {'one': -0.5, 'two': 0.0, 'four': 0.5}
     """
-    places = {arm: math.log2(number) for arm, number in numbers.items()}
-    middle = sum(places.values()) / len(places)
-    spread = sum((place - middle) ** 2 for place in places.values())
-    return {arm: (place - middle) / spread for arm, place in places.items()}
+    if not values:
+        return {}
+    middle = sum(values.values()) / len(values)
+    spread = sum((value - middle) ** 2 for value in values.values())
+    return {arm: (value - middle) / spread for arm, value in values.items()}
 
 
 def _test(entry: Mapping[str, Any], contrasts: Mapping[str, Contrast], study: str) -> ClaimTest:
+    if entry["id"] not in CLAIMS:
+        raise UsageError(f"The study {study} names the claim {entry['id']!r}, which is not in the table.")
+    claim = CLAIMS[entry["id"]]
     parts = []
     for part in entry["parts"]:
         if part["contrast"] not in contrasts:
-            raise UsageError(f"{entry['id']} of {study} asks for a contrast {part['contrast']!r} that is not there.")
-        told = contrasts[part["contrast"]]
-        parts.append(
-            Part(told.name, part["side"], float(part["margin"]), told.words, inclusive=part.get("inclusive", False))
-        )
-    if entry["id"] not in CLAIMS:
-        raise UsageError(f"The study {study} names the claim {entry['id']!r}, which is not in the table.")
-    gates = tuple(GATES[key] for key in entry["gates"]) if "gates" in entry else None
-    return ClaimTest(entry["id"], tuple(parts), gates=gates, reading=entry.get("reading", ""))
+            raise UsageError(
+                f"{claim.id} of {study} asks for a contrast {part['contrast']!r} that the study does not have."
+            )
+        contrast = contrasts[part["contrast"]]
+        asked = Part(contrast.name, part["side"], float(part["margin"]), contrast.words, part.get("inclusive", False))
+        fixed = {(margin.side, margin.margin, margin.inclusive) for margin in claim.margins}
+        if (asked.side, asked.margin, asked.inclusive) not in fixed:
+            what = f"{claim.id} of {study} asks {contrast.name!r} to be {asked.asks}"
+            raise UsageError(f"{what}, but claims.toml fixes {claim.margin}.")
+        parts.append(asked)
+    gates = tuple(GATES[key] for key in entry.get("gates", claim.gates))
+    return ClaimTest(claim.id, tuple(parts), gates, reading=entry.get("reading", ""))

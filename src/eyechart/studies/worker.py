@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eyechart.errors import EyechartError
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 from eyechart.training.worker import serve, train_run
 
 Event = Mapping[str, Any]
@@ -24,12 +24,12 @@ def work(task: Event, report: Callable[[Event], None]) -> tuple[int, Event | Non
     try:
         _limit_memory(float(task.get("share", 1.0)))
         if "train" in task:
-            return _train(Run.from_json(json.dumps(task["train"])), report)
+            return _train(TrainingRun.from_json(json.dumps(task["train"])), report)
         from eyechart.studies.examine import examine_arms
 
         began = time.monotonic()
-        found = examine_arms(task, lambda done, total: report({"steps": done, "total": total}))
-        return 0, {**found, "seconds": time.monotonic() - began}
+        rows = examine_arms(task, lambda done, total: report({"steps": done, "total": total}))
+        return 0, {**rows, "seconds": time.monotonic() - began}
     except EyechartError as error:
         report({"error": str(error)})
         return error.exit_code, {"failed": str(error)}
@@ -44,7 +44,7 @@ def work(task: Event, report: Callable[[Event], None]) -> tuple[int, Event | Non
         return 1, {"failed": words}
 
 
-def _train(run: Run, report: Callable[[Event], None]) -> tuple[int, Event | None]:
+def _train(run: TrainingRun, report: Callable[[Event], None]) -> tuple[int, Event | None]:
     said: list[str] = []
 
     def listen(event: Event) -> None:

@@ -15,12 +15,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from eyechart.errors import SubjectError
 from eyechart.sites import Address, Anatomy, Architecture, Kind, Layout, Role, Site
-from eyechart.subjects.modules import bare, frozen, plain_attention
 from eyechart.tracing.blocks import find_blocks
 from eyechart.tracing.dryrun import DryRun
 from eyechart.tracing.geometry import read_layout, resolution
 from eyechart.tracing.graph import Call, Node, Record, Watched, tensors_in
 from eyechart.tracing.junctions import Junction, find_junctions, kind_of
+from eyechart.tracing.modules import bare, frozen, plain_attention
 from eyechart.tracing.tables import placed
 from eyechart.zoo.dropout import has_draws
 
@@ -46,24 +46,26 @@ def anatomy_of(
     """
     module = bare(module)
     if len(images) != 2:
-        raise SubjectError(f"{subject}: the dry run needs 2 images, but {len(images)} came.")
+        raise SubjectError(f"{subject}: the dry run needs 2 images; got {len(images)}.")
     run = DryRun(module, images)
     with plain_attention(), torch.no_grad():
         # A first pass may fill caches (ConViT's relative positions); the second one goes the way all later ones go.
         passes = [(call or module)(images), run.run(call or module)]
         with frozen(module), FlopCounterMode(display=False) as counted:
             (call or module)(images[:1])
-    found = _Reader(subject, run, dict(extra or {}), classifier).read()
-    return replace(found, flops=float(counted.get_total_flops()), random=throws_dice(module, *passes))
+    anatomy = _Reader(subject, run, dict(extra or {}), classifier).read()
+    return replace(anatomy, flops=float(counted.get_total_flops()), random=is_stochastic(module, *passes))
 
 
-def throws_dice(module: nn.Module, one: Any, other: Any) -> bool:
+def is_stochastic(module: nn.Module, one: Any, other: Any) -> bool:
     """Do two outputs for the same pictures differ by more than rounding? Or could they: the zoo's masks stay with a
     picture until another draw is chosen.
     """
     pairs = zip(tensors_in(one), tensors_in(other), strict=False)
-    known = [(a.float(), b.float()) for a, b in pairs if a.is_floating_point() and a.shape == b.shape]
-    return has_draws(module) or any(bool((a - b).abs().max() > 0.01 * a.abs().max()) for a, b in known if a.numel())
+    comparable = [(a.float(), b.float()) for a, b in pairs if a.is_floating_point() and a.shape == b.shape]
+    return has_draws(module) or any(
+        bool((a - b).abs().max() > 0.01 * a.abs().max()) for a, b in comparable if a.numel()
+    )
 
 
 @dataclass(eq=False)
@@ -120,7 +122,7 @@ class _Reader:
             cls=cls,
             pooling=pooling,
             filters=self.run.tables.filters,
-            positions=tuple(placed(found, self.blocks) for found in self.run.tables.positions),
+            positions=tuple(placed(table, self.blocks) for table in self.run.tables.positions),
         )
 
     def _drafts(self) -> list[_Draft]:
@@ -169,11 +171,11 @@ class _Reader:
 
         A module that adds or multiplies tensors is left out: hooking it would change how later passes count those.
         """
-        known = {draft.record.node for draft in drafts}
+        nodes = {draft.record.node for draft in drafts}
         outer = {call.parent for call in self.run.calls} | {watched.call for watched in self.run.watched}
         orders, depths = [draft.order for draft in drafts], [draft.depth for draft in drafts]
         stages = {draft.block: draft.stage for draft in drafts if draft.role == "block"}
-        found = []
+        layers = []
         for number, block in enumerate(self.blocks):
             for call in self.run.calls:
                 inside = call.within(block) and call not in outer and len(call.outputs) == 1
@@ -182,15 +184,15 @@ class _Reader:
                 draft = _Draft("layer", self._kind(call), call, call.outputs[0], call.last - 1, 0, block=number)
                 draft.layout = self._layout(draft)
                 whole = draft.layout.axes.startswith("N") and draft.record.shape[0] == len(self.run.images)
-                if draft.record.node in known or not whole:  # windows laid out along the image axis are no images
+                if draft.record.node in nodes or not whole:  # windows laid out along the image axis are no images
                     continue
-                known.add(draft.record.node)
+                nodes.add(draft.record.node)
                 names[call.path] += 1
                 draft.name = call.path if names[call.path] == 1 else f"{call.path} {names[call.path]}"
                 draft.depth = float(np.interp(draft.order, orders, depths))
                 draft.stage = stages.get(number, 0)
-                found.append(draft)
-        return found
+                layers.append(draft)
+        return layers
 
     def _kind(self, call: Call) -> Kind:
         return kind_of(self.run.nodes[call.first : call.last])
@@ -220,7 +222,7 @@ class _Reader:
             if len(record.shape) == 2 and not record.constant:
                 root = self.run.calls[0]
                 return [_Draft("head", "other", root, record, len(self.run.nodes), at, "head")]
-        self.notes["No logits of shape (image, class) come out: there is no head."] = None
+        self.notes["The output has no logits of shape (image, class): there is no head."] = None
         return []
 
     def _place(self, drafts: list[_Draft]) -> None:
@@ -230,11 +232,11 @@ class _Reader:
         done, stage, grid = 0, 0, None
         for draft in drafts:
             draft.layout = self._layout(draft)
-            if draft.role != "attention" and draft.record.places is not None:
-                found = resolution(draft.record.places)
-                if grid is not None and 0 not in found and found != grid:
+            if draft.role != "attention" and draft.record.origins is not None:
+                resolved = resolution(draft.record.origins)
+                if grid is not None and 0 not in resolved and resolved != grid:
                     stage += 1
-                grid = found if 0 not in found else grid
+                grid = resolved if 0 not in resolved else grid
             draft.stage = stage
             if draft.role == "block" and not draft.name:
                 draft.block, done = done, done + 1
@@ -265,31 +267,31 @@ class _Reader:
     def _layout(self, draft: _Draft) -> Layout:
         if isinstance(draft.operation, Watched) and draft.operation.seen is not None:
             geometry = draft.operation.seen.geometry
-            found = [round(self.run.images.shape[at - 2] / geometry.cell[at]) for at in (0, 1)]
-            grid = None if math.isnan(geometry.uniform_distance) else (found[0], found[1])
+            sides = [round(self.run.images.shape[at - 2] / geometry.cell[at]) for at in (0, 1)]
+            grid = None if math.isnan(geometry.uniform_distance) else (sides[0], sides[1])
             return Layout("", geometry.query_prefix, grid)
-        places = draft.record.places
-        layout = None if places is None else read_layout(places)
+        origins = draft.record.origins
+        layout = None if origins is None else read_layout(origins)
         return layout or Layout("")
 
     def _name(self, draft: _Draft) -> str:
         inside = 0 <= draft.block < len(self.blocks) and draft.call.within(self.blocks[draft.block])
-        place = self.blocks[draft.block].path if inside else draft.call.path
+        path = self.blocks[draft.block].path if inside else draft.call.path
         what = {"attention": "attention", "junction": f"{draft.kind} junction", "block": ""}[draft.role]
-        return " ".join(part for part in (place, what) if part) or "block"
+        return " ".join(part for part in (path, what) if part) or "block"
 
     def _ordinals(self, owners: Iterable[str]) -> dict[Watched, tuple[Call, int]]:
         """For each watched operation: the nearest module later passes will hook, and its number there."""
         hooked = {*owners, ""}
         counts: Counter[Call] = Counter()
-        found: dict[Watched, tuple[Call, int]] = {}
+        ordinals: dict[Watched, tuple[Call, int]] = {}
         for watched in self.run.watched:
             call = watched.call
             while call.path not in hooked and call.parent is not None:
                 call = call.parent
-            found[watched] = (call, counts[call])
+            ordinals[watched] = (call, counts[call])
             counts[call] += 1
-        return found
+        return ordinals
 
     def _site(self, draft: _Draft, name: str, ordinals: Mapping[Watched, tuple[Call, int]]) -> Site:
         if isinstance(draft.operation, Watched):
@@ -301,7 +303,7 @@ class _Reader:
         seen = draft.operation.seen if isinstance(draft.operation, Watched) else None
         axes = draft.layout.axes
         if not axes and draft.role not in ("attention", "features"):
-            self.notes[f"{name}: what its axes {list(draft.record.shape)} mean could not be told."] = None
+            self.notes[f"{name}: the meaning of its axes {list(draft.record.shape)} was not recognised."] = None
         shape = draft.record.shape
         return Site(
             name=name,
@@ -380,8 +382,8 @@ def _main(records: list[Record]) -> int | None:
     """Of several tensors given or returned, the one to look at: the first that reads as a grid, else the first."""
     active = [at for at, record in enumerate(records) if not record.constant and len(record.shape) > 1]
     for at in active if len(active) > 1 else ():
-        places = records[at].places
-        layout = None if places is None else read_layout(places)
+        origins = records[at].origins
+        layout = None if origins is None else read_layout(origins)
         if layout is not None and layout.grid is not None:
             return at
     return active[0] if active else None

@@ -81,7 +81,7 @@ def _split_weights(source: Source, rest: str, text: str) -> Spec:
     name = _SIZE.sub("", name)
     misplaced = (":" in name and source != "hf") or (_SIZE.search(weights) and not Path(weights).exists())
     if misplaced or (sized and not int(sized[1])):
-        raise UsageError(f"An input size is written in pixels, before any @, as in {source}:NAME:48px; {text!r} came.")
+        raise UsageError(f"An input size is written in pixels, before any @, as in {source}:NAME:48px; got {text!r}.")
     return Spec(source, name, weights or None, int(sized[1]) if sized else None)
 
 
@@ -108,9 +108,9 @@ def near_names(name: str, sources: Sequence[Source] = ("zoo", "timm", "torchvisi
     """
     wanted = name.lower().replace("-", "_").partition(".")[0]
     scored = [
-        (difflib.SequenceMatcher(None, wanted, known).ratio(), f"{source}:{known}")
+        (difflib.SequenceMatcher(None, wanted, candidate).ratio(), f"{source}:{candidate}")
         for source in sources
-        for known in difflib.get_close_matches(wanted, names(source), n=3, cutoff=0.6)
+        for candidate in difflib.get_close_matches(wanted, names(source), n=3, cutoff=0.6)
     ]
     return [spec for _, spec in sorted(scored, key=lambda row: -row[0])[:4]]
 
@@ -169,7 +169,7 @@ def snapshots(name: str) -> list[dict[str, Any]]:
 def own_values(name: str) -> dict[str, Any]:
     """What each switch of a zoo model is set to: by its line of the table, or else by its builder. Imports torch."""
     own, parameters = zoo.find(name).switches, inspect.signature(zoo.builder_of(name)).parameters
-    return {key: own.get(key, known.default) for key, known in parameters.items()}
+    return {key: own.get(key, parameter.default) for key, parameter in parameters.items()}
 
 
 def counts() -> dict[str, int]:

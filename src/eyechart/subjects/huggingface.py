@@ -29,13 +29,13 @@ def from_huggingface(spec: Spec) -> Subject:
         raise UnknownSubject(f"{spec} is neither a folder nor of the form hf:ORG/NAME.")
     if local and not (folder / "config.json").is_file():
         raise SubjectError(f"{spec} is not a saved model: the folder has no config.json.")
-    place = str(folder) if local else spec.name
+    location = str(folder) if local else spec.name
     advice = (
         "use hf:FOLDER with a downloaded copy, or timm:NAME@PATH or timm:NAME@random for an architecture timm knows."
     )
     with _quiet(transformers), hub_access(str(spec), advice, huggingface=not local):
         try:
-            config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False)
+            config = transformers.AutoConfig.from_pretrained(location, trust_remote_code=False)
         except (ValueError, KeyError) as error:
             raise SubjectError(f"{spec} has no config that transformers knows ({_first_line(error)}).") from None
         whole, config = config, getattr(config, "vision_config", config)
@@ -45,8 +45,8 @@ def from_huggingface(spec: Spec) -> Subject:
         made = None if spec.weights in (None, "random") else trained_here(spec, spec.weights)
         if made is not None:
             config.num_labels = len(made.classes)
-        module, classifier, notes = _module(spec, transformers, place, config, whole)
-        prepare, assumption = _processor(spec, transformers, place, config)
+        module, classifier, notes = _module(spec, transformers, location, config, whole)
+        prepare, assumption = _processor(spec, transformers, location, config)
     labels = getattr(config, "id2label", None) or {}
     classes = meaningful(tuple(str(labels[index]) for index in sorted(labels))) if classifier and labels else None
     if made is not None:
@@ -93,7 +93,7 @@ def _quiet(transformers: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _module(spec: Spec, transformers: Any, place: str, config: Any, whole: Any) -> tuple[nn.Module, bool, list[str]]:
+def _module(spec: Spec, transformers: Any, location: str, config: Any, whole: Any) -> tuple[nn.Module, bool, list[str]]:
     """The model the config was saved with: a classifier if it says so, else the bare features (no random head)."""
     classifier = any("ForImageClassification" in name for name in getattr(config, "architectures", None) or [])
     family = transformers.AutoModelForImageClassification if classifier else transformers.AutoModel
@@ -101,7 +101,7 @@ def _module(spec: Spec, transformers: Any, place: str, config: Any, whole: Any) 
         with reproducible():
             return family.from_config(config, trust_remote_code=False).float(), classifier, []
     notes: list[str] = []
-    state, origin = None, place
+    state, origin = None, location
     options: dict[str, Any] = {"config": config, "output_loading_info": True, "ignore_mismatched_sizes": True}
     if spec.weights is not None:
         state, notes = read_checkpoint(spec.weights)
@@ -115,7 +115,7 @@ def _module(spec: Spec, transformers: Any, place: str, config: Any, whole: Any) 
     else:
 
         def fetch(**more: Any) -> tuple[nn.Module, dict[str, Any]]:
-            return family.from_pretrained(place, trust_remote_code=False, weights_only=True, **options, **more)  # type: ignore[no-any-return]
+            return family.from_pretrained(location, trust_remote_code=False, weights_only=True, **options, **more)  # type: ignore[no-any-return]
 
     with reproducible():
         module, info = fetch()
@@ -135,7 +135,7 @@ def _check(spec: Spec, origin: str, module: nn.Module, info: dict[str, Any], *, 
         for name in sorted(info["missing_keys"])
         if not name.endswith(INCIDENTAL)
     }
-    reshaped = {name: (tuple(came), tuple(expected)) for name, came, expected in sorted(info["mismatched_keys"])}
+    reshaped = {name: (tuple(actual), tuple(expected)) for name, actual, expected in sorted(info["mismatched_keys"])}
     extra = tuple(sorted(info["unexpected_keys"])) if strict else ()
     fitting = len(wanted) - len(missing) - len(reshaped)
     fit = Fit(fitting, len(wanted), fitting + len(reshaped) + len(info["unexpected_keys"]), missing, reshaped, extra)
@@ -144,9 +144,9 @@ def _check(spec: Spec, origin: str, module: nn.Module, info: dict[str, Any], *, 
         raise error
 
 
-def _processor(spec: Spec, transformers: Any, place: str, config: Any) -> tuple[Preprocessing, list[str]]:
+def _processor(spec: Spec, transformers: Any, location: str, config: Any) -> tuple[Preprocessing, list[str]]:
     try:
-        processor = transformers.AutoImageProcessor.from_pretrained(place, trust_remote_code=False)
+        processor = transformers.AutoImageProcessor.from_pretrained(location, trust_remote_code=False)
     except (OSError, ValueError):
         size = preprocessing.sides(getattr(config, "image_size", None) or 224)
         note = f"no image processor was saved: ImageNet mean and deviation assumed, input size {size[0]}×{size[1]}"

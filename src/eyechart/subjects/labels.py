@@ -54,8 +54,8 @@ def match_classes(
     if classes is None and not all(isinstance(given.get(label), int) for label in image_classes):
         return ClassMatch(None, f"The classes of {name} are not known.")
     index = _Index(classes or ())
-    found = [_wanted(given[label], index) if label in given else index.find(label) for label in image_classes]
-    missing = [label for label, indices in zip(image_classes, found, strict=True) if not indices]
+    matches = [_wanted(given[label], index) if label in given else index.find(label) for label in image_classes]
+    missing = [label for label, indices in zip(image_classes, matches, strict=True) if not indices]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         return ClassMatch(
@@ -63,11 +63,11 @@ def match_classes(
             f"{len(missing)} of {len(image_classes)} image classes {verb} not among {name}'s {len(index.classes)} "
             f"classes: {_few(missing)}.",
         )
-    for label, indices in zip(image_classes, found, strict=True):
+    for label, indices in zip(image_classes, matches, strict=True):
         if len(indices) > 1:
             several = " or ".join(f"{index.classes[i]!r} ({i})" for i in sorted(indices)[:3])
             return ClassMatch(None, f"The image class {label!r} may be {several} of {name}; a mapping can say which.")
-    chosen = [min(indices) for indices in found]
+    chosen = [min(indices) for indices in matches]
     for position, logit in enumerate(chosen):
         if logit in chosen[:position]:
             twin = image_classes[chosen.index(logit)]
@@ -151,9 +151,9 @@ class _Index:
             return set() if position is None else {position}
         names = synonyms(label)
         for stage, wanted in zip(self.stages, ([normal(label)], names[:1], names), strict=True):
-            found = set().union(*(stage.get(name, set()) for name in wanted))
-            if found:
-                return found
+            indices = set().union(*(stage.get(name, set()) for name in wanted))
+            if indices:
+                return indices
         return set()
 
 
@@ -175,8 +175,8 @@ def imagenet_classes(outputs: int) -> tuple[str, ...] | None:
     >>> imagenet_classes(1000)[0]
     'tench, Tinca tinca'
     """
-    known = _imagenet(outputs)
-    return None if known is None else known[1]
+    imagenet = _imagenet(outputs)
+    return None if imagenet is None else imagenet[1]
 
 
 def wordnet_ids(classes: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -187,13 +187,13 @@ def wordnet_ids(classes: tuple[str, ...]) -> tuple[str, ...] | None:
     matches = [_WORDNET_ID.match(label) for label in classes]
     if classes and all(matches):
         return tuple(match.group() for match in matches if match)
-    known = _imagenet(len(classes)) if len(classes) >= 1000 else None
-    if known is None:
+    imagenet = _imagenet(len(classes)) if len(classes) >= 1000 else None
+    if imagenet is None:
         return None
     agreeing = sum(
-        not set(synonyms(ours)).isdisjoint(synonyms(theirs)) for ours, theirs in zip(classes, known[1], strict=True)
+        not set(synonyms(ours)).isdisjoint(synonyms(theirs)) for ours, theirs in zip(classes, imagenet[1], strict=True)
     )
-    return known[0] if agreeing >= 0.9 * len(classes) else None
+    return imagenet[0] if agreeing >= 0.9 * len(classes) else None
 
 
 def meaningful(classes: tuple[str, ...]) -> tuple[str, ...] | None:

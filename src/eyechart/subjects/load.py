@@ -49,11 +49,9 @@ def load_subject(
     if isinstance(spec, nn.Module):
         return _from_module(spec, transform, name, input_size)
     if not isinstance(spec, str):
-        raise UsageError(
-            f"A subject is a spec such as 'timm:resnet50', a module or a Subject, not a {type(spec).__name__}."
-        )
+        raise UsageError(f"A subject is a spec such as 'timm:resnet50', a module or a Subject; got {spec!r}.")
     if transform is not None:
-        raise UsageError(f"{spec} brings its own preprocessing; a transform goes with a module.")
+        raise UsageError(f"{spec} has its own preprocessing; a transform can be given only with a module.")
     parsed = parse_spec(spec)
     if input_size is not None:
         parsed = replace(parsed, size=_side(spec, input_size))
@@ -67,7 +65,7 @@ def load_subject(
 def _side(spec: str, input_size: tuple[int, int] | int) -> int:
     height, width = preprocessing.sides(input_size)
     if height != width or height < 1:
-        raise UsageError(f"{spec} sees the common crop, a square; an input size of {height}×{width} is none.")
+        raise UsageError(f"{spec} sees the common crop, which is square; got an input size of {height}×{width}.")
     return height
 
 
@@ -108,8 +106,8 @@ def _loader(spec: Spec) -> Callable[[Spec], Subject]:
         from eyechart.subjects.huggingface import from_huggingface
 
         return from_huggingface
-    known = {"zoo": sources.from_zoo, "timm": sources.from_timm, "torchvision": sources.from_torchvision}
-    return known[spec.source]
+    loaders = {"zoo": sources.from_zoo, "timm": sources.from_timm, "torchvision": sources.from_torchvision}
+    return loaders[spec.source]
 
 
 def _from_module(

@@ -40,8 +40,8 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         if self.interpolation.upper() not in Image.Resampling.__members__:
-            known = ", ".join(name.lower() for name in Image.Resampling.__members__)
-            raise SubjectError(f"The interpolation {self.interpolation!r} is not one of PIL's: {known}.")
+            names = ", ".join(name.lower() for name in Image.Resampling.__members__)
+            raise SubjectError(f"The interpolation {self.interpolation!r} is not one of PIL's: {names}.")
 
     def __call__(self, pictures: Sequence[Image.Image]) -> Tensor:
         pixels = np.stack([np.asarray(self.resize(picture)) for picture in pictures])
@@ -87,10 +87,8 @@ class GivenTransform:
 def _one(transform: Callable[[Image.Image], Any], picture: Image.Image) -> Tensor:
     image = transform(picture)
     if not isinstance(image, Tensor) or not image.is_floating_point() or image.ndim != 3 or image.shape[0] != 3:
-        came = f"{image.dtype} {tuple(image.shape)}" if isinstance(image, Tensor) else type(image).__name__
-        raise SubjectError(
-            f"A transform must turn a picture into a floating-point tensor (3, y, x), but it gave {came}."
-        )
+        actual = f"{image.dtype} {tuple(image.shape)}" if isinstance(image, Tensor) else type(image).__name__
+        raise SubjectError(f"A transform must turn a picture into a floating-point tensor (3, y, x); got {actual}.")
     return image.to(torch.float32)
 
 
@@ -114,9 +112,9 @@ def from_transform(transform: Any, fallback: Preprocessing) -> Preprocessing | G
 
 def from_torchvision(preset: Any, module: nn.Module | None = None) -> Preprocessing:
     """A torchvision preset without its crop. An untrained vision transformer is built smaller than some presets say."""
-    told = getattr(module, "image_size", None)
+    own_size = getattr(module, "image_size", None)
     return Preprocessing(
-        sides(told if told is not None else preset.crop_size[0]),
+        sides(own_size if own_size is not None else preset.crop_size[0]),
         tuple(preset.mean),
         tuple(preset.std),
         interpolation=str(preset.interpolation.value),
@@ -167,7 +165,7 @@ def sides(size: Any) -> tuple[int, int]:
     else:
         height, width = (size, size) if isinstance(size, int) else size
     if height is None or width is None:
-        raise SubjectError(f"The processor gives its size as {size}, from which no height and width can be told.")
+        raise SubjectError(f"The processor gives its size as {size}, from which no height and width can be read.")
     return int(height), int(width)
 
 
@@ -175,17 +173,17 @@ def for_module(module: nn.Module, name: str, input_size: tuple[int, int] | int |
     """Preprocessing of a bare module, and where it is from: timm's, or ImageNet's mean and deviation at its size."""
     if hasattr(module, "pretrained_cfg") and input_size is None:
         return from_timm(module, name), "timm's data config"
-    said = input_size if input_size is not None else _size_told(module)
+    said = input_size if input_size is not None else _size_of(module)
     size = sides(said if said is not None else 224)
-    source = "given" if input_size is not None else "told by the module" if said is not None else "assumed"
+    source = "given" if input_size is not None else "stated by the module" if said is not None else "assumed"
     return Preprocessing(size), f"ImageNet mean and deviation assumed, input size {size[0]}×{size[1]} {source}"
 
 
-def _size_told(module: nn.Module) -> tuple[int, int] | int | None:
-    places = (module, getattr(module, "config", None), getattr(module, "patch_embed", None))
-    for place in places:
+def _size_of(module: nn.Module) -> tuple[int, int] | int | None:
+    holders = (module, getattr(module, "config", None), getattr(module, "patch_embed", None))
+    for holder in holders:
         for attribute in ("input_size", "img_size", "image_size"):
-            value = getattr(place, attribute, None)
+            value = getattr(holder, attribute, None)
             if isinstance(value, int):
                 return value
             if (

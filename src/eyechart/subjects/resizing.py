@@ -15,7 +15,7 @@ HALF_TABLES = ("columns.pos_embed", "rows.pos_embed")
 
 
 def resize_positions(state: State, module: nn.Module) -> State:
-    """The state with each position table as large as the module's; what is no such table stays as it came.
+    """The state with each position table as large as the module's; what is no such table stays as it is.
 
     >>> from eyechart import zoo
     >>> small, large = (zoo.build("vit", image_size=size, depth=1) for size in (16, 32))
@@ -24,36 +24,36 @@ def resize_positions(state: State, module: nn.Module) -> State:
     """
     wanted = module.state_dict()
     return {
-        name: came
-        if name not in wanted or came.shape == wanted[name].shape
-        else resized(name, came.float(), wanted[name])
-        for name, came in state.items()
+        name: stored
+        if name not in wanted or stored.shape == wanted[name].shape
+        else resized(name, stored.float(), wanted[name])
+        for name, stored in state.items()
     }
 
 
-def resized(name: str, came: Tensor, wanted: Tensor) -> Tensor:
-    """A position table for another grid, in the shape of `wanted`; anything else as it came."""
-    if came.ndim != wanted.ndim or (came.ndim < 4 and came.shape[-1] != wanted.shape[-1]):
-        return came
+def resized(name: str, stored: Tensor, wanted: Tensor) -> Tensor:
+    """A position table for another grid, in the shape of `wanted`; anything else as it is."""
+    if stored.ndim != wanted.ndim or (stored.ndim < 4 and stored.shape[-1] != wanted.shape[-1]):
+        return stored
     if name.endswith(WINDOW_TABLES):
-        old, new = (math.isqrt(len(table)) for table in (came, wanted))
-        odd_squares = old**2 == len(came) and new**2 == len(wanted) and old % 2 == new % 2 == 1
-        return resize_offsets(came, new // 2 + 1) if odd_squares else came
+        old, new = (math.isqrt(len(table)) for table in (stored, wanted))
+        odd_squares = old**2 == len(stored) and new**2 == len(wanted) and old % 2 == new % 2 == 1
+        return resize_offsets(stored, new // 2 + 1) if odd_squares else stored
     if "pos_embed" not in name:
-        return came
-    if came.ndim == 4:  # a map (1, width, y, x), as PiT has
-        same = came.shape[:2] == wanted.shape[:2]
-        return F.interpolate(came, wanted.shape[-2:], mode="bilinear", align_corners=True) if same else came
+        return stored
+    if stored.ndim == 4:  # a map (1, width, y, x), as PiT has
+        same = stored.shape[:2] == wanted.shape[:2]
+        return F.interpolate(stored, wanted.shape[-2:], mode="bilinear", align_corners=True) if same else stored
     if name.endswith(HALF_TABLES):
-        return resize_line(came, wanted.shape[1])
-    if came.ndim == 2 and len(came) % 2 == len(wanted) % 2 == 1:
-        tokens = [(len(table) + 1) // 2 for table in (came, wanted)]
+        return resize_line(stored, wanted.shape[1])
+    if stored.ndim == 2 and len(stored) % 2 == len(wanted) % 2 == 1:
+        tokens = [(len(table) + 1) // 2 for table in (stored, wanted)]
         grids = _grids(*tokens)
-        return resize_distances(came, *grids[:2], has_cls=grids[2]) if grids else came
-    if came.ndim == 3:
-        grids = _grids(came.shape[1], wanted.shape[1])
-        return resize_pos_embed(came, *grids[:2], has_cls=grids[2]) if grids else came
-    return came
+        return resize_distances(stored, *grids[:2], has_cls=grids[2]) if grids else stored
+    if stored.ndim == 3:
+        grids = _grids(stored.shape[1], wanted.shape[1])
+        return resize_pos_embed(stored, *grids[:2], has_cls=grids[2]) if grids else stored
+    return stored
 
 
 def _grids(old: int, new: int) -> tuple[int, int, bool] | None:

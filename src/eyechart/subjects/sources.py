@@ -39,8 +39,8 @@ def from_zoo(spec: Spec) -> Subject:
         made = trained_here(spec, path)
         card = {key: value for key, value in card.items() if key in ("name", "sentence", "switches", "mean", "std")}
         if made is None:
-            advice = f"No card lies beside it, so {spec.model}'s own switches and input size were taken."
-            notes = [f"no card lies beside the weights: switches and normalisation are {spec.model}'s own"]
+            advice = f"There is no card beside it, so {spec.model}'s own switches and input size were used."
+            notes = [f"there is no card beside the weights: switches and normalisation are {spec.model}'s own"]
         else:
             card |= made.card
             notes = list(made.notes)
@@ -213,8 +213,8 @@ def _made_here(spec: Spec) -> TrainedHere | None:
 
 
 def _unknown_tag(source: str, architecture: str, tag: str, tags: list[str]) -> UnknownSubject:
-    there_are = f"there are {', '.join(tags)}" if tags else "there are none"
-    return UnknownSubject(f"{source} knows {architecture} but no weights called {tag!r} of it; {there_are}.")
+    available = f"there are {', '.join(tags)}" if tags else "there are none"
+    return UnknownSubject(f"{source} knows {architecture} but no weights called {tag!r} of it; {available}.")
 
 
 def _elsewhere(spec: Spec) -> str:
@@ -252,7 +252,7 @@ def _fitted(
     It is built with the checkpoint's number of classes if that is all that differs.
     """
     module = build()
-    came = {name: tensor.shape for name, tensor in state.items()}
+    shapes_before = {name: tensor.shape for name, tensor in state.items()}
     state, fit = fit_to(state, module, convert)
     outputs = int(module.num_classes) if outputs is None else outputs  # type: ignore[arg-type]
     size = None if fit.complete else fit.head_size(outputs)
@@ -267,7 +267,7 @@ def _fitted(
         raise _size_refused(spec, f"{name} is {shapes}, and only position tables can be resized")
     if not fit.complete:
         raise fit.mismatch(origin, spec.model, advice)
-    resized = [name for name, tensor in state.items() if name in came and came[name] != tensor.shape]
+    resized = [name for name, tensor in state.items() if name in shapes_before and shapes_before[name] != tensor.shape]
     if resized:
         notes.append(f"{len(resized)} position table(s) were resized to the input size, {resized[0]} first")
     load_into(module, state)

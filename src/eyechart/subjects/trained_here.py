@@ -40,7 +40,7 @@ def trained_here(spec: Spec, path: str | Path) -> TrainedHere | None:
         return None
     refuse_other_architecture(spec, path, card)
     try:
-        found = TrainedHere(
+        training = TrainedHere(
             card,
             tuple(map(str, card["classes"])),
             int(card["input_size"][0]),
@@ -50,12 +50,16 @@ def trained_here(spec: Spec, path: str | Path) -> TrainedHere | None:
         )
     except (TypeError, ValueError, IndexError) as error:
         raise SubjectError(f"The card beside {path} is damaged ({error}); move it away or restore it.") from None
-    told = card.get("sha256")
-    told = told.get(Path(path).name) if isinstance(told, Mapping) else None
-    if told is not None and Path(path).is_file() and told != hashlib.sha256(Path(path).read_bytes()).hexdigest():
+    hashes = card.get("sha256")
+    recorded = hashes.get(Path(path).name) if isinstance(hashes, Mapping) else None
+    if (
+        recorded is not None
+        and Path(path).is_file()
+        and recorded != hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    ):
         note = "the card beside the weights is that of another version of this file: its hash differs"
-        return replace(found, notes=(note,))
-    return found
+        return replace(training, notes=(note,))
+    return training
 
 
 def refuse_other_architecture(spec: Spec, path: str | Path, card: Mapping[str, Any]) -> None:
@@ -81,5 +85,5 @@ def architecture_of(card: Mapping[str, Any]) -> str:
 def _three(values: Any) -> tuple[float, ...]:
     numbers = tuple(float(value) for value in values)
     if len(numbers) != 3:
-        raise ValueError(f"three channels were expected, {len(numbers)} came")
+        raise ValueError(f"expected three channels, got {len(numbers)}")
     return numbers

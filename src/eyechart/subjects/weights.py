@@ -50,7 +50,7 @@ def read_checkpoint(path: str | Path) -> tuple[State, list[str]]:
         try:
             return safetensors.torch.load_file(path), []
         except (safetensors.SafetensorError, ValueError) as error:
-            raise SubjectError(f"{path} is damaged or no safetensors file ({error}).") from None
+            raise SubjectError(f"{path} is damaged or not a safetensors file ({error}).") from None
     return _unwrap(_load_pickle(path), path)
 
 
@@ -71,7 +71,7 @@ def _load_pickle(path: Path) -> Any:
                 "state_dict(), best as .safetensors."
             ) from None
         reason = str(error).partition("\n")[0] or "it ends too early"
-        raise SubjectError(f"{path} is damaged or no checkpoint ({reason}).") from None
+        raise SubjectError(f"{path} is damaged or not a checkpoint ({reason}).") from None
 
 
 def _is_torchscript(path: Path) -> bool:
@@ -89,21 +89,21 @@ def _called_by_pickle(path: Path) -> list[str]:
             data = archive.read(inner[0]) if inner else b""
     else:
         data = path.read_bytes()
-    found: list[str] = []
+    names_called: list[str] = []
     strings: list[str] = []
     try:
         for opcode, argument, _ in pickletools.genops(data):
             if isinstance(argument, str) and "UNICODE" in opcode.name:
                 strings.append(argument)
             elif opcode.name in ("GLOBAL", "INST"):
-                found.append(str(argument).replace(" ", "."))
+                names_called.append(str(argument).replace(" ", "."))
             elif opcode.name == "STACK_GLOBAL":
-                found.append(".".join(strings[-2:]))
+                names_called.append(".".join(strings[-2:]))
     except Exception:  # genops raises whatever the damage is; what was seen before it counts
         pass
     plain = ("torch._utils.", "torch._tensor.", "collections.OrderedDict", "torch.nn.parameter.Parameter", "argparse.")
     storages = ("Storage", "torch.Size", "torch.device")
-    return [name for name in dict.fromkeys(found) if not name.startswith(plain) and not name.endswith(storages)]
+    return [name for name in dict.fromkeys(names_called) if not name.startswith(plain) and not name.endswith(storages)]
 
 
 def _unwrap(checkpoint: Any, path: Path) -> tuple[State, list[str]]:
@@ -128,11 +128,11 @@ class Fit:
 
     fitting: int
     expected: int
-    came: int
+    tensors: int
     missing: Mapping[str, tuple[int, ...]]
     """Name → shape expected."""
     reshaped: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
-    """Name → (shape that came, shape expected)."""
+    """Name → (shape in the checkpoint, shape expected)."""
     extra: tuple[str, ...]
 
     @property
@@ -146,20 +146,22 @@ class Fit:
         if self.missing:
             only_head = all(shape[:1] == (classes,) for shape in self.missing.values())
             return 0 if only_head and not self.reshaped and self.fitting else None
-        sizes = {came[0] for came, _ in self.reshaped.values() if came}
+        sizes = {actual[0] for actual, _ in self.reshaped.values() if actual}
         only_rows = all(
-            len(came) == len(expected) and came[1:] == expected[1:] and expected[0] == classes
-            for came, expected in self.reshaped.values()
+            len(actual) == len(expected) and actual[1:] == expected[1:] and expected[0] == classes
+            for actual, expected in self.reshaped.values()
         )
         return sizes.pop() if only_rows and len(sizes) == 1 else None
 
     def mismatch(self, path: str | Path, name: str, advice: str = "") -> WeightsMismatch:
-        wrong = [f"{key} ({_shape(came)}, expected {_shape(wants)})" for key, (came, wants) in self.reshaped.items()]
+        wrong = [
+            f"{key} ({_shape(actual)}, expected {_shape(wants)})" for key, (actual, wants) in self.reshaped.items()
+        ]
         wrong += [f"{key} (missing)" for key in self.missing]
         wrong += [f"{key} (not in the model)" for key in self.extra]
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         return WeightsMismatch(
-            f"{path} is of another architecture than {name}: {self.fitting} of its {self.came} tensors fit "
+            f"{path} is of another architecture than {name}: {self.fitting} of its {self.tensors} tensors fit "
             f"the model's {self.expected} by name and shape; the first that do not are {', '.join(wrong[:3])}{more}."
             + (f" {advice}" if advice else "")
         )
@@ -180,7 +182,7 @@ def compare(state: Mapping[str, Tensor], module: nn.Module) -> Fit:
     return Fit(
         fitting=len(shared) - len(reshaped),
         expected=len(wanted),
-        came=len(state),
+        tensors=len(state),
         missing={
             name: tuple(value.shape)
             for name, value in wanted.items()

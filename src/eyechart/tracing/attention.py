@@ -81,9 +81,9 @@ def _fused(
 
 
 def _product(name: str, args: Sequence[Any], operand: int) -> Attention:
-    found = operands_of_product(name, args)
-    assert found is not None, "the dry run only marks products it can read"
-    factors, letters, result = found[:2], found[2:4], found[4]
+    product = operands_of_product(name, args)
+    assert product is not None, "the dry run only marks products it can read"
+    factors, letters, result = product[:2], product[2:4], product[4]
     own, other = letters[operand], letters[1 - operand]
     leading = [a for a in result if a in own and (a in other or a in LEADING)]
     queries = [a for a in result if a in own and a not in leading]

@@ -20,10 +20,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from eyechart.errors import DoesNotApply
 from eyechart.tracing.pieces import PieceSize
-from eyechart.tracing.taps import Tap, Views
+from eyechart.tracing.taps import SiteViews, Tap
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Batch
+    from eyechart.scene import Batch
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
     from eyechart.tracing.interventions import Intervention
@@ -72,21 +72,21 @@ class Bench:
     def logits(self, images: Tensor | None = None, interventions: Sequence[Intervention] = (), draw: int = 0) -> Tensor:
         """(image, class) float32 on the CPU, for these images (its own unless told) and with these changes.
 
-        A subject that throws dice throws the same ones in every pass of one `draw`.
+        A stochastic subject draws the same random numbers in every pass of one `draw`.
         """
         images = self.images if images is None else images
         tap = Tap(self.subject.module, self.anatomy, {}, interventions) if interventions else None
 
         @torch.no_grad()
         def work(size: int) -> Tensor:
-            found = []
+            pieces = []
             for piece in torch.split(images, size):
                 output = tap.run(piece, self.subject.call)[0] if tap else self.subject.call(piece)
                 logits = self.subject.logits(output)
                 if logits is None:
                     raise DoesNotApply(f"{self.subject.name} has no logits.")
-                found.append(logits.float().cpu())
-            return torch.cat(found)
+                pieces.append(logits.float().cpu())
+            return torch.cat(pieces)
 
         with self.dice(draw):
             return self.piece_size.fit(len(images), work)
@@ -96,12 +96,12 @@ class Bench:
         views: Mapping[str, Sequence[View]],
         interventions: Sequence[Intervention] = (),
         images: Tensor | None = None,
-    ) -> Views:
+    ) -> SiteViews:
         """What taps see, views[site name][view name], on the CPU."""
         images = self.images if images is None else images
         tap = Tap(self.subject.module, self.anatomy, views, interventions)
 
-        def work(size: int) -> Views:
+        def work(size: int) -> SiteViews:
             if size == len(images):
                 return tap.run(images, self.subject.call)[1]
             return tap.run_in_pieces(images, size, self.subject.call)[1]
@@ -112,7 +112,7 @@ class Bench:
 
     @contextmanager
     def dice(self, draw: int = 0) -> Iterator[None]:
-        """Passes with and without a change differ by the change alone, not by what the dice showed in between."""
+        """Passes with and without a change differ by the change alone, not by random numbers drawn in between."""
         if not self.anatomy.random:
             yield
             return
@@ -133,13 +133,13 @@ class Bench:
         return (pixels * scale + offset).to(self.images.dtype)
 
     def _colours(self) -> tuple[Tensor, Tensor]:
-        known = self.subject.colours
-        if known is None:
+        colours = self.subject.colours
+        if colours is None:
             raise DoesNotApply(
                 f"{self.subject.name}: its own transform does more with colours than shift and scale, so its pictures "
                 "cannot be changed."
             )
-        offset, scale = (torch.tensor(values, device=self.images.device).view(1, -1, 1, 1) for values in known)
+        offset, scale = (torch.tensor(values, device=self.images.device).view(1, -1, 1, 1) for values in colours)
         return offset, scale
 
     # --- what experiments share ---------------------------------------------------------------------------------

@@ -42,10 +42,12 @@ def find_blocks(
 def _pools(call: Call) -> bool:
     """A last module that makes one vector of many positions belongs to the head (SigLIP's attention pooling)."""
     ends = [
-        next((record for record in records if record.places is not None), None)
+        next((record for record in records if record.origins is not None), None)
         for records in (call.inputs, call.outputs)
     ]
-    given, made = (record is not None and record.places is not None and has_position(record.places) for record in ends)
+    given, made = (
+        record is not None and record.origins is not None and has_position(record.origins) for record in ends
+    )
     return given and not made
 
 
@@ -61,14 +63,14 @@ def _resolve(call: Call, adding: Sequence[Call]) -> list[Call]:
 def _with_siblings(calls: Sequence[Call], nodes: Sequence[Node], blocks: list[Call]) -> list[Call]:
     classes = {type(block.module) for block in blocks} - set(_PLAIN)
     shapes = {(_shape(block.path), type(block.module).__module__) for block in blocks}
-    found = list(blocks)
+    blocks_and_siblings = list(blocks)
     for call in calls:
         alike = type(call.module) in classes or (_shape(call.path), type(call.module).__module__) in shapes
         if not alike or call in blocks or not any("weighted" in node.traits for node in nodes[call.first : call.last]):
             continue
-        if not any(call.within(block) or block.within(call) for block in found):
-            found.append(call)
-    return sorted(found, key=lambda call: call.last)
+        if not any(call.within(block) or block.within(call) for block in blocks_and_siblings):
+            blocks_and_siblings.append(call)
+    return sorted(blocks_and_siblings, key=lambda call: call.last)
 
 
 def _shape(path: str) -> str:

@@ -156,11 +156,11 @@ class DryRun(TorchFunctionMode):
             self.note(f"attention is not read ({reason})")
             return None
         weights = attention.weights()
-        asked, looked = self._places(name, args, operands, operand, weights)
+        asked, looked = self._origins(name, args, operands, operand, weights)
         images = len(self.images)
         lead = weights.shape[:-2].numel()
         if asked is None or looked is None:
-            self.note("attention is not read: where its queries and keys sit got lost on the way")
+            self.note("attention is not read: the positions of its queries and keys were lost on the way")
             return None
         asked, looked = asked.reshape(lead, -1), looked.reshape(lead, -1)
         leading = split_leading(asked, looked, images)
@@ -178,39 +178,40 @@ class DryRun(TorchFunctionMode):
         if not error <= max(1e-5, rounding):
             self.note(f"recomputed attention weights miss its output by {error:.1e}")
         asked, looked = (
-            canonical(places.reshape(*weights.shape[:-2], -1, 1), leading)[0, :, 0, :, 0] for places in (asked, looked)
+            canonical(origins.reshape(*weights.shape[:-2], -1, 1), leading)[0, :, 0, :, 0]
+            for origins in (asked, looked)
         )
         size = (self.images.shape[-2], self.images.shape[-1])
         geometry = read_attention(asked, looked, leading, size, operand)
         return Seen(canonical(weights, leading).shape[2], geometry, error)
 
-    def _places(
+    def _origins(
         self, name: str, args: Any, operands: tuple[Record, ...], operand: int, weights: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Places of queries (…, query) and keys (…, key) in the leading axes of `weights`."""
+        """Origins of queries (…, query) and keys (…, key) in the leading axes of `weights`."""
         shape = weights.shape
         if name in op.PRODUCT:
             side = operands[operand]
             tensors: list[Tensor | None] = []
-            for places, axis in ((side.places, -1), (side.keys, -2)):
-                if places is None:
+            for origins, axis in ((side.origins, -1), (side.keys, -2)):
+                if origins is None:
                     return None, None
                 exchanged = list(op.operands_of_product(name, args) or ())[:2]
-                exchanged[operand] = places
+                exchanged[operand] = origins
                 swapped = (args[0], *exchanged) if name == "einsum" else exchanged
                 tensors.append(attention_in(name, swapped, {}, operand).weights().select(axis, 0))
             return tensors[0], tensors[1]
-        found: list[Tensor | None] = []
+        sides: list[Tensor | None] = []
         for record in operands[:2]:
-            places = record.places
-            if places is None:
-                places = torch.full((), NOWHERE, dtype=torch.float64, device=weights.device).expand(record.shape)
+            origins = record.origins
+            if origins is None:
+                origins = torch.full((), NOWHERE, dtype=torch.float64, device=weights.device).expand(record.shape)
             if name == op.MODULE_ATTENTION:
-                places = places[..., 0].t() if places.dim() == 3 else places[None, :, 0]
-                places = places.unsqueeze(1)
+                origins = origins[..., 0].t() if origins.dim() == 3 else origins[None, :, 0]
+                origins = origins.unsqueeze(1)
             else:
-                places = places[..., 0]
-                if places.dim() > 2 and places.shape[-2] != shape[-3]:
-                    places = places.repeat_interleave(shape[-3] // places.shape[-2], -2)
-            found.append(places.expand(*shape[:-2], places.shape[-1]))
-        return found[0], found[1]
+                origins = origins[..., 0]
+                if origins.dim() > 2 and origins.shape[-2] != shape[-3]:
+                    origins = origins.repeat_interleave(shape[-3] // origins.shape[-2], -2)
+            sides.append(origins.expand(*shape[:-2], origins.shape[-1]))
+        return sides[0], sides[1]

@@ -1,4 +1,4 @@
-"""Reading layouts and attention geometry off the places that a dry run carried along."""
+"""Reading layouts and attention geometry off the origins that a dry run carried along."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ class Seen:
     """Largest difference between `weights @ values` and the attention's output, relative to the output."""
 
 
-def read_layout(places: Tensor) -> Layout | None:
+def read_layout(origins: Tensor) -> Layout | None:
     """Which axis is what. None if the axes cannot be told."""
-    dims = places.dim()
-    images = [axis for axis in range(dims) if image_varies(places, axis)]
+    dims = origins.dim()
+    images = [axis for axis in range(dims) if image_varies(origins, axis)]
     if len(images) != 1:
         return None
     lead = images[0]
-    spread = [axis for axis in range(dims) if axis != lead and position_varies(places, axis)]
+    spread = [axis for axis in range(dims) if axis != lead and position_varies(origins, axis)]
     flat = [axis for axis in range(dims) if axis != lead and axis not in spread]
-    if position_varies(places, lead):
-        return _windows(places, lead, spread, flat)
+    if position_varies(origins, lead):
+        return _windows(origins, lead, spread, flat)
     letters = {lead: "N"}
-    channel = _channel_axis(places, spread, flat)
+    channel = _channel_axis(origins, spread, flat)
     if channel is None:
         return None
     letters[channel] = "C"
     heads = [
-        axis for axis in flat if axis != channel and (places.shape[axis] > 1 or _before_tokens(places, axis, spread))
+        axis for axis in flat if axis != channel and (origins.shape[axis] > 1 or _before_tokens(origins, axis, spread))
     ]
     if heads:
         letters[heads[0]] = "H"
     rest = [axis for axis in range(dims) if axis not in letters]
     if not rest:
         return Layout("NC") if dims == 2 else None
-    places = places[tuple(slice(None) if axis in rest else 0 for axis in range(dims))]
-    y, x = position_of(places)
+    origins = origins[tuple(slice(None) if axis in rest else 0 for axis in range(dims))]
+    y, x = position_of(origins)
     if len(rest) == 2:
         rows, columns = y[:, :1].expand_as(y), x[:1].expand_as(x)
         upright = _same(rows, y) and _same(columns, x) and not y.isnan().any()
@@ -64,22 +64,22 @@ def read_layout(places: Tensor) -> Layout | None:
     return Layout(axes, prefix, grid)
 
 
-def _channel_axis(places: Tensor, spread: list[int], flat: list[int]) -> int | None:
+def _channel_axis(origins: Tensor, spread: list[int], flat: list[int]) -> int | None:
     """The axis along which nothing of the picture changes; of two beside a positional one, the first are heads.
 
     Axes of length one are only channels if no other is.
     """
-    wide = [axis for axis in flat if places.shape[axis] > 1]
+    wide = [axis for axis in flat if origins.shape[axis] > 1]
     if len(wide) == 1 or (len(wide) == 2 and spread):
         return wide[-1]
     return flat[-1] if flat and not wide else None
 
 
-def _before_tokens(places: Tensor, axis: int, spread: list[int]) -> bool:
+def _before_tokens(origins: Tensor, axis: int, spread: list[int]) -> bool:
     """Is this axis of length one a single head, before an axis that runs through both rows and columns?"""
-    if len(spread) != 1 or axis > spread[0] or places.dim() != 4:
+    if len(spread) != 1 or axis > spread[0] or origins.dim() != 4:
         return False
-    y, x = position_of(places.movedim(spread[0], 0).flatten(1)[:, 0])
+    y, x = position_of(origins.movedim(spread[0], 0).flatten(1)[:, 0])
     return bool((y[1:] != y[:-1]).any() and (x[1:] != x[:-1]).any())
 
 
@@ -102,11 +102,11 @@ def _token_grid(y: Tensor, x: Tensor) -> tuple[int, tuple[int, int] | None]:
     return prefix, ((rows, y.shape[1]) if regular and bool((y.diff(dim=0) > 0).all()) else None)
 
 
-def _windows(places: Tensor, lead: int, spread: list[int], flat: list[int]) -> Layout | None:
+def _windows(origins: Tensor, lead: int, spread: list[int], flat: list[int]) -> Layout | None:
     """Windows merged into the image axis, images outermost: (image × window, token, channel)."""
-    if lead != 0 or places.dim() != 3 or (len(spread) != 1 and places.shape[1] != 1):
+    if lead != 0 or origins.dim() != 3 or (len(spread) != 1 and origins.shape[1] != 1):
         return None
-    image = image_of(places[:, :, 0]).amax(1)
+    image = image_of(origins[:, :, 0]).amax(1)
     per = len(image) // int(image.max() + 1)
     if not _same(
         image, torch.arange(len(image), device=image.device, dtype=image.dtype).div(per, rounding_mode="floor")
@@ -115,14 +115,14 @@ def _windows(places: Tensor, lead: int, spread: list[int], flat: list[int]) -> L
     return Layout("WCT" if spread == [2] else "WTC", 0, None, per)
 
 
-def resolution(places: Tensor) -> tuple[int, int]:
+def resolution(origins: Tensor) -> tuple[int, int]:
     """How many different rows and columns of the picture a tensor tells apart, in whatever order."""
-    rows, columns = (len(torch.unique(value[~value.isnan()])) for value in position_of(slim(places)))
+    rows, columns = (len(torch.unique(value[~value.isnan()])) for value in position_of(slim(origins)))
     return rows, columns
 
 
 def split_leading(query: Tensor, key: Tensor, images: int) -> list[tuple[str, int]] | None:
-    """How a flat leading axis decomposes into images, windows and heads; places are (leading, query or key)."""
+    """How a flat leading axis decomposes into images, windows and heads; origins are (leading, query or key)."""
     total = query.shape[0]
     asked, looked = image_of(query).amax(1).long(), image_of(key).amax(1).long()
     image = torch.where(looked >= 0, looked, asked)  # what keys bring belongs to their image
@@ -137,9 +137,9 @@ def split_leading(query: Tensor, key: Tensor, images: int) -> list[tuple[str, in
     signature = torch.cat([*position_of(query[first]), *position_of(key[first])], 1).nan_to_num(-1)
     window = torch.unique(signature, dim=0, return_inverse=True)[1]
     windows, left = int(window.max()) + 1, len(first)
-    place = torch.arange(left, device=query.device)
+    index_in_image = torch.arange(left, device=query.device)
     for stride in (s for s in range(1, left + 1) if left % (s * windows) == 0):
-        digit = place // stride % windows
+        digit = index_in_image // stride % windows
         if len(torch.unique(torch.stack([digit, window]), dim=1)[0]) == windows:
             break
     else:
@@ -187,7 +187,7 @@ def uniform_distance(y: np.ndarray, x: np.ndarray) -> float:
 def read_attention(
     query: Tensor, key: Tensor, leading: list[tuple[str, int]], size: tuple[int, int], operand: int
 ) -> AttentionGeometry:
-    """Geometry from places in canonical axes, (window, query) and (window, key), of one image."""
+    """Geometry from origins in canonical axes, (window, query) and (window, key), of one image."""
     (qy, qx), (ky, kx) = position_of(query), position_of(key)
     queries, keys = (torch.stack(pair, -1).cpu().numpy() for pair in ((qy, qx), (ky, kx)))
     windows = len(queries)
@@ -223,8 +223,8 @@ def _kind(queries: np.ndarray, keys: np.ndarray) -> Literal["global", "windowed"
         return "other"
     if len(queries) > 1:
         return "windowed"
-    there, looked = (
+    asking, answering = (
         {tuple(point) for point in positions[0][~np.isnan(positions[0, :, 0])].tolist()}
         for positions in (queries, keys)
     )
-    return "global" if not there or there == looked else "pooled"
+    return "global" if not asking or asking == answering else "pooled"

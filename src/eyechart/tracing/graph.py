@@ -63,11 +63,11 @@ class Node:
 
 @dataclass(eq=False)
 class Record:
-    """What is known of a tensor: its node and places; attention scores also have the places of their keys."""
+    """What is known of a tensor: its node and origins; attention scores also have the origins of their keys."""
 
     node: Node
     shape: tuple[int, ...]
-    places: Tensor | None = None
+    origins: Tensor | None = None
     keys: Tensor | None = None
     softmaxed: bool = False
 
@@ -111,15 +111,15 @@ class Step:
         return tuple(self.results[0].shape)
 
     def replayed(self, which: str) -> list[Tensor | None]:
-        """Places (or key places) of the results, by doing the same operation to the operands' places."""
+        """Origins (or key origins) of the results, by doing the same operation to the operands' origins."""
         if all(getattr(record, which) is None for record in self.active):
             return [None] * len(self.results)
-        known = {id(tensor): getattr(record, which) for tensor, record in self.before}
+        companions = {id(tensor): getattr(record, which) for tensor, record in self.before}
 
         def swap(tensor: Tensor) -> Tensor:
-            places: Tensor | None = known.get(id(tensor))
-            if places is not None:
-                return places
+            origins: Tensor | None = companions.get(id(tensor))
+            if origins is not None:
+                return origins
             return torch.full((), NOWHERE, dtype=torch.float64, device=tensor.device).expand(tensor.shape)
 
         return list(tensors_in(op.replay(self.name, self.func, self.args, self.kwargs, swap)))

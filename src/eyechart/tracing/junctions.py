@@ -36,14 +36,14 @@ class Kinship:
     def between(self, start: Node, end: Node) -> list[Node]:
         """All values on a way from `start` to `end`, without `start`."""
         bits = end.ancestors >> (start.index + 1)
-        found = []
+        nodes = []
         while bits:
             low = bits & -bits
             node = self.nodes[start.index + low.bit_length()]
             if node.descends_from(start):
-                found.append(node)
+                nodes.append(node)
             bits ^= low
-        return [*found, end] if end is not start else found
+        return [*nodes, end] if end is not start else nodes
 
     def last_common(self, one: Node, other: Node) -> Node | None:
         """The latest activation both come from."""
@@ -53,8 +53,8 @@ class Kinship:
 
 def find_junctions(nodes: Sequence[Node], watched: Sequence[Watched]) -> list[Junction]:
     kinship = Kinship(nodes)
-    found = (_judge(kinship, addition) for addition in watched if addition.name in ADD)
-    return [junction for junction in found if junction is not None]
+    junctions = (_judge(kinship, addition) for addition in watched if addition.name in ADD)
+    return [junction for junction in junctions if junction is not None]
 
 
 def kind_of(nodes: Sequence[Node]) -> Kind:

@@ -1,4 +1,4 @@
-"""The operations a tap tells apart, by the name torch gives them, and what each does to the places of its operands."""
+"""The operations a tap tells apart, by the name torch gives them, and what each does to the origins of its operands."""
 
 from __future__ import annotations
 
@@ -138,11 +138,11 @@ def operands_of_product(name: str, args: Sequence[Any]) -> tuple[Tensor, Tensor,
     )
 
 
-def project(places: Tensor, letters: str, result: str, shape: Sequence[int]) -> Tensor:
-    """Places of one factor, read along the axes of the product."""
+def project(origins: Tensor, letters: str, result: str, shape: Sequence[int]) -> Tensor:
+    """Origins of one factor, read along the axes of the product."""
     gone = [axis for axis, letter in enumerate(letters) if letter not in result]
     left = "".join(letter for letter in letters if letter in result)
-    kept = contract(places, gone) if gone else places
+    kept = contract(origins, gone) if gone else origins
     order = [left.index(letter) for letter in result if letter in left]
     kept = kept.permute(order)
     for axis, letter in enumerate(result):
@@ -152,7 +152,7 @@ def project(places: Tensor, letters: str, result: str, shape: Sequence[int]) -> 
 
 
 def replay(name: str, function: Function, args: Sequence[Any], kwargs: dict[str, Any], swap: Function) -> Any:
-    """Do to the places what was done to the tensors; `swap` gives a tensor's places."""
+    """Do to the origins what was done to the tensors; `swap` gives a tensor's origins."""
     if name in ("view", "view_as", "reshape_as"):
         target = args[1].shape if name != "view" else args[1:]
         return swap(args[0]).reshape(*target)
@@ -175,7 +175,7 @@ def replay(name: str, function: Function, args: Sequence[Any], kwargs: dict[str,
     return function(*(exchange(arg) for arg in args), **{key: exchange(value) for key, value in kwargs.items()})
 
 
-def cut_axis(name: str, args: Sequence[Any], kwargs: dict[str, Any], places: Tensor) -> tuple[int | None, int | None]:
+def cut_axis(name: str, args: Sequence[Any], kwargs: dict[str, Any], origins: Tensor) -> tuple[int | None, int | None]:
     """Along which axis a part was taken, preferring one whose positions differ, and from which index on."""
     if name != "__getitem__":
         first = 0 if name in ("unbind", "gather") else 1
@@ -194,19 +194,19 @@ def cut_axis(name: str, args: Sequence[Any], kwargs: dict[str, Any], places: Ten
         if item is None:
             continue
         if item is Ellipsis:
-            axis += places.dim() - used
+            axis += origins.dim() - used
             continue
         if isinstance(item, slice):
-            start, stop, step = item.indices(places.shape[axis])
-            if len(range(start, stop, step)) < places.shape[axis]:
+            start, stop, step = item.indices(origins.shape[axis])
+            if len(range(start, stop, step)) < origins.shape[axis]:
                 cuts.append((axis, start))
         elif isinstance(item, int):
-            cuts.append((axis, item % places.shape[axis]))
+            cuts.append((axis, item % origins.shape[axis]))
         else:
             cuts.append((axis, None))
         axis += 1
     for cut in cuts:
-        if position_varies(places, cut[0]):
+        if position_varies(origins, cut[0]):
             return cut
     return cuts[0] if cuts else (None, None)
 

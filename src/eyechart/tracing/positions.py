@@ -1,7 +1,7 @@
 """Where in the picture each number of an activation comes from, carried through a dry run beside the activation.
 
 Guessing the meaning of an axis from its length fails as soon as C = H = W. Instead every activation of the dry run has
-a companion of the same shape, its *places*: one float64 per element that packs (image, y, x) of the input picture. A
+a companion of the same shape, its *origins*: one float64 per element that packs (image, y, x) of the input picture. A
 view, a roll or a window partition is simply applied to the companion as well; what it then shows is the truth.
 An element may have no position (a class token, padding) or no image either (a parameter): those fields are empty.
 """
@@ -16,55 +16,55 @@ from torch import Tensor
 
 _FIELD = 2.0**24  # bits for y and for x each; with the image they stay below the 2**53 a float64 holds exactly
 _PIXEL = 1024.0  # positions are kept to 1/1024 pixel
-_PLACE = _FIELD * _FIELD
+_ORIGIN = _FIELD * _FIELD
 
-#: The place of a number that belongs to no image: a parameter, padding.
+#: The origin of a number that belongs to no image: a parameter, padding.
 NOWHERE = 0.0
 
 
 def pack(image: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """Places from image index (-1: none) and position in pixels (NaN: none)."""
+    """Origins from image index (-1: none) and position in pixels (NaN: none)."""
     row = torch.where(y.isnan(), 0.0, (y.clamp(min=0) * _PIXEL).round() + 1)
     column = torch.where(x.isnan(), 0.0, (x.clamp(min=0) * _PIXEL).round() + 1)
-    return (image.double() + 1) * _PLACE + row.double() * _FIELD + column.double()
+    return (image.double() + 1) * _ORIGIN + row.double() * _FIELD + column.double()
 
 
-def image_of(places: Tensor) -> Tensor:
+def image_of(origins: Tensor) -> Tensor:
     """Image index of each element, -1 where there is none."""
-    return (places / _PLACE).floor() - 1
+    return (origins / _ORIGIN).floor() - 1
 
 
-def position_of(places: Tensor) -> tuple[Tensor, Tensor]:
+def position_of(origins: Tensor) -> tuple[Tensor, Tensor]:
     """(y, x) in pixels of the input picture, NaN where there is none.
 
-    >>> places = pack(torch.tensor([0.0, 1.0]), torch.tensor([8.0, math.nan]), torch.tensor([24.0, math.nan]))
-    >>> position_of(places)[0].tolist(), image_of(places).tolist()
+    >>> origins = pack(torch.tensor([0.0, 1.0]), torch.tensor([8.0, math.nan]), torch.tensor([24.0, math.nan]))
+    >>> position_of(origins)[0].tolist(), image_of(origins).tolist()
     ([8.0, nan], [0.0, 1.0])
     """
-    inside = places.remainder(_PLACE)
+    inside = origins.remainder(_ORIGIN)
     row, column = (inside / _FIELD).floor(), inside.remainder(_FIELD)
     nan = torch.full_like(row, math.nan)
     return torch.where(row > 0, (row - 1) / _PIXEL, nan), torch.where(column > 0, (column - 1) / _PIXEL, nan)
 
 
 def pixels(images: Tensor) -> Tensor:
-    """Places of a batch of pictures (image, channel, y, x): the centre of each pixel."""
+    """Origins of a batch of pictures (image, channel, y, x): the centre of each pixel."""
     count, channels, height, width = images.shape
     image, y, x = (torch.arange(size, dtype=torch.float64, device=images.device) for size in (count, height, width))
     image, y, x = image.view(-1, 1, 1, 1), y.view(-1, 1) + 0.5, x + 0.5
     return pack(image, y, x).expand(count, channels, height, width)
 
 
-def without_position(places: Tensor) -> Tensor:
-    return (places / _PLACE).floor() * _PLACE
+def without_position(origins: Tensor) -> Tensor:
+    return (origins / _ORIGIN).floor() * _ORIGIN
 
 
-def slim(places: Tensor) -> Tensor:
-    """The same places with every merely repeated axis cut to length one (expanded axes have stride 0)."""
-    for axis in range(places.dim()):
-        if places.stride(axis) == 0 and places.shape[axis] > 1:
-            places = places.narrow(axis, 0, 1)
-    return places
+def slim(origins: Tensor) -> Tensor:
+    """The same origins with every merely repeated axis cut to length one (expanded axes have stride 0)."""
+    for axis in range(origins.dim()):
+        if origins.stride(axis) == 0 and origins.shape[axis] > 1:
+            origins = origins.narrow(axis, 0, 1)
+    return origins
 
 
 def _differs(values: Tensor, axis: int) -> bool:
@@ -73,39 +73,39 @@ def _differs(values: Tensor, axis: int) -> bool:
     return bool((values != values.narrow(axis, 0, 1)).any())
 
 
-def position_varies(places: Tensor, axis: int) -> bool:
+def position_varies(origins: Tensor, axis: int) -> bool:
     """Do elements along this axis sit at different positions of the picture?"""
-    return _differs(slim(places).remainder(_PLACE), axis)
+    return _differs(slim(origins).remainder(_ORIGIN), axis)
 
 
-def image_varies(places: Tensor, axis: int) -> bool:
+def image_varies(origins: Tensor, axis: int) -> bool:
     """Do elements along this axis belong to different images? Those of none (a class token) do not count."""
-    images = (slim(places) / _PLACE).floor()
+    images = (slim(origins) / _ORIGIN).floor()
     lowest = torch.where(images > 0, images, math.inf).amin(axis)
     return bool((images.amax(axis) > lowest).any())
 
 
-def has_position(places: Tensor) -> bool:
-    return bool((slim(places).remainder(_PLACE) > 0).any())
+def has_position(origins: Tensor) -> bool:
+    return bool((slim(origins).remainder(_ORIGIN) > 0).any())
 
 
-def contract(places: Tensor, axes: Sequence[int], *, keep: bool = False) -> Tensor:
-    """Places after the elements along `axes` were summed into one.
+def contract(origins: Tensor, axes: Sequence[int], *, keep: bool = False) -> Tensor:
+    """Origins after the elements along `axes` were summed into one.
 
     Several positions become their mean (a patch flattened into channels gives the patch's centre), unless nothing else
     tells positions apart any more: then the picture as a whole was pooled and there is no position left.
     """
-    axes = sorted({axis % places.dim() for axis in axes})
-    sizes = list(places.shape)
-    thin = slim(places)
-    spread = [axis for axis in axes if position_varies(places, axis)]
-    images = (thin / _PLACE).floor().amax(axes, keepdim=True)
+    axes = sorted({axis % origins.dim() for axis in axes})
+    sizes = list(origins.shape)
+    thin = slim(origins)
+    spread = [axis for axis in axes if position_varies(origins, axis)]
+    images = (thin / _ORIGIN).floor().amax(axes, keepdim=True)
     if not spread:
-        merged = images * _PLACE + thin.remainder(_PLACE).amax(axes, keepdim=True)
+        merged = images * _ORIGIN + thin.remainder(_ORIGIN).amax(axes, keepdim=True)
     else:
         y, x = (value.nanmean(axes, keepdim=True) for value in position_of(thin))
         merged = pack(images - 1, y, x)
-        placed = merged.remainder(_PLACE)
+        placed = merged.remainder(_ORIGIN)
         if len(torch.unique(placed[placed > 0])) < 2:
             merged = without_position(merged)
     for axis, size in enumerate(sizes):
@@ -116,13 +116,13 @@ def contract(places: Tensor, axes: Sequence[int], *, keep: bool = False) -> Tens
     return merged if keep else merged.reshape([size for axis, size in enumerate(sizes) if axis not in axes])
 
 
-def resample(places: Tensor, shape: Sequence[int]) -> Tensor | None:
-    """Places of a map (image, channel, y, x) after a convolution, pooling or interpolation gave it another size.
+def resample(origins: Tensor, shape: Sequence[int]) -> Tensor | None:
+    """Origins of a map (image, channel, y, x) after a convolution, pooling or interpolation gave it another size.
 
     The new cells divide the same stretch of the picture evenly. None if the map is no upright grid.
     """
     count, channels, *sizes = shape
-    map_ = contract(places, [1], keep=True) if position_varies(places, 1) else places[:, :1]
+    map_ = contract(origins, [1], keep=True) if position_varies(origins, 1) else origins[:, :1]
     if list(map_.shape[2:]) == sizes:
         return map_.expand(count, channels, *sizes)
     if len(sizes) != 2 or map_.shape[0] != count:
@@ -142,8 +142,8 @@ def resample(places: Tensor, shape: Sequence[int]) -> Tensor | None:
 def _stretch(profile: Tensor, axis: int, size: int) -> Tensor:
     """Spread `size` cells evenly over what the cells along `axis` covered; padding at the ends (NaN) is not counted."""
     line = profile.movedim(axis, -1).reshape(-1, profile.shape[axis])
-    there = torch.nonzero(~line.isnan().any(0)).flatten()
-    first, last = int(there[0]), int(there[-1])
+    cells_inside = torch.nonzero(~line.isnan().any(0)).flatten()
+    first, last = int(cells_inside[0]), int(cells_inside[-1])
     step = (line[:, last] - line[:, first]) / max(last - first, 1)
     extent = step * (last - first + 1)
     cells = (torch.arange(size, dtype=line.dtype, device=line.device) + 0.5) / size
@@ -152,17 +152,17 @@ def _stretch(profile: Tensor, axis: int, size: int) -> Tensor:
     return spread.reshape(*lead, size).movedim(-1, axis)
 
 
-def blend(places: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor | None:
-    """Places of an elementwise result: those of the first operand that has any, element by element."""
-    known = [place.expand(shape) for place in places if place is not None]
-    if not known:
+def blend(origins: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor | None:
+    """Origins of an elementwise result: those of the first operand that has any, element by element."""
+    candidates = [origin.expand(shape) for origin in origins if origin is not None]
+    if not candidates:
         return None
-    result = known[0]
-    for other in known[1:]:
+    result = candidates[0]
+    for other in candidates[1:]:
         if other is result or (other.stride() == result.stride() and other.data_ptr() == result.data_ptr()):
             continue
-        lacking = result.remainder(_PLACE) == 0
+        lacking = result.remainder(_ORIGIN) == 0
         if lacking.any():
-            better = lacking & ((other.remainder(_PLACE) > 0) | (result == NOWHERE))
+            better = lacking & ((other.remainder(_ORIGIN) > 0) | (result == NOWHERE))
             result = torch.where(better, other, result)
     return result

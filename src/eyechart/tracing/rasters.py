@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def raster(places: np.ndarray | None, grid: tuple[int, int]) -> Tensor | None:
+def raster(positions: np.ndarray | None, grid: tuple[int, int]) -> Tensor | None:
     """Which of all (window, token) stands at each cell of the grid; None unless each cell has exactly one."""
-    if places is None:
+    if positions is None:
         return None
-    flat = places.reshape(-1, 2)
-    there = np.flatnonzero(np.isfinite(flat).all(1))
-    (rows, row), (columns, column) = (np.unique(flat[there, axis].round(3), return_inverse=True) for axis in (0, 1))
+    flat = positions.reshape(-1, 2)
+    finite = np.flatnonzero(np.isfinite(flat).all(1))
+    (rows, row), (columns, column) = (np.unique(flat[finite, axis].round(3), return_inverse=True) for axis in (0, 1))
     cells = row * grid[1] + column
     if (len(rows), len(columns)) != grid or not np.array_equal(np.sort(cells), np.arange(grid[0] * grid[1])):
         return None
-    return torch.from_numpy(there[np.argsort(cells)])
+    return torch.from_numpy(finite[np.argsort(cells)])
 
 
-def on_grid(tokens: Tensor, places: np.ndarray | None, grid: tuple[int, int]) -> Tensor | None:
+def on_grid(tokens: Tensor, positions: np.ndarray | None, grid: tuple[int, int]) -> Tensor | None:
     """(image, head · channel, y, x) from (image, window, head, token, channel)."""
-    order = raster(places, grid)
+    order = raster(positions, grid)
     if order is None:
         return None
     flat = tokens.transpose(2, 3).flatten(3).flatten(1, 2)

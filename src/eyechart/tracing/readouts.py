@@ -6,7 +6,6 @@ Features wider than asked pass a fixed Gaussian random projection, so that rows 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,21 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.methods.area import area_means
+from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Anatomy, Site
+from eyechart.tracing.area import area_means
 from eyechart.tracing.views import Look
 
 if TYPE_CHECKING:
-    from eyechart.measures.measure import Scene
+    from eyechart.scene import Scene
 
 READOUTS = ("tokens", "cls", "gap", "gap with cls", "first")
 WITHOUT_CLS = ("tokens", "gap", "first")
-
-
-def probed(anatomy: Anatomy) -> Sequence[Site]:
-    """Blocks whose output is a grid of positions."""
-    plain = ("NTC", "NCT", "NCYX", "NYXC")
-    return [site for site in anatomy.pick("block") if site.grid is not None and site.layout.axes in plain]
 
 
 def has_cls(anatomy: Anatomy, site: Site) -> bool:
@@ -50,7 +44,7 @@ def cells(look: Look) -> Tensor:
 
     Neighbours r × r are flattened into channels, then positions averaged. A ViT's grid never changes, and stays.
     """
-    last = probed(look.anatomy)[-1]
+    last = blocks_with_grid(look.anatomy)[-1]
     assert last.grid is not None
     rows, columns = last.grid
     if look.site.grid == last.grid and look.site.layout.axes != "NCYX":
@@ -139,14 +133,14 @@ def read_out(look: Look, widths: Widths) -> Tensor:
 
 def groups_of(scene: Scene, widths: Widths) -> list[Group]:
     """What a row of features holds: site by site, its tokens and then its vectors."""
-    found: list[Group] = []
-    for row, (subject, site) in enumerate(scene.sites(probed)):
+    groups: list[Group] = []
+    for row, (subject, site) in enumerate(scene.sites(blocks_with_grid)):
         anatomy = scene.anatomy(subject)
-        last = probed(anatomy)[-1]
+        last = blocks_with_grid(anatomy)[-1]
         assert last.grid is not None
         height, width = (len(spread_out(size, widths.positions)) for size in last.grid)
         for readout in READOUTS if has_cls(anatomy, site) else WITHOUT_CLS:
             grid, most = ((height, width), widths.token) if readout == "tokens" else ((1, 1), widths.vector)
             channels = site.channels * (1 if "cls" in readout else flattening(site, last) ** 2)
-            found.append(Group(row, readout, grid, min(channels, most), found[-1].stop if found else 0, channels))
-    return found
+            groups.append(Group(row, readout, grid, min(channels, most), groups[-1].stop if groups else 0, channels))
+    return groups

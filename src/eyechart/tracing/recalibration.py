@@ -52,9 +52,9 @@ def _estimate(bench: Bench, norms: list[_BatchNorm], images: Tensor, interventio
     def work(size: int) -> None:
         for norm in norms:
             norm.training = True
-        for number, piece in enumerate(torch.split(images, size)):
+        for index, piece in enumerate(torch.split(images, size)):
             for norm in norms:
-                norm.momentum = 1 / (number + 1)  # the mean over pieces; of one piece its own statistics
+                norm.momentum = 1 / (index + 1)  # the mean over pieces; of one piece its own statistics
             tap.run(piece, bench.subject.call)
         for norm in norms:
             norm.training = False

@@ -16,17 +16,17 @@ from torch.overrides import TorchFunctionMode
 
 from eyechart.errors import TapError
 from eyechart.sites import Address, Anatomy, Site
-from eyechart.subjects.modules import bare, plain_attention
 from eyechart.tracing import operations as op
 from eyechart.tracing.attention import attention_in, canonical, own_layout
 from eyechart.tracing.graph import tensors_in
 from eyechart.tracing.interventions import Intervention, ReplaceAttention, ReplaceOperation, Scale
+from eyechart.tracing.modules import bare, plain_attention
 from eyechart.tracing.needs import View
 from eyechart.tracing.views import Look
 
 Key = tuple[str, int, int]
 #: views[site name][view name]
-Views = dict[str, dict[str, Tensor]]
+SiteViews = dict[str, dict[str, Tensor]]
 
 
 class Tap:
@@ -52,13 +52,15 @@ class Tap:
         # A `call` may go around the module's own forward, and layers are many: both are met only where asked for.
         asked_for = tuple(site for site in (anatomy.input, *anatomy.layers) if site.name in (views or {}))
         self.sites = (*asked_for, *anatomy.sites)
-        known = {site.name: site for site in self.sites}
-        self._views = {_known(known, name, anatomy).name: tuple(asked) for name, asked in (views or {}).items()}
+        sites_by_name = {site.name: site for site in self.sites}
+        self._views = {
+            _site_named(sites_by_name, name, anatomy).name: tuple(asked) for name, asked in (views or {}).items()
+        }
         self._changes: dict[str, Scale | ReplaceAttention] = {}
         self._modules: dict[str, ReplaceOperation] = {}
         self._operations: dict[Key, ReplaceOperation] = {}
         for change in interventions:
-            self._register(change, known)
+            self._register(change, sites_by_name)
         self._at: dict[Key, list[Site]] = {}
         self._inputs: dict[tuple[str, int], list[Site]] = {}
         self._outputs: dict[tuple[str, int], list[Site]] = {}
@@ -71,7 +73,7 @@ class Tap:
                 self._at.setdefault((address.path, address.call, address.operation), []).append(site)
         self._hooked = {site.address.path for site in self.sites} | {""}
 
-    def _register(self, change: Intervention, known: Mapping[str, Site]) -> None:
+    def _register(self, change: Intervention, sites_by_name: Mapping[str, Site]) -> None:
         if isinstance(change, ReplaceOperation):
             if isinstance(change.at, Address):
                 self._operations[change.at.path, change.at.call, change.at.operation] = change
@@ -80,7 +82,7 @@ class Tap:
             else:
                 raise TapError(f"{self.anatomy.subject} has no module {change.at!r} to replace.")
             return
-        site = _known(known, change.site, self.anatomy)
+        site = _site_named(sites_by_name, change.site, self.anatomy)
         needed = "attention" if isinstance(change, ReplaceAttention) else "junction"
         if site.role != needed:
             raise TapError(
@@ -91,33 +93,33 @@ class Tap:
         self._changes[site.name] = change
 
     @torch.no_grad()
-    def run(self, images: Tensor, call: Callable[[Tensor], Any] | None = None) -> tuple[Any, Views]:
+    def run(self, images: Tensor, call: Callable[[Tensor], Any] | None = None) -> tuple[Any, SiteViews]:
         """The output as the plain call gives it, and the views of the whole batch."""
         return self._run(images, call, whole=True)
 
     @torch.enable_grad()
-    def run_with_gradients(self, images: Tensor, call: Callable[[Tensor], Any] | None = None) -> tuple[Any, Views]:
+    def run_with_gradients(self, images: Tensor, call: Callable[[Tensor], Any] | None = None) -> tuple[Any, SiteViews]:
         """The same, differentiable: views hang on the graph of the pass, so a backward pass can start from them."""
         return self._run(images, call, whole=True)
 
     @torch.no_grad()
     def run_in_pieces(
         self, images: Tensor, micro: int, call: Callable[[Tensor], Any] | None = None
-    ) -> tuple[Any, Views]:
+    ) -> tuple[Any, SiteViews]:
         """The same in micro-batches: what views take is joined on the CPU and only then reduced."""
         outputs, pieces = [], []
         for piece in torch.split(images, micro):
             output, views = self._run(piece, call, whole=False)
             outputs.append(to_cpu(output))
             pieces.append(views)
-        joined: Views = join(pieces)
+        joined: SiteViews = join(pieces)
         for site, asked in self._views.items():
             for view in asked:
                 if view.reduce is not None:
                     joined[site][view.name] = view.reduce(joined[site][view.name])
         return join(outputs), joined
 
-    def _run(self, images: Tensor, call: Callable[[Tensor], Any] | None, *, whole: bool) -> tuple[Any, Views]:
+    def _run(self, images: Tensor, call: Callable[[Tensor], Any] | None, *, whole: bool) -> tuple[Any, SiteViews]:
         watch = _Pass(self, whole)
         with self._module_hooks(watch), plain_attention(), watch:
             output = (call or self.module)(images)
@@ -146,7 +148,7 @@ class _Pass(TorchFunctionMode):
     def __init__(self, tap: Tap, whole: bool) -> None:
         super().__init__()
         self.tap, self.whole = tap, whole
-        self.views: Views = {name: {} for name in tap._views}
+        self.views: SiteViews = {name: {} for name in tap._views}
         self.stack: list[list[Any]] = []  # [path, call, operations so far]
         self.calls: dict[str, int] = {}
         self.met = 0
@@ -172,9 +174,9 @@ class _Pass(TorchFunctionMode):
             return
         tensors = tensors_in(structure)
         if site.address.operation >= len(tensors):
-            came = f"{len(tensors)} came"
             raise TapError(
-                f"{site.name}: tensor {site.address.operation} of its {site.address.name} was expected, {came}."
+                f"{site.name}: tensor {site.address.operation} of its {site.address.name} was expected; got "
+                f"{len(tensors)} in all."
             )
         with torch._C.DisableTorchFunction():
             self._take(site, Look(site, output=tensors[site.address.operation]), before=None)
@@ -204,7 +206,7 @@ class _Pass(TorchFunctionMode):
         if name != site.address.name:
             raise TapError(
                 f"{self.tap.anatomy.subject}: at {site.name} the dry run saw {site.address.name!r}, but this pass does"
-                f" {name!r}; the model takes another way for these images."
+                f" {name!r}; the model takes another path for these images."
             )
 
     def _junction(self, sites: list[Site], name: str, func: Any, args: Any, kwargs: Any) -> Any:
@@ -272,8 +274,8 @@ class _Pass(TorchFunctionMode):
         subject, expected = self.tap.anatomy.subject, len(self.tap.sites)
         if self.met != expected:
             raise TapError(
-                f"{subject}: the dry run found {expected} sites, but this pass came by {self.met};"
-                " the model takes another way for these images."
+                f"{subject}: the dry run found {expected} sites, but this pass met {self.met};"
+                " the model takes another path for these images."
             )
 
 
@@ -307,10 +309,10 @@ def _a(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
-def _known(known: Mapping[str, Site], name: str, anatomy: Anatomy) -> Site:
-    if name not in known:
-        raise TapError(f"{anatomy.subject} has no site {name!r}; its sites are {', '.join(known)}.")
-    return known[name]
+def _site_named(sites_by_name: Mapping[str, Site], name: str, anatomy: Anatomy) -> Site:
+    if name not in sites_by_name:
+        raise TapError(f"{anatomy.subject} has no site {name!r}; its sites are {', '.join(sites_by_name)}.")
+    return sites_by_name[name]
 
 
 def to_cpu(thing: Any) -> Any:

@@ -39,27 +39,27 @@ class Look:
     @cached_property
     def output(self) -> torch.Tensor:
         """A block's output or a junction's sum, as the model has it; an attention's in the axes of its values."""
-        output: Any = self._there(self._output, "output")
+        output: Any = self._required(self._output, "output")
         tensor: torch.Tensor = output() if callable(output) else output
         return tensor
 
     @property
     def skip(self) -> torch.Tensor:
-        return self._there(self._skip, "skip")
+        return self._required(self._skip, "skip")
 
     @property
     def branch(self) -> torch.Tensor:
-        return self._there(self._branch, "branch")
+        return self._required(self._branch, "branch")
 
     @cached_property
     def weights(self) -> torch.Tensor:
         """Attention weights (image, window, head, query, key); one window when attention is global."""
-        return self._there(self._weights, "attention weights")()
+        return self._required(self._weights, "attention weights")()
 
     @cached_property
     def values(self) -> torch.Tensor:
         """Attention values (image, window, head, key, channel); `weights @ values` is what the attention returned."""
-        return self._there(self._values, "attention values")()
+        return self._required(self._values, "attention values")()
 
     def tokens(self, tensor: torch.Tensor) -> torch.Tensor:
         """(image, token, channel): prefix tokens first, then the grid row by row. A vector is one token."""
@@ -96,7 +96,7 @@ class Look:
             for other in seen
         )
 
-    def _there(self, value: Thing | None, what: str) -> Thing:
+    def _required(self, value: Thing | None, what: str) -> Thing:
         if value is None:
             raise DoesNotApply(f"{self.site.name} is a {self.site.role}; it has no {what}.")
         return value

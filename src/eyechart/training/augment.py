@@ -92,8 +92,8 @@ def augment(images: Tensor, recipe: Recipe, fill: Tensor, generator: Generator) 
             noise = torch.randn(count, generator=generator, device=device)
             level = ((recipe.augment_magnitude + recipe.augment_spread * noise) / 10).clamp(0, 1)
             choice = torch.where(uniform() < recipe.augment_probability, choice, -1)
-        for number, name in enumerate(names):
-            chosen = (choice == number).nonzero().squeeze(1)
+        for index, name in enumerate(names):
+            chosen = (choice == index).nonzero().squeeze(1)
             if len(chosen):
                 strength, direction = level[chosen], sign[chosen]
                 argument = (
@@ -124,8 +124,8 @@ def erase(images: Tensor, probability: float, generator: Generator) -> Tensor:
     def span(lengths: Tensor, size: int) -> Tensor:
         length = lengths.gather(0, first)
         start = (uniform(0, 1) * (size - length + 1)).floor()
-        place = torch.arange(size, device=images.device)
-        return (place >= start.T) & (place < (start + length).T)
+        pixel = torch.arange(size, device=images.device)
+        return (pixel >= start.T) & (pixel < (start + length).T)
 
     box = span(tall, height)[:, :, None] & span(wide, width)[:, None, :]
     erased = fits.any(dim=0) & (uniform(0, 1)[0] < probability)
@@ -138,8 +138,8 @@ def boxes(centre_y: Tensor, centre_x: Tensor, tall: Tensor, wide: Tensor, height
 
     def span(centre: Tensor, length: Tensor, size: int) -> Tensor:
         middle, half = (centre * size).floor(), (length * size / 2).floor()
-        place = torch.arange(size, device=centre.device)
-        return (place >= (middle - half)[:, None]) & (place < (middle + half)[:, None])
+        pixel = torch.arange(size, device=centre.device)
+        return (pixel >= (middle - half)[:, None]) & (pixel < (middle + half)[:, None])
 
     return span(centre_y, tall, height)[:, :, None] & span(centre_x, wide, width)[:, None, :]
 

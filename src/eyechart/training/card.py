@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eyechart import zoo
+from eyechart.methods.calibration import BINS
 from eyechart.subjects.catalogue import parse_spec
-from eyechart.training.evaluation import BINS, Scores
+from eyechart.training.evaluation import Scores
 from eyechart.training.records import sha256
 from eyechart.training.run import LAST_GOOD
 

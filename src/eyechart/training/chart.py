@@ -43,10 +43,10 @@ def is_training(path: str | Path) -> bool:
 def record_files(path: str | Path) -> list[Path]:
     """The records at a path; one sentence if there are none."""
     path = Path(path)
-    found = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
-    if not found or not found[0].is_file():
-        raise RunFolderError(f"There is no record of a training at {path}: a file or folder of *{SUFFIX} was expected.")
-    return found
+    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    if not files or not files[0].is_file():
+        raise RunFolderError(f"There is no record of a training at {path}: expected a file or folder of *{SUFFIX}.")
+    return files
 
 
 def read_record(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
@@ -64,7 +64,7 @@ def read_record(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[
         except ValueError:
             break
         if not isinstance(line, dict):
-            raise RunFolderError(f"{path} is no record of a training: every line should be a JSON object.")
+            raise RunFolderError(f"{path} is not a record of a training: every line should be a JSON object.")
         if "start" in line:
             start = line
         elif "epoch" in line:
@@ -94,11 +94,12 @@ def training_chart(path: str | Path) -> alt.ConcatChart:
     """NLL, error, calibration error and learning rate over the epochs of one training, a panel each."""
     import altair as alt
 
-    from eyechart.report.theme import SUBJECT_COLOURS, panels
+    from eyechart.charts.tables import tooltips
+    from eyechart.charts.theme import SUBJECT_COLOURS, panels
 
     record = record_files(path)[0]
     frame = curves(record)
-    colours = {name: SUBJECT_COLOURS[place] for place, name in enumerate(IMAGE_SETS) if name in set(frame["images"])}
+    colours = {name: SUBJECT_COLOURS[index] for index, name in enumerate(IMAGE_SETS) if name in set(frame["images"])}
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     span = alt.Scale(domain=[0, int(frame["epoch"].max())], nice=False)
     charts = []
@@ -106,16 +107,12 @@ def training_chart(path: str | Path) -> alt.ConcatChart:
         part = frame[frame["quantity"] == quantity]
         percent = quantity in ("error", "calibration error")
         axis = alt.Axis(format="%" if percent else "~g")
-        numbers = [
-            alt.Tooltip("epoch:Q"),
-            alt.Tooltip("images:N"),
-            alt.Tooltip("value:Q", title=quantity, format=".2%" if percent else ".4g"),
-        ]
+        tooltip = tooltips("epoch:Q", "images", value=(quantity, ".2%" if percent else ".4g"))
         line = alt.Chart(part).mark_line(point=len(part) <= 40)
         chart = line.encode(
             alt.X("epoch:Q", title="epoch", scale=span),
             alt.Y("value:Q", title=quantity, axis=axis, scale=alt.Scale(zero=quantity == "learning rate")),
-            tooltip=numbers,
+            tooltip=tooltip,
         )
         if quantity != "learning rate":
             chart = chart.encode(color=alt.Color("images:N", title=None, scale=scale))
@@ -126,36 +123,35 @@ def training_chart(path: str | Path) -> alt.ConcatChart:
 
 def save_training_charts(path: str | Path) -> list[Path]:
     """Draw every record that has an epoch beside itself, as NAME.records.png."""
-    import vl_convert
-
-    from eyechart.report import theme
-    from eyechart.report.embed import specification
-    from eyechart.report.figures import smaller
-    from eyechart.store import write_atomically
+    from eyechart.charts import theme
+    from eyechart.charts.export import picture_of, specification
+    from eyechart.files import write_atomically
 
     drawn = []
     for record in record_files(path):
         if read_record(record)[1]:
             chart = specification(theme.dress(training_chart(record)))
-            picture = smaller(vl_convert.vegalite_to_png(chart, scale=2, ppi=72, allowed_base_urls=[]), 2)
-            place = record.with_suffix(".png")
+            picture = picture_of(chart)
+            target = record.with_suffix(".png")
             try:
-                drawn.append(write_atomically(place, partial(Path.write_bytes, data=picture)))
+                drawn.append(write_atomically(target, partial(Path.write_bytes, data=picture)))
             except RunFolderError as error:
                 reason = getattr(error.__cause__, "strerror", None) or error.__cause__
                 raise RunFolderError(
-                    f"The chart {place} cannot be written ({reason}); copy the record elsewhere and show it there."
+                    f"The chart {target} cannot be written ({reason}); copy the record elsewhere and show it there."
                 ) from error
     return drawn
 
 
 def trainings_as_json(path: str | Path) -> list[dict[str, Any]]:
     """Every record at a path: what the training was, its epochs, and what it had to say."""
-    found = []
+    trainings = []
     for record in record_files(path):
         start, epochs, notices = read_record(record)
-        found.append({"name": record.name.removesuffix(SUFFIX), "start": start, "epochs": epochs, "notices": notices})
-    return found
+        trainings.append(
+            {"name": record.name.removesuffix(SUFFIX), "start": start, "epochs": epochs, "notices": notices}
+        )
+    return trainings
 
 
 def print_training(path: str | Path) -> None:

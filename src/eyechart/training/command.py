@@ -13,7 +13,7 @@ from eyechart import zoo
 from eyechart.errors import EyechartError, UsageError
 from eyechart.training.progress import board
 from eyechart.training.recipes import RECIPES
-from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, STOPS, Run
+from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, STOPS, TrainingRun
 from eyechart.training.settings import make_run, parse_pairs, read_list, refuse_clashes
 from eyechart.training.side_by_side import run_side_by_side
 
@@ -22,23 +22,23 @@ PARTLY, INTERRUPTED = 3, 130
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME…")
-@click.option(
-    "--list", "list_", type=click.Path(path_type=Path), help="Runs from a TOML file; NAMEs pick some of them."
-)
+@click.option("--list", "list_", type=click.Path(path_type=Path), help="A TOML file of runs; NAMEs pick some of them.")
 @click.option("--data", default="cifar10", show_default=True, help="cifar10, cifar100, a .npz, a folder of pictures.")
-@click.option("--image-size", type=int, help="Bring the images to this size; a folder of pictures needs it.")
-@click.option("--classes", help="Only these, separated by commas, numbered in this order.")
-@click.option("--validation", default=0, metavar="N", help="Hold out the last N training images and score those.")
-@click.option("--imbalance", default=1.0, metavar="F", help="Long tail: the first class has F times the last one's.")
-@click.option("--shots", type=int, help="So many images of each class.")
+@click.option("--image-size", type=int, help="Resize the images to this size; required for a folder of pictures.")
+@click.option("--classes", help="Only these classes, separated by commas, numbered in this order.")
+@click.option("--validation", default=0, metavar="N", help="Hold out the last N training images and score on them.")
+@click.option(
+    "--imbalance", default=1.0, metavar="F", help="Long tail: the first class has F times the images of the last."
+)
+@click.option("--shots", type=int, help="Use this many images of each class.")
 @click.option("--fraction", default=1.0, show_default=True, help="Stratified part of the training images.")
 @click.option("--label-noise", default=0.0, metavar="SHARE", help="Train on wrong labels for this share of the images.")
-@click.option("--steps", type=int, help="Gradient steps in all, whatever the fraction; epochs are parts of them.")
+@click.option("--steps", type=int, help="Gradient steps in total, whatever the fraction; the epochs divide them.")
 @click.option("--recipe", default="strong", show_default=True, help=f"One of {', '.join(RECIPES)}.")
-@click.option("--epochs", type=int, help="Instead of the recipe's; the warm-up is counted.")
-@click.option("--warmup-epochs", type=int, help="Instead of the recipe's.")
-@click.option("--batch-size", type=int, help="Instead of the recipe's.")
-@click.option("--learning-rate", type=float, help="Instead of the recipe's.")
+@click.option("--epochs", type=int, help="Replaces the recipe's value; includes the warm-up.")
+@click.option("--warmup-epochs", type=int, help="Replaces the recipe's value.")
+@click.option("--batch-size", type=int, help="Replaces the recipe's value.")
+@click.option("--learning-rate", type=float, help="Replaces the recipe's value.")
 @click.option("--set", "set_", multiple=True, metavar="SETTING=VALUE", help="Any other setting of the recipe.")
 @click.option(
     "--switch",
@@ -47,57 +47,63 @@ PARTLY, INTERRUPTED = 3, 130
     metavar="NAME=VALUE",
     help="A switch of the model: patch=2, position=2d; `eyechart subjects NAME` lists them.",
 )
-@click.option("--from", "from_", metavar="SUBJECT", help="Begin with the weights of a subject or a checkpoint.")
+@click.option("--from", "from_", metavar="SUBJECT", help="Start from the weights of a subject or a checkpoint.")
 @click.option("--head", default="new", show_default=True, help=f"With --from: {' or '.join(HEADS)}.")
 @click.option("--freeze", default="none", show_default=True, help=f"With --from: {', '.join(FREEZE)}.")
-@click.option("--backbone-lr-scale", default=1.0, show_default=True, help="With --from: all but the head learns so.")
-@click.option("--seed", default=0, show_default=True, help="Of the first weights, the order and the augmentation.")
-@click.option("--out", default="runs/train", show_default=True, type=click.Path(file_okay=False), help="Folder.")
-@click.option("--name", help="What the files are called; by default NAME.")
-@click.option("--overwrite", is_flag=True, help="Begin anew where a training is already there.")
-@click.option("--snapshots", default=",".join(SNAPSHOTS), show_default=True, help="Which to keep beside the end.")
-@click.option("--evaluate-every", default=1, show_default=True, metavar="EPOCHS", help="Score each so many epochs.")
-@click.option("--save-seconds", default=60.0, show_default=True, help="Write the state about this often.")
-@click.option("--time-limit", type=float, metavar="SECONDS", help="End early, with everything written.")
 @click.option(
-    "--stop-after", default="end", show_default=True, help=f"One of {', '.join(STOPS)}; the schedule stays as it is."
+    "--backbone-lr-scale", default=1.0, show_default=True, help="With --from: learning-rate factor of all but the head."
 )
-@click.option("--parallel", default=1, show_default=True, metavar="N", help="So many trainings side by side.")
+@click.option("--seed", default=0, show_default=True, help="Seed of first weights, order and augmentation.")
+@click.option("--out", default="runs/train", show_default=True, type=click.Path(file_okay=False), help="Folder.")
+@click.option("--name", help="Name of the files; by default NAME.")
+@click.option("--overwrite", is_flag=True, help="Start again where a training exists already.")
+@click.option("--snapshots", default=",".join(SNAPSHOTS), show_default=True, help="Which to keep besides the end.")
+@click.option(
+    "--evaluate-every", default=1, show_default=True, metavar="EPOCHS", help="Epochs from one score to the next."
+)
+@click.option("--save-seconds", default=60.0, show_default=True, help="Seconds between saved states, about.")
+@click.option("--time-limit", type=float, metavar="SECONDS", help="Stop after this time, with everything written.")
+@click.option(
+    "--stop-after", default="end", show_default=True, help=f"One of {', '.join(STOPS)}; the schedule is not changed."
+)
+@click.option("--parallel", default=1, show_default=True, metavar="N", help="How many trainings run at the same time.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
-@click.option("--bfloat16/--no-bfloat16", default=None, help="Steps and the scores on the way; default: on a GPU.")
+@click.option("--bfloat16/--no-bfloat16", default=None, help="Steps and scores during training; default: on a GPU.")
 @click.option("--compile/--no-compile", "compiled", default=None, help="torch.compile; default: on a GPU.")
-@click.option("--capture/--no-capture", "captured", default=None, help="One CUDA graph a step; default: on a GPU.")
+@click.option(
+    "--capture/--no-capture", "captured", default=None, help="Each step as one CUDA graph; default: on a GPU."
+)
 @click.pass_context
 def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, parallel: int, **options: Any) -> None:
     """Train models of the zoo, or a subject further, and write weights, records and cards.
 
-    A training that was stopped goes on when the same command is given again.
+    A stopped training continues when the same command is run again.
     """
-    runs: list[Run] = []
+    runs: list[TrainingRun] = []
     try:
         runs = _runs(ctx, names, list_, options)
         if parallel < 1:
-            raise UsageError("--parallel is at least 1.")
+            raise UsageError(f"--parallel must be at least 1; got {parallel}.")
         with board([run.label for run in runs]) as report:
             codes = run_side_by_side(runs, parallel, report)
     except EyechartError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"eyechart: {error}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         again = max((run.again for run in runs), key=len, default="the same command")
-        click.echo(f"interrupted; {again} goes on from the last states.", err=True)
+        click.echo(f"eyechart: interrupted; {again} continues from the last states.", err=True)
         sys.exit(INTERRUPTED)
     failed = [name for name, code in codes.items() if code]
     for run in runs:
         if run.label not in failed:
             click.echo(str(Path(run.out) / f"{run.label}.safetensors"))
     if failed and len(runs) > 1:
-        click.echo(f"error: {len(failed)} of {len(runs)} trainings failed: {', '.join(failed)}", err=True)
+        click.echo(f"eyechart: {len(failed)} of {len(runs)} trainings failed: {', '.join(failed)}", err=True)
     if failed:
         sys.exit(PARTLY if len(failed) < len(runs) else max(1, codes[failed[0]]) if len(runs) == 1 else 1)
 
 
-def _runs(ctx: click.Context, names: tuple[str, ...], list_: Path | None, options: dict[str, Any]) -> list[Run]:
+def _runs(ctx: click.Context, names: tuple[str, ...], list_: Path | None, options: dict[str, Any]) -> list[TrainingRun]:
     given = {
         key.removesuffix("_"): value
         for key, value in options.items()
@@ -107,12 +113,12 @@ def _runs(ctx: click.Context, names: tuple[str, ...], list_: Path | None, option
     given |= parse_pairs("--set", given.pop("set", ()))
     if list_ is not None:
         if switches:
-            raise UsageError("--switch is for a NAME; in a list, switches belong to a run.")
+            raise UsageError("--switch needs a NAME; in a list, switches are given for each run.")
         runs = read_list(list_, given, names)
     elif not names:
-        raise UsageError("Say what to train: a NAME of the zoo, or --list RUNS.toml.")
+        raise UsageError("There is nothing to train: give a NAME of the zoo, or --list RUNS.toml.")
     elif "from" in given and len(names) > 1:
-        raise UsageError(f"--from makes one training, so it takes one NAME; {len(names)} came.")
+        raise UsageError(f"--from makes one training, so it takes one NAME; got {len(names)}.")
     else:
         runs = [make_run({**given, "model": name, "switches": _switches(name, switches)}) for name in names]
     refuse_clashes(runs)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eyechart.errors import ImagesError, UsageError
+from eyechart.phrases import did_you_mean
 from eyechart.training.augment import Normalisation
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 
 HASHED_BYTES = 2**26  # of the pixels: enough to tell data sets apart, a fifth of a second
 PIECE = 4096  # images worked on at once where floats are needed
@@ -41,7 +41,7 @@ class TrainingData:
         for part, x, y in (("training", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
             if len(x) != len(y) or not len(x):
                 raise ImagesError(
-                    f"{self.name} has {len(x)} {part} images and {len(y)} labels; one label an image is needed."
+                    f"{self.name} has {len(x)} {part} images and {len(y)} labels; one label for each image is needed."
                 )
             if x.ndim != 4 or x.shape[1] != 3 or x.shape[2] != x.shape[3] or x.dtype != torch.uint8:
                 raise ImagesError(
@@ -94,7 +94,7 @@ class TrainingData:
         moved = {name: tensor.to(device) for name in tensors if (tensor := getattr(self, name)) is not None}
         return replace(self, **moved)
 
-    def cut(self, run: Run) -> TrainingData:
+    def cut(self, run: TrainingRun) -> TrainingData:
         """What a run asks for. The held-out part is the same for every fraction, tail and number of shots."""
         data = self.of_classes(run.classes).trainable().held_out(run.validation).long_tailed(run.imbalance, run.seed)
         data = data.few(run.shots, run.seed).part(run.fraction, run.seed).mislabelled(run.label_noise, run.seed)
@@ -106,17 +106,16 @@ class TrainingData:
             return self
         for name in names:
             if name not in self.classes:
-                near = difflib.get_close_matches(name, self.classes, n=2)
-                hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.classes[:12])} …"
-                raise UsageError(f"{self.name} has no class called {name!r}; {hint}")
+                near = did_you_mean(name, self.classes, f"it has {', '.join(self.classes[:12])} …")
+                raise UsageError(f"{self.name} has no class called {name!r}; {near}")
         if len(set(names)) != len(names) or len(names) < 2:
-            raise UsageError(f"--classes takes two or more different classes; {', '.join(names)} came.")
-        number = torch.full((len(self.classes),), -1)
-        for place, name in enumerate(names):
-            number[self.classes.index(name)] = place
+            raise UsageError(f"--classes takes two or more different classes; got {', '.join(names)}.")
+        label_of = torch.full((len(self.classes),), -1)
+        for label, name in enumerate(names):
+            label_of[self.classes.index(name)] = label
         kept = {}
         for part in ("train", "test"):
-            labels = number[getattr(self, f"y_{part}")]
+            labels = label_of[getattr(self, f"y_{part}")]
             kept[f"x_{part}"] = getattr(self, f"x_{part}")[labels >= 0]
             kept[f"y_{part}"] = labels[labels >= 0]
         return replace(self, classes=tuple(names), **kept)
@@ -182,7 +181,7 @@ class TrainingData:
     def part(self, fraction: float, seed: int) -> TrainingData:
         """A stratified part of the training images: every class keeps the same share, rounded."""
         if not 0 < fraction <= 1:
-            raise UsageError(f"A fraction of the training images lies above 0 and up to 1; {fraction} came.")
+            raise UsageError(f"The fraction of the training images must be above 0 and at most 1; got {fraction}.")
         if fraction == 1:
             return self
         sizes = torch.bincount(self.y_train, minlength=len(self.classes)).tolist()

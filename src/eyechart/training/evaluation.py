@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from eyechart.methods.calibration import BINS, bin_of
 from eyechart.training.augment import Normalisation
-
-BINS = 10  # of the calibration error, as in Park & Kim (SPEC M23)
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,13 @@ def score(logits: Tensor, labels: Tensor) -> Scores:
     )
 
 
-def calibration_error(confidence: Tensor, right: Tensor, bins: int = BINS) -> float:
+def calibration_error(confidence: Tensor, right: Tensor) -> float:
     """Σ over equal bins (a, b] of confidence: share of images × |accuracy − mean confidence|.
 
     >>> import torch
     >>> calibration_error(torch.full((4,), 0.75), torch.tensor([True, True, True, False]))
     0.0
     """
-    place = (confidence.double() * bins).ceil().long().clamp(1, bins) - 1
-    gap = torch.zeros(bins, dtype=torch.float64, device=confidence.device)
-    gap.index_add_(0, place, right.double() - confidence.double())
+    gap = torch.zeros(BINS, dtype=torch.float64, device=confidence.device)
+    gap.index_add_(0, bin_of(confidence), right.double() - confidence.double())
     return float(gap.abs().sum()) / len(confidence)

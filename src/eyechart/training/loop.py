@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from eyechart.device import choose_device
 from eyechart.errors import NotFinite, RunFolderError, UsageError
 from eyechart.training.augment import Normalisation, prepare_chunk
 from eyechart.training.card import device_name, make_card
@@ -19,7 +20,7 @@ from eyechart.training.evaluation import Scores, evaluate
 from eyechart.training.optimisers import Average, Schedule, make_optimiser, set_learning_rate
 from eyechart.training.progress import Report, plainly
 from eyechart.training.records import Records, beyond_half, load_weights
-from eyechart.training.run import LAST_GOOD, SNAPSHOTS, Run, difference
+from eyechart.training.run import LAST_GOOD, SNAPSHOTS, TrainingRun, difference
 from eyechart.training.sources import load_data_once
 from eyechart.training.state import gather, read_state, remove_state, restore, write_state
 from eyechart.training.step import Step
@@ -33,7 +34,7 @@ TICK_SECONDS = 1.0
 COMPILED_STEPS = 20_000  # a guess: compiling takes 16 to 105 s; what it gains was not measured at this length
 
 
-def train(run: Run, report: Report = plainly) -> dict[str, Any]:
+def train(run: TrainingRun, report: Report = plainly) -> dict[str, Any]:
     """Train and write everything; returns the card. A training that was stopped goes on, a finished one is left."""
     return Training(run, report).finish()
 
@@ -41,7 +42,7 @@ def train(run: Run, report: Report = plainly) -> dict[str, Any]:
 class Training:
     """All the state of a training in one place: weights, optimiser, average, random numbers, step count."""
 
-    def __init__(self, run: Run, report: Report = plainly) -> None:
+    def __init__(self, run: TrainingRun, report: Report = plainly) -> None:
         self.started = time.monotonic()
         self.run = run.checked()
         self.report = report
@@ -123,16 +124,16 @@ class Training:
         if theirs is not None and (other := difference(theirs, mine) if theirs else "its arguments are not known"):
             raise RunFolderError(
                 f"{self.records.lines} belongs to another training ({other}); give another --out or --name, or "
-                "--overwrite to begin anew."
+                "--overwrite to start again."
             )
         if theirs is not None and (card := self.records.finished()):
-            self._say(notice=f"{self.run.label} is already trained in {self.run.out}; --overwrite begins anew.")
+            self._say(notice=f"{self.run.label} is already trained in {self.run.out}; --overwrite starts again.")
             return card
-        found = None if theirs is None else read_state(self.records.state)
-        if found is None:
+        state = None if theirs is None else read_state(self.records.state)
+        if state is None:
             self._begin(mine)
             return None
-        self.done, tensors, facts = found
+        self.done, tensors, facts = state
         if self.done >= self.run.last_epoch and (card := self.records.stopped(self.done)):
             self._say(notice=f"{self.run.label} stopped after epoch {self.done} as asked; it is in {self.run.out}.")
             return card
@@ -140,7 +141,7 @@ class Training:
         self.steps, self.seconds_before = facts["steps"], facts["seconds"]
         self.resumed = [*facts["resumed"], self.done]
         self.records.cut(facts["position"])
-        self._notice(f"Going on after epoch {self.done} of {self.recipe.epochs}.")
+        self._notice(f"Continuing after epoch {self.done} of {self.recipe.epochs}.")
         return None
 
     def _begin(self, arguments: dict[str, Any]) -> None:
@@ -184,7 +185,7 @@ class Training:
         if time_is_up:
             self._notice(
                 f"The time limit of {self.run.time_limit:g} s ended the training after epoch {epoch} of "
-                f"{self.recipe.epochs}; {self.run.again} goes on."
+                f"{self.recipe.epochs}; {self.run.again} continues it."
             )
         stops_early = last and epoch < self.recipe.epochs
         if stops_early or (not last and time.monotonic() - self.saved_at >= self.run.save_seconds):
@@ -206,9 +207,9 @@ class Training:
         for part in self.frozen:
             part.eval()
         ticked = time.monotonic()
-        for number, (inputs, targets) in enumerate(self._batches(count)):
+        for index, (inputs, targets) in enumerate(self._batches(count)):
             set_learning_rate(self.optimiser, self.schedule.rate(self.steps))
-            losses[number] = self.step(inputs, targets)
+            losses[index] = self.step(inputs, targets)
             self.steps += 1
             if time.monotonic() - ticked > TICK_SECONDS:
                 ticked = time.monotonic()
@@ -336,15 +337,9 @@ class Training:
 
 
 def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError("There is no CUDA device here; leave --device out or say --device cpu.")
-    kind, colon, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
-        raise UsageError(f"--device is auto, cpu, cuda or one of several, as cuda:1; {name!r} came.")
-    if kind == "cuda" and colon:
-        if int(number) >= torch.cuda.device_count():
-            raise UsageError(f"There are {torch.cuda.device_count()} CUDA devices here, the first is 0; {name!r} came.")
-        torch.cuda.set_device(int(number))  # streams, graphs and the tensor of the rate are made on the current one
-    return torch.device(name)
+    device = choose_device(name)
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"Trainings run on cpu or cuda; got --device {name}.")
+    if device.index is not None and device.type == "cuda":
+        torch.cuda.set_device(device)  # streams, graphs and the tensor of the rate are made on the current one
+    return device

@@ -37,7 +37,7 @@ def decay_groups(
 ) -> list[dict[str, Any]]:
     """Parameters that decay (matrices, kernels), and those that do not: biases, norms, scales, position tables, CLS.
 
-    With a `scale` other than 1, each is parted again into the head and the rest.
+    With a `scale` other than 1, each is split again into the head and the rest.
     """
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():

@@ -14,12 +14,16 @@ from typing import Any
 Report = Callable[[Mapping[str, Any]], None]
 
 
+def sentence(event: Mapping[str, Any], kind: str) -> str:
+    """What a report says, after the name of its run; errors begin as those of every command do."""
+    return f"{'eyechart: ' if kind == 'error' else ''}{event['run']}: {event[kind]}"
+
+
 def plainly(event: Mapping[str, Any]) -> None:
     """One line on stderr for every sentence; mere ticks are left out."""
     for kind in ("line", "notice", "error"):
         if kind in event:
-            words = f"error: {event[kind]}" if kind == "error" else event[kind]
-            print(f"{event['run']}: {words}", file=sys.stderr, flush=True)
+            print(sentence(event, kind), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -54,7 +58,6 @@ def board(names: Sequence[str]) -> Iterator[Report]:
                 bars.update(task, line=escape(event["line"]))
             for kind in ("notice", "error"):
                 if kind in event:
-                    words = f"error: {event[kind]}" if kind == "error" else event[kind]
-                    bars.console.print(f"{event['run']}: {words}", markup=False, highlight=False)
+                    bars.console.print(sentence(event, kind), markup=False, highlight=False)
 
         yield report

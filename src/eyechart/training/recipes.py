@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -10,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from eyechart.errors import UsageError
+from eyechart.phrases import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -68,36 +68,36 @@ class Recipe:
         >>> find_recipe("zoo").changed(epochs=30, batch_size=None).epochs
         30
         """
-        known = {field.name for field in fields(self)}
-        unknown = sorted(set(changes) - known)
+        settings = {field.name for field in fields(self)}
+        unknown = sorted(set(changes) - settings)
         if unknown:
-            raise UsageError(f"A recipe has no setting called {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+            raise UsageError(f"A recipe has no setting called {unknown[0]!r}; it has {', '.join(sorted(settings))}.")
         return replace(self, **{key: value for key, value in changes.items() if value is not None}).checked()
 
     def checked(self) -> Recipe:
         """The recipe itself, or one sentence on what is wrong with it."""
         if self.epochs < 1 or self.batch_size < 1:
             raise UsageError(
-                f"A training needs an epoch and an image a batch at least; it has {self.epochs} and {self.batch_size}."
+                f"A training needs at least 1 epoch and 1 image in a batch; got {self.epochs} and {self.batch_size}."
             )
         if not 0 <= self.warmup_epochs < self.epochs:
             raise UsageError(
-                f"The warm-up must be shorter than the training; it has {self.warmup_epochs} of {self.epochs} epochs: "
+                f"The warm-up must be shorter than the training; got {self.warmup_epochs} of {self.epochs} epochs: "
                 "shorten it with --warmup-epochs, or raise --epochs."
             )
         for name in ("label_smoothing", "augment_probability", "mix_probability", "erasing"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
-                raise UsageError(f"{name} is a probability between 0 and 1; {value} came.")
+                raise UsageError(f"{name} must be a probability between 0 and 1; got {value}.")
         for name in ("drop_path", "ema", "momentum"):
             value = getattr(self, name)
             if not 0 <= value < 1:
-                raise UsageError(f"{name} lies from 0 to below 1; {value} came.")
+                raise UsageError(f"{name} must be at least 0 and below 1; got {value}.")
         sizes = ("learning_rate", "weight_decay", "sam_radius", "clip", "mixup", "cutmix", "crop_padding")
         for name in (*sizes, "augment_layers", "augment_magnitude", "augment_spread"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
-                raise UsageError(f"{name} is a finite number from 0; {value} came.")
+                raise UsageError(f"{name} must be a finite number of at least 0; got {value}.")
         return self
 
 
@@ -179,7 +179,6 @@ def find_recipe(name: str) -> Recipe:
     0.8
     """
     if name not in RECIPES:
-        near = difflib.get_close_matches(name, RECIPES, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"the recipes are {', '.join(RECIPES)}."
-        raise UsageError(f"There is no recipe called {name!r}; {hint}")
+        near = did_you_mean(name, RECIPES, f"the recipes are {', '.join(RECIPES)}.")
+        raise UsageError(f"There is no recipe called {name!r}; {near}")
     return RECIPES[name]

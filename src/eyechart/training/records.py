@@ -5,10 +5,9 @@ weights beside it are built and fed, and at the end how good they are; NAME.stat
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from eyechart import zoo
 from eyechart.errors import NotFinite, RunFolderError
-from eyechart.training.files import cannot_write, write_whole
+from eyechart.files import cannot_write, claim, read_json_lines, write_bytes
 
 HALF_MAX = torch.finfo(torch.float16).max
 
@@ -39,15 +38,11 @@ class Records:
             self.file = self.lines.open("ab")
         except OSError as error:
             raise cannot_write(self.lines, error) from error
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not claim(self.file):
             self.file.close()
             raise RunFolderError(
                 f"Another process is training {self.name} into {self.folder}; wait for it or give another --out."
-            ) from None
-        except OSError:
-            pass  # a file system without locks: nothing can be claimed there
+            )
 
     def close(self) -> None:
         if self.file is not None:
@@ -58,7 +53,7 @@ class Records:
 
         A record without an epoch is nothing; one of unknown arguments has an empty identity, which fits none.
         """
-        lines = list(read_lines(self.lines)) if self.lines.is_file() else []
+        lines = read_json_lines(self.lines, strict=False)
         if not any("epoch" in line for line in lines) and not self.weights_path().is_file():
             return None
         return dict(lines[0].get("arguments", {})) if lines else {}
@@ -115,23 +110,10 @@ class Records:
         """Save a state in float16, whole or not at all."""
         halves = {name: half(name, tensor) for name, tensor in state.items()}
         # One entry only: safetensors writes several in random order, and equal weights should be equal files.
-        return write_whole(self.weights_path(snapshot), save(halves, metadata={"zoo": f"{self.name}@{snapshot}"}))
+        return write_bytes(self.weights_path(snapshot), save(halves, metadata={"zoo": f"{self.name}@{snapshot}"}))
 
     def card(self, values: Mapping[str, Any]) -> Path:
-        return write_whole(self.card_path, (json.dumps(values, indent=2, allow_nan=False) + "\n").encode())
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a record; a last one that a kill cut short is left out."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RunFolderError(f"The record {path} cannot be read: {error.strerror or error}.") from error
-    for line in text.splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            return
+        return write_bytes(self.card_path, (json.dumps(values, indent=2, allow_nan=False) + "\n").encode())
 
 
 def beyond_half(state: Mapping[str, Tensor]) -> str | None:

@@ -26,7 +26,7 @@ NOT_DECIDING = frozenset(
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """`model` trained on `data` by `recipe`, into `out`."""
 
     model: str
@@ -88,40 +88,42 @@ class Run:
     def label(self) -> str:
         return self.name or self.model
 
-    def checked(self) -> Run:
+    def checked(self) -> TrainingRun:
         """The run itself, or one sentence on what is wrong with it."""
         self.recipe.checked()
         if unknown := [name for name in self.snapshots if name not in SNAPSHOTS]:
-            raise UsageError(f"Snapshots are {', '.join(SNAPSHOTS)}; {unknown[0]!r} came.")
+            raise UsageError(f"Snapshots are {', '.join(SNAPSHOTS)}; got {unknown[0]!r}.")
         words = (("--freeze", self.freeze, FREEZE), ("--head", self.head, HEADS))
-        for what, value, known in (*words, ("--stop-after", self.stop_after, STOPS)):
-            if value not in known:
-                raise UsageError(f"{what} is one of {', '.join(known)}; got {value!r}.")
+        for what, value, allowed in (*words, ("--stop-after", self.stop_after, STOPS)):
+            if value not in allowed:
+                raise UsageError(f"{what} is one of {', '.join(allowed)}; got {value!r}.")
         if self.last_epoch < 1:
             raise UsageError("--stop-after warmup needs a recipe with a warm-up; got warmup_epochs=0.")
         if not 0 < self.fraction <= 1:
-            raise UsageError(f"A fraction of the training images lies above 0 and up to 1; {self.fraction} came.")
+            raise UsageError(f"The fraction of the training images must be above 0 and at most 1; got {self.fraction}.")
         if not 0 <= self.label_noise < 1:
-            raise UsageError(f"--label-noise is a share from 0 to below 1; {self.label_noise:g} came.")
+            raise UsageError(f"--label-noise must be at least 0 and below 1; got {self.label_noise:g}.")
         if not 1 <= self.imbalance < math.inf:
-            raise UsageError(f"--imbalance is largest over smallest class, so at least 1; {self.imbalance:g} came.")
+            raise UsageError(
+                f"--imbalance is the largest class divided by the smallest, so at least 1; got {self.imbalance:g}."
+            )
         if self.steps is not None and self.steps < self.recipe.epochs:
             raise UsageError(
-                f"{self.steps} steps cannot be parted into {self.recipe.epochs} epochs; ask for fewer with --epochs."
+                f"{self.steps} steps cannot be split into {self.recipe.epochs} epochs; ask for fewer with --epochs."
             )
         least = {"evaluate_every": 1, "validation": 0, "backbone_lr_scale": 0, "save_seconds": 0}
         least |= {name: 1 for name in ("shots", "image_size", "time_limit") if getattr(self, name) is not None}
         for name, bound in least.items():
             if not getattr(self, name) >= bound:  # a NaN is not
-                raise UsageError(f"--{name.replace('_', '-')} is at least {bound}; {getattr(self, name)} came.")
+                raise UsageError(f"--{name.replace('_', '-')} must be at least {bound}; got {getattr(self, name)}.")
         if not 0 <= self.seed < 2**62:  # others are made of it by adding
-            raise UsageError(f"--seed is a whole number from 0 to below 2^62; {self.seed} came.")
+            raise UsageError(f"--seed must be a whole number from 0 to below 2^62; got {self.seed}.")
         if self.backbone_lr_scale == math.inf:
-            raise UsageError("--backbone-lr-scale is a finite number; inf came.")
+            raise UsageError("--backbone-lr-scale must be a finite number; got inf.")
         if "/" in self.label or self.label.startswith("."):
-            raise UsageError(f"--name is what files are called, not a path, which is --out's; {self.label!r} came.")
+            raise UsageError(f"--name is the name of the files, not a path (that is --out); got {self.label!r}.")
         if self.label.endswith(endings := tuple(f".{name}" for name in (*SNAPSHOTS, LAST_GOOD))):
-            raise UsageError(f"A name that ends in {', '.join(endings)} is a snapshot's; {self.label!r} came.")
+            raise UsageError(f"A name that ends in {', '.join(endings)} is the name of a snapshot; got {self.label!r}.")
         if self.begin_from is None and (self.freeze != "none" or self.head != "new" or self.backbone_lr_scale != 1):
             raise UsageError("--freeze, --head and --backbone-lr-scale need --from: there are no weights to keep.")
         return self
@@ -137,7 +139,7 @@ class Run:
         """The command that makes this run again, with the data's name in place of where it lay."""
         words = ["eyechart", "train", self.model, "--data", data, "--recipe", self.recipe.name]
         words += _changes(self.recipe)
-        plain = {one.name: one.default for one in fields(Run)}
+        plain = {one.name: one.default for one in fields(TrainingRun)}
         for name, word in OPTIONS.items():
             if (value := getattr(self, name)) != plain[name]:
                 words += [word, ",".join(value) if isinstance(value, tuple) else str(value)]
@@ -151,7 +153,7 @@ class Run:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Run:
+    def from_json(cls, text: str) -> TrainingRun:
         values: Mapping[str, Any] = json.loads(text)
         tuples = {name: tuple(values[name]) for name in ("snapshots", "classes")}
         switches = {name: as_tuple(value) for name, value in values["switches"].items()}

@@ -24,18 +24,18 @@ from typing import Any
 
 from eyechart import zoo
 from eyechart.errors import UsageError
+from eyechart.phrases import did_you_mean
 from eyechart.training.recipes import Recipe, find_recipe
-from eyechart.training.run import Run, as_tuple
-from eyechart.words import did_you_mean
+from eyechart.training.run import TrainingRun, as_tuple
 from eyechart.zoo.switches import check_switches
 
 RECIPE_SETTINGS = {one.name: str(one.type) for one in fields(Recipe) if one.name != "name"}
-RUN_SETTINGS = {one.name: str(one.type) for one in fields(Run) if one.name not in ("recipe", "begin_from")}
+RUN_SETTINGS = {one.name: str(one.type) for one in fields(TrainingRun) if one.name not in ("recipe", "begin_from")}
 KNOWN = RUN_SETTINGS | RECIPE_SETTINGS | {"recipe": "str", "from": "str | None"}
 ALSO = {"sam": "sam_radius", "optimizer": "optimiser"}
 
 
-def make_run(settings: Mapping[str, Any]) -> Run:
+def make_run(settings: Mapping[str, Any]) -> TrainingRun:
     """One run from its settings, each checked; what is None counts as not given.
 
     >>> run = make_run({"model": "vit", "recipe": "zoo", "epochs": 30, "switches": {"patch": 2}})
@@ -55,7 +55,7 @@ def make_run(settings: Mapping[str, Any]) -> Run:
     if begin_from is None:
         check_switches(given["model"], zoo.switches(given["model"]), given.get("switches", {}))
     defaults = {"data": "cifar10", "out": "runs/train"}
-    return Run(recipe=recipe, begin_from=begin_from, **{**defaults, **given}).checked()
+    return TrainingRun(recipe=recipe, begin_from=begin_from, **{**defaults, **given}).checked()
 
 
 def fitted(name: str, value: Any) -> Any:
@@ -64,11 +64,11 @@ def fitted(name: str, value: Any) -> Any:
     if kind.startswith("tuple"):
         value = value.split(",") if isinstance(value, str) else value
         if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
-            raise UsageError(f"{name} takes names separated by commas; {value!r} came.")
+            raise UsageError(f"{name} takes names separated by commas; got {value!r}.")
         return tuple(part.strip() for part in value if part.strip())
     if kind.startswith("Mapping"):
         if not isinstance(value, Mapping):
-            raise UsageError(f"{name} takes a table such as {{ patch = 2 }}; {value!r} came.")
+            raise UsageError(f"{name} takes a table such as {{ patch = 2 }}; got {value!r}.")
         return {key: as_tuple(part) for key, part in value.items()}
     wanted: tuple[type, ...]
     wanted, words = {
@@ -77,9 +77,9 @@ def fitted(name: str, value: Any) -> Any:
         "bool": ((bool,), "true or false"),
     }.get(kind, ((str,), "a word"))
     if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "bool"):
-        raise UsageError(f"{name} takes {words}; {value!r} came.")
+        raise UsageError(f"{name} takes {words}; got {value!r}.")
     if kind.startswith("Literal") and value not in (choices := ast.literal_eval(kind.removeprefix("Literal"))):
-        raise UsageError(f"{name} is one of {', '.join(choices)}; {value!r} came.")
+        raise UsageError(f"{name} is one of {', '.join(choices)}; got {value!r}.")
     return float(value) if kind == "float" else value
 
 
@@ -93,7 +93,7 @@ def parse_pairs(option: str, pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise UsageError(f"{option} takes NAME=VALUE; {pair!r} came.")
+            raise UsageError(f"{option} takes NAME=VALUE; got {pair!r}.")
         words = {"true": "True", "false": "False"}
         try:
             values[name.strip()] = ast.literal_eval(words.get(text.strip(), text.strip()))
@@ -102,7 +102,7 @@ def parse_pairs(option: str, pairs: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) -> list[Run]:
+def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) -> list[TrainingRun]:
     """The runs of a TOML list; what was `given` on the command line counts before what the list says.
 
     `only` takes some of them, by name.
@@ -112,11 +112,13 @@ def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) ->
     except OSError as error:
         raise UsageError(f"The list {path} cannot be read: {error.strerror or error}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from error
+        raise UsageError(f"{path} is not TOML: {error}.") from error
     common, rows = document.get("common", {}), document.get("run", [])
-    known = not set(document) - {"common", "run"} and isinstance(rows, list) and rows
-    if not known or not all(isinstance(part, dict) for part in (common, *rows)):
-        raise UsageError(f"{path} must hold one [[run]] a training and, if wanted, [common]; it does not.")
+    well_formed = not set(document) - {"common", "run"} and isinstance(rows, list) and rows
+    if not well_formed or not all(isinstance(part, dict) for part in (common, *rows)):
+        raise UsageError(
+            f"{path} must hold one [[run]] for each training and may hold [common]; it holds something else."
+        )
     runs = []
     for number, row in enumerate(rows, 1):
         try:
@@ -129,7 +131,7 @@ def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) ->
     return [run for run in runs if not wanted or run.label in wanted]
 
 
-def refuse_clashes(runs: Iterable[Run]) -> None:
+def refuse_clashes(runs: Iterable[TrainingRun]) -> None:
     """Trainings of one command need names of their own: for their files, their bars and their errors."""
     seen: set[str] = set()
     for run in runs:

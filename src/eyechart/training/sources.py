@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eyechart.errors import ImagesError, UsageError
+from eyechart.phrases import count
 from eyechart.training.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES, CIFAR100_FIRST_LABELS
 from eyechart.training.data import TrainingData
-from eyechart.words import count
 
 SHEET_ROWS, SHEET_COLUMNS = 25, 40
 TRAIN_FOLDERS = ("train", "training")
@@ -48,7 +48,7 @@ def load_data(source: str, image_size: int | None = None) -> TrainingData:
     if source in ("cifar10", "cifar100"):
         return _download(source)
     raise ImagesError(
-        f"{source!r} is no training data: a .npz with x_train, y_train, x_test and y_test, a folder of sheets "
+        f"{source!r} is not training data: a .npz with x_train, y_train, x_test and y_test, a folder of sheets "
         "(train-0.zip …, test.zip), a folder of pictures, cifar10 or cifar100 was expected."
     )
 
@@ -95,7 +95,8 @@ def _numbers(name: str, part: str, labels: NDArray[Any]) -> Labels:
         labels = labels[:, 0]
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ImagesError(
-            f"Labels are one whole number an image; the {part} labels of {name} are an array {labels.shape} of "
+            f"Labels must be one whole number for each image; the {part} labels of {name} are an array "
+            f"{labels.shape} of "
             f"{labels.dtype}."
         )
     return labels.astype(np.int64)
@@ -104,7 +105,7 @@ def _numbers(name: str, part: str, labels: NDArray[Any]) -> Labels:
 def _tensor(images: Pixels) -> Tensor:
     """(image, y, x, channel) → (image, channel, y, x)."""
     if images.ndim != 4:
-        raise ImagesError(f"Images are an array (image, y, x, 3); one with {images.ndim} dimensions came.")
+        raise ImagesError(f"Images must be an array (image, y, x, 3); got one with {images.ndim} dimensions.")
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
 
 
@@ -112,7 +113,9 @@ def _read_npz(path: Path, name: str) -> TrainingData:
     try:
         opened = np.load(path, allow_pickle=False)
         if isinstance(opened, np.ndarray):
-            raise ImagesError(f"{path} is one array, an .npy; one with x_train, y_train, x_test and y_test is needed.")
+            raise ImagesError(
+                f"{path} is a single array (.npy); an .npz with x_train, y_train, x_test and y_test is needed."
+            )
         with opened as file:
             missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in file]
             if missing:
@@ -174,8 +177,8 @@ def _download(name: str) -> TrainingData:
 def _read_pictures(folder: Path, size: int | None) -> TrainingData:
     """A folder of pictures, each cut to its central square and brought to one size."""
     if size is None:
-        raise UsageError(f"The pictures in {folder} have sizes of their own; say --image-size.")
-    inside = {place.name.lower(): place for place in sorted(folder.iterdir()) if place.is_dir()}
+        raise UsageError(f"The pictures in {folder} have sizes of their own; give --image-size.")
+    inside = {subfolder.name.lower(): subfolder for subfolder in sorted(folder.iterdir()) if subfolder.is_dir()}
     train = next((inside[name] for name in TRAIN_FOLDERS if name in inside), None)
     test = next((inside[name] for name in TEST_FOLDERS if name in inside), None)
     if train is None or test is None:
@@ -209,7 +212,7 @@ def _read_classes(folder: Path, size: int) -> tuple[Tensor, Tensor, tuple[str, .
 
     images = FolderImages(folder)
     if images.classes is None or images.labels is None or (images.labels < 0).any():
-        raise ImagesError(f"{folder} must hold one folder a class; there are pictures outside of such folders.")
+        raise ImagesError(f"{folder} must hold one folder for each class; there are pictures outside of such folders.")
 
     def read(index: int) -> Pixels:
         square = common_crop(images.picture(index))

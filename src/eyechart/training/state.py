@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from eyechart.errors import RunFolderError
-from eyechart.training.files import cannot_write, write_whole
+from eyechart.files import cannot_write, write_bytes
 from eyechart.training.optimisers import Average
 
 PIECE_BYTES = 14 * 2**20  # a piece's tensors; its header and the last tensor's rounding stay below 15 MiB
@@ -37,11 +37,11 @@ def write_state(folder: Path, epoch: int, tensors: Mapping[str, Tensor], facts: 
         hashes: dict[str, str] = {}
         for number, piece in enumerate(_pieces(tensors)):
             name, content = f"piece-{number:03d}.safetensors", save(piece)
-            write_whole(partial / name, content)
+            write_bytes(partial / name, content)
             hashes[name] = hashlib.sha256(content).hexdigest()
         shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
         manifest = {"format": FORMAT, "epoch": epoch, "facts": facts, "shapes": shapes, "sha256": hashes}
-        write_whole(partial / "state.json", json.dumps(manifest).encode())
+        write_bytes(partial / "state.json", json.dumps(manifest).encode())
         shutil.rmtree(final, ignore_errors=True)
         os.rename(partial, final)
     except (OSError, RunFolderError) as error:
@@ -57,26 +57,26 @@ def write_state(folder: Path, epoch: int, tensors: Mapping[str, Tensor], facts: 
 
 def read_state(folder: Path) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
     """Epoch, tensors and facts of the last whole state; None if there is none. A damaged one is refused."""
-    found = sorted(place for place in folder.glob("*") if place.name.isdigit())
-    if not found:
+    states = sorted(state for state in folder.glob("*") if state.name.isdigit())
+    if not states:
         return None
-    place = found[-1]
+    state = states[-1]
     try:
-        manifest = json.loads((place / "state.json").read_text(encoding="utf-8"))
+        manifest = json.loads((state / "state.json").read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
             raise RunFolderError(
-                f"{place} is of another version (format {manifest['format']}); --overwrite begins anew."
+                f"{state} is of another version (format {manifest['format']}); --overwrite starts again."
             )
         parts: dict[str, list[Tensor]] = {}
         for name, digest in manifest["sha256"].items():
-            content = (place / name).read_bytes()
+            content = (state / name).read_bytes()
             if hashlib.sha256(content).hexdigest() != digest:
-                raise RunFolderError(f"{place / name} is damaged; copy it again, or --overwrite begins anew.")
+                raise RunFolderError(f"{state / name} is damaged; copy it again, or --overwrite starts again.")
             for key, part in load(content).items():  # a tensor has one part in a piece, and pieces are in order
                 parts.setdefault(key.rpartition("#")[0], []).append(part)
         tensors = {name: torch.cat(parts[name]).reshape(shape) for name, shape in manifest["shapes"].items()}
     except (OSError, ValueError, KeyError) as error:
-        raise RunFolderError(f"The state {place} is not whole ({error}); --overwrite begins anew.") from error
+        raise RunFolderError(f"The state {state} is not complete ({error}); --overwrite starts again.") from error
     return manifest["epoch"], tensors, manifest["facts"]
 
 
@@ -87,20 +87,20 @@ def remove_state(folder: Path) -> None:
 def _pieces(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
     """Flat parts named NAME#NUMBER, packed in order; the number grows over a tensor that spans several pieces."""
     piece: dict[str, Tensor] = {}
-    room = PIECE_BYTES
+    free_bytes = PIECE_BYTES
     for name, tensor in tensors.items():
         flat, number = tensor.detach().cpu().contiguous().reshape(-1), 0
         while True:
-            count = room // max(1, flat.element_size())
+            count = free_bytes // max(1, flat.element_size())
             part, flat = flat[:count], flat[count:]
             if part.numel() or not number:
                 piece[f"{name}#{number}"] = part.clone()
-                room -= part.numel() * part.element_size()
+                free_bytes -= part.numel() * part.element_size()
                 number += 1
             if not flat.numel():
                 break
             yield piece
-            piece, room = {}, PIECE_BYTES
+            piece, free_bytes = {}, PIECE_BYTES
     if piece:
         yield piece
 
@@ -137,13 +137,13 @@ def restore(
     very tensors. It must happen before the first step, for a graph captured earlier would keep the optimiser's old
     state.
     """
-    rooms: dict[str, dict[str, Tensor]] = {"weights": {}, "optimiser": {}, "average": {}, "random": {}}
+    by_owner: dict[str, dict[str, Tensor]] = {"weights": {}, "optimiser": {}, "average": {}, "random": {}}
     for name, tensor in tensors.items():
-        room, _, rest = name.partition("/")
-        rooms[room][rest] = tensor
-    module.load_state_dict(rooms["weights"])
+        owner, _, rest = name.partition("/")
+        by_owner[owner][rest] = tensor
+    module.load_state_dict(by_owner["weights"])
     kept: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in rooms["optimiser"].items():
+    for name, tensor in by_owner["optimiser"].items():
         owner, _, key = name.rpartition("/")
         kept.setdefault(owner, {})[key] = tensor
     names = {id(parameter): name for name, parameter in module.named_parameters()}
@@ -158,8 +158,8 @@ def restore(
                 optimiser.state[parameter][key] = placed
     if average is not None:
         for name, mean in average.mean.items():
-            mean.copy_(rooms["average"][name])
-    generator.set_state(rooms["random"]["loop"])
-    torch.set_rng_state(rooms["random"]["cpu"])
-    if "cuda" in rooms["random"]:
-        torch.cuda.set_rng_state(rooms["random"]["cuda"], generator.device)
+            mean.copy_(by_owner["average"][name])
+    generator.set_state(by_owner["random"]["loop"])
+    torch.set_rng_state(by_owner["random"]["cpu"])
+    if "cuda" in by_owner["random"]:
+        torch.cuda.set_rng_state(by_owner["random"]["cuda"], generator.device)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eyechart.training.records import read_lines
+from eyechart.files import read_json_lines
 from eyechart.zoo import SNAPSHOTS, WEIGHTS
 
 
@@ -20,7 +20,7 @@ def record_of(card: Mapping[str, Any]) -> dict[str, Any]:
     path, snapshot = records_path(card)
     if path is None or not path.is_file():
         return {}
-    lines = [line for line in read_lines(path) if "epoch" in line]
+    lines = [line for line in read_json_lines(path, strict=False) if "epoch" in line]
     recipe = card.get("zoo", card).get("recipe", {})
     if not lines or not isinstance(recipe, Mapping) or snapshot not in ("", "warmup"):
         return {}

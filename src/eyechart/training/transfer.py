@@ -25,7 +25,7 @@ from eyechart.subjects.subject import Subject, find_logits
 from eyechart.subjects.trained_here import refuse_other_architecture
 from eyechart.subjects.weights import INCIDENTAL, State, fit_to, read_checkpoint
 from eyechart.training.augment import Normalisation
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 
 OTHER_DRAWS = 0x9E3779B9
 """Added to the seed where weights are given. With the seed that they were trained with, a new head would be drawn as
@@ -45,7 +45,7 @@ class Beginning:
     notices: tuple[str, ...] = ()
 
 
-def begin(run: Run, classes: Sequence[str], image_size: int) -> Beginning:
+def begin(run: TrainingRun, classes: Sequence[str], image_size: int) -> Beginning:
     """The model a run starts with. Fresh weights are drawn from torch's default generator, which --from seeds anew."""
     if run.begin_from is None:
         module = zoo.build(
@@ -67,7 +67,7 @@ def begin(run: Run, classes: Sequence[str], image_size: int) -> Beginning:
     return beginning
 
 
-def input_size_of(run: Run) -> int | None:
+def input_size_of(run: TrainingRun) -> int | None:
     """What the pictures of a folder are brought to where the run does not say: the size the subject is used to."""
     if run.begin_from is None or run.image_size is not None:
         return run.image_size
@@ -77,22 +77,24 @@ def input_size_of(run: Run) -> int | None:
     return load_subject(str(spec)).input_size[0]
 
 
-def _source(run: Run) -> Spec:
+def _source(run: TrainingRun) -> Spec:
     text = run.begin_from or ""
     if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text and ":" not in text:
         if run.model not in zoo.names():
             raise UsageError(
-                f"{text} names weights but no architecture; say --from timm:NAME@{text}, or train a model of the zoo."
+                f"{text} names weights but no architecture; write --from timm:NAME@{text}, or train a model of the zoo."
             )
         return Spec("zoo", run.model, text)
     spec = parse_spec(text)
     if spec.source == "zoo" and run.model in zoo.names() and spec.name in zoo.names() and run.model != spec.name:
         raise UsageError(
-            f"--from {spec} is trained on as {spec.name}, so it cannot be called {run.model}; say eyechart train "
+            f"--from {spec} is trained on as {spec.name}, so it cannot be called {run.model}; write eyechart train "
             f"{spec.name} --from {spec}, or a NAME of your own."
         )
     if spec.size is not None:
-        raise UsageError(f"--from takes no input size; say --from {replace(spec, size=None)} --image-size {spec.size}.")
+        raise UsageError(
+            f"--from takes no input size; write --from {replace(spec, size=None)} --image-size {spec.size}."
+        )
     return spec
 
 
@@ -110,11 +112,11 @@ def _zoo_card(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
     return path, card
 
 
-def _from_zoo(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
+def _from_zoo(run: TrainingRun, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
     path, card = _zoo_card(spec)
     table = zoo.find(spec.name).switches
-    known = {name: value for name, value in (card.get("switches") or {}).items() if table.get(name) != value}
-    switches = {**known, **run.switches}
+    own_switches = {name: value for name, value in (card.get("switches") or {}).items() if table.get(name) != value}
+    switches = {**own_switches, **run.switches}
     module = zoo.build(
         spec.name, classes=len(classes), image_size=image_size, drop_path=run.recipe.drop_path, **switches
     )
@@ -135,22 +137,22 @@ def fitted_state(state: State, module: nn.Module, skip: Sequence[str], name: str
     state = resize_positions(state, module)
     fitted: State = {}
     for key, wanted in module.state_dict().items():
-        came = state.get(key)
-        if key in skip or (key.endswith(INCIDENTAL) and (came is None or came.shape != wanted.shape)):
+        stored = state.get(key)
+        if key in skip or (key.endswith(INCIDENTAL) and (stored is None or stored.shape != wanted.shape)):
             fitted[key] = wanted
-        elif came is None:
+        elif stored is None:
             raise WeightsMismatch(f"{name} lacks {key}; the checkpoint is of another architecture or other switches.")
-        elif came.shape != wanted.shape:
+        elif stored.shape != wanted.shape:
             raise WeightsMismatch(
-                f"{name} has {key} of shape {tuple(came.shape)}, but {tuple(wanted.shape)} is needed: other switches, "
-                "other classes, or a part that cannot take another input size."
+                f"{name} has {key} of shape {tuple(stored.shape)}, but {tuple(wanted.shape)} is needed: other "
+                "switches, other classes, or a part that cannot take another input size."
             )
         else:
-            fitted[key] = came
+            fitted[key] = stored
     return fitted
 
 
-def _from_elsewhere(run: Run, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
+def _from_elsewhere(run: TrainingRun, spec: Spec, classes: Sequence[str], image_size: int) -> Beginning:
     if run.switches:
         raise UsageError(f"--switch is for models of the zoo; {spec} is not one.")
     subject = load_subject(str(spec), input_size=image_size)
@@ -187,13 +189,13 @@ def _outputs(subject: Subject) -> int:
     with torch.no_grad():
         logits = subject.logits(subject.call(torch.zeros(1, 3, height, width)))
     if logits is None:
-        raise SubjectError(f"{subject.name} ends in features, not in classes; only a classifier can be trained on.")
+        raise SubjectError(f"{subject.name} gives features, not classes; only a classifier can be trained further.")
     return int(logits.shape[1])
 
 
 def _replace_head(module: nn.Module, outputs: int, classes: int, name: str) -> None:
-    places = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
-    path = next((path for path in reversed(places) if module.get_submodule(path).out_features == outputs), None)
+    linear_paths = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
+    path = next((path for path in reversed(linear_paths) if module.get_submodule(path).out_features == outputs), None)
     if path is None:
         raise SubjectError(f"{name} has no linear layer with {outputs} outputs that could be replaced by a new head.")
     old = module.get_submodule(path)
@@ -224,11 +226,15 @@ def head_names(module: nn.Module, classes: int) -> tuple[str, ...]:
     raise SubjectError(f"No layer with {classes} outputs was found that could be the head.")
 
 
-def refuse_other_classes(name: str, known: Sequence[str] | None, count: int | None, classes: Sequence[str]) -> None:
+def refuse_other_classes(
+    name: str, own_classes: Sequence[str] | None, count: int | None, classes: Sequence[str]
+) -> None:
     """--head keep makes sense only for the very classes the head was trained on."""
-    if (known is not None and tuple(known) == tuple(classes)) or (known is None and count == len(classes)):
+    if (own_classes is not None and tuple(own_classes) == tuple(classes)) or (
+        own_classes is None and count == len(classes)
+    ):
         return
-    had = f"{len(known)} ({', '.join(known[:3])} …)" if known else f"{count or 'unknown ones'}"
+    had = f"{len(own_classes)} ({', '.join(own_classes[:3])} …)" if own_classes else f"{count or 'unknown ones'}"
     raise WeightsMismatch(
         f"The classes of {name}, {had}, are not those of the data, {len(classes)} ({', '.join(classes[:3])} …); leave "
         "--head keep out for a new head."
@@ -260,7 +266,7 @@ def _low_third(module: nn.Module, image_size: int) -> set[str]:
     paths = list(dict.fromkeys(site.path for site in anatomy.pick("block")))
     low = math.ceil(len(paths) / 3)
     if low >= len(paths):
-        raise UsageError(f"--freeze low-third needs a model of at least two blocks; this one has {len(paths)}.")
+        raise UsageError(f"--freeze low-third needs a model of at least two blocks; got {len(paths)}.")
     cut = module.get_submodule(paths[low - 1]).register_forward_hook(lambda _module, _inputs, output: _detached(output))
     try:
         with torch.enable_grad():
@@ -272,8 +278,8 @@ def _low_third(module: nn.Module, image_size: int) -> set[str]:
     above = [any(name.startswith(f"{path}.") for path in paths[low:]) for name in names]
     return {
         name
-        for place, (name, slope) in enumerate(zip(names, slopes, strict=True))
-        if place < above.index(True) or (slope is None and not above[place])
+        for index, (name, slope) in enumerate(zip(names, slopes, strict=True))
+        if index < above.index(True) or (slope is None and not above[index])
     }
 
 

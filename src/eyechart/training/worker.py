@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eyechart.errors import EyechartError
-from eyechart.training.run import Run
+from eyechart.training.run import TrainingRun
 
 INTERRUPTED = 130
 Event = Mapping[str, Any]
 
 
-def train_run(run: Run, report: Callable[[Event], None]) -> tuple[int, Event | None]:
+def train_run(run: TrainingRun, report: Callable[[Event], None]) -> tuple[int, Event | None]:
     """The exit code of a training and its card; what went wrong is reported in a sentence."""
     try:
         from eyechart.training.loop import train
@@ -36,7 +36,10 @@ def train_run(run: Run, report: Callable[[Event], None]) -> tuple[int, Event | N
         if type(error).__name__ == "OutOfMemoryError":
             words = f"The device has no memory left for batches of {size}; lower --batch-size."
         elif "more than 1 value per channel" in str(error):
-            words = f"Batch norms have no spread over one value; raise --batch-size ({size}) or --image-size."
+            words = (
+                f"Batch normalisation needs more than one value per channel; raise --batch-size ({size}) or "
+                "--image-size."
+            )
         else:
             raise
         report({"run": run.label, "error": words})
@@ -72,8 +75,8 @@ def serve(work: Callable[[Event, Callable[[Event], None]], tuple[int, Event | No
 
 def main(arguments: list[str]) -> int:
     if arguments:
-        return train_run(Run.from_json(arguments[0]), lambda event: print(json.dumps(event), flush=True))[0]
-    return serve(lambda task, report: train_run(Run.from_json(json.dumps(task)), report))
+        return train_run(TrainingRun.from_json(arguments[0]), lambda event: print(json.dumps(event), flush=True))[0]
+    return serve(lambda task, report: train_run(TrainingRun.from_json(json.dumps(task)), report))
 
 
 if __name__ == "__main__":

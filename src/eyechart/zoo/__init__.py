@@ -11,7 +11,6 @@ True
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from eyechart.errors import UnknownSubject
+from eyechart.phrases import did_you_mean
 from eyechart.zoo.switches import SWITCHES, Switch, check_switches, read_switches
 
 if TYPE_CHECKING:
@@ -159,9 +159,8 @@ def names() -> list[str]:
 def find(name: str) -> ZooModel:
     """The table's line for a name; an unknown one is refused with the nearest names."""
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"the zoo has {', '.join(MODELS)}."
-        raise UnknownSubject(f"The zoo has no model called {name!r}; {hint}")
+        near = did_you_mean(name, MODELS, f"the zoo has {', '.join(MODELS)}.")
+        raise UnknownSubject(f"The zoo has no model called {name!r}; {near}")
     return MODELS[name]
 
 
@@ -236,9 +235,9 @@ def card_beside(weights: str | Path) -> dict[str, Any]:
         names.append(path.stem.rpartition(".")[0])
     for name in names:
         try:
-            found = json.loads(path.with_name(f"{name}.json").read_text(encoding="utf-8"))
+            card = json.loads(path.with_name(f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        if isinstance(found, dict) and found.keys() >= CARD_KEYS:  # any other JSON is somebody else's
-            return found
+        if isinstance(card, dict) and card.keys() >= CARD_KEYS:  # any other JSON is somebody else's
+            return card
     return {}

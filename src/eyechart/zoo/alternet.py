@@ -48,8 +48,8 @@ def alternet(
         conv=create_conv2d,
     )
     if len(heads) != len(depths):
-        raise UsageError(f"AlterNet needs a number of heads for each of its {len(depths)} stages; {len(heads)} came.")
-    for stage, at in msa_places(msas, depths):
+        raise UsageError(f"AlterNet needs a number of heads for each of its {len(depths)} stages; got {len(heads)}.")
+    for stage, at in msa_positions(msas, depths):
         grid = image_size // 2**stage
         if image_size % 2**stage or grid % window:
             raise UsageError(f"The window must divide the grid; {window} does not divide {grid} in stage {stage + 1}.")
@@ -61,19 +61,19 @@ def alternet(
     return model
 
 
-def msa_places(msas: int | Sequence[int], depths: Sequence[int]) -> list[tuple[int, int]]:
+def msa_positions(msas: int | Sequence[int], depths: Sequence[int]) -> list[tuple[int, int]]:
     """(stage, block) of every attention block, both from 0, in the order of the network.
 
-    >>> msa_places(4, (3, 4, 6, 4))
+    >>> msa_positions(4, (3, 4, 6, 4))
     [(1, 3), (2, 5), (3, 1), (3, 3)]
-    >>> msa_places((0, 0, 2, 2), (3, 4, 6, 4))
+    >>> msa_positions((0, 0, 2, 2), (3, 4, 6, 4))
     [(2, 3), (2, 5), (3, 1), (3, 3)]
     """
     if isinstance(msas, int):
         if len(depths) != max(BUILD_UP) or not 0 <= msas <= len(BUILD_UP):
             raise UsageError(
-                f"The build-up rule places 0 to {len(BUILD_UP)} attention blocks in {max(BUILD_UP)} stages; {msas} in "
-                f"{len(depths)} came."
+                f"The build-up rule places 0 to {len(BUILD_UP)} attention blocks in {max(BUILD_UP)} stages; got "
+                f"{msas} in {len(depths)}."
             )
         counts: Sequence[int] = [BUILD_UP[:msas].count(stage + 1) for stage in range(len(depths))]
     else:
@@ -129,7 +129,7 @@ def window_offsets(window: int) -> Tensor:
     [[4, 5, 7, 8], [3, 4, 6, 7], [1, 2, 4, 5], [0, 1, 3, 4]]
     """
     y, x = torch.meshgrid(torch.arange(window), torch.arange(window), indexing="ij")
-    down, across = (place.flatten()[None] - place.flatten()[:, None] + window - 1 for place in (y, x))
+    down, across = (coordinate.flatten()[None] - coordinate.flatten()[:, None] + window - 1 for coordinate in (y, x))
     return down * (2 * window - 1) + across
 
 

@@ -22,10 +22,10 @@ class McDropout(nn.Module):
     True
     """
 
-    def __init__(self, probability: float, place: int = 0) -> None:
+    def __init__(self, probability: float, index: int = 0) -> None:
         super().__init__()
         self.probability = probability
-        self.place = place
+        self.index = index
         self.draw = 0
         self.at_test = True
         self.pictures: Tensor | None = None
@@ -37,7 +37,7 @@ class McDropout(nn.Module):
         if not self.at_test:
             return maps
         with torch.no_grad(), torch._C.DisableTorchFunction():  # the taps see a constant, not how it is made
-            kept = _uniform(self.pictures, maps.shape[1:], seed=self.draw * 4096 + self.place) >= self.probability
+            kept = _uniform(self.pictures, maps.shape[1:], seed=self.draw * 4096 + self.index) >= self.probability
             mask = kept.to(maps.dtype) / (1 - self.probability)
         return maps * mask
 
@@ -46,22 +46,22 @@ class McDropout(nn.Module):
 
 
 def switch_dropout(module: nn.Module, on: bool) -> int:
-    """Switch the test-time dropout of a model on or off; returns how many places it has."""
-    places = _places(module)
-    for place in places:
-        place.at_test = on
-    return len(places)
+    """Switch the test-time dropout of a model on or off; returns how many dropout layers it has."""
+    dropouts = _dropouts(module)
+    for dropout in dropouts:
+        dropout.at_test = on
+    return len(dropouts)
 
 
 def has_draws(module: nn.Module) -> bool:
     """Does its test-time dropout make one draw differ from another?"""
-    return any(place.at_test and place.probability > 0 for place in _places(module))
+    return any(dropout.at_test and dropout.probability > 0 for dropout in _dropouts(module))
 
 
-def choose_draw(module: nn.Module, number: int) -> None:
+def choose_draw(module: nn.Module, draw: int) -> None:
     """Which of its draws a model shows at test; the first is 0."""
-    for place in _places(module):
-        place.draw = number
+    for dropout in _dropouts(module):
+        dropout.draw = draw
 
 
 def follow_pictures(module: nn.Module) -> None:
@@ -77,17 +77,17 @@ def _tell(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         bits = inputs[0].detach().float().contiguous().view(torch.int32).flatten(1).long()
         weights = _mixed(torch.arange(bits.shape[1], device=bits.device)) | 1
         pictures = _mixed((bits * weights).sum(dim=1))
-    for place in _places(module):
-        place.pictures = pictures
+    for dropout in _dropouts(module):
+        dropout.pictures = pictures
 
 
 def _forget(module: nn.Module, inputs: Any, output: Any) -> None:
     if not module.training:
-        for place in _places(module):
-            place.pictures = None
+        for dropout in _dropouts(module):
+            dropout.pictures = None
 
 
-def _places(module: nn.Module) -> list[McDropout]:
+def _dropouts(module: nn.Module) -> list[McDropout]:
     return [part for part in module.modules() if isinstance(part, McDropout)]
 
 

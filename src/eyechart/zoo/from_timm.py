@@ -64,7 +64,7 @@ def pit(
     _check(image_size, 1, depths, heads)
     if any(later % earlier for earlier, later in pairwise(heads)):
         raise UsageError(
-            f"Pooling multiplies channels, so each of PiT's heads must divide the next; {tuple(heads)} came."
+            f"Pooling multiplies channels, so each of PiT's heads must divide the next; got {tuple(heads)}."
         )
     return PoolingVisionTransformer(
         img_size=image_size,
@@ -90,7 +90,7 @@ def mixer(
     """MLP-Mixer: one MLP over the tokens, half as wide as the channels, then one over the channels, four times."""
     _check(image_size, patch)
     if width < 2:
-        raise UsageError(f"A Mixer's MLP over tokens has half as many channels as a token, so 2 or more; {width} came.")
+        raise UsageError(f"A Mixer's MLP over tokens has half as many channels as a token, so 2 or more; got {width}.")
     model = MlpMixer(
         img_size=image_size,
         patch_size=patch,
@@ -142,7 +142,7 @@ def _check(image_size: int, patch: int, depths: Sequence[int] = (), per_stage: S
         raise UsageError(f"The patch size must divide the image size; {patch} does not divide {image_size}.")
     if len(depths) != len(per_stage):
         raise UsageError(
-            f"Each stage has a depth and a width or heads; {len(depths)} depths came for {len(per_stage)} stages."
+            f"Each stage has a depth and a width or heads; got {len(depths)} depths for {len(per_stage)} stages."
         )
 
 

@@ -48,8 +48,8 @@ class RelativeAttention(Attention):
     def __init__(self, width: int, heads: int, tokens: int, qkv_bias: bool = True, head_width: int = 0) -> None:
         super().__init__(width, heads, qkv_bias, head_width)
         self.pos_embed = nn.Parameter(0.02 * torch.randn(2 * tokens - 1, self.head_width))
-        place = torch.arange(tokens)
-        self.register_buffer("distances", place[:, None] - place[None] + tokens - 1, persistent=False)
+        index = torch.arange(tokens)
+        self.register_buffer("distances", index[:, None] - index[None] + tokens - 1, persistent=False)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         table = self.pos_embed[self.distances].to(q.dtype)
@@ -82,7 +82,7 @@ class KernelAttention(Attention):
     ) -> None:
         super().__init__(width, heads, qkv_bias, head_width)
         if kernel % 2 == 0 and kernel != grid:
-            raise UsageError(f"A kernel is odd, or the grid's side {grid} for global attention; {kernel} came.")
+            raise UsageError(f"A kernel must be odd, or the grid's side {grid} for global attention; got {kernel}.")
         self.pads = not mask_border
         near = neighbours(grid, kernel)
         mask = torch.zeros(near.shape).masked_fill(~near, -math.inf)
@@ -104,8 +104,8 @@ def neighbours(grid: int, kernel: int) -> Tensor:
     [[4, 6, 6, 4], [6, 9, 9, 6], [6, 9, 9, 6], [4, 6, 6, 4]]
     """
     reach = grid if kernel == grid else kernel // 2
-    place = torch.arange(grid)
-    near = (place[:, None] - place[None]).abs() <= reach
+    index = torch.arange(grid)
+    near = (index[:, None] - index[None]).abs() <= reach
     return (near[:, None, :, None] & near[None, :, None, :]).reshape(grid**2, grid**2)
 
 

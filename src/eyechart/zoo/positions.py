@@ -40,7 +40,7 @@ class Position2d(nn.Module):
     def __init__(self, grid: int, width: int, has_cls: bool) -> None:
         super().__init__()
         if width % 2:
-            raise UsageError(f"2-D position embeddings halve the channels, so the width must be even; {width} came.")
+            raise UsageError(f"2-D position embeddings halve the channels, so the width must be even; got {width}.")
         self.columns = Position1d(grid, width // 2)
         self.rows = Position1d(grid, width // 2)
         self.cls = Position1d(1, width) if has_cls else None
@@ -54,16 +54,16 @@ class Position2d(nn.Module):
         return cells if self.cls is None else torch.cat([self.cls(), cells], dim=1)
 
 
-def position_tables(kind: Position, place: Place, grid: int, width: int, depth: int, has_cls: bool) -> nn.ModuleList:
+def position_tables(kind: Position, where: Place, grid: int, width: int, depth: int, has_cls: bool) -> nn.ModuleList:
     """The tables beside the plain one: none, one, or one for each layer."""
     if kind in ("none", "relative"):
-        if place != "stem":
-            raise UsageError(f"position={kind} adds no table, so position_at={place} means nothing; leave it at stem.")
+        if where != "stem":
+            raise UsageError(f"position={kind} adds no table, so position_at={where} has no effect; leave it at stem.")
         return nn.ModuleList()
     if kind == "1d":
         # Elsewhere the plain table is the model's own `pos_embed`, as in timm.
-        return nn.ModuleList(Position1d(grid**2 + has_cls, width) for _ in range(depth if place == "layers" else 0))
-    return nn.ModuleList(Position2d(grid, width, has_cls) for _ in range(depth if place == "layers" else 1))
+        return nn.ModuleList(Position1d(grid**2 + has_cls, width) for _ in range(depth if where == "layers" else 0))
+    return nn.ModuleList(Position2d(grid, width, has_cls) for _ in range(depth if where == "layers" else 1))
 
 
 def resize_pos_embed(

@@ -58,9 +58,9 @@ def resnet(
     are counted from 1, as in their names; blocks through all stages from 0, as in those of a ViT.
     """
     if len(depths) != 4:
-        raise UsageError(f"This ResNet has four stages, so depths are four numbers; {_listed(depths)} came.")
+        raise UsageError(f"This ResNet has four stages, so depths are four numbers; got {_listed(depths)}.")
     if width % 2:
-        raise UsageError(f"The width of this ResNet's first stage must be even; {width} came.")
+        raise UsageError(f"The width of this ResNet's first stage must be even; got {width}.")
     # timm fixes a plain stem at 64 channels; a "deep" one is as wide as asked, and is then replaced by one convolution.
     model: Any = ResNet(
         Block,  # type: ignore[arg-type]  # timm annotates the class as an instance
@@ -80,11 +80,11 @@ def resnet(
     for at in _within(no_skip_at, "no_skip_at", 0, len(blocks) - 1):
         blocks[at].remove_skip()
     if dropout:
-        for place, block in enumerate(blocks):
-            block.aa = McDropout(dropout, place)  # timm's for anti-aliasing: after the first convolution, norm and ReLU
+        for index, block in enumerate(blocks):
+            block.aa = McDropout(dropout, index)  # timm's for anti-aliasing: after the first convolution, norm and ReLU
         follow_pictures(model)
-    for number in _within(smooth_stages, "smooth_stages", 1, len(depths)):
-        model.get_submodule(f"layer{number}").append(Smoothing(smooth_scale))
+    for stage in _within(smooth_stages, "smooth_stages", 1, len(depths)):
+        model.get_submodule(f"layer{stage}").append(Smoothing(smooth_scale))
     built: nn.Module = model
     return built
 
@@ -123,12 +123,12 @@ def resnet_v2(
 ) -> ResNetV2:
     """timm's ResNet-v2 of bottlenecks behind one 3×3 stride-1 convolution; `classes=0` leaves the classifier out."""
     if len(channels) != len(depths):
-        raise UsageError(f"channels and depths have one number a stage each; {len(channels)} and {len(depths)} came.")
+        raise UsageError(f"channels and depths have one number a stage each; got {len(channels)} and {len(depths)}.")
     if len(depths) > 4:
-        raise UsageError(f"A ResNet-v2 has at most four stages, each half as fine as the last; {len(depths)} came.")
+        raise UsageError(f"A ResNet-v2 has at most four stages, each half as fine as the last; got {len(depths)}.")
     if any(number % 8 for number in (stem, *channels)):
         raise UsageError(
-            f"Channels of a ResNet-v2's stem and stages must be multiples of 8; {stem} and {_listed(channels)} came."
+            f"Channels of a ResNet-v2's stem and stages must be multiples of 8; got {stem} and {_listed(channels)}."
         )
     model = ResNetV2(
         list(depths),
@@ -163,5 +163,5 @@ def _listed(numbers: Sequence[int]) -> str:
 def _within(numbers: Sequence[int], name: str, low: int, high: int) -> Sequence[int]:
     wrong = [number for number in numbers if not low <= number <= high]
     if wrong:
-        raise UsageError(f"{name} takes numbers from {low} to {high}; {wrong[0]} came.")
+        raise UsageError(f"{name} takes numbers from {low} to {high}; got {wrong[0]}.")
     return sorted(set(numbers))

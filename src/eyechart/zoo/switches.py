@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from eyechart.errors import UsageError
+from eyechart.phrases import did_you_mean
 
 __all__ = ["SWITCHES", "Switch", "check_switches", "read_switches"]
 
@@ -110,8 +110,8 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
             _choice(
                 "pool",
                 ("cls", "gap", "gap-unused-cls"),
-                "what the head reads: the CLS token; the mean token, without any CLS; the mean patch token beside a "
-                "CLS token nobody reads",
+                "what the head reads: the CLS token; the mean token, without any CLS; the mean patch token "
+                "beside a CLS token that is not read",
             ),
             _flag("pooled_norm", "the last norm acts on the mean token instead of on the tokens"),
             _choice("cls_init", ("zero", "normal"), "how the CLS token begins"),
@@ -162,7 +162,7 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
             _STAGE_DEPTHS,
             Switch(
                 "msas",
-                "attention blocks, placed by the build-up rule or as told for each stage",
+                "attention blocks, placed by the build-up rule or given for each stage",
                 "a whole number from 0 to 5, or one for each stage, separated by commas",
                 lambda value: (_is_whole(value, 0) and value <= 5) or (_are_whole(value, 0) and len(value) > 0),
                 lambda text: _read_wholes(text) if "," in text else int(text),
@@ -175,35 +175,34 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
 )
 
 
-def check_switches(model: str, known: Iterable[Switch], values: Mapping[str, Any]) -> None:
+def check_switches(model: str, switches: Iterable[Switch], values: Mapping[str, Any]) -> None:
     """One sentence if a switch is not the model's, or takes other values."""
-    by_name = {switch.name: switch for switch in known}
+    by_name = {switch.name: switch for switch in switches}
     for name, value in values.items():
         switch = _find(model, by_name, name)
         if not switch.fits(value):
-            raise UsageError(f"{model}'s switch {name} takes {switch.allowed}; {value!r} came.")
+            raise UsageError(f"{model}'s switch {name} takes {switch.allowed}; got {value!r}.")
 
 
-def read_switches(model: str, known: Iterable[Switch], pairs: Iterable[str]) -> dict[str, Any]:
+def read_switches(model: str, switches: Iterable[Switch], pairs: Iterable[str]) -> dict[str, Any]:
     """Switches as a person types them, `depth=3`, as values."""
-    by_name = {switch.name: switch for switch in known}
+    by_name = {switch.name: switch for switch in switches}
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
-            raise UsageError(f"A switch is given as NAME=VALUE, such as depth=3; {pair!r} came.")
+            raise UsageError(f"A switch is given as NAME=VALUE, such as depth=3; got {pair!r}.")
         switch = _find(model, by_name, name)
         try:
             values[name] = switch.read(text)
         except ValueError:
-            raise UsageError(f"{model}'s switch {name} takes {switch.allowed}; {text!r} came.") from None
+            raise UsageError(f"{model}'s switch {name} takes {switch.allowed}; got {text!r}.") from None
     check_switches(model, by_name.values(), values)
     return values
 
 
 def _find(model: str, by_name: Mapping[str, Switch], name: str) -> Switch:
     if name not in by_name:
-        near = difflib.get_close_matches(name, by_name, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(by_name)}."
-        raise UsageError(f"{model} has no switch called {name!r}; {hint}")
+        near = did_you_mean(name, by_name, f"it has {', '.join(by_name)}.")
+        raise UsageError(f"{model} has no switch called {name!r}; {near}")
     return by_name[name]

@@ -49,7 +49,7 @@ class CnnStem(nn.Module):
         super().__init__()
         halvings = patch.bit_length() - 1
         if patch not in (1, 2, 4, 8):
-            raise UsageError(f"The ResNet of a hybrid shrinks the image by 1, 2, 4 or 8, its patch; {patch} came.")
+            raise UsageError(f"The ResNet of a hybrid shrinks the image by 1, 2, 4 or 8, its patch; got {patch}.")
         channels = [64 * 2**stage for stage in range(halvings + 1)]
         self.backbone = resnet_v2(
             classes=0,
@@ -175,11 +175,11 @@ class ViT(nn.Module):
         if mixer != "attention" and (pool != "gap" or position == "relative"):
             raise UsageError(
                 f"The {mixer} mixer works on the grid alone, so it needs pool='gap' and another position than "
-                f"'relative'; {pool!r} and {position!r} came."
+                f"'relative'; got {pool!r} and {position!r}."
             )
         wrong = [at for at in no_skip_at if not 0 <= at < depth]
         if wrong:
-            raise UsageError(f"no_skip_at takes blocks from 0 to {depth - 1}; {wrong[0]} came.")
+            raise UsageError(f"no_skip_at takes blocks from 0 to {depth - 1}; got {wrong[0]}.")
         self.pool = pool
         self.position_at = position_at
         self.grid = image_size // patch

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from eyechart.subjects.subject import Subject
+from tests.cases import inside
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import changed
 
@@ -19,21 +20,21 @@ def trained() -> list[str]:
 
 def reversed_blocks() -> list[Subject]:
     """Its distances fall with depth, and its last two blocks have near heads."""
-    return [changed("zoo:vit", "reversed", lambda module: setattr(module, "blocks", module.blocks[::-1]))]  # type: ignore[index]
+    return [changed("zoo:vit", "reversed", lambda module: setattr(module, "blocks", inside(module).blocks[::-1]))]
 
 
 def with_cnn_stem(module: nn.Module) -> None:
     """A 3×3 convolution that changes nothing before the patches: tokens that come from convolutions."""
     identity = nn.Conv2d(3, 3, 3, padding=1, bias=False)
     nn.init.dirac_(identity.weight)
-    stem = module.patch_embed
-    stem.proj = nn.Sequential(identity, stem.proj)  # type: ignore[assignment, union-attr, arg-type]
+    stem = inside(module).patch_embed
+    stem.proj = nn.Sequential(identity, stem.proj)
 
 
 def looking_everywhere(module: nn.Module) -> None:
     """The same, with queries of zero in the first two attentions: every head is uniform."""
     with_cnn_stem(module)
-    for block in module.blocks[:2]:  # type: ignore[index]
+    for block in inside(module).blocks[:2]:
         qkv = block.attn.qkv
         qkv.weight.data[: qkv.in_features] = 0
         qkv.bias.data[: qkv.in_features] = 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import xarray
 
-from eyechart.measures.band_noise import RINGS
+from eyechart.measures.band_noise.measure import RINGS
 from tests.claims.nulls.case import Case
 from tests.measures.test_band_noise import play, tilted
 

@@ -11,7 +11,8 @@ import torch
 import xarray
 
 from eyechart import intervals
-from eyechart.measures.cka import Cka, CkaTally
+from eyechart.measures.cka.measure import Cka, CkaTally
+from eyechart.sites import Architecture, Site
 from tests.claims.nulls.case import Case
 from tests.measures.staging import anatomy, scene, site
 
@@ -28,15 +29,16 @@ def along(*corners: tuple[float, float]) -> np.ndarray:
 
 
 def tables(
-    vit: np.ndarray, *, cnn: np.ndarray = CNN, step: float = 0.0, kind: str = "cnn"
+    vit: np.ndarray, *, cnn: np.ndarray = CNN, step: float = 0.0, kind: Architecture = "cnn"
 ) -> Callable[[int], Mapping[str, xarray.Dataset]]:
     """Findings of a ViT and a subject with stages, each boundary of which costs `step`; noise of .01 in 16 folds."""
 
     @cache
     def made(seed: int) -> Mapping[str, xarray.Dataset]:
+        subjects: list[tuple[str, list[int], Architecture]] = [("vit", [0] * 8, "transformer"), ("other", STAGES, kind)]
         people = [
             anatomy(name, [site(f"{name} stem", role="stem", block=-1), *blocks(name, stages)], architecture)
-            for name, stages, architecture in (("vit", [0] * 8, "transformer"), ("other", STAGES, kind))
+            for name, stages, architecture in subjects
         ]
         places = np.concatenate([vit, cnn])
         stage = np.concatenate([np.zeros(9), [0, *STAGES]])
@@ -55,7 +57,7 @@ def tables(
     return made
 
 
-def blocks(name: str, stages: Sequence[int]) -> list:  # type: ignore[type-arg]
+def blocks(name: str, stages: Sequence[int]) -> list[Site]:
     grids = [(8 // 2**stage, 8 // 2**stage) for stage in stages]
     return [
         site(f"{name} {i}", block=i, stage=stage, depth=(i + 1) / len(stages), grid=grid)

@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping
 
 import xarray
 
-from eyechart.measures.corruption import WORDS
+from eyechart.claims.table import CLAIMS
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import noisy_finding
 
 MEASURES = {"calibration": "calibration", "corruption": "corruption", "occlusion": "robustness", "attack": "robustness"}
 
+ADVANTAGES = [part.quantity for part in CLAIMS["C69"].tests[0].parts]
+
 
 def with_advantages(**other: float) -> Callable[[int], Mapping[str, xarray.Dataset]]:
     """A ViT five points better than the CNN in everything but these."""
-    truths = {**dict.fromkeys(WORDS, 0.05), **other}
+    truths = {**dict.fromkeys(ADVANTAGES, 0.05), **other}
 
     def found(seed: int) -> Mapping[str, xarray.Dataset]:
         parts: dict[str, dict[str, float]] = {}
@@ -31,7 +33,7 @@ def with_advantages(**other: float) -> Callable[[int], Mapping[str, xarray.Datas
     return found
 
 
-alike = with_advantages(**dict.fromkeys(WORDS, 0.0))
+alike = with_advantages(**dict.fromkeys(ADVANTAGES, 0.0))
 no_better_under_attack = with_advantages(attack_advantage=0.0)
 only_less_to_lose = with_advantages(relative_corruption_advantage=0.0)
 errors_that_cancel = with_advantages(calibration_error_advantage=-0.05)

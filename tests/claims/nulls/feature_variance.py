@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 import xarray
 from torch import Tensor, nn
 
-from eyechart.measures.feature_variance import FeatureVariance
+from eyechart.measures.feature_variance.measure import FeatureVariance
 from eyechart.sites import Site
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.views import Look
@@ -23,8 +24,8 @@ Layer = Callable[[Tensor], Tensor]
 def without_attention(module: nn.Module) -> None:
     for name, part in module.named_modules():
         if name.endswith("attn.proj"):
-            nn.init.zeros_(part.weight)  # type: ignore[arg-type]
-            nn.init.zeros_(part.bias)  # type: ignore[arg-type]
+            nn.init.zeros_(part.weight)
+            nn.init.zeros_(part.bias)
 
 
 def constant_attention(module: nn.Module) -> None:
@@ -32,7 +33,7 @@ def constant_attention(module: nn.Module) -> None:
     without_attention(module)
     for name, part in module.named_modules():
         if name.endswith("attn.proj"):
-            nn.init.constant_(part.bias, 0.5)  # type: ignore[arg-type]
+            nn.init.constant_(part.bias, 0.5)
 
 
 def blind() -> list[Subject | str]:
@@ -76,13 +77,13 @@ def transformer(attention: list[Layer], mlp: Layer, stages: int = 1) -> list[tup
     """Blocks with these attentions, in stages of equal length, on a 4×4 grid."""
     layers: list[tuple[Site, Layer]] = [(site("stem", "stem", grid=(4, 4), block=-1), keep)]
     for block, layer in enumerate(attention):
-        where = {"grid": (4, 4), "block": block, "stage": block * stages // len(attention)}
+        where: dict[str, Any] = {"grid": (4, 4), "block": block, "stage": block * stages // len(attention)}
         geometry = full_grid(4, 8)
         layers += [
-            (site(f"{block} weights", "attention", "attention", attention=geometry, **where), keep),  # type: ignore[arg-type]
-            (site(f"{block} attention", "junction", "attention", **where), layer),  # type: ignore[arg-type]
-            (site(f"{block} mlp", "junction", "mlp", **where), mlp),  # type: ignore[arg-type]
-            (site(f"{block}", "block", "attention", **where), keep),  # type: ignore[arg-type]
+            (site(f"{block} weights", "attention", "attention", attention=geometry, **where), keep),
+            (site(f"{block} attention", "junction", "attention", **where), layer),
+            (site(f"{block} mlp", "junction", "mlp", **where), mlp),
+            (site(f"{block}", "block", "attention", **where), keep),
         ]
     return layers
 
@@ -90,16 +91,16 @@ def transformer(attention: list[Layer], mlp: Layer, stages: int = 1) -> list[tup
 def cnn(layer: Layer) -> list[tuple[Site, Layer]]:
     layers: list[tuple[Site, Layer]] = [(site("stem", "stem", grid=(4, 4), block=-1), keep)]
     for block in range(6):
-        where = {"grid": (4, 4), "block": block, "stage": block // 3}
-        layers.append((site(f"{block} add", "junction", "conv", **where), layer))  # type: ignore[arg-type]
-        layers.append((site(f"{block}", "block", "conv", **where), keep))  # type: ignore[arg-type]
+        where: dict[str, Any] = {"grid": (4, 4), "block": block, "stage": block // 3}
+        layers.append((site(f"{block} add", "junction", "conv", **where), layer))
+        layers.append((site(f"{block}", "block", "conv", **where), keep))
     return layers
 
 
 def found(seed: int, **made: list[tuple[Site, Layer]]) -> Mapping[str, xarray.Dataset]:
     """The finding of hand-made streams; a subject called cnn is one. A block's own look is that of its junction."""
     maps = 1 + torch.randn(IMAGES, 16, 8, generator=torch.Generator().manual_seed(seed))
-    looks = {}
+    looks: dict[tuple[str, str], Look] = {}
     for name, layers in made.items():
         for place, look in stream(layers, maps).items():
             before = looks.get((name, f"{place} add"))
@@ -117,7 +118,8 @@ def all_stretch(seed: int) -> Mapping[str, xarray.Dataset]:
 
 def as_the_paper(seed: int) -> Mapping[str, xarray.Dataset]:
     """Attention averages in the first half of the ViT and sharpens in the second."""
-    return found(seed, vit=transformer([smooth] * 5 + [sharpen] * 5, sharpen), cnn=cnn(sharpen))
+    attention: list[Layer] = [*[smooth] * 5, *[sharpen] * 5]
+    return found(seed, vit=transformer(attention, sharpen), cnn=cnn(sharpen))
 
 
 def stages_by_mlp(seed: int) -> Mapping[str, xarray.Dataset]:

@@ -10,8 +10,8 @@ import torch
 import xarray
 
 from eyechart.intervals import jackknife
-from eyechart.measures.few_shot import TIGHTER, FewShot
-from eyechart.methods.few_shot import correlation_z, leads_together
+from eyechart.measures.few_shot.measure import FewShot
+from eyechart.measures.few_shot.quantities import correlation_z, leads_together
 from eyechart.tracing.views import Look
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import FOLDS, finding, noisy_finding
@@ -19,6 +19,8 @@ from tests.measures.staging import anatomy, measure_tensors, scene, site
 
 IMAGES, CLASSES, WIDTH = 160, 5, 6
 SHOTS_AND_WAYS = "for shots and ways"
+
+TIGHTER = "for how tight classes are"
 
 
 def features(seed: int, apart: float) -> Mapping[str, xarray.Dataset]:

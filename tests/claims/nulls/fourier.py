@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 import xarray
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.feature_variance import sub_layers
-from eyechart.measures.fourier import PARTS, Fourier
-from eyechart.measures.measure import Views
+from eyechart.measure import Views
+from eyechart.measures.fourier.measure import PARTS, Fourier
 from eyechart.methods.spectrum import BANDS
+from eyechart.site_choice import sub_layers
 from eyechart.sites import Anatomy
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.feature_variance import blind
@@ -24,20 +25,20 @@ IMAGES = 128
 def transformer() -> Anatomy:
     sites = [staging.site("stem", "stem", grid=(8, 8), block=-1)]
     for block in range(6):
-        where = {"grid": (8, 8), "block": block, "depth": (block + 1) / 6}
+        where: dict[str, Any] = {"grid": (8, 8), "block": block, "depth": (block + 1) / 6}
         geometry = staging.full_grid(8, 4)
-        sites.append(staging.site(f"{block} weights", "attention", "attention", attention=geometry, **where))  # type: ignore[arg-type]
-        sites += [staging.site(f"{block} {kind}", "junction", kind, **where) for kind in ("attention", "mlp")]  # type: ignore[arg-type]
-        sites.append(staging.site(f"{block}", "block", "attention", **where))  # type: ignore[arg-type]
+        sites.append(staging.site(f"{block} weights", "attention", "attention", attention=geometry, **where))
+        sites += [staging.site(f"{block} {kind}", "junction", kind, **where) for kind in ("attention", "mlp")]
+        sites.append(staging.site(f"{block}", "block", "attention", **where))
     return staging.anatomy("vit", sites)
 
 
 def cnn() -> Anatomy:
     sites = [staging.site("stem", "stem", grid=(8, 8), block=-1)]
     for block in range(6):
-        where = {"grid": (8, 8), "block": block, "stage": block // 3, "depth": (block + 1) / 6}
-        sites.append(staging.site(f"{block} add", "junction", "conv", **where))  # type: ignore[arg-type]
-        sites.append(staging.site(f"{block}", "block", "conv", **where))  # type: ignore[arg-type]
+        where: dict[str, Any] = {"grid": (8, 8), "block": block, "stage": block // 3, "depth": (block + 1) / 6}
+        sites.append(staging.site(f"{block} add", "junction", "conv", **where))
+        sites.append(staging.site(f"{block}", "block", "conv", **where))
     return staging.anatomy("cnn", sites, "cnn")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from torch import nn
 
 from eyechart.subjects.subject import Subject
+from tests.cases import inside
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import changed
 
 
 def looking_everywhere(module: nn.Module) -> None:
     """Queries of zero in the first attention: every head is uniform."""
-    qkv = module.blocks[0].attn.qkv  # type: ignore[index, union-attr]
+    qkv = inside(module).blocks[0].attn.qkv
     qkv.weight.data[: qkv.in_features] = 0
     qkv.bias.data[: qkv.in_features] = 0
 

@@ -9,27 +9,31 @@ import torch
 from torch import Tensor, nn
 
 from eyechart.subjects.subject import Subject
+from eyechart.zoo.vit import Block
+from tests.cases import inside
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import changed
 
 SIDE = 8  # tokens a side of the bundled ViT
 FEW = {"localisation.depths": 1, "localisation.units": 4}  # blocks and units that are looked at
 
+BEYOND_PICTURES = "beyond what the edges of the pictures share"
+
 
 def without_attention(module: nn.Module) -> None:
     """Every token holds its own patch alone."""
-    for block in module.blocks:  # type: ignore[union-attr]
-        nn.init.zeros_(block.attn.proj.weight)  # type: ignore[arg-type, union-attr]
-        nn.init.zeros_(block.attn.proj.bias)  # type: ignore[arg-type, union-attr]
+    for block in inside(module).blocks:
+        nn.init.zeros_(block.attn.proj.weight)
+        nn.init.zeros_(block.attn.proj.bias)
 
 
 def in_last_block(change: Callable[[Tensor], Tensor]) -> Callable[[nn.Module], None]:
     """The last block's patch tokens, (image, row, column, channel), changed before they leave it."""
 
     def edit(module: nn.Module) -> None:
-        block = module.blocks[-1]  # type: ignore[index]
+        block = inside(module).blocks[-1]
 
-        class Changed(type(block)):  # type: ignore[misc]
+        class Changed(Block):
             def forward(self, x: Tensor) -> Tensor:
                 x = super().forward(x)
                 grid = change(x[:, 1:].unflatten(1, (SIDE, SIDE))).flatten(1, 2)
@@ -53,6 +57,13 @@ def edges_share(grid: Tensor) -> Tensor:
     return grid * (1 - 0.95 * edge) + edge * mean
 
 
+def edges_hold_the_inside(grid: Tensor) -> Tensor:
+    """Every token at the edge holds little but the mean of those that are not."""
+    edge = torch.ones(SIDE, SIDE, 1)
+    edge[1:-1, 1:-1] = 0
+    return grid * (1 - 0.95 * edge) + edge * grid[:, 1:-1, 1:-1].mean((1, 2), keepdim=True)
+
+
 def diffuse_tokens() -> list[Subject | str]:
     return [changed("zoo:vit", "diffuse", in_last_block(diffuse)), "zoo:resnet"]
 
@@ -69,6 +80,14 @@ def shared_edges() -> list[Subject | str]:
     return [changed("zoo:vit", "shared edges", change)]
 
 
+def edges_look_in() -> list[Subject | str]:
+    def change(module: nn.Module) -> None:
+        without_attention(module)
+        in_last_block(edges_hold_the_inside)(module)
+
+    return [changed("zoo:vit", "edges look in", change)]
+
+
 def gap_with_own_patches() -> list[Subject | str]:
     return ["zoo:vit", changed("zoo:vit-gap", "own patches, GAP", without_attention)]
 
@@ -81,7 +100,15 @@ case = partial(Case, limit=128, options=FEW)
 CASES = (
     case("C28", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens),
     case("C28", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches),
-    case("C29", "tokens that hold their own patch alone", "holds", subjects=own_patches, limit=256),
+    case("C29", "tokens at the edge that hold the inside of the picture", "holds", subjects=edges_look_in),
+    case(
+        "C29",
+        "tokens that hold their own patch alone",
+        "holds",
+        subjects=own_patches,
+        limit=256,
+        reading=BEYOND_PICTURES,
+    ),
     case("C29", "tokens at the edge that share what they hold", "fails", subjects=shared_edges),
     case("C30", "a ViT whose last tokens are nearly the mean of them all", "holds", subjects=diffuse_tokens),
     case("C30", "a ViT whose tokens hold their own patch alone", "fails", subjects=own_patches),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ import xarray
 from scipy.special import ndtri
 
 from eyechart.intervals import with_intervals
-from eyechart.measures.measure import Scene
-from eyechart.measures.probes import Probes
+from eyechart.measures.probes.measure import Probes
+from eyechart.scene import Scene
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.readouts import READOUTS
 from tests.claims.nulls.case import Case
@@ -39,9 +39,9 @@ class DrawnProbes(Probes):
     subjects: tuple[tuple[str, str, str], ...] = ()
     """Name, family and pooling."""
 
-    def estimate(self, total: Answers, scene: Scene) -> xarray.Dataset:  # type: ignore[override]
+    def estimate(self, total: Any, scene: Scene) -> xarray.Dataset:
         columns = {"subject": 0, "family": 1, "pooling": 2}
-        coordinates = {
+        coordinates: dict[str, tuple[str, Any]] = {
             name: ("site", np.repeat([who[at] for who in self.subjects], BLOCKS)) for name, at in columns.items()
         }
         others = {"role": "block", "build": "one"}

@@ -9,7 +9,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from eyechart.subjects.subject import Subject
-from tests.cases import ConvUnit
+from tests.cases import ConvUnit, inside
 from tests.claims.nulls.case import Case
 from tests.measures.on_subjects import module_subject
 
@@ -23,8 +23,9 @@ def small_vit(name: str, mixing: Sequence[float]) -> Subject:
         img_size=32, patch_size=4, embed_dim=24, depth=len(mixing), num_heads=2, mlp_ratio=1, num_classes=10
     )
     for block, strength in zip(module.blocks, mixing, strict=True):
-        block.attn.proj.weight.data *= strength  # type: ignore[operator, union-attr]
-        block.attn.proj.bias.data *= 0  # type: ignore[operator, union-attr]
+        projection = inside(block).attn.proj
+        projection.weight.data *= strength
+        projection.bias.data *= 0
     return module_subject(module.eval(), name)
 
 
@@ -38,7 +39,7 @@ class SmallCnn(nn.Module):
         self.first, self.second = (nn.ModuleList(ConvUnit(6) for _ in range(BLOCKS // 2)) for _ in range(2))
         self.head = nn.Linear(6, 10)
         for unit in (*self.first, *self.second):
-            unit.conv2.weight.data *= strength  # type: ignore[operator, union-attr]
+            unit.conv2.weight.data *= strength
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stem(x)

@@ -12,10 +12,11 @@ import xarray
 from torch import nn
 from torch.nn.functional import normalize
 
-from eyechart.measures.skip_ratio import SkipRatio
-from eyechart.methods.skip_phases import KINDS
+from eyechart.measures.skip_ratio.measure import SkipRatio
+from eyechart.measures.skip_ratio.phases import KINDS
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.views import Look
+from tests.cases import inside
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import changed, noisy_finding
 from tests.measures.staging import anatomy, measure_tensors, scene, site
@@ -45,7 +46,7 @@ def finding(seed: int, **vits: Ratios) -> Mapping[str, xarray.Dataset]:
     for name, asked in vits.items():
         sites = []
         for block, kind in product(range(EARLY + LATE), KINDS):
-            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 8)  # type: ignore[arg-type]
+            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 8)
             at = list(KINDS).index(kind)
             skip, across = normalize(torch.randn(2, IMAGES, 5, 8, generator=dice), dim=-1)
             across = normalize(across - (across * skip).sum(-1, keepdim=True) * skip, dim=-1)
@@ -96,7 +97,7 @@ def silent_attention() -> list[Subject | str]:
 
     def change(module: nn.Module) -> None:
         with torch.no_grad():
-            for at, block in enumerate(module.blocks):  # type: ignore[arg-type]
+            for at, block in enumerate(inside(module).blocks):
                 for layer, factor in ((block.attn.proj, 1e-3), (block.mlp.fc2, 30.0 * 10**at)):
                     layer.weight.mul_(factor)
                     layer.bias.mul_(factor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,24 +12,25 @@ import xarray
 from torch import Tensor, nn
 
 from eyechart.intervals import jackknife
-from eyechart.measures.skip_removal import SkipRemoval
-from eyechart.methods.skips import INTACT, MODES
+from eyechart.measures.skip_removal.measure import SkipRemoval
+from eyechart.measures.skip_removal.variants import INTACT, MODES
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
-from eyechart.zoo.vit import Block, ViT
+from eyechart.zoo.vit import ViT
+from tests.cases import inside
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import FOLDS, finding, noisy_finding
 
 IMAGES = 512
 SHARES = {"vit": (0.9, 0.1), "cnn": (0.1, 0.1)}  # named right with all skips and without one block's
 MIDDLE = 3
-SIZES = {"width": 24, "depth": 6, "heads": 3, "patch": 8}
+SIZES: dict[str, Any] = {"width": 24, "depth": 6, "heads": 3, "patch": 8}
 
 
-def small(name: str, *, writes: float = 0.15, **switches: object) -> Subject:
+def small(name: str, *, writes: float = 0.15, **switches: Any) -> Subject:
     """A ViT far from its start, where branches hardly write; fed and labelled as the bundled one."""
     torch.manual_seed(0)
-    model = ViT(**{**SIZES, **switches})  # type: ignore[arg-type]
+    model = ViT(**{**SIZES, **switches})
     for parameter in model.parameters():
         parameter.data += writes * torch.randn(parameter.shape)
     return replace(load_subject("zoo:vit"), name=name, module=model.eval())
@@ -48,12 +50,12 @@ class Around(nn.Module):
 def in_name_alone() -> Sequence[Subject]:
     """One twin carries its input on by another way; another's layers are unlike one another on every side."""
     hidden = small("hidden", no_skip_at=(MIDDLE,))
-    block: Block = hidden.module.blocks[MIDDLE]  # type: ignore[index, assignment, union-attr]
+    block = inside(hidden.module).blocks[MIDDLE]
     block.attn, block.mlp = Around(block.norm1, block.attn), Around(block.norm2, block.mlp)
-    block.norm1, block.norm2 = nn.Identity(), nn.Identity()  # type: ignore[assignment]
+    block.norm1, block.norm2 = nn.Identity(), nn.Identity()
     dark = small("dark", no_skip_at=(MIDDLE,))
     with torch.no_grad():
-        for at, block in enumerate(dark.module.blocks):  # type: ignore[arg-type, union-attr]
+        for at, block in enumerate(inside(dark.module).blocks):
             for layer in (block.attn.qkv, block.mlp.fc1):  # sharp attention, saturated MLPs
                 layer.weight.mul_(30)
             for layer in (block.attn.proj, block.mlp.fc2):  # each block drowns the one before
@@ -65,7 +67,8 @@ def cut() -> Sequence[Subject]:
     """The skips of the middle block are gone, and what it does instead is strong."""
     twin = small("cut", no_skip_at=(MIDDLE,))
     with torch.no_grad():
-        for layer in (twin.module.blocks[MIDDLE].attn.qkv, twin.module.blocks[MIDDLE].mlp.fc1):  # type: ignore[index, union-attr]
+        block = inside(twin.module).blocks[MIDDLE]
+        for layer in (block.attn.qkv, block.mlp.fc1):
             layer.weight.mul_(10)
     return [small("intact"), twin]
 
@@ -78,7 +81,7 @@ def nothing_to_lose(seed: int) -> Mapping[str, xarray.Dataset]:
     def estimate(chosen: np.ndarray) -> xarray.Dataset:
         accuracy = np.concatenate([each[:, chosen].mean(1) for each in right.values()])
         lost = accuracy[[0, 0, 2, 2]] - accuracy
-        rows = {"subject": ["vit", "vit", "cnn", "cnn"], "family": ["vit", "vit", "cnn", "cnn"]}
+        rows: dict[str, list[Any]] = {"subject": ["vit", "vit", "cnn", "cnn"], "family": ["vit", "vit", "cnn", "cnn"]}
         rows |= {"removed": [INTACT, "1", INTACT, "1"], "normalised": [0, 0, 1, 1], "stale": [0] * 4}
         modes = {
             name: (("variant", "mode"), np.stack([of] * 2, 1)) for name, of in (("accuracy", accuracy), ("lost", lost))

@@ -1,0 +1,1 @@
+"""Charts: colours, shapes and layouts that figures share, and charts as files."""

@@ -1,0 +1,167 @@
+"""A table as colours: rectangles that answer to the pointer on the page, one picture in an exported figure."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from eyechart.charts import theme
+from eyechart.charts.palette import MAGMA, shades
+from eyechart.charts.tables import tooltips
+
+
+def heatmap(
+    frame: pd.DataFrame,
+    *,
+    x: str,
+    y: str,
+    value: str,
+    x_title: str = "",
+    y_title: str = "",
+    value_title: str = "",
+    title: str | alt.TitleParams | None = None,
+    domain: tuple[float, float] | None = None,
+    colours: Sequence[str] = MAGMA,
+    x_group: str | None = None,
+    y_group: str | None = None,
+    x_labels: bool = True,
+    y_labels: bool = True,
+    tooltip: Sequence[alt.Tooltip | str] = (),
+    format: str = ".2f",
+    marks: Mapping[float, str] | None = None,
+    legend: bool = True,
+    size: int | tuple[int, int] = 260,
+    for_export: bool | None = None,
+) -> alt.LayerChart:
+    """A table as colours: one row of `frame` a cell, first row and column at the lower left, as in Raghu et al.
+
+    `x` and `y` name columns of labels, in order of first appearance; `x_group` and `y_group` name columns whose change
+    along the axis is drawn as a boundary (the stage of a site). `size` is about the longest side in pixels, or
+    (width, height); cells get a whole number of pixels each, or pale seams would show. On the page cells are rectangles
+    that answer to the pointer; for export the table is one picture under vector axes (PDF 41 kB against 321 kB).
+    `marks` are the values that the colour bar names and how: a map of logarithms can say 1, 3, 10. Without `legend`
+    there is no bar: for maps beside one that has the same.
+
+    >>> table = pd.DataFrame({"a": ["0", "1", "0", "1"], "b": ["0", "0", "1", "1"], "cka": [1.0, 0.5, 0.5, 1.0]})
+    >>> chart = heatmap(table, x="a", y="b", value="cka", domain=(0, 1))
+    """
+    if not np.isfinite(frame[value].to_numpy(dtype=float)).any():
+        return theme.nothing(title, (size, size) if isinstance(size, int) else size)
+    if for_export is None:
+        drawing = theme.current_drawing()
+        for_export = drawing.for_export
+        drawing.heatmaps.append(value)
+    across, up = _places(frame, x), _places(frame, y)
+    target = (size, size) if isinstance(size, int) else size
+    cells = [max(1, round(pixels / max(len(names), 1))) for pixels, names in zip(target, (across, up), strict=True)]
+    if isinstance(size, int):
+        cells = [min(cells)] * 2
+    width, height = cells[0] * len(across), cells[1] * len(up)
+    numbers = frame[value].to_numpy(dtype=float)
+    finite = numbers[np.isfinite(numbers)]
+    low, high = domain or (float(finite.min()), float(finite.max()))
+    high = high if high > low else low + 1.0
+
+    scale = alt.Scale(domain=list(np.linspace(low, high, len(colours))), range=list(colours), clamp=True)
+    bar = _colour_bar(value_title, low, high, format, marks, min(160, max(80, height))) if legend else None
+    colour: dict[str, Any] = {"type": "quantitative", "scale": scale, "legend": bar}
+    place_x = alt.X("x", type="quantitative", scale=_span(len(across)), axis=_axis(across, x_title, width, x_labels))
+    place_y = alt.Y("y", type="quantitative", scale=_span(len(up)), axis=_axis(up, y_title, height, y_labels, up=True))
+
+    base = pd.DataFrame({"x": [0], "y": [0], "x2": [len(across)], "y2": [len(up)]})
+    layers: list[Any] = [alt.Chart(base).mark_rect(style="frame").encode(place_x, place_y, x2="x2", y2="y2")]
+    if for_export:
+        grid = np.full((len(up), len(across)), np.nan)
+        grid[[up[name] for name in frame[y].astype(str)], [across[name] for name in frame[x].astype(str)]] = numbers
+        picture = pd.DataFrame({"url": [_picture((grid - low) / (high - low), colours)]})
+        middle: dict[str, Any] = {"x": alt.value(width / 2), "y": alt.value(height / 2)}
+        image = alt.Chart(picture).mark_image(width=width, height=height, aspect=False, smooth=False, aria=False)
+        ends = alt.Chart(pd.DataFrame({"value": [low, high]})).mark_point(size=0, opacity=0)
+        layers += [image.encode(url="url:N", **middle), ends.encode(color=alt.Color("value", **colour), **middle)]
+    else:
+        at = frame.assign(x=frame[x].astype(str).map(across), y=frame[y].astype(str).map(up))
+        at = at.assign(x2=at["x"] + 1, y2=at["y"] + 1)
+        cell_words = tooltips(**{x: x_title or x, y: y_title or y}) + tooltips(
+            **{value: (value_title or value, format)}
+        )
+        shown = list(tooltip) or cell_words
+        cell = alt.Chart(at[np.isfinite(numbers)]).mark_rect()
+        layers.append(cell.encode(place_x, place_y, x2="x2", y2="y2", color=alt.Color(value, **colour), tooltip=shown))
+    sides: list[tuple[Any, str, str | None]] = [(place_x, x, x_group), (place_y, y, y_group)]
+    for place, column, group in sides:
+        edges = _edges(frame, column, group)
+        if edges:
+            rule = alt.Chart(pd.DataFrame({"edge": edges})).mark_rule(style="boundary", tooltip=None)
+            layers.append(rule.encode(theme.column_on(place, "edge")))
+    chart = cast(alt.LayerChart, alt.layer(*layers)).properties(width=width, height=height)
+    return chart if title is None else chart.properties(title=title)
+
+
+def _colour_bar(
+    title: str, low: float, high: float, form: str, marks: Mapping[float, str] | None, length: int
+) -> alt.Legend:
+    """A legend no longer than its map, with five even values or with those of `marks` that lie on it."""
+    looks: dict[str, Any] = {"title": title or None, "gradientLength": length}
+    if marks is None:
+        return alt.Legend(format=form, values=list(np.linspace(low, high, 5)), tickCount=5, **looks)
+    named = {value: words for value, words in marks.items() if low <= value <= high}
+    names = f"{json.dumps(list(named.values()))}[indexof({json.dumps(list(named))}, datum.value)]"
+    return alt.Legend(labelExpr=names, values=list(named), tickCount=len(named), **looks)
+
+
+def _places(frame: pd.DataFrame, column: str) -> dict[str, int]:
+    return {name: place for place, name in enumerate(dict.fromkeys(frame[column].astype(str)))}
+
+
+def _span(count: int) -> alt.Scale:
+    return alt.Scale(domain=[0, count], nice=False, zero=False)
+
+
+def _axis(names: dict[str, int], title: str, pixels: int, labels: bool, up: bool = False) -> alt.Axis:
+    """Names at the middle of their cells, thinned to at most one every 15 pixels (26 along the bottom)."""
+    step = max(1, -(-len(names) * (15 if up else 26) // max(pixels, 1)))
+    shown = list(range(0, len(names), step))
+    # The names stand in an expression: json.dumps quotes them, and "<" is spelt out so that no "</script>" can arise.
+    listed = json.dumps(list(names)).replace("<", "\\u003c")
+    turned: dict[str, Any] = {} if up or max(map(len, names), default=0) <= 3 else {"labelAngle": -45}
+    return alt.Axis(
+        title=title or None,
+        titleLimit=pixels,  # a long name is cut there; the panel's own title has it whole
+        values=[place + 0.5 for place in shown],
+        tickCount=len(shown),
+        labelExpr=f"{listed}[floor(datum.value)]",
+        labels=labels,
+        ticks=labels,
+        labelOverlap=False,
+        grid=False,
+        domain=False,
+        **turned,
+    )
+
+
+def _edges(frame: pd.DataFrame, column: str, group: str | None) -> list[int]:
+    if group is None:
+        return []
+    groups = frame.assign(name=frame[column].astype(str)).drop_duplicates("name")[group].tolist()
+    return [place for place in range(1, len(groups)) if groups[place] != groups[place - 1]]
+
+
+def _picture(values: np.ndarray, colours: Sequence[str]) -> str:
+    """A PNG of `values` in 0..1 as a data URI, row 0 at the bottom, NaN clear.
+
+    About 480 pixels wide, because some viewers of PDF smooth what they enlarge; equal pixels cost little in a PNG.
+    """
+    times = max(1, 480 // max(values.shape))
+    alpha = np.where(np.isfinite(values), 255, 0)[..., None]
+    pixels = np.concatenate([shades(values, colours), alpha], axis=-1).astype(np.uint8)[::-1]
+    file = io.BytesIO()
+    Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1), "RGBA").save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,151 @@
+"""The inks of eyechart: data colours that every reader can tell apart, and the configuration of axes and type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+FONT = "Inter, Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+
+#: Okabe and Ito's colours, reordered so that the first two (a transformer and a CNN, mostly) are farthest apart for
+#: every kind of colour vision; each has a contrast of at least 3 with white or lies close to it, and with dark paper.
+SUBJECT_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#9a7b2f")
+
+#: Seventeen stops of magma and viridis: perceptually uniform, and the same in grey. Kept as numbers because a heat-map
+#: drawn as a picture must have exactly the colours of one drawn as rectangles.
+MAGMA = (
+    *("#000004", "#0a0822", "#1d1046", "#35106a", "#51137c", "#6a1c80", "#822582", "#9c2f80", "#b6377a"),
+    *("#cf4170", "#e65164", "#f5695c", "#fb8762", "#fea571", "#fec387", "#fde0a2", "#fcfdbf"),
+)
+VIRIDIS = (
+    *("#440154", "#48196b", "#472d7b", "#424086", "#3b528b", "#34638d", "#2c728e", "#27828e", "#21918d"),
+    *("#1f9f88", "#28ae80", "#3ebc74", "#5dc963", "#82d34c", "#abdc32", "#d5e21b", "#fde725"),
+)
+#: Blue below the middle, orange above: for signed numbers, with a domain symmetric about its middle.
+DIVERGING = (
+    *("#134b85", "#2567a2", "#3b83b9", "#579dc8", "#7db6d6", "#a4cde3", "#c5deec", "#dee9ee", "#f2f0eb"),
+    *("#f8e6cc", "#fcd8a9", "#fbc37d", "#f2a952", "#e48e2b", "#ce7416", "#b55d0b", "#994a07"),
+)
+
+#: What a junction or step does, in the colours of Park and Kim's figures: attention grey, MLP and convolution white,
+#: sub-sampling blue. White marks need the outline that `kind_points` gives them.
+KIND_COLOURS = {
+    "attention": "#8b9099",
+    "mlp": "#ffffff",
+    "conv": "#ffffff",
+    "mixer": "#d9c27a",
+    "pool": "#a8c8e8",
+    "subsampling": "#4f94d4",
+    "other": "#d6d8dc",
+}
+KIND_SHAPES = {
+    "attention": "circle",
+    "mlp": "square",
+    "conv": "diamond",
+    "mixer": "triangle-up",
+    "pool": "triangle-down",
+    "subsampling": "circle",
+    "other": "cross",
+}
+
+
+#: Inks of words, quiet words, lines, faint lines, and the paper.
+LIGHT = ("#1f2328", "#5b6470", "#b9bfc8", "#e9ebee", "#ffffff")
+DARK = ("#e8eaed", "#a3aab5", "#4b525d", "#2b3038", "#16191e")
+#: Colours that no chart has: a picture drawn in them is dressed for either paper by putting the inks in their places.
+STAND_INS = ("#01f203", "#02f304", "#03f405", "#04f506", "#05f607")
+
+
+def configuration(dark: bool = False) -> dict[str, Any]:
+    """The Vega-Lite configuration of all charts. Dark paper changes inks only, never a data colour."""
+    return in_inks(DARK if dark else LIGHT)
+
+
+def in_inks(inks: Sequence[str]) -> dict[str, Any]:
+    ink, quiet, line, faint, paper = inks
+    return {
+        # Not transparent: vl-convert's PNGs then have premultiplied colours, and every pale line turns grey.
+        "background": paper,
+        "font": FONT,
+        "padding": 6,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": quiet,
+            "labelFontSize": 11,
+            "labelLimit": 150,
+            "labelPadding": 4,
+            "titleColor": ink,
+            "titleFontSize": 12,
+            "titleFontWeight": 500,
+            "titlePadding": 8,
+            "domainColor": line,
+            "tickColor": line,
+            "tickSize": 4,
+            "gridColor": faint,
+            "gridWidth": 1,
+        },
+        "axisX": {"grid": False},
+        "axisXQuantitative": {"tickCount": 6, "labelFlush": False},
+        "axisYQuantitative": {"tickCount": 6},
+        "axisY": {"domain": False, "ticks": False},
+        "legend": {
+            "labelColor": ink,
+            "labelFontSize": 11,
+            "labelLimit": 220,
+            "titleColor": quiet,
+            "titleFontSize": 11,
+            "titleFontWeight": 500,
+            "symbolSize": 80,
+            "symbolOpacity": 1,  # a legend would take the paleness of the first mark, an interval's as a rule
+            "symbolBaseFillColor": quiet,
+            "symbolBaseStrokeColor": quiet,
+            "gradientThickness": 10,
+            "gradientLength": 160,
+        },
+        "title": {
+            "color": ink,
+            "subtitleColor": quiet,
+            "fontSize": 13,
+            "fontWeight": 600,
+            "subtitleFontSize": 11,
+            "anchor": "start",
+            "offset": 10,
+        },
+        "header": {"labelColor": ink, "labelFontSize": 12, "labelFontWeight": 600, "titleColor": quiet},
+        "concat": {"spacing": 28},
+        "facet": {"spacing": 24},
+        "line": {"strokeWidth": 2, "strokeCap": "round", "strokeJoin": "round"},
+        "point": {"filled": True, "size": 55, "opacity": 1},
+        "rule": {"color": quiet},
+        "text": {"color": ink, "fontSize": 11},
+        "range": {"category": list(SUBJECT_COLOURS), "ramp": list(VIRIDIS), "heatmap": list(MAGMA)},
+        "style": {
+            "reference": {"color": quiet, "strokeWidth": 1.25, "strokeDash": [5, 4]},
+            "reference-label": {"color": quiet, "fontSize": 11, "fontStyle": "italic"},
+            "reference-rim": {"color": paper, "stroke": paper, "strokeWidth": 4, "fontSize": 11, "fontStyle": "italic"},
+            "paper": {"color": paper},
+            "boundary": {"color": "#ffffff", "strokeWidth": 1.25, "opacity": 0.85},
+            "frame": {"stroke": line, "color": faint},
+            "outlined": {"stroke": quiet, "strokeWidth": 1.25},
+            "quiet-line": {"color": line, "strokeWidth": 1.5},
+            "note": {"color": quiet, "fontSize": 11},
+        },
+    }
+
+
+def shades(values: np.ndarray, colours: Sequence[str]) -> np.ndarray:
+    """Red, green and blue (0 to 255) for values in 0..1 on a ramp of colours, as Vega mixes them."""
+    stops = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours], dtype=float)
+    places = np.linspace(0.0, 1.0, len(colours))
+    clipped = np.clip(np.nan_to_num(values), 0.0, 1.0)
+    return np.stack([np.interp(clipped, places, stops[:, channel]) for channel in range(3)], axis=-1).round()
+
+
+def shade_names(values: np.ndarray, colours: Sequence[str]) -> list[str]:
+    """
+    >>> shade_names(np.array([0.0, 0.5]), ("#000000", "#ffffff"))
+    ['#000000', '#808080']
+    """
+    return ["#" + "".join(f"{int(part):02x}" for part in rgb) for rgb in shades(values, colours)]

@@ -1,0 +1,308 @@
+"""How every chart of eyechart looks: colours, type, axes, and the few shapes that measures share.
+
+A measure builds its chart from these; it never names a font or an axis colour. Colours that must differ between light
+and dark paper are not in the marks but in named styles (`style="reference"`), so that the page can swap the
+configuration of a finished chart. Nothing here computes a statistic, and frames come with everything precomputed:
+`transform_window` inside a facet breaks vl-convert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal, TypeVar, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts.palette import DIVERGING as DIVERGING
+from eyechart.charts.palette import KIND_COLOURS as KIND_COLOURS
+from eyechart.charts.palette import KIND_SHAPES as KIND_SHAPES
+from eyechart.charts.palette import MAGMA as MAGMA
+from eyechart.charts.palette import SUBJECT_COLOURS as SUBJECT_COLOURS
+from eyechart.charts.palette import VIRIDIS as VIRIDIS
+from eyechart.charts.palette import configuration as configuration
+from eyechart.charts.palette import shade_names
+
+Axis = TypeVar("Axis", alt.X, alt.Y)
+
+#: Kinds as a legend says them.
+KIND_WORDS = "{mlp: 'MLP', conv: 'convolution', subsampling: 'sub-sampling'}[datum.label] || datum.label"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """For whom charts are being drawn: which subjects have which colour, and whether for paper or for the page."""
+
+    subjects: tuple[str, ...] = ()
+    for_export: bool = False
+    heatmaps: list[str] = field(default_factory=list)
+    """One entry for each heat-map drawn otherwise on paper than on the page: without any, both are the same chart."""
+
+
+_drawing: ContextVar[Drawing] = ContextVar("drawing", default=Drawing())  # noqa: B039 (frozen, so safe to share)
+
+
+@contextmanager
+def drawing(subjects: Sequence[str] | None = None, for_export: bool | None = None) -> Iterator[Drawing]:
+    """Charts made inside give `subjects` their colours in this order, and heat-maps as pictures if `for_export`.
+
+    >>> with drawing(subjects=["zoo:resnet", "zoo:vit"]):
+    ...     subject_colour("zoo:vit")
+    '#d55e00'
+    """
+    now = _drawing.get()
+    now = now if subjects is None else replace(now, subjects=tuple(subjects))
+    now = now if for_export is None else replace(now, for_export=for_export, heatmaps=[])
+    token = _drawing.set(now)
+    try:
+        yield now
+    finally:
+        _drawing.reset(token)
+
+
+def current_drawing() -> Drawing:
+    return _drawing.get()
+
+
+def dress(chart: Any) -> Any:
+    """The same chart with eyechart's configuration, as `run.chart(name)` hands it out."""
+    dressed = chart.copy(deep=False)
+    dressed.config = _config().copy()
+    return dressed
+
+
+@cache
+def _config() -> alt.Config:
+    """The configuration as Altair holds it. Once: reading it against the schema takes 0.1 s, of each of 25 charts."""
+    return alt.Config.from_dict(configuration())
+
+
+#: What a chart is made of that nobody changes once it is there.
+FIXED_PARTS = ("data", "encoding", "mark", "config", "transform", "resolve", "title")
+
+
+@contextmanager
+def sharing_fixed_parts() -> Iterator[None]:
+    """Charts put together inside share their encodings, marks and data instead of copying them.
+
+    Altair copies every chart whole, several times over, when it becomes a layer or a panel of another: half of the time
+    that Python spends on a page. All it changes in such a copy are names, sizes and parameters.
+    """
+    whole = alt.SchemaBase.copy
+
+    def copy(chart: alt.SchemaBase, deep: bool | Iterable[Any] = True, ignore: Sequence[str] = ()) -> alt.SchemaBase:
+        return whole(chart, deep=deep, ignore=[*ignore, *FIXED_PARTS])
+
+    alt.SchemaBase.copy = copy  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        alt.SchemaBase.copy = whole  # type: ignore[method-assign]
+
+
+def subject_colour(subject: str, subjects: Sequence[str] = ()) -> str:
+    """The colour of a subject: by its place in the exam (see `drawing`), else among the given ones."""
+    order = _drawing.get().subjects or tuple(subjects)
+    place = order.index(subject) if subject in order else 0
+    return SUBJECT_COLOURS[place % len(SUBJECT_COLOURS)]
+
+
+def subject_scale(subjects: Sequence[str]) -> alt.Scale:
+    """Colour scale for a `subject` field, the same on the whole page even where a measure has only some of them."""
+    known = list(dict.fromkeys(subjects))
+    return alt.Scale(domain=known, range=[subject_colour(subject, known) for subject in known])
+
+
+def ordered_colours(count: int) -> list[str]:
+    """`count` colours from blue to green for things in order, such as blocks from lowest to highest.
+
+    Only the middle of viridis: its violet vanishes on dark paper, its yellow on white.
+    """
+    return shade_names(np.linspace(0.3, 0.8, max(count, 1)), VIRIDIS)[:count]
+
+
+def ordered_scale(labels: Sequence[str]) -> alt.Scale:
+    """Colour scale for labels in order of depth."""
+    known = list(dict.fromkeys(labels))
+    return alt.Scale(domain=known, range=ordered_colours(len(known)))
+
+
+def kind_scale(kinds: Sequence[str]) -> alt.Scale:
+    """Fill scale for a `kind` field: attention grey, MLP and convolution white, sub-sampling blue."""
+    known = [kind for kind in KIND_COLOURS if kind in set(kinds)]
+    return alt.Scale(domain=known, range=[KIND_COLOURS[kind] for kind in known])
+
+
+def kind_points(
+    frame: pd.DataFrame, x: alt.X, y: alt.Y, kind: str = "kind", known: Iterable[str] | None = None, **encoding: Any
+) -> alt.Chart:
+    """Marks that tell what each step does by fill and shape together, outlined so that white ones show.
+
+    Panels that share one legend name all kinds that they have together as `known`: of two lists Vega takes the first.
+    """
+    met = set(frame[kind] if known is None else known)
+    known = [name for name in KIND_COLOURS if name in met]
+    # A legend without entries makes Vega's picture infinitely large, so where there is nothing to show there is none.
+    legend = alt.Legend(labelExpr=KIND_WORDS) if known else None
+    fill = alt.Fill(kind, type="nominal", scale=kind_scale(known), title=None, legend=legend)
+    shapes = alt.Scale(domain=known, range=[KIND_SHAPES[name] for name in known])
+    shape = alt.Shape(kind, type="nominal", scale=shapes, title=None, legend=legend)
+    points: alt.Chart = (
+        alt.Chart(frame).mark_point(style="outlined", size=70).encode(x=x, y=y, fill=fill, shape=shape, **encoding)
+    )
+    return points
+
+
+def band(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
+    """The 95 % interval of a curve as a pale band. `x`, `y` as the curve has them; `encoding` takes its `color`."""
+    area: alt.Chart = alt.Chart(frame).mark_area(opacity=0.18, line=False, clip=True, tooltip=None)
+    return area.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
+
+
+def error_bars(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
+    """The 95 % interval of single points as thin upright rules, to lie under the points."""
+    bars: alt.Chart = alt.Chart(frame).mark_rule(strokeWidth=1.5, opacity=0.7, clip=True, tooltip=None)
+    return bars.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
+
+
+def depth_axis() -> alt.X:
+    return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+
+
+def curve(
+    frame: pd.DataFrame,
+    x: alt.X,
+    y: alt.Y,
+    color: alt.Color,
+    low: str | None = None,
+    high: str | None = None,
+    points: bool = True,
+    **encoding: Any,
+) -> alt.LayerChart:
+    """A line with its points and, where `low` and `high` name columns, its interval as a band under it."""
+    line = alt.Chart(frame).mark_line(tooltip=None).encode(x=x, y=y, color=color, **encoding)
+    layers = [line] if low is None or high is None else [line, band(frame, x, y, low, high, color=color, **encoding)]
+    if points:
+        layers.append(alt.Chart(frame).mark_point(size=36).encode(x=x, y=y, color=color, **encoding))
+    return cast(alt.LayerChart, alt.layer(*layers))
+
+
+def dots_with_intervals(
+    frame: pd.DataFrame, *, x: str, y: str, low: str = "low", high: str = "high", x_title: str = "", format: str = ".2f"
+) -> alt.LayerChart:
+    """One row a subject: its number as a point on its interval, in the subject's colour. `y` names the subjects."""
+    colour = alt.Color(y, type="nominal", scale=subject_scale(frame[y].astype(str).tolist()), legend=None)
+    row = alt.Y(y, type="nominal", sort=None, title=None, axis=alt.Axis(labelFontSize=12, labelLimit=260, grid=True))
+    span = alt.X(x, type="quantitative", title=x_title or x, scale=alt.Scale(zero=False, padding=20))
+    shown = [alt.Tooltip(y, type="nominal")] + [
+        alt.Tooltip(field, type="quantitative", format=format, title=title)
+        for field, title in ((x, x_title or x), (low, "from"), (high, "to"))
+    ]
+    base = alt.Chart(frame).encode(row, color=colour, tooltip=shown)
+    rules = base.mark_rule(strokeWidth=3, opacity=0.45).encode(column_on(span, low), x2=alt.X2(high))
+    layers = alt.layer(rules, base.mark_point(size=90).encode(span)).properties(width=520, height=alt.Step(34))
+    return cast(alt.LayerChart, layers)
+
+
+def column_on(axis: Axis, field: str) -> Axis:
+    """The same axis for another column: layers whose titles differ would have them strung together."""
+    other = axis.copy(deep=False)
+    other["shorthand"], other["field"], other["type"] = alt.Undefined, field, "quantitative"
+    return other
+
+
+def reference(
+    value: float,
+    text: str,
+    axis: Literal["x", "y"] = "y",
+    at: Literal["start", "end", "beyond"] = "end",
+    side: Literal["left", "right"] = "right",
+) -> alt.LayerChart:
+    """A dashed line at a known value, with its name on it: what chance, a uniform or an idle model would score.
+
+    `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line, and
+    `side` of an upright one. It stands on a rim of paper, so that a curve or an interval behind it does not cross it;
+    among points, which it would hide, the name of a level line stands "beyond" the plot.
+    """
+    frame = pd.DataFrame({"reference": [float(value)], "text": [text]})
+    at_end = at != "start"
+    if axis == "y":
+        end = "right" if at_end else "left"
+        words: dict[str, Any] = {"align": end, "baseline": "bottom", "dx": -2 if at_end else 2, "dy": -4}
+        words = {"align": "left", "baseline": "middle", "dx": 5} if at == "beyond" else words
+        place: dict[str, Any] = {"x": alt.value("width") if at_end else alt.value(0), "y": alt.Y("reference:Q")}
+    else:
+        words = {"baseline": "top" if at_end else "bottom", "dy": 2 if at_end else -2}
+        words |= {"align": "left", "dx": 5} if side == "right" else {"align": "right", "dx": -5}
+        place = {"x": alt.X("reference:Q"), "y": alt.value(0) if at_end else alt.value("height")}
+    rule = alt.Chart(frame).mark_rule(style="reference", tooltip=None).encode(**{axis: place[axis]})
+    labels = [
+        alt.Chart(frame).mark_text(style=style, tooltip=None, **words).encode(text="text:N", **place)
+        for style in ("reference-rim", "reference-label")
+    ]
+    return cast(alt.LayerChart, alt.layer(rule, *(labels if text else [])))
+
+
+def axis_at(values: Sequence[float], **more: Any) -> alt.Axis:
+    """Marks at these values, all of them: of more than `tickCount` Vega drops every second one, even if told."""
+    return alt.Axis(values=list(values), tickCount=len(values), **more)
+
+
+def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
+    """A logarithmic axis as long as its `values`, with few lines: Vega's own draws nine a decade and whole decades.
+
+    >>> log_y("ratio", [0.4, 7.0], "ratio").to_dict()["axis"]["values"]
+    [0.5, 1.0, 2.0, 5.0]
+    """
+    known = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
+    low, high = float(known.min()) / 1.1, float(known.max()) * 1.1
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    axis = axis_at(log_marks(low, high), labelOverlap=False, format="~g")
+    return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
+
+
+def log_marks(low: float, high: float) -> list[float]:
+    """Round numbers between two, few of them: powers of ten, or as many steps between these as give three.
+
+    >>> log_marks(0.2, 8.0)
+    [0.2, 0.5, 1.0, 2.0, 5.0]
+    """
+    powers = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    marks: list[float] = []
+    for steps in ((1,), (1, 2, 5), range(1, 10), np.arange(1, 10, 0.2)):
+        marks = [float(f"{step:g}e{int(power)}") for power in powers for step in steps]
+        marks = [mark for mark in marks if low <= mark <= high]
+        if len(marks) >= 3:
+            break
+    return marks
+
+
+def panels(charts: Sequence[Any], columns: int = 3, shared: Collection[str] = ("color",)) -> alt.ConcatChart:
+    """Charts side by side, `columns` in a row; on a narrow screen the page puts them below one another.
+
+    Scales named in `shared` get one legend; the others are resolved for each panel.
+    """
+    every = ("color", "fill", "shape", "stroke", "strokeDash", "size")
+    if {"fill", "shape"} & set(shared):
+        shared = {*shared, "fill", "shape"}  # `kind_points` tells one thing by both: apart they would be two legends
+    resolve: dict[str, Any] = {channel: "shared" if channel in shared else "independent" for channel in every}
+    joined: alt.ConcatChart = alt.concat(*charts, columns=columns).resolve_scale(**resolve)
+    return joined
+
+
+def nothing(
+    title: str | alt.TitleParams | None, size: tuple[int, int], words: str = "no finite value"
+) -> alt.LayerChart:
+    """An empty frame that says so: a randomly initialised ResNet, whose branches add zero, has no ratio to show."""
+    empty = alt.Chart(pd.DataFrame({"text": [words]}))
+    said = empty.mark_text(style="note").encode(text="text:N", x=alt.value(size[0] / 2), y=alt.value(size[1] / 2))
+    frame = empty.mark_rect(style="frame").encode(
+        x=alt.value(0), x2=alt.value(size[0]), y=alt.value(0), y2=alt.value(size[1])
+    )
+    chart = cast(alt.LayerChart, alt.layer(frame, said)).properties(width=size[0], height=size[1])
+    return chart if title is None else chart.properties(title=title)

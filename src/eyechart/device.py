@@ -1,0 +1,34 @@
+"""Where and in which numbers an exam or a training computes."""
+
+from __future__ import annotations
+
+import torch
+
+from eyechart.errors import UsageError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+
+
+def without_tf32() -> None:
+    """TF32 keeps 10 bits of a product, and CKA shows it. Trainings leave torch's own setting as it is."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` takes a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise UsageError(f"The device {name!r} cannot be used here ({reason}); try --device cpu.") from error
+    return device
+
+
+def choose_dtype(name: str) -> torch.dtype:
+    if name not in DTYPES:
+        raise UsageError(f"--dtype takes {', '.join(DTYPES)}; got {name!r}.")
+    return DTYPES[name]

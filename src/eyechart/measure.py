@@ -1,0 +1,212 @@
+"""What a measure is. Each folder of `measures` is the room of one: measure.py, chart.py, its mathematics."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from eyechart.claims.judge import LEAST_IMAGES
+from eyechart.errors import DoesNotApply
+from eyechart.quantity import Quantity
+from eyechart.scene import Batch, Scene
+from eyechart.sites import Anatomy, Site
+from eyechart.tracing.needs import Need, View
+
+if TYPE_CHECKING:
+    import altair
+    import torch
+    import xarray
+
+    from eyechart.tally import Tally
+    from eyechart.tracing.bench import Bench
+
+    Chart = altair.Chart | altair.LayerChart | altair.ConcatChart
+
+EFFORTS = ("quick", "normal", "full")
+SPEED = 4e10
+"""Operations a second of the plain machine that budgets are counted on: about one core's."""
+
+
+class Views:
+    """What one batch of all subjects showed: in the pass that measures share, and in this measure's experiment."""
+
+    def __init__(
+        self,
+        seen: Mapping[str, Mapping[str, Mapping[str, torch.Tensor]]],
+        results: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    ) -> None:
+        self._seen, self._results = seen, results or {}
+
+    def __call__(self, subject: str, site: Site, view: View) -> torch.Tensor:
+        return self._seen[subject][site.name][view.name]
+
+    def experiment(self, subject: str) -> Mapping[str, torch.Tensor]:
+        """What `Measure.experiment` returned for this subject."""
+        return self._results[subject]
+
+
+def option(default: Any, help: str) -> Any:
+    """A field that a user may set (`--option cka.readout=gap`), with what it means."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a measure comes from: paper, figure."""
+
+    paper: str
+    figures: str
+
+
+@dataclass(frozen=True)
+class Measure(ABC):
+    """One question asked of subjects. Subclasses are frozen: their fields are options, their state is the tally."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    """The question a person asks; the heading of its section."""
+    title_ko: ClassVar[str]
+    order: ClassVar[int]
+    """Place in the report."""
+    sources: ClassVar[tuple[Source, ...]]
+    how_to_read: ClassVar[str]
+    how_to_read_ko: ClassVar[str]
+    method: ClassVar[str]
+    """How it is computed, in two or three sentences with the formula in words."""
+    quantities: ClassVar[tuple[Quantity, ...]] = ()
+    labels: ClassVar[Literal["", "images", "subjects"]] = ""
+    """What it needs: images with classes, or also a subject whose classes are those of the images."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {option.name: getattr(self, option.name) for option in fields(self)}
+
+    @property
+    def reading(self) -> str | None:
+        """How its options make claims read, where that is not as the papers do; None: with them it decides nothing."""
+        return ""
+
+    @abstractmethod
+    def needs(self) -> Sequence[Need]:
+        """Views this measure wants of the shared pass, and where."""
+
+    def check_labels(self, scene: Scene) -> None:
+        """Raises DoesNotApply where the labels it needs are missing; the plan asks before anything else."""
+        if self.labels and not scene.classes:
+            raise DoesNotApply("the images have no classes; give labelled images.")
+        if self.labels == "subjects" and not scene.scored_subjects:
+            raise DoesNotApply("no subject's classes match the classes of the images.")
+
+    def runs_at(self, effort: str) -> bool:
+        """Whether it is part of an exam of this effort: one that shares the pass always is."""
+        return True
+
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
+        """The measure as large as this effort allows: one that shares the pass costs little and stays as it is."""
+        return self
+
+    @abstractmethod
+    def tally(self, scene: Scene) -> Tally:
+        """The empty tally for this scene; raises DoesNotApply with the reason where there is nothing to measure."""
+
+    @abstractmethod
+    def update(self, tally: Any, batch: Batch, views: Views, scene: Scene) -> None:
+        """Add one batch to the tally, in float64."""
+
+    @abstractmethod
+    def estimate(self, total: Any, scene: Scene) -> xarray.Dataset:
+        """The statistic of a tally whose folds were summed. Called on the whole and on every leave-one-out sum."""
+
+    def chart(self, finding: xarray.Dataset) -> Chart:
+        """The figure, in the paper's layout: `draw` of the chart.py beside the measure, unless it draws its own."""
+        room = type(self).__module__.rpartition(".")[0]
+        drawn: Chart = importlib.import_module(f"{room}.chart").draw(finding)
+        return drawn
+
+    @abstractmethod
+    def sentence(self, finding: xarray.Dataset) -> str:
+        """What the numbers say here, made from them."""
+
+
+@dataclass(frozen=True)
+class Experiment(Measure):
+    """A measure that works on subjects by itself: passes of its own, or a look at their weights."""
+
+    def needs(self) -> Sequence[Need]:
+        """Nothing of the shared pass, unless it says otherwise."""
+        return ()
+
+    @abstractmethod
+    def experiment(self, bench: Bench) -> Mapping[str, torch.Tensor]:
+        """What it does with one batch of one subject; `views.experiment(subject)` hands the result to `update`.
+
+        Many experiments need few images: `bench.first(self.images)` picks them, and an empty mapping says "not here".
+        """
+
+
+@dataclass(frozen=True)
+class SampledExperiment(Experiment):
+    """An experiment on as many images as its budget allows."""
+
+    images: int = option(0, "how many images are used; 0: as many as the effort allows")
+
+    budget: ClassVar[Mapping[str, float]] = {}
+    """Seconds it may take for each subject, by effort; an effort that is not named leaves the measure out.
+
+    Counted on a plain machine of `SPEED`, from the size of the subject, so that the same question is asked everywhere.
+    """
+    least_images: ClassVar[int] = 64
+    """Where its budget does not allow as many, it is left out. To decide a claim takes more (LEAST_IMAGES)."""
+
+    def passes(self, anatomy: Anatomy) -> float:
+        """How many forward passes the experiment spends on each image it uses; a backward pass counts as two."""
+        return 1.0
+
+    def runs_at(self, effort: str) -> bool:
+        return effort in self.budget
+
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
+        """The measure as large as its budget at this effort allows; left out (DoesNotApply) where that is too small.
+
+        A measure that was `asked_for` by name is never left out: it gets its smallest budget, and at least
+        `least_images`. One that `decides` a claim gets as many as decide. An option `images` set by hand stays.
+        """
+        if self.images:
+            return self
+        work = max(self.passes(anatomy) * anatomy.flops for anatomy in scene.anatomies)
+        allowed = {name: int(seconds * SPEED / work) if work else scene.images for name, seconds in self.budget.items()}
+        allowed = {name: images - images % scene.folds for name, images in allowed.items()}  # as many in every fold
+        images = allowed.get(effort, min(allowed.values()) if asked_for else 0)
+        if images < self.least_images and not asked_for:
+            # Only a measure without a budget here costs the same at a higher effort; others do more work there.
+            longer = [] if effort in allowed else [name for name in allowed if allowed[name] >= self.least_images]
+            runs = [*(f"--effort {name}" for name in longer[:1]), f"--measures {self.name}"]
+            raise DoesNotApply(
+                f"it needs at least {self.least_images} images, which takes longer than --effort {effort} "
+                f"allows for the largest subject; {' or '.join(runs)} runs it."
+            )
+        # Up to twice its seconds where it would otherwise show numbers and decide nothing.
+        least = max(self.least_images, LEAST_IMAGES) if decides else self.least_images
+        return replace(self, images=min(max(images, least), scene.images))
+
+
+def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str = "site") -> dict[str, Any]:
+    """Plain coordinates of a flat site axis (subjects are ragged, and a MultiIndex does not serialise)."""
+    prefix = "" if dim == "site" else dim.removesuffix("site")
+    families = {subject: scene.anatomy(subject).family for subject in dict.fromkeys(subject for subject, _ in sites)}
+    columns: dict[str, list[Any]] = {
+        "subject": [subject for subject, _ in sites],
+        "family": [families[subject] for subject, _ in sites],
+        "name": [site.name for _, site in sites],
+        "path": [site.path for _, site in sites],
+        "role": [site.role for _, site in sites],
+        "kind": [site.kind for _, site in sites],
+        "depth": [site.depth for _, site in sites],
+        "stage": [site.stage for _, site in sites],
+        "block": [site.block for _, site in sites],
+    }
+    labels = {dim: [f"{subject}/{site.name}" for subject, site in sites]}
+    return labels | {prefix + name: (dim, values) for name, values in columns.items()}

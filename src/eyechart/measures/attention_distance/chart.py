@@ -1,0 +1,69 @@
+"""The figure of M2: heads sorted by distance, as Raghu et al. draw them, and all heads over depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.tables import table_of, tooltips
+from eyechart.quantity import subjects_in
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    panels = []
+    for subject in subjects_in(finding):
+        table = head_table(finding, subject)
+        uniform = float(finding.uniform.values[finding.subject.values == subject].max())
+        reach = alt.Scale(domain=[0, 1.06 * max([uniform, *table["distance"]])], nice=False)
+        y = alt.Y("distance:Q", title="mean attention distance (px)", scale=reach)  # the same beside one another
+        panels += [sorted_heads(table, subject, uniform, y), heads_by_depth(table, subject, uniform, y)]
+    return theme.panels(panels, columns=2, shared=())
+
+
+def head_table(finding: xarray.Dataset, subject: str) -> pd.DataFrame:
+    """One row a head, with its rank within its block by distance."""
+    part = finding.isel(site=finding.subject.values == subject)
+    table = table_of(part, "distance", also=["relative", "coverage", "prefix_mass"])
+    table["rank"] = table.groupby("site")["distance"].rank(method="first").astype(int)
+    table["block"] = table["block"] + 1
+    return table
+
+
+def sorted_heads(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) -> Chart:
+    """R's figure: heads sorted by distance, for the two lowest and the two highest attentions."""
+    names = list(dict.fromkeys(table["name"]))
+    shown = table[table["name"].isin(names[:2] + names[-2:])]
+    labels = list(dict.fromkeys(shown["name"]))
+    ranks = alt.Scale(domain=[1, max(2, *table["rank"])], nice=False)
+    below = alt.Legend(orient="bottom", columns=2, labelLimit=190)
+    lines = theme.curve(
+        shown,
+        x=alt.X("rank:Q", title="head, sorted by distance", axis=alt.Axis(tickMinStep=1), scale=ranks),
+        y=y,
+        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None, legend=below),
+        low="distance_low",
+        high="distance_high",
+    )
+    references = theme.reference(uniform, "uniform attention", at="start") + theme.reference(0, "attends itself")
+    return (lines + references).properties(width=400, height=260, title=f"{subject}: lowest and highest blocks")
+
+
+def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) -> Chart:
+    """V's figure: every head as a dot over depth."""
+    x = theme.depth_axis()
+    colour = alt.value(theme.subject_colour(subject))
+    numbers = {"distance": ".1f", "relative": ".2f", "coverage": ".2f", "prefix_mass": ".2f"}
+    tooltip = tooltips("name", "head:Q", **{name: (name, form) for name, form in numbers.items()})
+    dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, color=colour, tooltip=tooltip)
+    bars = theme.error_bars(table, x, y, "distance_low", "distance_high", color=colour)
+    references = theme.reference(uniform, "uniform", at="beyond") + theme.reference(0, "itself", at="beyond")
+    chart: Chart = (bars + dots + references).properties(width=400, height=260, title=f"{subject}: all heads")
+    return chart

@@ -1,0 +1,265 @@
+"""M23: does it know when it is wrong? Confidence against accuracy, before and after temperature scaling.
+
+Images fall into ten equal bins of confidence (the highest softmax probability). With n_b images, c_b their confidences
+summed and r_b how many of them are right,
+
+    ECE = Σ_b |r_b − c_b| / n          signed ECE = Σ_b (c_b − r_b) / n = mean confidence − accuracy
+
+ECE is not 0 for a perfectly calibrated model: chance alone gives the floor sqrt(2/π) · Σ_b sqrt(Σ_i c_i(1 − c_i)) / n,
+drawn beside it. The signed error has no such floor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from eyechart.measure import Measure, Source, Views
+from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at
+from eyechart.methods.scoring import LOGITS
+from eyechart.quantity import Compute, Quantity, of_pairs
+from eyechart.reading_estimates import by_subject, per_subject, with_ends
+from eyechart.scene import Batch, Scene
+from eyechart.site_choice import classifier
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need
+
+if TYPE_CHECKING:
+    import xarray
+
+SURE = 0.9
+TEMPERATURES = 2.0 ** torch.arange(-2, 2.01, 0.125, dtype=torch.float64)
+"""Tried on one half of the images; the best, read between them, is used on the other half."""
+PLAIN = int(TEMPERATURES.log2().abs().argmin())
+
+
+@dataclass
+class CalibrationTally(Tally):
+    images_in: Annotated[Tensor, Sum("fold", "half", "temperature", "subject", "bin")]
+    confidence: Annotated[Tensor, Sum("fold", "half", "temperature", "subject", "bin")]
+    right: Annotated[Tensor, Sum("fold", "half", "temperature", "subject", "bin")]
+    chance: Annotated[Tensor, Sum("fold", "half", "temperature", "subject", "bin")]
+    """Σ c(1 − c): the variance of how many would be right if confidences were true."""
+    nll: Annotated[Tensor, Sum("fold", "half", "temperature", "subject")]
+    brier: Annotated[Tensor, Sum("fold", "subject")]
+    sure: Annotated[Tensor, Sum("fold", "subject", "was_right")]
+    """Images above 90 % confidence: wrong ones, right ones."""
+    half_images: Annotated[Tensor, Sum("fold", "half")]
+    images: Annotated[Tensor, Sum("fold", counts=True)]
+
+
+def each(variable: str) -> Compute:
+    return partial(per_subject, variable=variable)
+
+
+def advantage(variable: str) -> Compute:
+    """How much farther a CNN's confidence is from its accuracy than a ViT's: above 0 the ViT is better calibrated.
+
+    By the signed error: the bootstrap of a difference of two calibration errors covered only .83 near their floor. But
+    errors of both signs cancel in it, so the calibration error itself must not say the opposite.
+    """
+
+    def number(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+        error = by_subject(estimate, variable)
+        return float(abs(error[cnn]) - abs(error[vit]))
+
+    return of_pairs(number)
+
+
+@dataclass(frozen=True)
+class Calibration(Measure):
+    name = "calibration"
+    title = "Does it know when it is wrong?"
+    title_ko = "틀릴 때 틀린 줄 아는가?"
+    order = 90
+    sources = (Source("Park & Kim 2022", "uncertainty of the released models"), Source("Guo et al. 2017", "Figure 4"))
+    how_to_read = (
+        "Each point is a tenth of the confidence range: how confident the model was there, and how often it was right, "
+        "with a 95 % interval; larger points hold more pictures. On the dashed diagonal confidence equals accuracy; "
+        "below it the model is over-confident. On the right: the calibration error before and after one temperature "
+        "was fitted on other pictures; the short stroke is what a perfectly calibrated model of the same confidences "
+        "would score by chance."
+    )
+    how_to_read_ko = (
+        "점 하나는 확신도의 십분의 일 구간이다. 가로는 확신도, 세로는 실제 정답률이고 점이 클수록 그림이 많다. 점선 "
+        "위에 있으면 확신도가 정답률과 같고, 아래면 지나치게 확신한다. 오른쪽은 온도 하나를 다른 그림에서 맞추기 전과 "
+        "후의 보정 오차이며, 짧은 선은 완벽히 보정된 모형도 우연히 얻는 값이다."
+    )
+    method = (
+        "Expected calibration error over ten equal-width bins of confidence, and mean confidence minus accuracy "
+        "(signed). Temperature scaling divides the logits by the temperature that is best on the other half of the "
+        "images, between 1/4 and 4: the minimum of a cubic spline through eight temperatures an octave. The error "
+        "after scaling is counted at the nearest of these, at most 4.4 % off. Acc-90: accuracy above 90 % confidence; "
+        "Freq-90: how often it is that sure; Unc-90: share of the wrong answers that are not that sure. Calibration "
+        "error: bootstrap over folds."
+    )
+    quantities = (
+        Quantity("ece", each("ece"), "expected calibration error", smooth=False, limits=(0, 1)),
+        Quantity("signed_ece", each("signed_ece"), "mean confidence minus accuracy", limits=(-1, 1)),
+        Quantity("ece_floor", each("floor"), "what a perfectly calibrated model would score by chance"),
+        Quantity("brier", each("brier"), "squared distance of the probabilities from the truth", limits=(0, 2)),
+        Quantity(
+            "temperature",
+            each("temperature"),
+            "temperature that calibrates it best; above 1: over-confident",
+            smooth=False,
+        ),
+        Quantity(
+            "scaled_ece",
+            each("scaled_ece"),
+            "expected calibration error after temperature scaling",
+            smooth=False,
+            limits=(0, 1),
+        ),
+        Quantity("scaled_nll", each("scaled_nll"), "negative log-likelihood after temperature scaling", unit="nats"),
+        Quantity("freq_90", each("freq_90"), "how often it is more than 90 % sure", limits=(0, 1), share=True),
+        Quantity(
+            "calibration_advantage",
+            advantage("signed_ece"),
+            "distance of confidence from accuracy, CNN minus ViT",
+            limits=(-1, 1),
+        ),
+        Quantity(
+            "calibration_error_advantage",
+            advantage("ece"),
+            "expected calibration error, CNN minus ViT",
+            smooth=False,
+            limits=(-1, 1),
+        ),
+    )
+    labels = "subjects"
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(LOGITS, classifier)]
+
+    def tally(self, scene: Scene) -> CalibrationTally:
+        return CalibrationTally.empty(
+            fold=scene.folds,
+            half=2,
+            temperature=len(TEMPERATURES),
+            subject=len(scene.scored_subjects),
+            bin=BINS,
+            was_right=2,
+        )
+
+    def update(self, tally: CalibrationTally, batch: Batch, views: Views, scene: Scene) -> None:
+        assert batch.labels is not None  # a label map exists, so the images have classes
+        labelled = torch.as_tensor(batch.labels >= 0)
+        folds = torch.as_tensor(batch.image_folds)[labelled]
+        # Halves within a fold, so that every fold has both; the order of images is random, so any rule will do.
+        halves = ((batch.start + torch.arange(len(labelled))) // scene.folds % 2)[labelled]
+        cells = folds * 2 + halves
+        for column, subject in enumerate(scene.scored_subjects):
+            (site,) = classifier(scene.anatomy(subject))
+            logits = views(subject, site, LOGITS)[labelled].double()
+            targets = torch.as_tensor(scene.targets(subject, batch))[labelled]
+            for row, temperature in enumerate(TEMPERATURES):
+                self.add(tally, cells, row, column, logits / temperature, targets)
+            probabilities = logits.softmax(1)
+            distance = (probabilities - F.one_hot(targets, logits.shape[1])).square().sum(1)
+            tally.add("brier", folds, distance, column)
+            confidence, named = probabilities.max(1)
+            sure = F.one_hot((named == targets).long(), 2).double() * (confidence > SURE)[:, None]
+            tally.add("sure", folds, sure, column)
+        ones = torch.ones(len(folds), dtype=torch.float64)
+        tally.half_images.view(-1).index_add_(0, cells, ones)
+        tally.add("images", folds)
+
+    def add(
+        self, tally: CalibrationTally, cells: Tensor, row: int, column: int, logits: Tensor, targets: Tensor
+    ) -> None:
+        confidence, named = logits.softmax(1).max(1)
+        place = cells * BINS + bin_of(confidence)
+        right = (named == targets).double()
+        summed = {
+            "images_in": torch.ones_like(confidence),
+            "confidence": confidence,
+            "right": right,
+            "chance": confidence * (1 - confidence),
+        }
+        for name, values in summed.items():
+            field = getattr(tally, name)
+            counted = torch.zeros(len(tally.images) * 2 * BINS, dtype=torch.float64).index_add_(0, place, values)
+            field[:, :, row, column] += counted.view(-1, 2, BINS)
+        nll = F.cross_entropy(logits, targets, reduction="none")
+        counted = torch.zeros(len(tally.images) * 2, dtype=torch.float64).index_add_(0, cells, nll)
+        tally.nll[:, :, row, column] += counted.view(-1, 2)
+
+    def estimate(self, total: CalibrationTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        subjects, images = scene.scored_subjects, float(total.images)
+        bins = {name: getattr(total, name).numpy() for name in ("images_in", "confidence", "right", "chance")}
+        plain = {name: values[:, PLAIN].sum(0) for name, values in bins.items()}
+        with np.errstate(invalid="ignore", divide="ignore"):
+            confidence, accuracy = (plain[name] / plain["images_in"] for name in ("confidence", "right"))
+            sure, brier = total.sure.numpy(), total.brier.numpy() / images
+            wrong = (plain["images_in"] - plain["right"]).sum(1)
+            unc_90 = 1 - sure[:, 0] / wrong
+            acc_90 = sure[:, 1] / sure.sum(1)
+        # The temperature of one half is used on the other: it never saw the images it is scored on.
+        nll, columns = total.nll.numpy(), np.arange(len(subjects))
+        logs = np.log2(TEMPERATURES.numpy())
+        best = np.array([[lowest(logs, nll[half, :, at]) for at in columns] for half in (0, 1)])
+        scaled_nll = sum(
+            np.array([value_at(logs, nll[half, :, at], best[1 - half, at]) for at in columns]) / images
+            for half in (0, 1)
+        )
+        # Bins of confidence are counted at the temperatures themselves: the nearest is at most 4.4 % off.
+        nearest = np.abs(best[..., None] - logs).argmin(-1)
+        scaled = {
+            name: np.stack([values[half, nearest[1 - half], columns] for half in (0, 1)]).sum(0)
+            for name, values in bins.items()
+        }
+        floor = math.sqrt(2 / math.pi) * np.sqrt(plain["chance"]).sum(1) / images
+        step, unit = {"limits": (0.0, 1.0), "smooth": False}, {"limits": (0.0, 1.0)}
+        return xarray.Dataset(
+            {
+                "accuracy_in_bin": (("subject", "bin"), accuracy, {**unit, "trials": plain["images_in"]}),
+                "confidence_in_bin": (("subject", "bin"), confidence, unit),
+                "share_in_bin": (("subject", "bin"), plain["images_in"] / images, unit),
+                "ece": ("subject", calibration_error(*(plain[k] for k in ("images_in", "confidence", "right"))), step),
+                "signed_ece": ("subject", (plain["confidence"] - plain["right"]).sum(1) / images),
+                "floor": ("subject", floor),
+                "brier": ("subject", brier),
+                "temperature": ("subject", 2 ** best.mean(0), {"smooth": False}),
+                "scaled_ece": (
+                    "subject",
+                    calibration_error(*(scaled[k] for k in ("images_in", "confidence", "right"))),
+                    step,
+                ),
+                "scaled_nll": ("subject", scaled_nll),
+                "acc_90": ("subject", acc_90, {**unit, "trials": sure.sum(1)}),
+                "freq_90": ("subject", sure.sum(1) / images, {**unit, "trials": images}),
+                "unc_90": ("subject", unc_90, {**unit, "trials": wrong}),
+            },
+            coords={
+                "subject": subjects,
+                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                "bin": [f"{edge / BINS:.1f}–{(edge + 1) / BINS:.1f}" for edge in range(BINS)],
+            },
+            attrs={"images": int(images)},
+        )
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = []
+        for subject in finding.subject.values:
+            here = finding.sel(subject=subject)
+            signed, low, high = with_ends(here, "signed_ece")
+            sure = "too sure of itself" if low > 0 else "not sure enough" if high < 0 else "neither too sure nor unsure"
+            least, most = (100 * low, 100 * high) if signed > 0 else (-100 * high, -100 * low)
+            parts.append(
+                f"{subject} is {sure}: its confidence is {abs(100 * signed):.1f} points "
+                f"{'above' if signed > 0 else 'below'} its accuracy [{least:.1f}, {most:.1f}]; calibration "
+                f"error {float(here.ece):.3f} (chance alone {float(here.floor):.3f}), {float(here.scaled_ece):.3f} at "
+                f"temperature {float(here.temperature):.2f}"
+            )
+        return ". ".join(parts) + "."

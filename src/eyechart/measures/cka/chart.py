@@ -1,0 +1,88 @@
+"""The figure of M1: layers against layers, in Raghu et al.'s layout, and the best match of a ViT's blocks in a CNN."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import ends_of, interval_tooltips, table_of, tooltips
+from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import places_of
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    subjects = subjects_in(finding)
+    panels: list[Any] = [
+        layer_map(finding, one, other)
+        for one, other in [(s, s) for s in subjects] + list(itertools.combinations(subjects, 2))
+    ]
+    pairs = list(itertools.product(subjects_in(finding, "vit"), subjects_in(finding, "cnn")))
+    maps = theme.panels(panels, columns=3)
+    if not pairs or "match_cka" not in finding:
+        return maps
+    curves = theme.panels([best_match(finding, vit, cnn) for vit, cnn in pairs], columns=3, shared=())
+    return theme.panels([maps, curves], columns=1, shared=())
+
+
+def layer_map(finding: xarray.Dataset, one: str, other: str) -> Chart:
+    part = finding.isel(site=finding.subject.values == one, other_site=finding.other_subject.values == other)
+    return heatmap(
+        table_of(part, "cka", gaps=True),
+        x="name",
+        y="other_name",
+        value="cka",
+        x_title=f"{one} →",
+        y_title=f"{other} →",
+        value_title=finding.attrs["index"],
+        title=alt.TitleParams([one] if one == other else [one, f"× {other}"], limit=300),
+        domain=(0, 1),
+        x_group="stage",
+        y_group="other_stage",
+        tooltip=tooltips(name=one, other_name=other) + interval_tooltips("cka", finding.attrs["index"]),
+        size=250,
+    )
+
+
+def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
+    """For each block of a ViT, the CKA of the CNN's most similar layer; with and without the class token."""
+    patches = np.flatnonzero((finding.patch_subject.values == vit) & (finding.patch_role.values == "block"))
+    kinds = {
+        "all tokens": ("match_cka", "site", places_of(finding, vit, "block")),
+        "without class token": ("patch_match_cka", "patch_site", patches),
+    }
+    rows = []
+    for tokens, (name, axis, places) in kinds.items():
+        columns = (name, *ends_of(name))
+        values, low, high = (finding[column].sel(matched=cnn).isel({axis: places}).values for column in columns)
+        rows.append(
+            pd.DataFrame(
+                {"block": np.arange(1, len(values) + 1), "cka": values, "low": low, "high": high, "tokens": tokens}
+            )
+        )
+    frame = pd.concat(rows).dropna(subset=["cka"])
+    reach = alt.Scale(domain=[1, max(2, int(frame["block"].max()))], nice=False)
+    x = alt.X("block:Q", title=f"block of {vit}", axis=alt.Axis(tickMinStep=1), scale=reach)
+    y = alt.Y("cka:Q", title=f"best {finding.attrs['index']}", scale=alt.Scale(domain=[0, 1]))
+    known = [tokens for tokens in kinds if (frame["tokens"] == tokens).any()]
+    dashes = alt.Scale(domain=known, range=[[1, 0], [5, 4]][: len(known)])
+    legend = alt.Legend(orient="bottom", symbolSize=500) if len(known) > 1 else None
+    dash = alt.StrokeDash("tokens:N", scale=dashes, title=None, legend=legend)
+    colour = alt.value(theme.subject_colour(vit))
+    tooltip = tooltips("block:Q", "tokens", cka=("cka", ".3f"))
+    bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
+    line = alt.Chart(frame).mark_line(strokeWidth=2, tooltip=None).encode(x, y, strokeDash=dash, color=colour)
+    dots = alt.Chart(frame).mark_point(size=30, filled=True).encode(x, y, color=colour, tooltip=tooltip)
+    title = alt.TitleParams([vit, f"× {cnn}: best match"], limit=300)
+    chart: Chart = (bars + line + dots).properties(width=250, height=190, title=title)
+    return chart

@@ -1,0 +1,135 @@
+"""The figure of `corruption`: what the corruptions look like, what they cost by severity, and by type."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING, Any, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+TILE, COLUMNS = 96, 8
+"""Pixels of a picture in the strip, and how many stand in a row."""
+ROW = 28
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    finding = finding.isel(subject=np.isfinite(finding["mean"].values))
+    curves = theme.panels(
+        [
+            by_severity(finding, "by_severity", "accuracy", "%"),
+            by_severity(finding, "nll", "negative log-likelihood", ".2f"),
+            by_severity(finding, "signed_ece", "confidence − accuracy", "+.2f"),
+        ],
+        columns=3,
+    )
+    types = [by_type(finding)] + ([differences(finding)] if finding.sizes["pair"] else [])
+    strip = [examples(finding)] if finding.sizes["shown"] else []
+    return theme.panels([*strip, curves, theme.panels(types, columns=2)], columns=1)
+
+
+def named(corruption: str) -> str:
+    return corruption.replace("_compression", "").replace("_transform", "").replace("_", " ")
+
+
+def examples(finding: xarray.Dataset) -> Chart:
+    """One picture, clean and in every type."""
+    tiles = finding.example.values[0]
+    names = ["clean", *map(named, finding.type.values.tolist())]
+    table = pd.DataFrame(
+        {
+            "x": [(place % COLUMNS + 0.5) * (TILE + 6) for place in range(len(tiles))],
+            "y": [(place // COLUMNS) * (TILE + 24) + TILE / 2 for place in range(len(tiles))],
+            "name": names,
+            "url": [data_uri(tile) for tile in tiles],
+        }
+    )
+    rows = -(-len(tiles) // COLUMNS)
+    width, height = COLUMNS * (TILE + 6), rows * (TILE + 24)
+    x = alt.X("x:Q", scale=alt.Scale(domain=[0, width], nice=False), axis=None)
+    y = alt.Y("y:Q", scale=alt.Scale(domain=[height, 0], nice=False), axis=None)
+    base = alt.Chart(table).encode(x, y)
+    pictures = base.mark_image(width=TILE, height=TILE, tooltip=None).encode(url="url:N")
+    words = base.mark_text(style="note", baseline="top", dy=TILE / 2 + 4, tooltip=None).encode(text="name:N")
+    drawn = (pictures + words).properties(width=width, height=height, title="the corruptions, at severity 3")
+    return cast("Chart", drawn)
+
+
+def data_uri(pixels: np.ndarray) -> str:
+    """Small pictures enlarged without smoothing, as PNG; the rest as JPEG."""
+    times, file = max(1, TILE // max(pixels.shape[:2])), io.BytesIO()
+    image = Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1))
+    kind = "PNG" if times > 1 else "JPEG"
+    image.save(file, kind, quality=88, optimize=True)
+    return f"data:image/{kind.lower()};base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def by_severity(finding: xarray.Dataset, name: str, title: str, form: str) -> Chart:
+    ece = table_of(finding, "ece", gaps=True)[["subject", "level", "ece"]]
+    table = table_of(finding, name, gaps=True).merge(ece)
+    x = alt.X("level:Q", title="severity", axis=theme.axis_at(range(6), format="d"))
+    scale = alt.Scale(domain=[0, 1]) if form == "%" else alt.Scale(zero=True)
+    y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format="%") if form == "%" else alt.Axis())
+    tooltip = tooltips("subject", level=("severity", ""))
+    tooltip += interval_tooltips(name, "value", ".1%" if form == "%" else ".3f")
+    tooltip += tooltips(ece=("calibration error (ECE)", ".3f")) if form == "+.2f" else []
+    colour = subject_colours(finding.subject.values)
+    lines = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
+    drawn: Chart = (lines + theme.reference(0, "") if form == "+.2f" else lines).properties(width=215, height=210)
+    return drawn
+
+
+def rows_of(finding: xarray.Dataset) -> dict[str, Any]:
+    order = [named(name) for name in finding.type.values.tolist()]
+    axis = alt.Axis(labelFontSize=12, labelLimit=200, grid=True)
+    offset = alt.YOffset("subject:N", sort=finding.subject.values.tolist(), scale=alt.Scale(paddingOuter=0.8))
+    return {"y": alt.Y("corruption:N", sort=order, title=None, axis=axis), "yOffset": offset}
+
+
+def by_type(finding: xarray.Dataset) -> Chart:
+    """One row a type: the accuracy of every subject, with a stroke at its clean accuracy."""
+    colour = subject_colours(finding.subject.values)
+    table = table_of(finding, "by_type", gaps=True).assign(corruption=lambda frame: frame["type"].map(named))
+    clean = finding.by_severity.sel(level=0).to_dataframe(name="clean").reset_index()
+    x = alt.X("by_type:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+    base = alt.Chart(table).encode(**rows_of(finding), color=colour)
+    span = base.mark_rule(strokeWidth=2.5, opacity=0.4, tooltip=None)
+    points = base.mark_point(size=45, filled=True, opacity=1)
+    tooltip = tooltips("subject", "corruption") + interval_tooltips("by_type", "value", ".1%")
+    rules = alt.Chart(clean).mark_rule(strokeDash=[4, 3], strokeWidth=1.5, tooltip=None)
+    drawn = alt.layer(
+        rules.encode(alt.X("clean:Q", title="accuracy"), color=colour),
+        span.encode(alt.X("by_type_low:Q", title="accuracy"), x2="by_type_high:Q"),
+        points.encode(x, tooltip=tooltip),
+    ).properties(width=330, height=ROW * finding.sizes["type"], title="by type; dashed: clean")
+    return cast("Chart", drawn)
+
+
+def differences(finding: xarray.Dataset) -> Chart:
+    """The other subjects against the first that sees the same pictures, picture by picture."""
+    first = finding.one.values[0]
+    table = table_of(finding.isel(pair=finding.one.values == first), "difference", gaps=True, times=100)
+    table = table.assign(corruption=table["type"].map(named), subject=table["other"].astype(str))
+    colour = subject_colours(finding.subject.values)
+    title = f"points more than {first}"
+    x = alt.X("difference:Q", title=title)
+    base = alt.Chart(table).encode(**rows_of(finding), color=colour)
+    span = base.mark_rule(strokeWidth=2.5, opacity=0.4, tooltip=None)
+    tooltip = tooltips("subject", "corruption") + interval_tooltips("difference", "value", "+.1f")
+    drawn = alt.layer(
+        theme.reference(0, "", axis="x"),
+        span.encode(alt.X("difference_low:Q", title=title), x2="difference_high:Q"),
+        base.mark_point(size=45, filled=True, opacity=1).encode(x, tooltip=tooltip),
+    ).properties(width=250, height=ROW * finding.sizes["type"], title="difference")
+    return cast("Chart", drawn)

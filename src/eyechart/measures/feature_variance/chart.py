@@ -1,0 +1,84 @@
+"""The figure of `feature_variance`: variance over depth (Park & Kim, figure 9), and what each sub-layer changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import altair as alt
+import numpy as np
+
+from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.measures.feature_variance.measure import of_first_half
+from eyechart.quantity import subjects_in
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+
+WIDTH, HEIGHT = 400, 280
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    changed = [
+        changes(finding, "step", "what a sub-layer changes: variance"),
+        changes(finding, "relative_step", "what a sub-layer changes: variance / mean square"),
+    ]
+    return theme.panels([*levels(finding), *changed], columns=2, shared=("color", "shape"))
+
+
+def levels(finding: xarray.Dataset) -> list[Chart]:
+    """The variance itself, and over the mean square, after every sub-layer."""
+    table = table_of(finding, "variance", "relative", gaps=True)
+    first = ~(table["subject"].eq(table["subject"].shift(1)) & table["stage"].eq(table["stage"].shift(1)))
+    table.loc[first & (table["role"] != "stem"), "kind"] = "subsampling"
+    x = theme.depth_axis()
+    colour = subject_colours(finding.subject.values)
+    panels: list[Chart] = []
+    for column, title in (("variance", "variance over positions"), ("relative", "variance / mean square")):
+        low, high = ends_of(column)
+        y = theme.log_y(column, [*table[low], *table[high]], title)
+        line = alt.Chart(table).mark_line(strokeWidth=1.5).encode(x, y, color=colour)
+        bars = theme.error_bars(table, x, y, low, high, color=colour)
+        tooltip = tooltips("name", "kind", **{column: (column, ".3g")})
+        marks = theme.kind_points(table[table["role"] != "stem"], x, y, kind="kind", tooltip=tooltip)
+        panels.append((line + bars + marks).properties(width=WIDTH, height=HEIGHT))
+    return panels
+
+
+def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
+    """Each sub-layer's result against the skip it met: what the claims count. Stretched about 0, where most lie."""
+    table = table_of(finding, name)
+    table = table[np.isfinite(table[name])]
+    if table.empty:
+        return theme.nothing(title, (WIDTH, HEIGHT))
+    ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
+    y = alt.Y(
+        f"{name}:Q",
+        title="log change (log scale about 0)",
+        scale=alt.Scale(type="symlog", constant=0.02),
+        axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
+    )
+    x = theme.depth_axis()
+    colour = subject_colours(finding.subject.values)
+    line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")
+    bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)
+    tooltip = tooltips("name", "kind") + interval_tooltips(name, "log change", "+.3f")
+    known = [*finding.kind.values[finding.role.values != "stem"], "subsampling"]
+    marks = theme.kind_points(table, x, y, kind="kind", known=known, tooltip=tooltip)
+    layers = [theme.reference(0, ""), *first_half(finding), line, bars, marks]
+    return cast(alt.LayerChart, alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title))
+
+
+def first_half(finding: xarray.Dataset) -> list[alt.LayerChart]:
+    """A line behind the last sub-layer of the first ViT that its claim counts."""
+    for vit in subjects_in(finding, "vit")[:1]:
+        counted = [place for kind in ("attention", "mlp") for place in of_first_half(finding, vit, kind)]
+        rest = finding.depth.values[(finding.subject.values == vit) & (finding.role.values != "stem")]
+        if counted:
+            edge = finding.depth.values[counted].max()
+            beyond = rest[rest > edge].min(initial=1.0)
+            return [theme.reference(float(edge + beyond) / 2, "first half of a ViT", axis="x", side="left")]
+    return []

@@ -1,0 +1,246 @@
+"""M19: does a sub-layer smooth the feature map or roughen it?
+
+variance = mean over channels and images of the unbiased variance over positions
+relative = variance / mean square, because the variance alone grows with the norm of the residual stream
+
+Neither scale is safe alone: the variance rises with any branch that is not the opposite of the stream, and the relative
+one falls with any branch that adds a constant. So claims are read on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+
+from eyechart.errors import DoesNotApply
+from eyechart.measure import Measure, Source, Views, site_coordinates
+from eyechart.methods.steps import KIND_WORDS, UNMOVED, beyond_rounding
+from eyechart.quantity import Compute, Quantity, of_each, of_pairs, subjects_in
+from eyechart.scene import Batch, Scene
+from eyechart.site_choice import skip_of, skips_of_sub_layers, sub_layers
+from eyechart.sites import Layout
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import Need, View
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def variance_and_square(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """(image, 2): variance over positions and mean square, both averaged over channels.
+
+    Centred by hand and in the model's own layout: `Tensor.var` takes 15 times as long on a CPU.
+    """
+    features = tensor.float()
+    positions = tuple(layout.axes.index(letter) for letter in "YXT" if letter in layout.axes)
+    if "T" in layout.axes:
+        features = features.narrow(positions[0], layout.prefix, features.shape[positions[0]] - layout.prefix)
+    mean = features.mean(positions, keepdim=True)
+    count = features[0].numel() // mean[0].numel()
+    squares = torch.linalg.vector_norm(features - mean, dim=positions).square()
+    mean_square = squares / count + mean.flatten(1).square()
+    return torch.stack([(squares / (count - 1)).mean(1), mean_square.mean(1)], dim=1)
+
+
+SPREAD = View("variance over positions", lambda look: variance_and_square(look.output, look.site.layout))
+SKIP_SPREAD = View("variance of the skip", lambda look: variance_and_square(look.skip, look.site.layout), before=True)
+
+
+@dataclass
+class VarianceTally(Tally):
+    variance: Annotated[torch.Tensor, Sum("fold", "site")]
+    square: Annotated[torch.Tensor, Sum("fold", "site")]
+    skip_variance: Annotated[torch.Tensor, Sum("fold", "site")]
+    skip_square: Annotated[torch.Tensor, Sum("fold", "site")]
+    images: Annotated[torch.Tensor, Sum("fold", counts=True)]
+
+
+SCALES = {"step": "", "relative_step": "_relative"}
+"""On which scale a sub-layer's step is read, and what that adds to the name of a quantity."""
+
+
+def of_kind(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarray:
+    """Rows of a subject's sub-layers of one kind that have an unprojected skip."""
+    of_subject = (estimate.subject.values == subject) & (estimate.kind.values == kind)
+    return np.flatnonzero(of_subject & estimate.has_skip.values)
+
+
+def of_first_half(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarray:
+    """Those in the first half of a ViT's blocks, of which the paper speaks; a middle block counts.
+
+    With five of nine blocks a sign test can be clear (5 of 5: p = .031), with four it could not (4 of 4: .063).
+    """
+    blocks = estimate.block.values[estimate.subject.values == subject]
+    rows = of_kind(estimate, subject, kind)
+    return np.asarray(rows[(estimate.block.values[rows] + 0.5) / (blocks.max() + 1) <= 0.5])
+
+
+def moved(changes: np.ndarray) -> np.ndarray:
+    """Changes of sub-layers that change anything; those of the others say nothing about which way."""
+    return np.asarray(changes[beyond_rounding(changes) != 0])
+
+
+def share_that(rising: bool) -> Callable[[np.ndarray], float]:
+    """The share of the sub-layers that raise (or lower) it, of those that move it at all."""
+
+    def share(changes: np.ndarray) -> float:
+        moving = moved(changes)
+        if not len(moving) or not np.isfinite(changes).all():
+            return float("nan")
+        return float(np.mean(moving > 0 if rising else moving < 0))
+
+    return share
+
+
+def directions(kind: str, scale: str, of: Callable[[np.ndarray], float]) -> Compute:
+    """Of the sub-layers of one kind, for every (ViT, CNN) with at least five of each kind."""
+
+    def number(estimate: xarray.Dataset, vit: str, cnn: str) -> float | None:
+        rows = {name: of_first_half(estimate, vit, name) for name in ("attention", "mlp")}
+        rows["conv"] = of_kind(estimate, cnn, "conv")
+        return of(estimate[scale].values[rows[kind]]) if min(map(len, rows.values())) >= 5 else None
+
+    return of_pairs(number)
+
+
+def at_stage_ends(scale: str, first: float, last: float) -> Compute:
+    """Change by attention in the first block of a stage, times `first`, plus that in the last, times `last`; mean."""
+
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        rows = of_kind(estimate, subject, "attention")
+        stages = [rows[estimate.stage.values[rows] == stage] for stage in set(estimate.stage.values[rows])]
+        ends = [beyond_rounding(estimate[scale].values[stage[[0, -1]]]) for stage in stages if len(stage) >= 2]
+        return float(np.mean(ends, axis=0) @ [first, last]) if ends else None
+
+    return of_each(number, "staged transformer")
+
+
+@dataclass(frozen=True)
+class FeatureVariance(Measure):
+    name = "feature_variance"
+    title = "What smooths, what roughens?"
+    title_ko = "무엇이 매끄럽게, 무엇이 거칠게 하는가?"
+    order = 40
+    sources = (Source("Park & Kim 2022", "Figures 9, D.1"),)
+    how_to_read = (
+        "Top: how much the feature map differs from place to place, after every sub-layer. Grey circles follow "
+        "attention, white marks an MLP or a convolution, blue a change of grid. Left as in the paper; right divided by "
+        "the mean square of the features, because the plain variance also grows when all features grow. The divided "
+        "one also falls when only the mean of the features grows, so both are read. Below: what each sub-layer does to "
+        "either. Below 0 it smooths, as averaging would do; above 0 it sharpens. The paper's claim is about the first "
+        "half of a ViT, left of the dashed line. In Swin, first and last blocks of a stage also differ in the shift of "
+        "their windows."
+    )
+    how_to_read_ko = (
+        "위: 각 부분층 뒤에서 특징 지도가 위치마다 얼마나 다른지를 보인다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱 "
+        "뒤, 파란색은 격자가 바뀐 곳이다. 오른쪽은 특징의 제곱평균으로 나눈 값이며, 평균만 커져도 내려간다. 아래: 각 "
+        "부분층이 그 값을 얼마나 바꾸는지를 보인다. 0보다 낮으면 평활, 높으면 선명화이다. 논문은 ViT의 앞 절반(점선 "
+        "왼쪽)을 말한다."
+    )
+    method = (
+        "Unbiased variance over grid positions (prefix tokens dropped), averaged over channels and images, after the "
+        "stem and after every sub-layer; a block with a single residual addition is read at its output. A step is the "
+        "log of the variance (or of variance over mean square) after a sub-layer minus that of the skip at its "
+        "residual addition; projected shortcuts are left out. Sign tests ask whether most attentions and MLPs in the "
+        "first half of a ViT, and most convolution blocks of a CNN, go one way: the exact interval of the share that "
+        "does, 5 % on each side, must lie above one half."
+    )
+    quantities = (
+        *(
+            Quantity(
+                f"{name}{suffix}",
+                directions(kind, scale, share_that(rising)),
+                f"{words}: share that {'raise' if rising else 'lower'} the variance{over}",
+                smooth=False,
+                limits=(0, 1),
+                among=directions(kind, scale, lambda changes: len(moved(changes))),
+            )
+            for scale, suffix, over in ((*each, " over the mean square" if each[1] else "") for each in SCALES.items())
+            for name, kind, rising, words in (
+                ("attention_lowers_variance", "attention", False, "attention, first half of the blocks"),
+                ("mlp_raises_variance", "mlp", True, "MLP, first half of the blocks"),
+                ("conv_raises_variance", "conv", True, "convolution blocks"),
+            )
+        ),
+        *(
+            Quantity(
+                f"{name}{suffix}",
+                at_stage_ends(scale, *ends),
+                f"attention, {words}{', variance over mean square' if suffix else ''}",
+                unit="log",
+            )
+            for scale, suffix in SCALES.items()
+            for name, ends, words in (
+                ("attention_at_stage_start", (1.0, 0.0), "first block of a stage"),
+                ("attention_at_stage_end", (0.0, 1.0), "last block of a stage"),
+                ("attention_stage_contrast", (-1.0, 1.0), "last minus first block of a stage"),
+            )
+        ),
+    )
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(SPREAD, sub_layers), Need(SKIP_SPREAD, skips_of_sub_layers)]
+
+    def tally(self, scene: Scene) -> VarianceTally:
+        if not scene.sites(sub_layers):
+            raise DoesNotApply("no subject has feature maps with more than one position.")
+        return VarianceTally.empty(fold=scene.folds, site=len(scene.sites(sub_layers)))
+
+    def update(self, tally: VarianceTally, batch: Batch, views: Views, scene: Scene) -> None:
+        folds = torch.as_tensor(batch.image_folds)
+        for row, (subject, site) in enumerate(scene.sites(sub_layers)):
+            seen = views(subject, site, SPREAD).double()
+            tally.add("variance", folds, seen[:, 0], row)
+            tally.add("square", folds, seen[:, 1], row)
+            skip = skip_of(scene.anatomy(subject), site)
+            if skip is not None:
+                before = views(subject, skip, SKIP_SPREAD).double()
+                tally.add("skip_variance", folds, before[:, 0], row)
+                tally.add("skip_square", folds, before[:, 1], row)
+        tally.add("images", folds)
+
+    def estimate(self, total: VarianceTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        sites = scene.sites(sub_layers)
+        has_skip = np.array([skip_of(scene.anatomy(subject), site) is not None for subject, site in sites])
+        variance, square, skip_variance, skip_square = (
+            (summed / total.images).numpy()
+            for summed in (total.variance, total.square, total.skip_variance, total.skip_square)
+        )
+        skip_variance, skip_square = (np.where(has_skip, each, np.nan) for each in (skip_variance, skip_square))
+        relative, skip_relative = (
+            each / np.where(squares > 0, squares, np.nan)
+            for each, squares in ((variance, square), (skip_variance, skip_square))
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step, relative_step = np.log(variance / skip_variance), np.log(relative / skip_relative)
+        size = {"limits": (0.0, np.inf)}
+        return xarray.Dataset(
+            {
+                "variance": ("site", variance, size),
+                "relative": ("site", relative, size),
+                "skip_variance": ("site", skip_variance, size),
+                "step": ("site", step),
+                "relative_step": ("site", relative_step),
+            },
+            coords=site_coordinates(scene, sites) | {"has_skip": ("site", has_skip)},
+        )
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = []
+        for subject in subjects_in(finding):
+            counts = []
+            for kind in dict.fromkeys(finding.kind.values[finding.subject.values == subject].tolist()):
+                rows = of_kind(finding, subject, kind)
+                if len(rows):
+                    rising, over = (int((finding[scale].values[rows] > UNMOVED).sum()) for scale in SCALES)
+                    counts.append(f"{rising} ({over}) of {len(rows)} {KIND_WORDS.get(kind, kind)} sub-layers")
+            if counts:
+                parts.append(f"in {subject} {' and '.join(counts)}")
+        said = "; ".join(parts) or "no sub-layer has an unprojected skip"
+        return f"Where the variance rises (in brackets: the variance over the mean square): {said}."

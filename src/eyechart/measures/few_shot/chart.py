@@ -1,0 +1,62 @@
+"""The figure of `few_shot`: linear evaluation and episodes, over the pictures of each class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+
+from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.measures.few_shot.measure import SHOTS
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+SIDE = 260  # pixels of a panel
+TOO_FEW = "too few pictures of each class"
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    subjects = finding.subject.values.tolist()
+    episodes = theme.panels([episode_curves(finding, subject) for subject in subjects], columns=2)
+    return theme.panels([linear_curves(finding), episodes], columns=2, shared=())
+
+
+def linear_curves(finding: xarray.Dataset) -> Chart:
+    """V Fig. 4, with shots on the axis (its own is the size of the pre-training set)."""
+    table = table_of(finding, "linear")
+    if table.empty:
+        return theme.nothing("linear evaluation", (SIDE, SIDE), TOO_FEW)
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=130)
+    colour = subject_colours(finding.subject.values, legend=legend)
+    y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]))
+    tooltip = tooltips("subject", shot=("shots", "")) + interval_tooltips("linear", "accuracy")
+    lines = theme.curve(table, shot_axis(), y, colour, *ends_of("linear"), tooltip=tooltip)
+    chance = theme.reference(1 / int(finding.way.max()), "guessing")
+    return (lines + chance).properties(width=SIDE, height=SIDE, title="linear evaluation")
+
+
+def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
+    table = table_of(finding.sel(subject=[subject]), "episodes")
+    title = alt.TitleParams(f"episodes: {subject}", limit=SIDE)
+    if table.empty:
+        return theme.nothing(title, (SIDE, SIDE), TOO_FEW)
+    table["ways"] = table["way"].map("{} ways".format)
+    names = [f"{way} ways" for way in finding.way.values]
+    colour = alt.Color("ways:N", scale=theme.ordered_scale(names), sort=None, title=None)
+    y = alt.Y("episodes:Q", title="episode accuracy", scale=alt.Scale(domain=[0, 1]))
+    tooltip = tooltips("subject", shot=("shots", ""), way=("ways", "")) + interval_tooltips("episodes", "accuracy")
+    lines = theme.curve(table, shot_axis(), y, colour, *ends_of("episodes"), tooltip=tooltip)
+    guesses = table[["way", "ways"]].drop_duplicates().assign(guess=lambda rows: 1 / rows["way"])
+    dashed: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[5, 4], strokeWidth=1.75, tooltip=None)
+    chance: alt.Chart = dashed.encode(y="guess:Q", color=colour)
+    drawn: alt.LayerChart = (lines + chance).properties(width=SIDE, height=SIDE, title=title)
+    return drawn
+
+
+def shot_axis() -> alt.X:
+    axis = theme.axis_at(SHOTS, grid=False)
+    return alt.X("shot:Q", title="pictures of each class", scale=alt.Scale(type="log", base=2, nice=False), axis=axis)

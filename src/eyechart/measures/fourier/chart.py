@@ -1,0 +1,151 @@
+"""The figure of `fourier`: spectra by depth, the highest frequency over depth, sub-layers taken apart, energies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips, value_table
+from eyechart.quantity import subjects_in
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+CHANGES = {
+    "change": ("highest frequency against the mean", "change of Δ log amplitude"),
+    "high_change": ("amplitude of high frequencies", "change of log amplitude"),
+}
+STEPS = {"matrix_change": "attention matrix (mixed − values)", "branch_change": "branch − skip"}
+BANDS = {"constant": [1, 0], "low": [6, 3], "high": [2, 2]}
+WIDTH, HEIGHT, CURVES = 400, 240, 8
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    subjects = subjects_in(finding)
+    above = theme.panels([spectra(finding, subject) for subject in subjects], columns=2)
+    changed = [changes(finding, name) for name in CHANGES]
+    over = [over_depth(finding), *changed, taken_apart(finding), energies(finding)]
+    below = theme.panels(over, columns=2, shared=("color", "shape"))
+    return theme.panels([above, below], columns=1, shared=())
+
+
+def spectra(finding: xarray.Dataset, subject: str) -> Chart:
+    """P Fig. 2a: Δ log amplitude over frequency, a curve after the stem and after blocks, at most eight of them."""
+    own = finding.isel(site=finding.subject.values == subject)
+    ends = np.flatnonzero(~pd.Series(own.block.values).duplicated(keep="last").to_numpy())
+    shown = ends[np.unique(np.linspace(0, len(ends) - 1, min(len(ends), CURVES)).round().astype(int))]
+    table = table_of(own.isel(site=shown), "delta").assign(radians=lambda rows: rows["radians"] / np.pi)
+    x = alt.X("radians:Q", title="frequency / π", scale=alt.Scale(domain=[0, 1]))
+    known = np.concatenate([finding[name].values.ravel() for name in ("delta", *ends_of("delta"))])
+    reach = [float(np.nanmin(known, initial=-1.0)), float(np.nanmax(known, initial=0.0))]  # the same for all subjects
+    y = alt.Y("delta:Q", title="Δ log amplitude", scale=alt.Scale(domain=reach))
+    shades = alt.Scale(domain=list(np.linspace(0, 1, 9)), range=theme.ordered_colours(9))
+    legend = alt.Legend(title="depth", type="gradient", gradientLength=120, values=[0, 0.5, 1])
+    colour = alt.Color("depth:Q", scale=shades, legend=legend)
+    lines = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None).encode(x, y, colour, detail="name:N")
+    bands = theme.band(table, x, y, *ends_of("delta"), color=colour, detail="name:N")
+    tooltip = tooltips(name="after", radians=("frequency / π", ".3f")) + interval_tooltips("delta", "value", ".2f")
+    points = alt.Chart(table).mark_point(size=14, filled=True, aria=False).encode(x, y, colour, tooltip=tooltip)
+    title = alt.TitleParams(f"{subject}: spectrum by depth", limit=WIDTH)
+    drawn: Chart = (bands + lines + points).properties(width=WIDTH, height=HEIGHT, title=title)
+    return drawn
+
+
+def kinds_of(finding: xarray.Dataset) -> list[str]:
+    """What the marks of all panels tell apart, so that one legend serves them."""
+    met: list[str] = finding.kind.values[finding.role.values != "stem"].tolist()
+    return [*met, "subsampling"] if np.isfinite(finding.strided.values).any() else met
+
+
+def over_depth(finding: xarray.Dataset) -> Chart:
+    """P Fig. 8: the highest frequency's Δ log amplitude after every sub-layer, with the strided identity beside it."""
+    table = table_of(finding, "highest", also=["strided"], gaps=True)
+    table.loc[np.isfinite(table["strided"]), "kind"] = "subsampling"
+    y = alt.Y("highest:Q", title="Δ log amplitude, highest frequency", scale=alt.Scale(zero=False))
+    colour = subject_colours(finding.subject.values)
+    x = theme.depth_axis()
+    # The highest frequency means another size after a change of grid, so lines end there.
+    line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, colour, detail="stage:N")
+    bars = theme.error_bars(table, x, y, *ends_of("highest"), color=colour)
+    steps = table[table["role"] != "stem"]
+    tooltip = tooltips(name="after", kind="kind") + interval_tooltips("highest", "value", ".2f")
+    marks = theme.kind_points(steps, x, y, known=kinds_of(finding), tooltip=tooltip)
+    control = table.dropna(subset=["strided"])
+    crosses = alt.Chart(control).mark_point(shape="cross", size=60, angle=45, filled=True)
+    striding = tooltips(name="after", strided=("mere striding", ".2f"))
+    crosses = crosses.encode(x, alt.Y("strided:Q"), colour, tooltip=striding)
+    title = "highest frequency" + (" (×: mere striding)" if len(control) else "")
+    drawn: Chart = (line + bars + crosses + marks).properties(width=WIDTH, height=HEIGHT, title=title)
+    return drawn
+
+
+def changes(finding: xarray.Dataset, name: str) -> Chart:
+    """What each sub-layer does, on one of two scales; the axis is stretched about 0, where most of them lie."""
+    table, title = table_of(finding, name), f"what a sub-layer changes: {CHANGES[name][0]}"
+    if table.empty:
+        return theme.nothing(title, (WIDTH, HEIGHT))
+    ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
+    y = alt.Y(
+        f"{name}:Q",
+        title=f"{CHANGES[name][1]} (log scale about 0)",
+        scale=alt.Scale(type="symlog", constant=0.02),
+        axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
+    )
+    x = theme.depth_axis()
+    colour = subject_colours(finding.subject.values)
+    bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)
+    line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")
+    tooltip = tooltips(name="after", kind="kind") + interval_tooltips(name, "value")
+    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=tooltip)
+    zero = theme.reference(0, "")
+    drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)
+    return drawn
+
+
+def taken_apart(finding: xarray.Dataset) -> Chart:
+    """E5: the attention matrix alone, and what the branch writes against what the skip carries."""
+    columns = ["subject", "name", "kind", "depth", "change", *ends_of("change"), "step"]
+    tables = [value_table(finding, name, "change").assign(step=words)[columns] for name, words in STEPS.items()]
+    table, title = pd.concat(tables, ignore_index=True), "matrix and branch apart"
+    if table.empty:
+        return theme.nothing(title, (WIDTH, HEIGHT))
+    y = alt.Y("change:Q", title="difference of Δ log amplitude")
+    dashes = alt.Scale(domain=list(STEPS.values()), range=[[2, 2], [1, 0]])
+    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=400, labelLimit=WIDTH)
+    line = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None)
+    x = theme.depth_axis()
+    colour = subject_colours(finding.subject.values)
+    line = line.encode(x, y, colour, alt.StrokeDash("step:N", scale=dashes, legend=legend))
+    bars = theme.error_bars(table, x, y, *ends_of("change"), color=colour)
+    tooltip = tooltips("name", "step") + interval_tooltips("change", "value")
+    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=tooltip)
+    zero = theme.reference(0, "")
+    drawn: Chart = (zero + line.encode(detail="kind:N") + bars + marks).properties(
+        width=WIDTH, height=HEIGHT, title=title
+    )
+    return drawn
+
+
+def energies(finding: xarray.Dataset) -> Chart:
+    """Mean square of the features by band: absolute, so that a lower mean cannot look like more detail."""
+    table = table_of(finding.sel(band=list(BANDS)), "energy")
+    table = table[table["energy"] > 0]
+    table["energy_low"] = table["energy_low"].clip(lower=table["energy"] / 100)  # a logarithmic axis has no 0
+    y = theme.log_y("energy", [*table["energy_low"], *table["energy_high"]], "mean square in the band")
+    legend = alt.Legend(title=None, orient="bottom", symbolSize=400)
+    dash = alt.StrokeDash("band:N", scale=alt.Scale(domain=list(BANDS), range=list(BANDS.values())), legend=legend)
+    colour = subject_colours(finding.subject.values)
+    x = theme.depth_axis()
+    line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, colour, dash, detail="stage:N")
+    bands = theme.band(table, x, y, *ends_of("energy"), color=colour, detail=["stage:N", "band:N"])
+    tooltip = tooltips(name="after", band="band") + interval_tooltips("energy", "value", ".3g")
+    points = alt.Chart(table).mark_point(size=16, filled=True, aria=False).encode(x, y, colour, tooltip=tooltip)
+    title = "absolute energy by frequency"
+    drawn: Chart = (line + bands + points).properties(width=WIDTH, height=HEIGHT, title=title)
+    return drawn

@@ -1,0 +1,55 @@
+"""The figure of `head_subsets`: likeness of head groups to the low layers of a CNN, as in Raghu et al.'s figure 5."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+
+from eyechart.charts import theme
+from eyechart.charts.tables import interval_tooltips, table_of, tooltips
+from eyechart.measures.head_subsets.measure import curves_of
+from eyechart.reading_estimates import places_of
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    pairs = [pair for pair, _ in curves_of(finding)]
+    one_cnn = len({cnn for _, cnn in pairs}) == 1  # whose layers one legend can name
+    drawn = [panel(finding, *pair) for pair in pairs]
+    return theme.panels(drawn, columns=2, shared=("color",) if one_cnn else ())
+
+
+def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
+    """R's figure 5: CKA over the distance of the head group, one curve a CNN site."""
+    part = finding.isel(group=finding.group_subject.values == subject, site=places_of(finding, cnn))
+    table = table_of(part, "cka", also=["distance"], gaps=True)
+    labels = list(dict.fromkeys(table["name"]))
+    uniform = float(part.group_uniform.values[0])
+    nearest, farthest = float(np.nanmin(part.distance.values)), float(np.nanmax(part.distance.values))
+    windowed = farthest < uniform / 2  # heads of a small window are all so near that one axis for both would be empty
+    # Else from half of uniform attention up to it: untrained heads, all within 0.1 px of it, would fill the axis.
+    ends = [min(uniform / 2, nearest) * 0.97, max(uniform, farthest) * 1.03]
+    ends = [nearest - 0.01 * uniform, farthest + 0.01 * uniform] if windowed else ends
+    lines = theme.curve(
+        table,
+        x=alt.X("distance:Q", title="mean distance of the head group (px)", scale=alt.Scale(domain=ends, nice=False)),
+        y=alt.Y("cka:Q", title="CKA"),
+        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None),
+        low="cka_low",
+        high="cka_high",
+        tooltip=tooltips(name=cnn, group_heads="heads", distance=("distance (px)", ".1f"))
+        + interval_tooltips("cka", "CKA"),
+    )
+    title = alt.TitleParams([f"first heads of {subject}", f"× low layers of {cnn}"], limit=400)
+    if windowed:
+        title.subtitle = f"uniform attention would be {uniform:.1f} px, beyond this axis"
+    else:
+        lines += theme.reference(uniform, "uniform attention", axis="x", at="start", side="left")
+    chart: Chart = lines.properties(width=400, height=280, title=title)
+    return chart

@@ -1,0 +1,136 @@
+"""The figure of M20: accuracy change by depth, marks by kind, stages shaded, as in P's figures 10 (right) and D.4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import interval_tooltips, tooltips, value_table
+from eyechart.measures.lesion.units import BRANCH, CONVOLUTION, INTACT
+from eyechart.quantity import subjects_in
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+#: Fill and shape of each kind: P's attention grey and the rest white.
+MARKS = {kind: (theme.KIND_COLOURS[kind], theme.KIND_SHAPES[kind]) for kind in ("attention", "mlp", "mixer", "pool")}
+MARKS |= {
+    CONVOLUTION: (theme.KIND_COLOURS["conv"], theme.KIND_SHAPES["conv"]),
+    BRANCH: (theme.KIND_COLOURS["other"], "triangle-right"),
+}
+WIDTH, HEIGHT = 320, 250
+TICKS = [-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100]
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    subjects = subjects_in(finding)
+    known = finding.place_subject.values[np.isfinite(finding.place_cost.values)]
+    staged = [subject for subject in subjects if subject in known]
+    if not subjects:
+        nothing = pd.DataFrame({"x": [""], "y": [""], "value": [np.nan]})
+        return heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
+    depths: list[Any] = [
+        over_depth(finding, subject, again=again)
+        for subject in subjects
+        for again in ([False, True] if was_recalibrated(finding, subject) else [False])
+    ]
+    stages: list[Any] = [within_stages(finding, subject) for subject in staged]
+    shared = ("fill", "shape")
+    if (count := len(depths) + len(stages)) <= 4:
+        return theme.panels([*depths, *stages], columns=3 if count <= 3 else 2, shared=shared)
+    rows = [theme.panels(depths, columns=2, shared=shared), theme.panels(stages, columns=3, shared=shared)]
+    return theme.panels(rows[: 1 + bool(stages)], columns=1, shared=shared)
+
+
+def change(field: str, title: str, values: pd.DataFrame) -> alt.Y:
+    """An axis that is even near zero and logarithmic far from it: one vital unit must not flatten all others."""
+    ends = [float(np.nanmin([*values.to_numpy().ravel(), -2.0])), float(np.nanmax([*values.to_numpy().ravel(), 2.0]))]
+    scale = alt.Scale(type="symlog", constant=2, domain=ends, nice=False)
+    return alt.Y(field, type="quantitative", title=title, scale=scale, axis=theme.axis_at(TICKS, labelOverlap=False))
+
+
+def was_recalibrated(finding: xarray.Dataset, subject: str) -> bool:
+    return bool(np.isfinite(finding.lost_recalibrated.values[finding.subject.values == subject]).any())
+
+
+def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
+    """What each unit costs; `again` with the statistics of batch norms re-estimated without the unit."""
+    mine = finding.isel(unit=(finding.subject.values == subject) & (finding.kind.values != INTACT))
+    known = bool(np.isfinite(mine.lost.values).all())
+    variable = ("lost_recalibrated" if again else "lost") if known else "changed"
+    sign = -100.0 if known else 100.0  # what is lost is drawn downwards, as in the paper
+    table = value_table(mine, variable, gaps=True, times=sign)
+    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.03], nice=False))
+    title = "Δ accuracy (points)" if known else "answers that change (%)"
+    y = change("value", title, table[["low", "high"]])
+    # One way through attention and MLP in turn; a CNN's convolutions and branches are two.
+    table = table.assign(way=table["kind"].where(table["kind"].isin([CONVOLUTION, BRANCH]), "units"))
+    tooltip = tooltips(unit_name="without") + interval_tooltips("value", "Δ", ".2f")
+    colour = theme.subject_colour(subject, subjects_in(finding))
+    line = (
+        alt.Chart(table).mark_line(strokeWidth=1, opacity=0.5, color=colour, tooltip=None).encode(x, y, detail="way:N")
+    )
+    bars = theme.error_bars(table, x, y, "low", "high", color=alt.value(colour))
+    marks = points(finding, table, x, y, tooltip)
+    chart = alt.layer(*shades(table), line, bars, marks, theme.reference(0, "")).properties(
+        width=WIDTH, height=HEIGHT, title=titled(finding, subject, again)
+    )
+    return cast(alt.LayerChart, chart)
+
+
+def titled(finding: xarray.Dataset, subject: str, again: bool) -> alt.TitleParams:
+    if not was_recalibrated(finding, subject):
+        return alt.TitleParams(subject, limit=WIDTH)
+    statistics = "batch norms recalibrated" if again else "batch norms as trained"
+    return alt.TitleParams(subject, subtitle=statistics, limit=WIDTH)
+
+
+def points(
+    finding: xarray.Dataset, table: pd.DataFrame, x: alt.X, y: alt.Y, tooltip: list[alt.Tooltip], kind: str = "kind"
+) -> alt.Chart:
+    known = [name for name in MARKS if name in set(finding.kind.values)]  # of all panels: they share one legend
+    fill = alt.Scale(domain=known, range=[MARKS[name][0] for name in known])
+    shape = alt.Scale(domain=known, range=[MARKS[name][1] for name in known])
+    words = alt.Legend(labelExpr=theme.KIND_WORDS)
+    drawn: alt.Chart = (
+        alt.Chart(table)
+        .mark_point(style="outlined", size=70)
+        .encode(x, y, fill=alt.Fill(kind, type="nominal", scale=fill, title=None, legend=words), tooltip=tooltip)
+        .encode(shape=alt.Shape(kind, type="nominal", scale=shape, title=None, legend=words))
+    )
+    return drawn
+
+
+def shades(table: pd.DataFrame) -> list[alt.Chart]:
+    """Every second stage on a pale ground; a model of one stage has none."""
+    stages = table.groupby("stage")["depth"].agg(["min", "max"]).sort_values("min")
+    ends = [0.0, *(stages["max"].to_numpy()[:-1] + stages["min"].to_numpy()[1:]) / 2, 1.03]
+    bands = pd.DataFrame({"from": ends[1:-1:2], "to": ends[2::2]})
+    if bands.empty:
+        return []
+    return [
+        alt.Chart(bands).mark_rect(style="frame", stroke=None, opacity=0.6, tooltip=None).encode(x="from:Q", x2="to:Q")
+    ]
+
+
+def within_stages(finding: xarray.Dataset, subject: str) -> Chart:
+    """Mean over the stages after the first of what their first and their last block lose: what the claim compares."""
+    mine = finding.isel(group=finding.place_subject.values == subject)
+    table = value_table(mine, "place_cost", gaps=True, times=-100.0)
+    x = alt.X("place:N", sort=["first", "last"], title="block of its stage", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("value:Q", title="Δ accuracy (points), mean over stages")
+    apart = alt.XOffset("place_kind:N", sort=list(MARKS))
+    bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart)
+    tooltip = tooltips(place_kind="without", value=("Δ", ".2f"))
+    marks = points(finding, table, x, y, tooltip, "place_kind").encode(xOffset=apart)
+    chart = alt.layer(bars, marks, theme.reference(0, "")).properties(
+        width=170, height=HEIGHT, title=alt.TitleParams(f"{subject}: ends of later stages", limit=220)
+    )
+    return cast(alt.LayerChart, chart)

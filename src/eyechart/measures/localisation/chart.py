@@ -1,0 +1,102 @@
+"""The figure of M7: maps of the last block's tokens in their places, references, and hit-rates and peaks over depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+
+from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips
+from eyechart.charts.tiles import Tile, tiles
+from eyechart.methods.places import ASKED, asked
+from eyechart.methods.twins import untrained_twin
+from eyechart.quantity import subjects_in
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+TILES = 5  # tokens a side that the figure shows
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    owner = owners(finding)
+    last = [finding.isel(site=place) for place in np.flatnonzero(finding.final.values)]
+    maps = [token_tiles(at, floor=at.subject.item() in owner) for at in last]
+    references = [reference_tiles(at) for at in last if at.subject.item() not in owner]
+    rows = [theme.panels(maps, columns=2, shared=()), theme.panels(references, columns=4, shared=())]
+    curves = [
+        over_depth(finding, owner, "hit_rate", "tokens most like their own patch", (0, 1)),
+        over_depth(finding, owner, "peak", "own patch above the eight around it", None),
+    ]
+    return theme.panels([*rows, theme.panels(curves, columns=2, shared=())], columns=1, shared=())
+
+
+def owners(finding: xarray.Dataset) -> dict[str, str]:
+    """For every untrained twin the subject it belongs to."""
+    subjects = subjects_in(finding)
+    twins = {subject: untrained_twin(subject, subjects) for subject in reversed(subjects)}
+    return {twin: subject for subject, twin in twins.items() if twin is not None}
+
+
+def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
+    """R's figure 9: maps of some tokens of the last block, at most 5×5 of them, in their places."""
+    cells = int(at.rows), int(at.columns)
+    sides = [min(side, ASKED) for side in cells]
+    picked = [np.unique(np.linspace(0, side - 1, min(TILES, side)).round().astype(int)) for side in sides]
+    names, places = at.token_place.values.tolist(), asked(cells).tolist()
+    maps = [
+        [Tile(names[token], at.cka.values[token], own=places[token]) for token in (y * sides[1] + picked[1]).tolist()]
+        for y in picked[0]
+    ]
+    some = "" if cells == (len(picked[0]), len(picked[1])) else f"{len(picked[0])}×{len(picked[1])} of "
+    said = f"{at.name.item()}, {some}{cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
+    return tiles(
+        maps,
+        cells,
+        at.patch_place.values.tolist(),
+        title=alt.TitleParams(str(at.subject.item()), subtitle=said),
+        size=300,
+    )
+
+
+def reference_tiles(at: xarray.Dataset) -> Chart:
+    """The maps of a token without a place and, where there is one, of the class token."""
+    references = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
+    known = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
+    title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
+    cells = int(at.rows), int(at.columns)
+    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=130 * len(known))
+
+
+def over_depth(
+    finding: xarray.Dataset, owner: dict[str, str], variable: str, title: str, domain: tuple[float, float] | None
+) -> Chart:
+    """A number of interior tokens by subject; an untrained twin is dashed, in the colour of its subject."""
+    table = table_of(finding, variable, also=["chance"])
+    table["weights"] = ["untrained twin" if subject in owner else "as given" for subject in table["subject"]]
+    table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
+    x, share = theme.depth_axis(), variable == "hit_rate"
+    scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=True)
+    y = alt.Y(f"{variable}:Q", title=title, axis=alt.Axis(format=".0%" if share else ".2f"), scale=scale)
+    colour = subject_colours(table["line"], "line")
+    dashes = alt.Scale(domain=["as given", "untrained twin"], range=[[1, 0], [5, 4]])
+    legend = alt.Legend() if (table["weights"] == "untrained twin").any() else None
+    dash = alt.StrokeDash("weights:N", scale=dashes, title=None, legend=legend)
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="subject:N")
+    bars = theme.error_bars(table, x, y, *ends_of(variable), color=colour)
+    numbers = {"hit_rate": ("hit-rate", ".1%"), "chance": ("chance", ".1%")} if share else {variable: (variable, ".2f")}
+    tooltip = tooltips("subject", name="block", **numbers)
+    dots = alt.Chart(table).mark_point(size=46).encode(x, y, color=colour, tooltip=tooltip)
+    layers = line + bars + dots
+    if share:
+        layers += (
+            alt.Chart(table)
+            .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
+            .encode(x, alt.Y("chance:Q"), color=colour)
+        )
+    chart: Chart = layers.properties(width=420, height=260, title="interior tokens, over depth")
+    return chart

@@ -1,0 +1,116 @@
+"""The figure of M12: components as tiles, in the ViT paper's rows of seven, their frequencies and their variance."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from eyechart.charts import theme
+from eyechart.charts.tables import tooltips
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+COLUMNS = 7
+TILE, GAP = 44, 4
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    rows: list[Any] = []
+    for subject in map(str, finding.subject.values):
+        at = finding.sel(subject=subject)
+        count = int(np.isfinite(at.centroid.values).sum())
+        size = int(at.height), int(at.width)
+        title = f"{size[0]}×{size[1]} pixels, {int(at.filters)} filters: {count} leading components"
+        tiles = picture(at.component_tile.values[:count, :, : size[0], : size[1]], subject, title)
+        if str(at.filter_kind.item()) == "convolution":
+            shown = min(at.sizes["filter"], int(at.filters))
+            words = f"the {shown} largest of its {int(at.filters)} filters"
+            raw = picture(at.filter_tile.values[:shown, :, : size[0], : size[1]], subject, words)
+            tiles = theme.panels([raw, tiles], columns=1, shared=())
+        curves = theme.panels([frequencies(at, subject, count), variance(at, subject, count)], columns=1, shared=())
+        rows += [tiles, curves]
+    return theme.panels(rows, columns=2, shared=())
+
+
+def picture(tiles: np.ndarray, subject: str, words: str) -> Chart:
+    """Tiles (tile, colour, y, x) in rows of seven, each stretched to its own range."""
+    low, high = (ends(tiles, axis=(1, 2, 3), keepdims=True) for ends in (np.min, np.max))
+    stretched = (tiles - low) / np.where(high > low, high - low, 1)
+    rows = [
+        {"column": at % COLUMNS, "row": at // COLUMNS, "url": png(tile), "tile": at + 1}
+        for at, tile in enumerate(stretched)
+    ]
+    step = alt.Scale(paddingInner=0, paddingOuter=0)
+    x = alt.X("column:O", axis=None, scale=step)
+    y = alt.Y("row:O", axis=None, scale=step)
+    image = alt.Chart(pd.DataFrame(rows)).mark_image(width=TILE, height=TILE, aspect=False, smooth=False)
+    size = {"width": COLUMNS * (TILE + GAP), "height": (1 + (len(tiles) - 1) // COLUMNS) * (TILE + GAP)}
+    chart: Chart = image.encode(x, y, url="url:N", tooltip=tooltips(tile=("number", "")))
+    return chart.properties(**size, title=alt.TitleParams(subject, subtitle=words))
+
+
+def png(tile: np.ndarray) -> str:
+    """(colour, y, x) in 0 … 1 as a data URI; enlarged, because some viewers of PDF smooth what they enlarge.
+
+    No more than to the size on the page: speckles do not compress, and four subjects have a hundred tiles.
+    """
+    times = max(1, TILE // max(tile.shape[1:]))
+    pixels = (tile.transpose(1, 2, 0) * 255).round().astype(np.uint8).repeat(times, axis=0).repeat(times, axis=1)
+    file = io.BytesIO()
+    Image.fromarray(pixels, "RGB").save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
+    """Centroid of each component, against where those of random filters lie."""
+    low, high = np.quantile(at.random_single.values, [0.025, 0.975])
+    table = pd.DataFrame(
+        {
+            "component": np.arange(1, count + 1),
+            "centroid": at.centroid.values[:count],
+            "smoothness": at.smoothness.values[:count],
+            "low": low,
+            "high": high,
+        }
+    )
+    x = alt.X("component:Q", title="component", scale=alt.Scale(domain=[1, max(count, 2)], nice=False))
+    top = max(1.0, float(table["centroid"].max()), float(high))
+    y = alt.Y("centroid:Q", title="mean frequency (Nyquist = 1)", scale=alt.Scale(domain=[0, top]))
+    numbers = {"centroid": ("mean frequency", ".3f"), "smoothness": ("smoothness", ".3f")}
+    tooltip = tooltips("component:Q", **numbers)
+    colour = alt.value(theme.subject_colour(subject))
+    band = theme.band(table, x, y, "low", "high", color=alt.value("#8b9099"))
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour)
+    dots = alt.Chart(table).mark_point(size=36, filled=True).encode(x, y, color=colour, tooltip=tooltip)
+    middle = theme.reference(float(at.random_mean.mean()), "")
+    title = alt.TitleParams("grey: 95 % of the components of random filters", fontSize=12, fontWeight="normal")
+    last = pd.DataFrame({"component": [COLUMNS + 0.5]} if count > COLUMNS else {"component": []})
+    ends = alt.Chart(last).mark_rule(strokeDash=[4, 3], color="#8b9099", tooltip=None).encode(x)
+    chart: Chart = (band + middle + ends + line + dots).properties(width=330, height=150, title=title)
+    return chart
+
+
+def variance(at: xarray.Dataset, subject: str, count: int) -> Chart:
+    """Variance held by the first 1, 2, … components together."""
+    kinds = {"these weights": at.share.values[:count], "random filters": at.random_share.values[:count]}
+    table = pd.concat(
+        pd.DataFrame({"component": np.arange(1, count + 1), "held": values.cumsum(), "kind": kind})
+        for kind, values in kinds.items()
+    )
+    x = alt.X("component:Q", title="components together", scale=alt.Scale(domain=[1, max(count, 2)], nice=False))
+    y = alt.Y("held:Q", title="variance held", axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1]))
+    dashes = alt.Scale(domain=list(kinds), range=[[1, 0], [5, 4]])
+    dash = alt.StrokeDash("kind:N", scale=dashes, title=None, legend=alt.Legend(orient="bottom", symbolSize=500))
+    tooltip = tooltips("component:Q", held=("held", ".1%"), kind="kind")
+    line = alt.Chart(table).mark_line(strokeWidth=2).encode(x, y, strokeDash=dash, tooltip=tooltip)
+    chart: Chart = line.encode(color=alt.value(theme.subject_colour(subject))).properties(width=330, height=110)
+    return chart

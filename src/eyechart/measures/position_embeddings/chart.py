@@ -1,0 +1,152 @@
+"""The figure of M13: a grid of grids in the ViT paper's layout, likeness over distance, and relative tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import table_of, tooltips
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+SIDE = 8  # small squares along each side of the grid of grids
+HEADS = 8  # tables of heads in a row
+SIZE = 330
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    rows: list[Any] = []
+    subjects = finding.subject.values.tolist()
+    for subject in dict.fromkeys(subjects):
+        tables = [at for at, name in enumerate(subjects) if name == subject]
+        for at in dict.fromkeys([tables[0], tables[-1]]):
+            part = finding.isel(table=at)
+            rows += [grid_of_grids(part, subject, legend=not rows), over_distance(part, subject)]
+    names = finding.steps_subject.values.tolist()
+    for subject in dict.fromkeys(names):
+        tables = [at for at, name in enumerate(names) if name == subject]
+        shown = [step_tables(finding.isel(relative=at), subject) for at in dict.fromkeys([tables[0], tables[-1]])]
+        rows += [theme.panels(shown, columns=1, shared=()), heads_by_depth(finding.isel(relative=tables), subject)]
+    return theme.panels(rows, columns=2, shared=())
+
+
+def place(block: int) -> str:
+    return "added at the stem" if block < 0 else f"added after block {block + 1}"
+
+
+def grid_of_grids(at: xarray.Dataset, subject: str, *, legend: bool) -> Chart:
+    """Each square: the cosine of one patch's embedding with those of all patches. All have the same colours."""
+    height, width = int(at.rows), int(at.columns)
+    picked = [np.unique(np.linspace(0, side - 1, min(SIDE, side)).round().astype(int)) for side in (height, width)]
+    maps = at.cosine.values[: height * width, : height * width].reshape(height, width, height, width)
+    maps = maps[np.ix_(picked[0], picked[1])]  # (row, column, y, x)
+    flat = maps.transpose(0, 2, 1, 3).reshape(len(picked[0]) * height, len(picked[1]) * width)[::-1]
+    rows, columns = flat.shape
+    up, across = np.divmod(np.arange(flat.size), columns)
+    table = pd.DataFrame({"x": across.astype(str), "y": up.astype(str), "cosine": flat.ravel()})
+    table["column"], table["row"] = across // width, up // height
+    learned = "learned" if int(at.learned) else "fixed"
+    few = "" if rows * columns == (height * width) ** 2 else f", {len(picked[0])}×{len(picked[1])} of them shown"
+    return heatmap(
+        table,
+        x="x",
+        y="y",
+        value="cosine",
+        value_title="cosine",
+        title=alt.TitleParams(subject, subtitle=f"{height}×{width} {learned} positions, {place(int(at.block))}{few}"),
+        domain=(-1.0, 1.0),
+        legend=legend,
+        colours=theme.VIRIDIS,
+        x_group="column",
+        y_group="row",
+        x_labels=False,
+        y_labels=False,
+        size=(SIZE, round(SIZE * rows / columns)),
+        for_export=True,  # up to 60,000 cells: one picture, also on the page
+    )
+
+
+def over_distance(at: xarray.Dataset, subject: str) -> Chart:
+    """Likeness over distance: within a row, within a column, and aside."""
+    kinds = {"in one row": "in_row", "in one column": "in_column", "others as far apart": "aside"}
+    table = pd.concat(
+        pd.DataFrame(
+            {
+                "distance": at.distance.values,
+                "cosine": at[name].values,
+                "low": at[f"{name}_low"].values,
+                "high": at[f"{name}_high"].values,
+                "pairs": words,
+            }
+        )
+        for words, name in kinds.items()
+    ).dropna(subset=["cosine"])
+    x = alt.X("distance:Q", title="distance (patches)", axis=alt.Axis(tickMinStep=1))
+    y = alt.Y("cosine:Q", title="mean cosine")
+    shades = alt.Scale(domain=list(kinds), range=[theme.subject_colour(subject), "#7d5ba6", "#8b9099"])
+    colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
+    tooltip = tooltips("pairs", "distance:Q", cosine=("cosine", ".3f"))
+    words = f"nearness {float(at.nearness):.2f}, rows {float(at.row_bonus):+.3f}, columns {float(at.column_bonus):+.3f}"
+    lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)
+    chart: Chart = (lines + theme.reference(0, "")).properties(
+        width=300, height=260, title=alt.TitleParams(words, fontSize=12, fontWeight="normal")
+    )
+    return chart
+
+
+def step_tables(at: xarray.Dataset, subject: str) -> Chart:
+    """The tables of the first heads of one layer, each over the step from query to key."""
+    count, rows, columns = min(HEADS, int(at.steps_heads)), int(at.steps_rows), int(at.steps_columns)
+    maps = at.steps.values[:count, :rows, :columns]
+    width = min(count, 4)
+    tall = -(-count // width)
+    flat = np.full((tall * rows, width * columns), np.nan)
+    for head, values in enumerate(maps):
+        row, column = divmod(head, width)
+        flat[row * rows : (row + 1) * rows, column * columns : (column + 1) * columns] = values
+    flat = flat[::-1]
+    up, across = np.divmod(np.arange(flat.size), flat.shape[1])
+    table = pd.DataFrame({"x": across.astype(str), "y": up.astype(str), "value": flat.ravel()})
+    table["column"], table["row"] = across // columns, up // rows
+    bias = str(at.steps_kind.item()) == "relative bias"
+    largest = max(float(np.nanmax(np.abs(flat))) if np.isfinite(flat).any() else 1.0, 1e-6)
+    what = f"bias of {count} of {int(at.steps_heads)} heads" if bias else "cosine with no step"
+    return heatmap(
+        table,
+        x="x",
+        y="y",
+        value="value",
+        value_title="bias" if bias else "cosine",
+        title=alt.TitleParams(subject, subtitle=f"block {int(at.steps_block) + 1}: {what}"),
+        domain=(-largest, largest),
+        colours=theme.DIVERGING,
+        x_group="column",
+        y_group="row",
+        x_labels=False,
+        y_labels=False,
+        size=(SIZE, round(SIZE * flat.shape[0] / flat.shape[1])),
+        for_export=True,
+    )
+
+
+def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
+    table = table_of(part, "steps_nearness", ends=False)
+    table["block"] = table["steps_block"] + 1
+    reach = alt.Scale(domain=[0.5, int(part.steps_block.max()) + 1.5], nice=False)
+    x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1), scale=reach)
+    y = alt.Y("steps_nearness:Q", title="rank correlation with nearness", scale=alt.Scale(domain=[-1, 1]))
+    tooltip = tooltips("block:Q", "head:Q", steps_nearness=("nearness", ".2f"))
+    dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, tooltip=tooltip)
+    dots = dots.encode(color=alt.value(theme.subject_colour(subject)))
+    chart: Chart = (dots + theme.reference(0, "no relation", at="beyond")).properties(
+        width=300, height=260, title=alt.TitleParams("each point a head", fontSize=12, fontWeight="normal")
+    )
+    return chart

@@ -1,0 +1,135 @@
+"""The figure of `receptive_field`: maps by depth after and before the addition, then radius and own-patch share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips, value_table
+from eyechart.methods.receptive import cell_radius, evenly, middle
+from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import places_of
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+TILES = 6  # depths that are shown, as in the original
+WIDTH, HEIGHT = 420, 250
+AFTER, BEFORE, DISC = "after the addition", "branch, before it", "after it, in a disc of 1/64"
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    strips = [strip(finding, subject, role) for subject in subjects_in(finding) for role in ("block", "junction")]
+    radius = curves(finding, read_table(finding, "reach"), "radius of half the gradient / width", explained="subject")
+    shares = pd.concat([read_table(finding, "own_share"), discs(finding)], ignore_index=True)
+    share = curves(finding, shares, "share inside the own patch", explained="read")
+    return theme.panels([*strips, radius, share], 2, shared=())
+
+
+def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
+    """One row of the original: what the middle of the map sees, a tile for each depth."""
+    places = places_of(finding, subject, role)
+    places = places[[*evenly(len(places), TILES)]]
+    kinds = " and ".join(dict.fromkeys(finding.kind.values[places].tolist()))
+    words = AFTER if role == "block" else f"{kinds} branch, before the addition"
+    title = alt.TitleParams(subject, subtitle=words if len(places) else "no branch before an addition")
+    side = finding.sizes["x"]
+    if not len(places):
+        nothing = pd.DataFrame({"x": [0], "y": [0], "gradient": [np.nan]})
+        return heatmap(nothing, x="x", y="y", value="gradient", title=title, size=(WIDTH, WIDTH // TILES))
+    across = np.concatenate([*finding.field.values[places]], axis=1) / 255  # tiles side by side
+    y, x = np.divmod(np.arange(across.size), across.shape[1])
+    chart = heatmap(
+        pd.DataFrame({"x": x, "y": -y, "gradient": np.sqrt(across[::-1].ravel()), "tile": x // side}),
+        x="x",
+        y="y",
+        value="gradient",
+        title=title,
+        domain=(0, 1),
+        legend=False,  # eight would say the same; the text says what bright means
+        x_group="tile",
+        x_labels=False,
+        y_labels=False,
+        size=(WIDTH * len(places) // TILES, WIDTH // TILES),
+        for_export=True,  # a picture on the page as well: the maps of four subjects are 50,000 rectangles
+    )
+    return cast("Chart", chart + outlines(finding, places, side) + depths(finding, places, side, chart.height))
+
+
+def outlines(finding: xarray.Dataset, places: np.ndarray, side: int) -> alt.Chart:
+    """The own patch in every tile."""
+    boxes = []
+    for tile, at in enumerate(places):
+        grid = int(finding.rows[at]), int(finding.columns[at])
+        (row, column), (height, width) = middle(grid), (side / grid[0], side / grid[1])
+        left, low = tile * side + column * width, side - (row + 1) * height
+        boxes.append({"x": left, "x2": left + width, "y": low, "y2": low + height})
+    frame = alt.Chart(pd.DataFrame(boxes)).mark_rect(fill=None, stroke=theme.SUBJECT_COLOURS[5], strokeWidth=1)
+    return cast(alt.Chart, frame.encode(alt.X("x:Q"), alt.Y("y:Q"), x2="x2", y2="y2", tooltip=alt.value(None)))
+
+
+def depths(finding: xarray.Dataset, places: np.ndarray, side: int, height: float) -> alt.Chart:
+    labels = [f"block {int(block) + 1}" for block in finding.block.values[places]]
+    frame = pd.DataFrame({"x": [(tile + 0.5) * side for tile in range(len(places))], "text": labels})
+    words = alt.Chart(frame).mark_text(style="note", baseline="top", dy=4, fontSize=10, tooltip=None)
+    return cast(alt.Chart, words.encode(alt.X("x:Q"), y=alt.value(height), text="text:N"))
+
+
+def read_table(finding: xarray.Dataset, variable: str) -> pd.DataFrame:
+    table = value_table(finding, variable)
+    return table.assign(read=np.where(table["role"] == "block", AFTER, BEFORE))
+
+
+def bare_cells(finding: xarray.Dataset, x: alt.X, colour: alt.Color) -> alt.Chart:
+    """Short strokes at the radius of a cell that is seen alone: what is above them comes from elsewhere."""
+    blocks = table_of(finding.isel(site=finding.role.values == "block"), "rows", "columns", ends=False)
+    blocks["bare"] = [cell_radius(grid) for grid in zip(blocks["rows"], blocks["columns"], strict=True)]
+    strokes = alt.Chart(blocks).mark_tick(orient="horizontal", thickness=2, size=12, tooltip=None)
+    return cast(alt.Chart, strokes.encode(x, alt.Y("bare:Q"), color=colour))
+
+
+def discs(finding: xarray.Dataset) -> pd.DataFrame:
+    """The share in a disc that is as large for all, so that small cells do not look like far sight."""
+    table = read_table(finding, "disc_share")
+    return table[table["role"] == "block"].assign(read=DISC)
+
+
+def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, explained: Literal["subject", "read"]) -> Chart:
+    """A number over depth with its interval; dashed before the addition, dotted in the common disc.
+
+    `explained` is what this panel's legend explains: both would be wider than the panel.
+    """
+    sizes = {"subject": 80, "read": 500}
+    below = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260, symbolSize=sizes[explained])
+    legends = {name: below if name == explained else None for name in sizes}
+    x = theme.depth_axis()
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
+    colour = subject_colours(finding.subject.values, legend=legends["subject"])
+    read = [words for words in (AFTER, BEFORE, DISC) if words in set(table["read"])]
+    dashes = alt.Scale(domain=read, range=[{AFTER: [1, 0], BEFORE: [6, 4], DISC: [1, 4]}[words] for words in read])
+    line = (
+        alt.Chart(table)
+        .mark_line(tooltip=None)
+        .encode(
+            x,
+            y,
+            color=colour,
+            strokeDash=alt.StrokeDash("read:N", scale=dashes, legend=legends["read"]),
+            detail="kind:N",
+        )
+    )
+    area = theme.band(table, x, y, "low", "high", color=colour, detail=["read:N", "kind:N"])
+    tooltip = tooltips(name="site", read="read") + interval_tooltips("value", "value")
+    marks = table[table["read"] != DISC]
+    points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=tooltip)
+    layers = line + area + points
+    if explained == "subject":
+        layers += bare_cells(finding, x, colour)
+    return cast("Chart", layers.properties(width=WIDTH, height=HEIGHT))

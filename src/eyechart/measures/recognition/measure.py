@@ -1,0 +1,111 @@
+"""How well does each subject recognise these pictures? The gate of most claims, and the first thing people ask.
+
+Top-1 accuracy and the mean negative log-likelihood over the images whose classes match the subject's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+
+from eyechart.measure import Measure, Source, Views
+from eyechart.methods.scoring import LOGITS
+from eyechart.quantity import Quantity
+from eyechart.reading_estimates import per_subject, with_ends
+from eyechart.scene import Batch, Scene
+from eyechart.site_choice import classifier
+from eyechart.tally import Concat, Sum, Tally
+from eyechart.tracing.needs import Need
+
+if TYPE_CHECKING:
+    import xarray
+
+
+@dataclass
+class RecognitionTally(Tally):
+    correct: Annotated[torch.Tensor, Sum("fold", "subject")]
+    nll: Annotated[torch.Tensor, Sum("fold", "subject")]
+    images: Annotated[torch.Tensor, Sum("fold", counts=True)]
+    image: Annotated[torch.Tensor, Concat("image", dtype="int64")]
+    right: Annotated[torch.Tensor, Concat("image", "subject", dtype="bool")]
+
+
+def of_each(variable: str) -> Quantity:
+    words = {"accuracy": "share of images named right (common crop)", "nll": "mean negative log-likelihood, in nats"}
+    return Quantity(
+        variable,
+        partial(per_subject, variable=variable),
+        words[variable],
+        limits=(0.0, 1.0 if variable == "accuracy" else None),
+        share=variable == "accuracy",
+    )
+
+
+@dataclass(frozen=True)
+class Recognition(Measure):
+    name = "recognition"
+    title = "How well does it recognise?"
+    title_ko = "얼마나 잘 알아보는가?"
+    order = 5
+    labels = "subjects"
+    sources = (Source("eyechart", "the accuracy gate of the verdicts"),)
+    how_to_read = (
+        "Each point is the share of pictures a subject names right, with its 95 % interval over the pictures drawn. "
+        "All subjects see the same central square, so the number can differ from a published one with another crop."
+    )
+    how_to_read_ko = "점은 정답률, 선은 95% 구간이다. 모든 모델이 같은 중앙 정사각형을 본다."
+    method = (
+        "Top-1 accuracy and mean negative log-likelihood on the common crop, where the classes of the images match the "
+        "subject's; delete-one-fold jackknife over images."
+    )
+    quantities = (of_each("accuracy"), of_each("nll"))
+
+    def needs(self) -> Sequence[Need]:
+        return [Need(LOGITS, classifier)]
+
+    def tally(self, scene: Scene) -> RecognitionTally:
+        return RecognitionTally.empty(fold=scene.folds, subject=len(scene.scored_subjects))
+
+    def update(self, tally: RecognitionTally, batch: Batch, views: Views, scene: Scene) -> None:
+        assert batch.labels is not None  # a label map exists, so the images have classes
+        labelled = torch.as_tensor(batch.labels >= 0)
+        folds = torch.as_tensor(batch.image_folds)[labelled]
+        right = torch.zeros(int(labelled.sum()), tally.right.shape[1], dtype=torch.bool)
+        for column, subject in enumerate(scene.scored_subjects):
+            (site,) = classifier(scene.anatomy(subject))
+            logits = views(subject, site, LOGITS)[labelled].double()
+            target = torch.as_tensor(scene.label_maps[subject])[torch.as_tensor(batch.labels)[labelled]]
+            right[:, column] = logits.argmax(1) == target
+            nll = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+            tally.add("correct", folds, right[:, column].double(), column)
+            tally.add("nll", folds, nll, column)
+        tally.add("images", folds)
+        tally.append(image=torch.as_tensor(batch.images)[labelled], right=right)
+
+    def estimate(self, total: RecognitionTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        return xarray.Dataset(
+            {
+                "accuracy": (
+                    "subject",
+                    (total.correct / total.images).numpy(),
+                    {"limits": (0.0, 1.0), "trials": float(total.images)},
+                ),
+                "nll": ("subject", (total.nll / total.images).numpy(), {"limits": (0.0, np.inf)}),
+                "right": (("image", "subject"), total.right.numpy()),
+            },
+            coords={"subject": scene.scored_subjects, "image": total.image.numpy()},
+        )
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = []
+        for subject in finding.subject.values:
+            value, low, high = with_ends(finding.sel(subject=subject), "accuracy")
+            parts.append(f"{subject} names {value:.1%} of the pictures right [{low:.1%}, {high:.1%}]")
+        return "; ".join(parts) + "."

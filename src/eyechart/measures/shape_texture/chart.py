@@ -1,0 +1,99 @@
+"""The figure of `shape_texture`: filtered, shuffled and conflicting pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, tooltips, value_table
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+FILTERS = {"low_passed": "only lower frequencies", "high_passed": "only higher frequencies"}
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    return theme.panels([filters(finding), shuffles(finding), conflicts(finding)], columns=3, shared=())
+
+
+def colour(finding: xarray.Dataset, with_legend: bool = True) -> alt.Color:
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220) if with_legend else None
+    return subject_colours(finding.subject.values, legend=legend)
+
+
+def tooltips_of(**columns: str | tuple[str, str]) -> list[alt.Tooltip]:
+    return tooltips("subject", **columns, scored="share of") + interval_tooltips("accuracy", "value", ".1%")
+
+
+def accuracy(finding: xarray.Dataset) -> alt.Y:
+    what = " or ".join(dict.fromkeys(finding.scored.values.tolist()))
+    return alt.Y("accuracy:Q", title=what, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+
+
+def with_chance(layers: alt.LayerChart, finding: xarray.Dataset) -> alt.LayerChart:
+    """Guessing means something only where the classes are the images'."""
+    classes = finding.attrs["classes"]
+    labelled = classes and (finding.scored.values == "accuracy").all()
+    return layers + theme.reference(1 / classes, "guessing") if labelled else layers
+
+
+def filters(finding: xarray.Dataset) -> Chart:
+    table = pd.concat([value_table(finding, name, "accuracy").assign(kept=words) for name, words in FILTERS.items()])
+    ticks = finding.cutoff.values.tolist()
+    scale = alt.Scale(type="log", base=2, domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
+    x = alt.X("cutoff:Q", title="limit (frequency / π)", scale=scale, axis=theme.axis_at(ticks, format=".3~f"))
+    legend = alt.Legend(title=None, orient="bottom", columns=1, symbolSize=400, labelLimit=260)
+    dashes = alt.Scale(domain=list(FILTERS.values()), range=[[1, 0], [5, 3]])
+    tooltip = tooltips_of(kept="kept", cutoff=("limit / π", ".3f"))
+    line = alt.Chart(table).mark_line(tooltip=None)
+    line = line.encode(x, accuracy(finding), colour(finding), alt.StrokeDash("kept:N", scale=dashes, legend=legend))
+    bars = theme.error_bars(table, x, accuracy(finding), *ends_of("accuracy"), color=colour(finding))
+    points = alt.Chart(table).mark_point(size=36, filled=True)
+    points = points.encode(x, accuracy(finding), colour(finding), tooltip=tooltip)
+    drawn: Chart = with_chance(line + bars + points, finding).properties(
+        width=270, height=260, title="filtered pictures"
+    )
+    return drawn
+
+
+def shuffles(finding: xarray.Dataset) -> Chart:
+    intact, shuffled = (value_table(finding, name, "accuracy") for name in ("clean", "shuffled"))
+    table = pd.concat([intact.assign(pieces=1), shuffled])
+    names = ["intact", *(f"{n}×{n}" for n in finding.pieces.values)]
+    table["tiles"] = table["pieces"].map(dict(zip([1, *finding.pieces.values], names, strict=True)))
+    x = alt.X("tiles:N", title="pieces that change places", sort=names, axis=alt.Axis(labelAngle=0))
+    lines = theme.curve(
+        table,
+        x,
+        accuracy(finding),
+        colour(finding, with_legend=False),  # the panel before has it
+        *ends_of("accuracy"),
+        tooltip=tooltips_of(tiles="pieces"),
+    )
+    drawn: Chart = with_chance(lines, finding).properties(width=230, height=260, title="shuffled pictures")
+    return drawn
+
+
+def conflicts(finding: xarray.Dataset) -> Chart:
+    table = value_table(finding, "phase_share", "accuracy")
+    subjects = finding.subject.values.tolist()
+    plain = colour(finding, with_legend=False)  # the axis names them
+    axis = alt.Axis(labelAngle=-30 if len("".join(subjects)) > 24 else 0, labelLimit=140)
+    x = alt.X("subject:N", title=None, sort=subjects, axis=axis)
+    y = alt.Y(
+        "accuracy:Q",
+        title="decided by phase (the rest by amplitude)",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%"),
+    )
+    bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=plain)
+    points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltips_of())
+    layers = bars + points + theme.reference(0.5, "both alike", at="beyond")
+    drawn: Chart = layers.properties(width=max(120, 60 * len(subjects)), height=260, title="cue conflict")
+    return drawn

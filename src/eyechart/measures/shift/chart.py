@@ -1,0 +1,88 @@
+"""The figure of `shift`: similarity of moved feature maps over depth, and how much of the answer changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.tables import interval_tooltips, subject_colours, tooltips, value_table
+from eyechart.quantity import subjects_in
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+WIDTH, HEIGHT = 400, 250
+ALONG, STAYED = "the map moves along", "the map stays"
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    above = [features(finding, "one patch"), features(finding, "one pixel")]
+    below = [
+        answers(finding, "variation", "share of the answer that changes", "answers: what moves"),
+        answers(finding, "agreement", "share of equal top-1 answers", "answers: what stays"),
+    ]
+    return theme.panels([*above, *below], columns=2, shared=())
+
+
+def legend(size: int = 80) -> alt.Legend:
+    return alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240, symbolSize=size)
+
+
+def colour_of(subjects: list[str], with_legend: bool) -> alt.Color:
+    """The colour of each subject; explained in one panel of a row, because two legends would be wider than a panel."""
+    return subject_colours(subjects, legend=legend() if with_legend else None)
+
+
+def features(finding: xarray.Dataset, shift: str) -> Chart:
+    """Similarity over depth; dashed: the map left where it was. Hollow points: cells too large to follow the shift."""
+    moved = finding.sel(shift=shift)
+    along = value_table(moved, "similarity", also=["follows"]).assign(read=ALONG)
+    stayed = value_table(moved, "unmoved", also=["follows"]).assign(read=STAYED)
+    stayed = stayed[stayed["follows"]]  # where the map cannot move both are the same
+    table = pd.concat([along, stayed], ignore_index=True)
+    low = min(0.0, float(table["low"].min()) if len(table) else 0.0)
+    x = theme.depth_axis()
+    y = alt.Y("value:Q", title="similarity of features", scale=alt.Scale(domain=[low, 1]))
+    colour = colour_of(subjects_in(finding), with_legend=shift == "one patch")
+    dashes = alt.Scale(domain=[ALONG, STAYED], range=[[1, 0], [6, 4]])
+    dash = alt.StrokeDash("read:N", scale=dashes, legend=None if shift == "one patch" else legend(500))
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
+    area = theme.band(table, x, y, "low", "high", color=colour, detail="read:N")
+    tooltip = tooltips(name="after", read="read") + interval_tooltips("value", "similarity")
+    marks = [
+        alt.Chart(along[along["follows"] == follows])
+        .mark_point(size=42, filled=filled, strokeWidth=1.5)
+        .encode(x, y, color=colour, tooltip=tooltip)
+        for follows, filled in ((True, True), (False, False))
+    ]
+    own = "; ".join(f"{name} {patch} px" for name, patch in zip(finding.who.values, finding.patch.values, strict=True))
+    words = own if shift == "one patch" else "the same for all"
+    title = alt.TitleParams(f"features, {shift}", subtitle=words, limit=WIDTH)
+    return cast("Chart", alt.layer(line, area, *marks).properties(width=WIDTH, height=HEIGHT, title=title))
+
+
+def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) -> Chart:
+    """What becomes of the answer over the size of the shift; the rings mark each subject's own patch."""
+    table = value_table(finding, variable).rename(columns={"who": "subject"})
+    subjects = [str(name) for name in finding.who.values]
+    aside = np.array([subjects.index(name) - (len(subjects) - 1) / 2 for name in table["subject"]], dtype=float)
+    table = table.assign(at=table["px"] * 1.05**aside)  # side by side, or intervals would hide each other
+    marks = [2**power for power in range(int(table["px"].max()).bit_length())] if len(table) else [1]
+    scale = alt.Scale(type="log", base=2, nice=False, domain=[0.8, 1.25 * marks[-1]])
+    x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=theme.axis_at(marks))
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=variable == "variation"))
+    colour = colour_of(subjects, with_legend=False)  # the row above has it
+    tooltip = tooltips("subject", px=("pixels", "")) + interval_tooltips("value", title)
+    curve = theme.curve(table, x, y, colour, tooltip=tooltip)
+    bars = theme.error_bars(table, x, y, "low", "high", color=colour)
+    own = table[table["px"] == table["patch"]]
+    ring = (
+        alt.Chart(own).mark_point(size=140, filled=False, strokeWidth=1.5).encode(x, y, color=colour, tooltip=tooltip)
+    )
+    return cast("Chart", alt.layer(bars, curve, ring).properties(width=WIDTH, height=HEIGHT, title=heading))

@@ -1,0 +1,93 @@
+"""The figure of M5: the ratio over depth, and of every token at every junction, in Raghu et al.'s layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips, value_table
+from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import places_of
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    one_grid = [subject for subject in subjects_in(finding) if has_one_grid(finding, subject)]
+    known = finding.ratio.values[np.isin(finding.subject.values, one_grid)]
+    known = known[np.isfinite(known) & (known > 0)]
+    ends = (float(known.min()), float(known.max())) if known.size else (1.0, 1.0)  # the same colours for all
+    maps = [token_panel(finding, subject, ends) for subject in one_grid]
+    if len(maps) < 2:
+        return theme.panels([curves(finding), *maps], columns=2, shared=())
+    return theme.panels([curves(finding), theme.panels(maps, columns=2)], columns=1, shared=())
+
+
+def curves(finding: xarray.Dataset) -> Chart:
+    """R's line plot: ratio over depth; the class token of a ViT is dashed."""
+    table = curve_table(finding)
+    if table.empty:
+        return theme.nothing(None, (400, 280))
+    x = theme.depth_axis()
+    low, high = ends_of("ratio")
+    y = theme.log_y("ratio", [*table[low], *table[high], 1.0], "length of skip / length of branch")
+    colour = subject_colours(finding.subject.values)
+    tokens = list(dict.fromkeys(table["token"]))  # grid tokens, and class tokens where a subject has one
+    dashes = alt.Scale(domain=tokens, range=[[1, 0], [5, 4]][: len(tokens)])
+    legend = alt.Legend(symbolSize=400) if len(tokens) > 1 else None
+    dash = alt.StrokeDash("token:N", scale=dashes, title=None, legend=legend)
+    line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
+    bars = theme.error_bars(table, x, y, low, high, color=colour)
+    tooltip = tooltips("name", "token", ratio=("ratio", ".3g"))
+    marks = theme.kind_points(table, x, y, kind="kind", tooltip=tooltip)
+    at_one = theme.reference(1, "branch writes as much as was there")
+    chart: Chart = (line + bars + marks + at_one).properties(width=400, height=280)
+    return chart
+
+
+def curve_table(finding: xarray.Dataset) -> pd.DataFrame:
+    """One row a point of the line plot: ratio over depth, by subject, kind of junction and token."""
+    columns = ["subject", "kind", "name", "depth", "ratio", *ends_of("ratio"), "token"]
+    tokens = {"ratio_grid": "grid tokens", "ratio_cls": "class token"}
+    tables = [value_table(finding, name, "ratio").assign(token=words)[columns] for name, words in tokens.items()]
+    return pd.concat(tables, ignore_index=True)
+
+
+def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]) -> Chart:
+    """R's heat-map: token by junction, input at the bottom; colour by the logarithm of the ratio."""
+    part = finding.isel(site=places_of(finding, subject))
+    table = table_of(part, "ratio", ends=False)
+    prefix = int(part.prefix.values.max())
+    table["token"] = [
+        ("class" if t == 0 else f"prefix {t}") if t < prefix else f"{t - prefix + 1}" for t in table["token"]
+    ]
+    table["name"] = table["name"].str.removesuffix(" junction")
+    table["log ratio"] = np.log10(table["ratio"])
+    return heatmap(
+        table,
+        x="token",
+        y="name",
+        value="log ratio",
+        x_title="token (class token first, then the grid row by row)" if prefix else "token, row by row",
+        y_title="junction (input → output)",
+        value_title="skip / branch",
+        title=subject,
+        domain=(float(np.log10(ends[0])), float(np.log10(ends[1]))),
+        marks={float(np.log10(ratio)): f"{ratio:g}" for ratio in theme.log_marks(*ends)},
+        colours=theme.VIRIDIS,
+        tooltip=tooltips("token", "name", ratio=("ratio", ".3g")),
+        size=(330, 260),
+    )
+
+
+def has_one_grid(finding: xarray.Dataset, subject: str) -> bool:
+    """Whether a token is the same place at every junction, so that a column of the heat-map means something."""
+    return len(set(finding.stage.values[places_of(finding, subject)])) == 1

@@ -1,0 +1,62 @@
+"""What rides the skip at a residual addition, token by token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from eyechart.tracing.area import area_means
+from eyechart.tracing.needs import View
+
+if TYPE_CHECKING:
+    from eyechart.sites import Site
+    from eyechart.tracing.views import Look
+
+FINEST = 16  # cells a side: a ResNet's 112×112 locations are averaged into cells, or the tally would grow to gigabytes
+
+
+def ratio_and_cosines(look: Look) -> torch.Tensor:
+    """(image, token, 4): ratio, cos(z, z + f), cos(z, f), and 1 where the branch is not zero.
+
+    A zero branch has an infinite ratio: it is counted, and left out of the mean.
+    """
+    axis = look.site.layout.axes.index("C")
+    skip, branch = look.skip.float(), look.branch.float()
+    z2, f2 = skip.square().sum(axis), branch.square().sum(axis)
+    zf = (skip * branch).sum(axis)
+    writes = f2 > 0
+    ratio = torch.where(writes, (z2 / f2).sqrt(), 0)
+    total = (z2 + 2 * zf + f2).clamp_min(0)
+    # cos(z, z + f) from norms and the product; a zero skip passes nothing, so its cosine is 0.
+    passed = torch.where((z2 > 0) & (total > 0), (z2 + zf) / (z2 * total).sqrt(), 0)
+    between = torch.where((z2 > 0) & writes, zf / (z2 * f2).sqrt(), 0)
+    values = torch.stack([ratio, passed, between, writes.float()], dim=1)
+    return in_cells(values, look.site).transpose(1, 2)
+
+
+def in_cells(values: torch.Tensor, site: Site) -> torch.Tensor:
+    """(image, value, token): prefix tokens, then grid cells, at most 16×16 of them, each a mean over its area."""
+    layout = site.layout
+    if layout.grid is None:
+        return values.flatten(2)
+    prefix = values[:, :, : layout.prefix] if "T" in layout.axes else values[:, :, :0].flatten(2)
+    spatial = values[:, :, layout.prefix :] if "T" in layout.axes else values
+    spatial = spatial.reshape(*values.shape[:2], *layout.grid)
+    if cell_grid(layout.grid) != layout.grid:
+        spatial = area_means(spatial, cell_grid(layout.grid))
+    return torch.cat([prefix, spatial.flatten(2)], dim=2)
+
+
+def cell_grid(grid: tuple[int, int]) -> tuple[int, int]:
+    return min(grid[0], FINEST), min(grid[1], FINEST)
+
+
+def tokens_of(site: Site) -> int:
+    if site.layout.grid is None:
+        return 1
+    height, width = cell_grid(site.layout.grid)
+    return site.layout.prefix + height * width
+
+
+SKIP_AND_BRANCH = View("skip and branch", ratio_and_cosines, before=True)

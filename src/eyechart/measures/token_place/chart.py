@@ -1,0 +1,68 @@
+"""The figure of `token_place`: hit-rates under controls, the place decoder and the patch decoder over depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts import theme
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.quantity import subjects_in
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+DASHES = {"own": [1, 0], "adjacent": [6, 3], "far": [2, 3]}
+ORDER = ["plain", "colour removed", "patches shuffled"]
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    return theme.panels([controls(finding), places(finding), patches(finding)], columns=3)
+
+
+def controls(finding: xarray.Dataset) -> Chart:
+    table = table_of(finding, "hit_rate")
+    colour = subject_colours(finding.subject.values)
+    x = alt.X("control:N", title=None, sort=ORDER, axis=alt.Axis(labelAngle=0, labelLimit=90))
+    axis = alt.Axis(format=".0%")
+    y = alt.Y("hit_rate:Q", title="tokens most like their own patch", scale=alt.Scale(domain=[0, 1]), axis=axis)
+    offset = alt.XOffset("subject:N", sort=subjects_in(finding))
+    tooltip = tooltips("subject", "control") + interval_tooltips("hit_rate", "hit-rate", ".1%")
+    points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour, tooltip=tooltip)
+    bars = alt.Chart(table).mark_rule(strokeWidth=1.6)
+    bars = bars.encode(x, alt.Y("hit_rate_low:Q"), offset, colour, y2="hit_rate_high:Q")
+    drawn: Chart = (bars + points).properties(width=270, height=250, title="last block, under controls")
+    return drawn
+
+
+def least(lows: pd.Series) -> float:
+    """Where the axis begins: at 0 or at the lowest interval's end, but never so low that the rest is flattened."""
+    return float(np.nanmax([np.nanmin([0.0, *lows]), -0.5]))
+
+
+def places(finding: xarray.Dataset) -> Chart:
+    table = table_of(finding, "place")
+    y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[least(table.place_low), 1]))
+    lines = theme.curve(table, theme.depth_axis(), y, subject_colours(finding.subject.values), *ends_of("place"))
+    return lines.properties(width=250, height=250, title="where does it stand?")
+
+
+def patches(finding: xarray.Dataset) -> Chart:
+    table = table_of(finding, "pixels")
+    colour = subject_colours(finding.subject.values)
+    y = alt.Y("pixels:Q", title="patch decoded (R²)", scale=alt.Scale(domain=[least(table.pixels_low), 1]))
+    scale = alt.Scale(domain=list(DASHES), range=list(DASHES.values()))
+    legend = alt.Legend(title="which patch", orient="bottom", symbolSize=500)
+    dash = alt.StrokeDash("relation:N", scale=scale, legend=legend)
+    x = theme.depth_axis()
+    lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, colour, dash)
+    bars = theme.error_bars(table, x, y, *ends_of("pixels"), color=colour)
+    tooltip = tooltips("subject", name="block", relation="patch", pixels=("R²", ".3f"))
+    points = alt.Chart(table).mark_point(size=30, filled=True).encode(x, y, colour, tooltip=tooltip)
+    drawn: Chart = (lines + bars + points).properties(width=250, height=250, title="which pixels does it hold?")
+    return drawn

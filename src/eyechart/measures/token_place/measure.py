@@ -1,0 +1,399 @@
+"""E6: is localisation about place, or about pixels? Controls and direct readings beside the CKA of `localisation`.
+
+CKA of tokens with patches may be high because neighbouring patches look alike, because colours agree, or because of the
+architecture. Here the same tokens are read in other ways: CKA on pictures whose patches were shuffled, CKA
+without mean colours, a linear decoder of (row, column), a linear reconstruction of the patch itself, and what happens
+to all tokens when one patch is exchanged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from eyechart.errors import DoesNotApply
+from eyechart.measure import SampledExperiment, Source, Views, site_coordinates
+from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
+from eyechart.methods.hsic import packed, scale_of
+from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
+from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
+from eyechart.reading_estimates import places_of
+from eyechart.scene import Batch, Scene
+from eyechart.site_choice import blocks_with_inner_cells
+from eyechart.sites import Anatomy, Site
+from eyechart.tally import Sum, Tally
+from eyechart.tracing.needs import View
+from eyechart.tracing.readouts import narrow
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.tracing.bench import Bench
+
+WIDTH = 128
+CHUNK = 32
+FEWEST = 8
+CONTROLS = ("plain", "colour removed", "patches shuffled")
+PATCHES = ("own", "adjacent", "far")
+PIXELS = 2 * 2 * 3
+"""A patch as the decoder sees it: the mean colours of its four quarters."""
+FEATURES = View("tokens in cells", lambda look: spatial(tokens_in_cells(look), look.site))
+NARROW = View("tokens in cells, narrow", lambda look: narrow(spatial(tokens_in_cells(look), look.site).float(), WIDTH))
+
+
+def spatial(tokens: Tensor, site: Site) -> Tensor:
+    return tokens[:, site.layout.prefix :]
+
+
+def sites_of(anatomy: Anatomy) -> Sequence[Site]:
+    # Fewer than localisation looks at: controls and decoders cost more than a heat-map.
+    return blocks_with_inner_cells(anatomy, of_cnn=3, of_others=3)
+
+
+def last_of(anatomy: Anatomy) -> Site:
+    return sites_of(anatomy)[-1]
+
+
+def cells_at(site: Site) -> Cells:
+    assert site.grid is not None
+    return cells_of(site.grid)
+
+
+def divides(anatomy: Anatomy) -> bool:
+    """Whether the picture can be cut into the cells of the last block, so that patches can be moved."""
+    rows, columns = cells_at(last_of(anatomy))
+    return anatomy.input_size[0] % rows == 0 and anatomy.input_size[1] % columns == 0
+
+
+def put_together(patches: Tensor, cells: Cells) -> Tensor:
+    """The pictures of (image, patch, channel, y, x): what `cut` took apart.
+
+    >>> pictures = torch.randn(2, 3, 8, 12)
+    >>> torch.equal(put_together(cut(pictures, (2, 3)), (2, 3)), pictures)
+    True
+    """
+    n, _, channels, y, x = patches.shape
+    rows, columns = cells
+    grid = patches.reshape(n, rows, columns, channels, y, x).permute(0, 3, 1, 4, 2, 5)
+    return grid.reshape(n, channels, rows * y, columns * x)
+
+
+def shuffled(images: Tensor, cells: Cells, generator: torch.Generator) -> Tensor:
+    """Every picture with its patches in an order of its own: now no patch has a neighbour it belongs to."""
+    patches = cut(images, cells)
+    order = torch.rand(patches.shape[:2], generator=generator).argsort(1).to(images.device)
+    return put_together(torch.take_along_dim(patches, order[:, :, None, None, None], dim=1), cells)
+
+
+def exchanged(images: Tensor, cells: Cells, cells_changed: Tensor) -> Tensor:
+    """Every picture with one patch, at `places` (image,), from the next picture of the batch."""
+    patches = cut(images, cells)
+    rows = torch.arange(len(images), device=images.device)
+    patches[rows, cells_changed] = patches.roll(1, 0)[rows, cells_changed]
+    return put_together(patches, cells)
+
+
+def related(cells: Cells) -> np.ndarray:
+    """For each token asked about: its own patch, an adjacent one in its row, one half a picture away; (3, token)."""
+    rows, columns = cells
+    row, column = np.divmod(asked(cells), columns)
+    adjacent = np.where(column + 1 < columns, column + 1, column - 1)
+    far = (row + rows // 2) % rows * columns + (column + columns // 2) % columns
+    return np.stack([row * columns + column, row * columns + adjacent, far])
+
+
+@dataclass
+class TokenPlaceTally(Tally):
+    products: Annotated[Tensor, Sum("fold", "half", "site", "feature", "other_feature")]
+    cross: Annotated[Tensor, Sum("fold", "half", "site", "feature", "target")]
+    squares: Annotated[Tensor, Sum("fold", "half", "site", "target")]
+    features: Annotated[Tensor, Sum("fold", "half", "site", "token", "feature")]
+    targets: Annotated[Tensor, Sum("fold", "half", "site", "token", "target")]
+    half_images: Annotated[Tensor, Sum("fold", "half")]
+    hsic: Annotated[Tensor, Sum("fold", "control", "subject", "token", "patch")]
+    token: Annotated[Tensor, Sum("fold", "control", "subject", "token")]
+    patch: Annotated[Tensor, Sum("fold", "control", "subject", "patch")]
+    stays: Annotated[Tensor, Sum("fold", "subject")]
+    """Σ over images of the share of the change that stays with the exchanged patch's own token."""
+    images: Annotated[Tensor, Sum("fold", counts=True)]
+
+
+def at_end(variable: str, **where: str) -> Compute:
+    """A number of the last block looked at."""
+
+    def number(estimate: xarray.Dataset, subject: str) -> float:
+        values = estimate[variable].sel(where) if where else estimate[variable]
+        return float(values[places_of(estimate, subject)[-1]])
+
+    return of_each(number)
+
+
+def own_above_adjacent(estimate: xarray.Dataset) -> PerSubjects:
+    own, adjacent = (at_end("pixels", relation=relation)(estimate) for relation in ("own", "adjacent"))
+    return {subject: own[subject] - adjacent[subject] for subject in own}
+
+
+@dataclass(frozen=True)
+class TokenPlace(SampledExperiment):
+    name = "token_place"
+    title = "Is that about place, or about pixels?"
+    title_ko = "그것은 자리의 정보인가, 픽셀의 정보인가?"
+    order = 23
+    sources = (Source("eyechart", "does the likeness of Raghu et al. 2021, Figures 9 and 10, mean place?"),)
+    how_to_read = (
+        "Left: the hit-rate of the last block's tokens under controls. If it stays when patches are shuffled, it does "
+        "not come from neighbours that look alike; if it stays without mean colours, it is not colour alone. Middle: "
+        "how well a linear decoder tells a token's row and column. Right: how much of a patch's coarse colours a "
+        "linear decoder finds in the token at its place (solid), beside that of an adjacent patch and of one half a "
+        "picture away. A token without information about its pixels can still hold its position, and the other way "
+        "round."
+    )
+    how_to_read_ko = (
+        "왼쪽: 대조 조건에서 마지막 블록 토큰의 적중률. 패치를 섞어도 유지되면 이웃 패치가 닮아서 생긴 것이 아니고, "
+        "평균 색을 빼도 유지되면 색만의 효과가 아니다. 가운데: 토큰에서 행과 열을 선형으로 맞히는 정도. 오른쪽: "
+        "토큰에서 자기 패치의 색을 선형으로 되살리는 정도(실선)를 옆 패치, 먼 패치와 견준다."
+    )
+    method = (
+        "Hit-rate as in localisation, but on fewer images and in blocks of at most 32, so that it is less certain. "
+        "Decoders are ridge regressions from tokens (through a random projection to 128 numbers where wider), fitted "
+        "on one half of the images and scored on the other, both ways; R² of pixels after the mean of each place is "
+        "taken away; a patch is the mean colours of its four quarters. Exchange: one patch inside the picture is taken "
+        "from another picture; the share of the squared change of all tokens read that is at the token of that patch."
+    )
+    quantities = (
+        *(
+            Quantity(
+                f"hit_rate_{control.replace(' ', '_')}",
+                at_end("hit_rate", control=control),
+                f"share of interior tokens of the last block most like their own patch; pictures: {control}",
+                smooth=False,
+                limits=(0, 1),
+            )
+            for control in CONTROLS
+        ),
+        Quantity("place_decoded", at_end("place"), "R² of a token's row and column, last block", limits=(None, 1)),
+        Quantity("own_patch_decoded", at_end("pixels", relation="own"), "R² of the own patch, last block"),
+        Quantity(
+            "own_patch_above_adjacent", own_above_adjacent, "R² of the own patch minus the adjacent one, last block"
+        ),
+        Quantity(
+            "change_that_stays",
+            at_end("stays"),
+            "share of the change that stays with the token of an exchanged patch, last block",
+            limits=(0, 1),
+        ),
+    )
+    budget: ClassVar[Mapping[str, float]] = {"quick": 8.0, "normal": 40.0, "full": 200.0}
+
+    def passes(self, anatomy: Anatomy) -> float:
+        return 3.0
+
+    def tally(self, scene: Scene) -> TokenPlaceTally:
+        sites = scene.sites(sites_of)
+        if not sites:
+            raise DoesNotApply("no subject has blocks on a grid of at least 3×3, so no token has a place.")
+        if scene.block < FEWEST:
+            raise DoesNotApply(f"it needs blocks of at least {FEWEST} images; {scene.images} images make smaller ones.")
+        cells = [cells_at(site) for _, site in sites]
+        return TokenPlaceTally.empty(
+            fold=scene.folds,
+            half=2,
+            site=len(sites),
+            feature=WIDTH,
+            other_feature=WIDTH,
+            target=len(PATCHES) * PIXELS,
+            token=max(len(asked(each)) for each in cells),
+            control=len(CONTROLS),
+            subject=len(scene.subjects),
+            patch=max(math.prod(each) for each in cells),
+        )
+
+    def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
+        few, anatomy = bench.first(self.images or len(bench.batch.images) + bench.batch.start), bench.anatomy
+        if len(few) < FEWEST or not sites_of(anatomy):
+            return {}
+        last = last_of(anatomy)
+        cells = cells_at(last)
+        wanted: dict[str, list[View]] = {site.name: [NARROW] for site in sites_of(anatomy)}
+        wanted[last.name] = [NARROW, FEATURES]
+        seen = few.look(wanted)
+        results = {f"features {row}": seen[site.name][NARROW.name] for row, site in enumerate(sites_of(anatomy))}
+        for row, site in enumerate(sites_of(anatomy)):
+            patches = cut(few.images.float(), cells_at(site))
+            coarse = F.adaptive_avg_pool2d(patches.flatten(0, 1), 2).reshape(*patches.shape[:2], -1)
+            picked = [coarse[:, torch.as_tensor(indices)] for indices in related(cells_at(site))]
+            results[f"targets {row}"] = torch.cat(picked, dim=2).cpu()
+        results["tokens plain"] = results["tokens colour removed"] = seen[last.name][FEATURES.name]
+        results["pictures plain"] = results["pictures colour removed"] = few.images.float().cpu()
+        if divides(anatomy):
+            mixed = shuffled(few.images, cells, bench.generator("shuffle"))
+            results["tokens patches shuffled"] = few.look({last.name: [FEATURES]}, images=mixed)[last.name][
+                FEATURES.name
+            ]
+            results["pictures patches shuffled"] = mixed.float().cpu()
+            results["stays"] = self.exchange(few, results["tokens plain"].float(), bench.generator("exchange"))
+        return results
+
+    def exchange(self, bench: Bench, before: Tensor, generator: torch.Generator) -> Tensor:
+        """For each image, the share of the squared change that stays with the exchanged patch's token."""
+        last = last_of(bench.anatomy)
+        cells = cells_at(last)
+        tokens = asked(cells)
+        rows, columns = np.divmod(tokens, cells[1])
+        inside = (rows % (cells[0] - 1) != 0) & (columns % (cells[1] - 1) != 0)
+        choice = torch.as_tensor(np.flatnonzero(inside))
+        chosen = choice[torch.randint(len(choice), (len(bench),), generator=generator)]
+        patches = torch.as_tensor(tokens)[chosen].to(bench.images.device)
+        changed = exchanged(bench.images, cells, patches)
+        after = bench.look({last.name: [FEATURES]}, images=changed)[last.name][FEATURES.name].float()
+        change = (after - before).square().sum(2)
+        share: Tensor = change[torch.arange(len(change)), chosen] / change.sum(1)
+        return share
+
+    def update(self, tally: TokenPlaceTally, batch: Batch, views: Views, scene: Scene) -> None:
+        row = 0
+        counted = False
+        for place, anatomy in enumerate(scene.anatomies):
+            results, sites = views.experiment(anatomy.subject), sites_of(anatomy)
+            if results:
+                # Whole chunks, two folds a batch: a fold of these sums takes 3 MB for two subjects, in every shard.
+                seen = len(results["features 0"])
+                pieces = torch.split(torch.arange(seen), min(CHUNK, max(FEWEST, -(-seen // 2))))
+                for number, rows in enumerate(piece for piece in pieces if len(piece) >= FEWEST):
+                    fold = (2 * batch.index + number % 2) % scene.folds
+                    for at in range(len(sites)):
+                        add_sums(tally, fold, row + at, results[f"features {at}"][rows], results[f"targets {at}"][rows])
+                    self.add_hsic(tally, fold, place, last_of(anatomy), {k: v[rows] for k, v in results.items()})
+                    if "stays" in results:
+                        tally.stays[fold, place] += results["stays"][rows].double().nansum()
+                    if not counted:
+                        tally.images[fold] += len(rows)
+                        tally.half_images[fold] += torch.tensor([len(rows[0::2]), len(rows[1::2])])
+                counted = True
+            row += len(sites)
+
+    def add_hsic(
+        self, tally: TokenPlaceTally, fold: int, subject: int, site: Site, results: Mapping[str, Tensor]
+    ) -> None:
+        for at, control in enumerate(CONTROLS):
+            if f"tokens {control}" not in results:
+                continue
+            colour: Literal["kept", "removed"] = "removed" if control == "colour removed" else "kept"
+            patches = packed(picture_patches(results[f"pictures {control}"], cells_at(site), colour))[:-1].double()
+            tokens = packed(results[f"tokens {control}"]).double()
+            tally.hsic[fold, at, subject, : len(tokens), : len(patches)] += tokens @ patches.T
+            tally.token[fold, at, subject, : len(tokens)] += tokens.square().sum(1)
+            tally.patch[fold, at, subject, : len(patches)] += patches.square().sum(1)
+
+    def estimate(self, total: TokenPlaceTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        sites = scene.sites(sites_of)
+        final = {subject: row for row, (subject, _) in enumerate(sites)}
+        hits, stays = np.full((len(sites), len(CONTROLS)), np.nan), np.full(len(sites), np.nan)
+        place, pixels = np.full(len(sites), np.nan), np.full((len(sites), len(PATCHES)), np.nan)
+        for row, (subject, site) in enumerate(sites):
+            cells = cells_at(site)
+            rows, columns = np.divmod(asked(cells), cells[1])
+            where = np.stack([rows / (cells[0] - 1), columns / (cells[1] - 1)], axis=1)
+            width = min(site.channels, WIDTH)
+            one, two = (sums_of(total, half, row, width, len(where)) for half in (0, 1))
+            place[row], pixels[row] = place_explained(one, two, where), explained(one, two, len(PATCHES))
+            if final[subject] == row:
+                column = scene.subjects.index(subject)
+                hits[row] = [hit_rate(total, at, column, cells) for at in range(len(CONTROLS))]
+                moved = divides(scene.anatomy(subject))
+                stays[row] = float(total.stays[column] / total.images) if moved else np.nan
+        share = {"limits": (0.0, 1.0)}
+        return xarray.Dataset(
+            {
+                "hit_rate": (("site", "control"), hits, {**share, "smooth": False}),
+                "place": ("site", place, {"limits": (None, 1.0)}),
+                "pixels": (("site", "relation"), pixels, {"limits": (None, 1.0)}),
+                "stays": ("site", stays, share),
+                "evenly": ("site", [1 / len(asked(cells_at(site))) for _, site in sites], {"exact": True}),
+            },
+            coords={**site_coordinates(scene, sites), "control": list(CONTROLS), "relation": list(PATCHES)},
+            attrs={"images": int(total.images.sum())},
+        )
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        parts = []
+        for subject in subjects_in(finding):
+            last = finding.isel(site=places_of(finding, subject)[-1])
+            plain, colourless, mixed = (float(last.hit_rate.sel(control=control)) for control in CONTROLS)
+            shuffle = f", {mixed:.0%} when patches are shuffled" if np.isfinite(mixed) else ""
+            where = "the last block" if float(last.depth) == 1 else f"{last['name'].item()}, the last with places,"
+            parts.append(
+                f"In {where} of {subject} {plain:.0%} of the interior tokens hit their own patch, "
+                f"{colourless:.0%} without mean colours{shuffle}; a linear decoder finds the place of a token with R² "
+                f"{float(last.place):.2f} and its patch with R² {float(last.pixels.sel(relation='own')):.2f} (an "
+                f"adjacent one {float(last.pixels.sel(relation='adjacent')):.2f})."
+            )
+        readings = {
+            "CKA": at_end("hit_rate", control="plain")(finding),
+            "CKA on shuffled patches": at_end("hit_rate", control="patches shuffled")(finding),
+            "the place decoder": at_end("place")(finding),
+            "the patch decoder": at_end("pixels", relation="own")(finding),
+            "the exchange of patches": at_end("stays")(finding),
+        }
+        return " ".join([*parts, same_ranking(readings)] if len(parts) > 1 else parts)
+
+
+def same_ranking(readings: Mapping[str, PerSubjects]) -> str:
+    """Which readings order the subjects as the first does, to the two digits that are told."""
+    orders = {name: in_order(values) for name, values in readings.items() if np.isfinite(list(values.values())).all()}
+    if len(orders) < 2:
+        return ""
+    first, *others = orders
+    phrases = [f"by {name} it is {orders[name]}" for name in others if orders[name] != orders[first]]
+    return f"By {first} the order is {orders[first]}; {', '.join(phrases) or 'by every other reading, too'}."
+
+
+def in_order(values: PerSubjects) -> str:
+    """
+    >>> in_order({("a",): 0.001, ("b",): 0.9, ("c",): 0.0})
+    'b > a = c'
+    """
+    ranked = sorted(values, key=lambda key: -round(values[key], 2))
+    signs = ["=" if round(values[one], 2) == round(values[two], 2) else ">" for one, two in pairwise(ranked)]
+    return " ".join([ranked[0][0], *(f"{sign} {subject}" for sign, (subject,) in zip(signs, ranked[1:], strict=True))])
+
+
+def add_sums(tally: TokenPlaceTally, fold: int, row: int, features: Tensor, targets: Tensor) -> None:
+    """The sums of one chunk, images dealt to the two halves in turn."""
+    for half in (0, 1):
+        x, y = features[half::2].double(), targets[half::2].double()
+        width, tokens = x.shape[2], x.shape[1]
+        flat, aims = x.flatten(0, 1), y.flatten(0, 1)
+        tally.products[fold, half, row, :width, :width] += flat.T @ flat
+        tally.cross[fold, half, row, :width] += flat.T @ aims
+        tally.squares[fold, half, row] += aims.square().sum(0)
+        tally.features[fold, half, row, :tokens, :width] += x.sum(0)
+        tally.targets[fold, half, row, :tokens] += y.sum(0)
+
+
+def sums_of(total: TokenPlaceTally, half: int, row: int, width: int, tokens: int) -> Sums:
+    return Sums(
+        products=total.products[half, row, :width, :width].numpy(),
+        cross=total.cross[half, row, :width].numpy(),
+        squares=total.squares[half, row].numpy(),
+        features=total.features[half, row, :tokens, :width].numpy(),
+        targets=total.targets[half, row, :tokens].numpy(),
+        images=float(total.half_images[half]),
+    )
+
+
+def hit_rate(total: TokenPlaceTally, control: int, subject: int, cells: Cells) -> float:
+    tokens, patches = len(asked(cells)), math.prod(cells)
+    token = scale_of(total.token[control, subject, :tokens].numpy())
+    patch = scale_of(total.patch[control, subject, :patches].numpy())
+    return read(total.hsic[control, subject, :tokens, :patches].numpy() / np.outer(token, patch), cells).hit_rate

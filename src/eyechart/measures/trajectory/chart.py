@@ -1,0 +1,44 @@
+"""The figure of M17b: trainings as paths in polar coordinates around their first weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from eyechart.charts.tables import subject_colours, tooltips
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.measure import Chart
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    table = finding.to_dataframe().reset_index()
+    turn = np.radians(table["angle"].fillna(0.0))
+    table["x"], table["y"] = table["radius"] * np.cos(turn), table["radius"] * np.sin(turn)
+    table["order"] = range(len(table))
+    reach = float(table["radius"].max()) * 1.15 or 1.0
+    scale = alt.Scale(domain=[0, reach], nice=False)
+    x = alt.X("x:Q", title="distance along the final direction (lengths of the first weights)", scale=scale)
+    y = alt.Y("y:Q", title="distance off it", scale=scale)
+    colour = subject_colours(table["training"], "training")
+    tooltip = tooltips("subject", "moment", radius=("radius", ".3f"), angle=("angle (degrees)", ".1f"))
+    rings = []
+    for share in (0.25, 0.5, 0.75, 1.0):
+        angles = np.linspace(0, np.pi / 2, 40)
+        length = share * reach / 1.15
+        rings.append(pd.DataFrame({"x": length * np.cos(angles), "y": length * np.sin(angles), "ring": share}))
+    circles = (
+        alt.Chart(pd.concat(rings))
+        .mark_line(style="quiet-line", strokeWidth=0.75, tooltip=None)
+        .encode(x, y, detail="ring:Q", order="x:Q")
+    )
+    lines = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, order="order:Q")
+    points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, color=colour, tooltip=tooltip)
+    words = alt.Chart(table).mark_text(dy=-11, fontSize=11).encode(x, y, text="moment:N", color=colour)
+    drawn: Chart = (circles + lines + points + words).properties(width=380, height=380)
+    return drawn

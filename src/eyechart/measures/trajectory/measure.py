@@ -1,0 +1,155 @@
+"""M17b: which way did training go? Snapshots of one training in polar coordinates around the first weights θ₀.
+
+    radius = ‖θ_t − θ₀‖ / ‖θ₀‖          angle = ∠(θ_t − θ₀, θ_end − θ₀)
+
+A straight path stays at angle 0. The paper's own definition could not be confirmed (SPEC M17b); this one is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from torch import Tensor
+
+from eyechart.errors import DoesNotApply
+from eyechart.measure import Experiment, Source, Views
+from eyechart.measures.trajectory.sketch import BUCKETS, sketch
+from eyechart.quantity import PerSubjects, Quantity
+from eyechart.scene import Batch, Scene
+from eyechart.tally import Sum, Tally
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.tracing.bench import Bench
+
+MOMENTS = ("init", "warmup", "quarter", "end")
+NAME = re.compile(rf"^(?P<training>.*?)(?:[@.](?P<moment>{'|'.join(MOMENTS[:-1])}))?(?P<file>\.safetensors)?$")
+
+
+@dataclass
+class TrajectoryTally(Tally):
+    sketch: Annotated[Tensor, Sum("subject", "bucket")]
+    images: Annotated[Tensor, Sum("fold", counts=True)]
+
+
+def snapshot(subject: str) -> tuple[str, str]:
+    """Which training a subject is a snapshot of, and of which moment.
+
+    >>> snapshot("zoo:vit@warmup"), snapshot("zoo:vit"), snapshot("zoo:vit@runs/train/my.init.safetensors")
+    (('zoo:vit', 'warmup'), ('zoo:vit', 'end'), ('zoo:vit@runs/train/my', 'init'))
+    """
+    match = NAME.match(subject)
+    assert match is not None  # every string matches
+    return match["training"], match["moment"] or "end"
+
+
+def trainings(subjects: Sequence[str]) -> dict[str, list[str]]:
+    """Subjects by training, in the order of time; only trainings whose first weights and two later ones are there."""
+    by_training: dict[str, dict[str, str]] = {}
+    for subject in subjects:
+        training, moment = snapshot(subject)
+        by_training.setdefault(training, {})[moment] = subject
+    return {
+        training: [seen[moment] for moment in MOMENTS if moment in seen]
+        for training, seen in by_training.items()
+        if "init" in seen and len(seen) >= 3
+    }
+
+
+def widest(estimate: xarray.Dataset) -> PerSubjects:
+    """The largest angle of a training on its way."""
+    result: PerSubjects = {}
+    for training in dict.fromkeys(estimate.training.values.tolist()):
+        path = estimate.isel(subject=estimate.training.values == training)
+        result[str(path.subject.values[-1]),] = float(np.nanmax(path.angle.values))
+    return result
+
+
+def travelled(estimate: xarray.Dataset) -> PerSubjects:
+    """How far each training had moved at its end."""
+    ends = dict(zip(estimate.training.values.tolist(), range(estimate.sizes["subject"]), strict=True))
+    return {(str(estimate.subject.values[row]),): float(estimate.radius[row]) for row in ends.values()}
+
+
+@dataclass(frozen=True)
+class Trajectory(Experiment):
+    name = "trajectory"
+    title = "Which way did training go?"
+    title_ko = "학습은 어느 길로 갔는가?"
+    order = 73
+    sources = (Source("Park & Kim 2022", "Figure 1b"),)
+    how_to_read = (
+        "Each line is a training, from its first weights (the centre) to its last. The distance from the centre is how "
+        "far the weights have moved, in lengths of the first weights; the angle is that between the movement so far "
+        "and the movement of the whole training. A training that goes straight lies on the horizontal line."
+    )
+    how_to_read_ko = (
+        "선 하나가 학습 하나이고, 가운데가 처음 가중치이다. 가운데에서의 거리는 가중치가 움직인 거리(처음 가중치의 "
+        "길이 단위), 각도는 그때까지의 방향이 마지막 방향과 이루는 각이다. 곧게 간 학습은 수평선 위에 있다."
+    )
+    method = (
+        "Over all parameters, read off sketches of 65,536 numbers that keep lengths to about 0.3 %. The paper's own "
+        "definition could not be confirmed; this one is eyechart's."
+    )
+    quantities = (
+        Quantity("travelled", travelled, "‖θ_end − θ_0‖ / ‖θ_0‖", exact=True),
+        Quantity("widest_angle", widest, "largest angle on the way", unit="degrees", exact=True),
+    )
+
+    def tally(self, scene: Scene) -> TrajectoryTally:
+        if not self.subjects(scene):
+            raise DoesNotApply(
+                "it needs three snapshots of one training, the first weights among them; `eyechart train` keeps them "
+                "as NAME.init, NAME.warmup and NAME.quarter beside the end."
+            )
+        return TrajectoryTally.empty(fold=scene.folds, subject=len(self.subjects(scene)), bucket=BUCKETS)
+
+    def subjects(self, scene: Scene) -> list[str]:
+        return [subject for path in trainings(scene.subjects).values() for subject in path]
+
+    def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
+        if bench.batch.index:
+            return {}
+        return {"sketch": sketch(dict(bench.subject.module.named_parameters()))}
+
+    def update(self, tally: TrajectoryTally, batch: Batch, views: Views, scene: Scene) -> None:
+        tally.images[batch.fold] += len(batch.images)
+        for row, subject in enumerate(self.subjects(scene)):
+            if results := views.experiment(subject):
+                tally.sketch[row] += results["sketch"]
+
+    def estimate(self, total: TrajectoryTally, scene: Scene) -> xarray.Dataset:
+        import xarray
+
+        subjects = self.subjects(scene)
+        rows = dict(zip(subjects, total.sketch.numpy(), strict=True))
+        radius, angle, moments, names = [], [], [], []
+        for training, path in trainings(scene.subjects).items():
+            first = rows[path[0]]
+            whole = rows[path[-1]] - first
+            for subject in path:
+                moved = rows[subject] - first
+                length = np.linalg.norm(moved)
+                cosine = moved @ whole / (length * np.linalg.norm(whole)) if length else 1.0
+                radius.append(length / np.linalg.norm(first))
+                angle.append(np.degrees(np.arccos(np.clip(cosine, -1, 1))) if length else np.nan)
+                moments.append(snapshot(subject)[1])
+                names.append(training)
+        return xarray.Dataset(
+            {"radius": ("subject", radius, {"exact": True}), "angle": ("subject", angle, {"exact": True})},
+            coords={"subject": subjects, "training": ("subject", names), "moment": ("subject", moments)},
+            attrs={"sample": "No image was drawn: these are the weights themselves"},
+        )
+
+    def sentence(self, finding: xarray.Dataset) -> str:
+        far, wide = travelled(finding), widest(finding)
+        parts = [
+            f"{end} moved {far[end,]:.2f} lengths of its first weights, at most {wide[end,]:.0f}° off its last way"
+            for (end,) in far
+        ]
+        return "; ".join(parts) + "."

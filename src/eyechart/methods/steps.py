@@ -1,0 +1,15 @@
+"""Steps of sub-layers: by how much each changes a number of the stream."""
+
+from __future__ import annotations
+
+import numpy as np
+
+KIND_WORDS = {"mlp": "MLP", "conv": "convolution"}  # in sentences, as the legends have them
+
+UNMOVED = 1e-5
+"""Log changes no larger than this are rounding: a branch that adds a constant changes the variance by 1e-7."""
+
+
+def beyond_rounding(changes: np.ndarray) -> np.ndarray:
+    """Changes of at most `UNMOVED` become 0: their intervals are as narrow, and could exclude 0 by rounding alone."""
+    return np.where(np.abs(changes) > UNMOVED, changes, np.where(np.isfinite(changes), 0.0, np.nan))

@@ -1,0 +1,105 @@
+"""Reading an estimate or finding subject by subject, or ViT against CNN.
+
+Subjects are an axis of their own, or their sites are one flat axis over all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray
+
+    from eyechart.quantity import PerSubjects
+
+
+def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:
+    """A variable over subjects as a quantity."""
+    names = estimate.variables["subject"].values.tolist()
+    return {(name,): float(value) for name, value in zip(names, estimate.variables[variable].values, strict=True)}
+
+
+def by_subject(estimate: xarray.Dataset, variable: str) -> dict[str, Any]:
+    """The value of each subject; where it has several sites, that of the last."""
+    columns = estimate.variables
+    return dict(zip(columns["subject"].values.tolist(), columns[variable].values.tolist(), strict=True))
+
+
+def with_ends(finding: xarray.Dataset, name: str) -> tuple[float, float, float]:
+    """A single number of a finding and the ends of its interval."""
+    return float(finding[name]), float(finding[f"{name}_low"]), float(finding[f"{name}_high"])
+
+
+def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:
+    """Indices on the subject axis of every ViT with every CNN that has the same value of the coordinate `alike`."""
+    family, kind = (estimate.variables[name].values.tolist() for name in ("family", alike))
+    for vit, cnn in itertools.product(range(len(family)), repeat=2):
+        if family[vit] == "vit" and family[cnn] == "cnn" and kind[vit] == kind[cnn]:
+            yield vit, cnn
+
+
+def vit_minus_cnn(estimate: xarray.Dataset, variable: str, *, alike: str) -> PerSubjects:
+    """A number of every ViT minus that of every CNN which has the same value of the coordinate `alike`.
+
+    Where both are exactly 0 (an attack that nothing survives) there is no comparison: NaN, not a certain tie.
+    """
+    values, names = estimate.variables[variable].values, estimate.variables["subject"].values.tolist()
+    return {
+        (names[vit], names[cnn]): float(values[vit] - values[cnn]) if values[vit] or values[cnn] else math.nan
+        for vit, cnn in vits_with_cnns(estimate, alike=alike)
+    }
+
+
+def scored_vit_minus_cnn(estimate: xarray.Dataset, variable: str, sign: int = 1) -> PerSubjects:
+    """ViT minus CNN, times `sign`, for pairs scored by accuracy on pictures of one size: π is the same frequency."""
+    values, names = estimate[variable].values, estimate.subject.values.tolist()
+    by_accuracy = estimate.scored.values == "accuracy"
+    return {
+        (names[vit], names[cnn]): sign * float(values[vit] - values[cnn])
+        for vit, cnn in vits_with_cnns(estimate, alike="pictures")
+        if by_accuracy[vit] and by_accuracy[cnn]
+    }
+
+
+def places_of(estimate: xarray.Dataset, subject: str, *roles: str) -> np.ndarray:
+    """Indices of a subject's sites on the site axis, in execution order; of these roles or all."""
+    columns = estimate.variables
+    of_subject = columns["subject"].values == subject
+    return np.flatnonzero(of_subject & np.isin(columns["role"].values, roles) if roles else of_subject)
+
+
+def thirds(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest and the highest third of some blocks; a block belongs where the middle of its depth lies.
+
+    >>> thirds(np.arange(8))
+    (array([0, 1, 2]), array([5, 6, 7]))
+    """
+    middle = (np.arange(len(blocks)) + 0.5) / len(blocks)
+    return blocks[middle < 1 / 3], blocks[middle > 2 / 3]
+
+
+def late_over_rest(differences: np.ndarray) -> float:
+    """Mean difference in the last third of the blocks minus twice that before: above 0 if they differ mostly late.
+
+    Twice, because two trainings differ everywhere: a little larger at the end is not "alike, and then different".
+
+    >>> round(late_over_rest(np.array([0.1, 0.1, 0.1, 0.1, 0.5, 0.3])), 3)
+    0.2
+    """
+    _, high = thirds(np.arange(len(differences)))
+    return float(differences[high].mean() - 2 * np.delete(differences, high).mean())
+
+
+def halves(values: np.ndarray) -> tuple[float, float]:
+    """Means over the first and the second half of the blocks; a middle block is in neither.
+
+    >>> halves(np.array([1.0, 3.0, 100.0, 5.0, 7.0]))
+    (2.0, 6.0)
+    """
+    half = len(values) // 2
+    return float(values[:half].mean()), float(values[-half:].mean())

@@ -1,0 +1,94 @@
+"""A run, as a user holds it: its folder, with the measures that made its numbers and the page that shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eyechart.claims.table import add_claims
+from eyechart.claims.verdict import Verdict
+from eyechart.engines.plan import scene_of
+from eyechart.errors import RunFolderError, UsageError
+from eyechart.measures import choose_measures, load_plugin, names, source_of
+from eyechart.store import RunFiles, restore
+
+if TYPE_CHECKING:
+    from eyechart.measure import Chart, Measure
+    from eyechart.scene import Scene
+    from eyechart.tally import Tally
+
+
+class Run(RunFiles):
+    """A run folder. Nothing here needs the models or the images."""
+
+    @cached_property
+    def scene(self) -> Scene:
+        try:
+            return scene_of(self.plan)
+        except (KeyError, TypeError, ValueError) as error:  # a hand in the file, or a copy from between two versions
+            raise RunFolderError(
+                f"{self.path / 'plan.json'} does not have the form that this version writes "
+                f"({type(error).__name__}: {error}); "
+                f"run the exam again into a new folder."
+            ) from error
+
+    @cached_property
+    def measures(self) -> dict[str, Measure]:
+        """The measures of this run, with the options they were run with."""
+        asked = self.plan["measures"]
+        for entry in asked:
+            if "sha256" in entry:
+                self._check_source(entry)
+        options = {f"{entry['name']}.{key}": value for entry in asked for key, value in entry["options"].items()}
+        return {measure.name: measure for measure in choose_measures([entry["name"] for entry in asked], options)}
+
+    def _check_source(self, entry: Mapping[str, str]) -> None:
+        """A measure that is not ours must be the one that made the numbers."""
+        name, where = entry["name"], entry.get("plugin") or entry.get("package")
+        if "plugin" in entry and name not in names():
+            load_plugin(entry["plugin"])
+        if name not in names():
+            raise RunFolderError(f"{self.path} has the measure {name} of {where}, which is not installed here.")
+        if source_of(name)["sha256"] != entry["sha256"]:
+            raise RunFolderError(
+                f"{self.path} was made with another {where}: its measure {name} has changed; run the exam again into a "
+                "new folder."
+            )
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        add_claims(self.plan.get("claims", ""), "the claims of this run")
+        return super().verdicts
+
+    def read_tallies(self, index: int) -> dict[str, Tally] | None:
+        """The tallies of a finished shard; None where it has to be computed."""
+        stored = self.read_shard(index)
+        if stored is None:
+            return None
+        return {name: restore(measure.tally(self.scene), stored[name]) for name, measure in self.measures.items()}
+
+    def chart(self, name: str) -> Chart:
+        """The figure of a measure as an Altair chart, to restyle or save."""
+        from eyechart.charts import theme
+
+        if name not in self.findings:
+            raise UsageError(f"This run has no finding {name!r}; it has {', '.join(self.findings) or 'none'}.")
+        with theme.drawing(subjects=self.scene.subjects):
+            chart: Chart = theme.dress(self.measures[name].chart(self.findings[name]))
+            return chart
+
+    def report(self) -> Path:
+        """Draw the page anew from this folder alone, and say where it is."""
+        from eyechart.report.page import write_report
+
+        return write_report(self)
+
+    def figures(self, format: str = "png", folder: Path | None = None) -> list[Path]:
+        from eyechart.report.figures import save_figures
+
+        return save_figures(self, format=format, folder=folder)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"

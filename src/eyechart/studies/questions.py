@@ -1,0 +1,139 @@
+"""Questions of the notes' authors and disagreements of the papers, answered by numbers of the records.
+
+`notes/questions.toml` holds the words; the numbers of an answer are filled in from an exam of the bundled models or
+from a study, with their intervals. An answer of which a number is missing is "not yet".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eyechart.claims.wording import interval_words
+from eyechart.errors import EyechartError
+from eyechart.studies.answers import Answer
+from eyechart.studies.records import Records, records_folder
+from eyechart.studies.study import folder
+from eyechart.studies.verdicts import interval_of
+
+STATES = ("answered", "partly", "open")
+BLANK = re.compile(r"\{(exam|contrast|claim|correlation) ([^{}]+)\}")
+NOT_YET = "Not yet: a number that it needs is not recorded."
+
+
+@dataclass(frozen=True)
+class Question:
+    id: str
+    notes: tuple[str, ...]
+    korean: str
+    translation: str
+    answer: str
+    state: str
+
+
+def questions(records: Sequence[Records], answers: Sequence[Answer]) -> list[Question]:
+    """Every question of the file, its answer filled in."""
+    text = (folder() / "notes" / "questions.toml").read_text(encoding="utf-8")
+    numbers = Numbers({each.study.name: each for each in records}, answers, exam_quantities())
+    return [
+        fill(Question(**{**entry, "notes": tuple(entry["notes"])}), numbers)
+        for entry in tomllib.loads(text)["question"]
+    ]
+
+
+def fill(question: Question, numbers: Numbers) -> Question:
+    if question.state not in STATES:
+        raise EyechartError(f"questions.toml: the state of {question.id} is one of {', '.join(STATES)}.")
+    missing = False
+
+    def number(blank: re.Match[str]) -> str:
+        nonlocal missing
+        text = numbers.of(blank[1], blank[2])
+        missing = missing or text is None
+        return text or ""
+
+    answer = " ".join(BLANK.sub(number, question.answer).split())
+    if missing:
+        return Question(question.id, question.notes, question.korean, question.translation, NOT_YET, "open")
+    return Question(question.id, question.notes, question.korean, question.translation, answer, question.state)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Where the numbers of answers come from."""
+
+    records: Mapping[str, Records]
+    answers: Sequence[Answer]
+    exam: Mapping[tuple[str, str], tuple[float, float, float]]
+
+    def of(self, kind: str, what: str) -> str | None:
+        """A number in words; None where it is not recorded."""
+        if kind == "claim":
+            return self._claim(what)
+        name, _, where = what.rpartition(" of ")
+        if kind == "exam":
+            value = self.exam.get((name, where.replace(", ", " | ")))
+            return None if value is None else interval_words(*value)
+        if where not in self.records:
+            raise EyechartError(f"questions.toml: there is no study called {where!r}.")
+        return self._contrast(name, where) if kind == "contrast" else self._correlation(name, where)
+
+    def _claim(self, name: str) -> str:
+        (answer,) = (each for each in self.answers if each.claim.id == name)
+        return f"{name}: {answer.status}."
+
+    def _contrast(self, name: str, study: str) -> str | None:
+        records = self.records[study]
+        if name not in records.study.contrasts:
+            raise EyechartError(f"questions.toml: {study} has no contrast {name!r}.")
+        interval = interval_of(records.study.contrasts[name], records)
+        return None if interval is None else interval_words(interval.value, interval.low, interval.high)
+
+    def _correlation(self, names: str, study: str) -> str | None:
+        one, other = (name.strip() for name in names.split(","))
+        pairs = arm_means(self.records[study], one, other)
+        if len(pairs) < 4:
+            return None
+        r = float(np.corrcoef(np.array(pairs).T)[0, 1])
+        return f"{interval_words(r, *fisher(r, len(pairs)))} (r over {len(pairs)} arms)"
+
+
+def arm_means(records: Records, one: str, other: str) -> list[tuple[float, float]]:
+    """Two quantities of every arm that has both, each the mean over its seeds."""
+    columns: list[dict[str, float]] = []
+    for quantity in (one, other):
+        values = records.values(quantity)
+        columns.append(
+            {
+                arms[0]: float(np.mean([row.value for row in by_seed.values()]))
+                for arms, by_seed in values.items()
+                if len(arms) == 1 and arms[0] in records.study.arms
+            }
+        )
+    return [(columns[0][arm], columns[1][arm]) for arm in columns[0] if arm in columns[1]]
+
+
+def fisher(r: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of Pearson's r by Fisher's z.
+
+    >>> [round(end, 2) for end in fisher(0.5, 28)]
+    [0.16, 0.74]
+    """
+    z, half = math.atanh(max(min(r, 1 - 1e-12), -1 + 1e-12)), 1.959964 / math.sqrt(count - 3)
+    return math.tanh(z - half), math.tanh(z + half)
+
+
+def exam_quantities() -> dict[tuple[str, str], tuple[float, float, float]]:
+    """Quantities of the bundled models' exam (kept by `eyechart study --report --exam RUN`), by name and subjects."""
+    path = records_folder() / "exam_quantities.json"
+    if not path.is_file():
+        return {}
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return {(row["quantity"], row["subjects"]): (row["value"], row["low"], row["high"]) for row in rows}

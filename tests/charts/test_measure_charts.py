@@ -1,0 +1,183 @@
+"""What the chart of every measure shows: marks, the column on each channel, domains, colours, intervals, references."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eyechart.charts import theme
+from eyechart.charts.export import specification
+from eyechart.charts.tables import ends_of
+from eyechart.measures import names
+
+from .findings import CNN, SWIN, VIT, finding_of
+from .layers import Layer, layers_of, references_of
+from .shown import COLOURED, DOWNWARDS, IN_POINTS, REFERENCES, SAME_DOMAIN, SHOWN, WITHOUT_INTERVALS
+
+ORDER = (CNN, SWIN, VIT)  # of the exam, which gives the colours
+COLOURS = dict(zip(ORDER, theme.SUBJECT_COLOURS, strict=False))
+
+
+@cache
+def spec_of(measure: str) -> dict[str, Any]:
+    with theme.drawing(subjects=ORDER):
+        chart = importlib.import_module(f"eyechart.measures.{measure}.chart").draw(finding_of(measure))
+    return specification(chart, validate=False)  # the tests of measures validate theirs
+
+
+@cache
+def layers(measure: str) -> list[Layer]:
+    return layers_of(spec_of(measure))
+
+
+def expanded(line: str) -> list[str]:
+    """The layers that one line of `SHOWN` stands for, domains and all."""
+    word, *columns = line.split()
+    mark = {"band": "area", "bars": "rule", "span": "rule"}.get(word, word)
+    if word == "curve":
+        return [made for each in ("line", "band", "point") for made in expanded(" ".join([each, *columns]))]
+    if word == "map":
+        return [" ".join(["rect x=x x2=x2 y=y y2=y2", *columns]).replace("log_ratio", "log ratio")]
+    if word == "picture":
+        return ["image url=url", " ".join(["point", *(columns or ["color=value"])])]
+    if word in ("band", "bars", "span"):
+        axis = "x" if word == "span" else "y"
+        for place, column in enumerate(columns):
+            if column.startswith(f"{axis}="):
+                low, high = ends_of(column.removeprefix(f"{axis}=").partition("[")[0])
+                columns[place] = f"{axis}={low} {axis}2={high}"
+    return [" ".join([mark, *columns])]
+
+
+def expected(measure: str) -> Counter[str]:
+    lines = [line.strip().partition(" ") for line in SHOWN[measure].strip().splitlines()]
+    return Counter(made for count, _, line in lines for made in expanded(line) * int(count))
+
+
+def without_domains(line: str) -> str:
+    return re.sub(r"\[.*?\]", "", line)
+
+
+def test_every_measure_is_in_the_table() -> None:
+    assert set(names()) == set(SHOWN)
+
+
+@pytest.mark.parametrize("measure", SHOWN)
+def test_marks_and_columns(measure: str) -> None:
+    wanted: Counter[str] = Counter()
+    for line, count in expected(measure).items():
+        wanted[without_domains(line)] += count
+    assert Counter(map(str, layers(measure))) == wanted
+
+
+@pytest.mark.parametrize("measure", [name for name, lines in SHOWN.items() if "[" in lines])
+def test_domains(measure: str) -> None:
+    for line in expected(measure):
+        for channel, column, low, high in re.findall(r"(\w+)=([\w ]+)\[(.+?),(.+?)\]", line):
+            drawn = [layer for layer in layers(measure) if str(layer) == without_domains(line)]
+            ends = [(domain[0], domain[-1]) for layer in drawn if (domain := layer.scale(channel).get("domain"))]
+            assert ends == [(float(low), float(high))] * len(drawn), (line, channel, column)
+
+
+@pytest.mark.parametrize(("measure", "channel", "column", "panels"), SAME_DOMAIN)
+def test_panels_that_are_compared_have_one_domain(measure: str, channel: str, column: str, panels: int) -> None:
+    drawn = [layer for layer in layers(measure) if layer.field(channel) == column and "domain" in layer.scale(channel)]
+    assert len({layer.panel for layer in drawn}) == panels
+    assert len({tuple(layer.scale(channel)["domain"]) for layer in drawn}) == 1
+
+
+def test_both_panels_of_a_subject_have_one_axis_of_distances() -> None:
+    drawn = [layer for layer in layers("attention_distance") if layer.field("y") == "distance"]
+    ends = {layer.panel: tuple(layer.scale("y")["domain"]) for layer in drawn}
+    assert ends[0,] == ends[1,] != ends[2,] == ends[3,]
+
+
+@pytest.mark.parametrize("measure", SHOWN)
+def test_references(measure: str) -> None:
+    assert references_of(spec_of(measure)) - {""} == REFERENCES.get(measure, set())
+
+
+@pytest.mark.parametrize("measure", SHOWN)
+def test_columns_are_in_the_data(measure: str) -> None:
+    """Vega does not complain about a channel or a tooltip whose column does not exist: it draws nothing there."""
+    for layer in layers(measure):
+        assert layer.rows, str(layer)
+        assert layer.columns <= set(layer.rows[0]), str(layer)
+
+
+@pytest.mark.parametrize("measure", SHOWN)
+def test_every_subject_has_its_own_colour(measure: str) -> None:
+    finding = finding_of(measure)
+    subjects = COLOURED.get(measure) or (set() if measure in COLOURED else set(finding.subject.values.tolist()))
+    used: set[str] = set()
+    for layer in layers(measure):
+        used |= {layer.mark.get("color", "")}
+        for channel in {"color", "stroke"} & set(layer.encoding):
+            scale = layer.scale(channel)
+            used |= {layer.encoding[channel].get("value", ""), *map(str, scale.get("range", ()))}
+            given = dict(zip(map(str, scale.get("domain", ())), scale.get("range", ()), strict=False))
+            assert {name: COLOURS[name] for name in given if name in COLOURS}.items() <= given.items()
+    assert used & set(theme.SUBJECT_COLOURS) == {COLOURS[subject] for subject in subjects}
+
+
+def drawn_intervals(measure: str) -> list[tuple[Layer, str]]:
+    """Layers that draw an interval, with its axis."""
+    return [
+        (layer, axis)
+        for layer in layers(measure)
+        for axis in ("x", "y")
+        if (layer.field(f"{axis}2") or "").endswith("high")
+    ]
+
+
+@pytest.mark.parametrize("measure", sorted(set(SHOWN) - WITHOUT_INTERVALS))
+def test_intervals_are_those_of_the_finding(measure: str) -> None:
+    """As they are or in points, and never upside down: a loss that is drawn downwards exchanges its ends."""
+    finding = finding_of(measure)
+    known = {
+        round(factor * float(value), 6)
+        for name in finding.variables
+        if str(name).endswith(("_low", "_high"))
+        for value in finding[name].values.ravel()
+        for factor in (1.0, 100.0, -100.0)
+    }
+    drawn = drawn_intervals(measure)
+    assert drawn
+    for layer, axis in drawn:
+        lows, highs = (np.array(layer.column(channel), dtype=float) for channel in (axis, f"{axis}2"))
+        there = np.isfinite(lows)
+        assert there.any()
+        assert (lows[there] < highs[there]).all(), str(layer)
+        if measure != "patch_filters":  # its band is where random filters lie
+            assert {round(float(end), 6) for end in [*lows[there], *highs[there]]} <= known, str(layer)
+
+
+@pytest.mark.parametrize("measure", DOWNWARDS)
+def test_what_is_lost_is_drawn_downwards(measure: str) -> None:
+    """As changes of accuracy in points, as in the papers; all losses of the findings here are positive."""
+    for layer, axis in drawn_intervals(measure):
+        assert max(layer.column(f"{axis}2")) < 0, str(layer)
+
+
+@pytest.mark.parametrize("measure", IN_POINTS)
+def test_points_are_hundredths(measure: str) -> None:
+    """An axis that says points or per cent holds 10 to 90 and not 0.1 to 0.9, as the findings here do."""
+    drawn = [
+        (layer, axis)
+        for layer in layers(measure)
+        for axis in ("x", "y")
+        if re.search(r"points|\(%\)", str(layer.encoding.get(axis, {}).get("title")))
+    ]
+    assert drawn
+    for layer, axis in drawn:
+        assert min(abs(value) for value in layer.column(axis)) > 5, str(layer)
+
+
+def test_charts_without_intervals() -> None:
+    assert not any(drawn_intervals(measure) for measure in WITHOUT_INTERVALS)
