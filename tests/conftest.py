@@ -21,6 +21,7 @@ SLOW_FILES = (
     "test_nulls.py",
     "test_page.py",
     "test_families.py",
+    "test_more_families.py",
     "test_cli.py",
 )
 

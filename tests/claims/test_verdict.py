@@ -8,12 +8,12 @@ import pytest
 import xarray
 
 from eyechart.claims.gates import GATES, Facts
-from eyechart.claims.judge import Measured, decide, judge
+from eyechart.claims.judge import Measured, decide, judge, read
 from eyechart.claims.parts import ClaimTest, Decision, Part, Side
 from eyechart.claims.summary import summarise
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import PartVerdict, Verdict
-from eyechart.errors import EyechartError, UsageError
+from eyechart.errors import EyechartError
 
 GAP = Part("uniformity_gap", "above", 0.1, "uniformity of {0} above that of {1}", inclusive=True)
 NEAR = Part("near", "below", 0.5, "nearest heads of {0}")
@@ -23,6 +23,13 @@ FACTS = {
     "cnn": Facts("cnn", "cnn", True, "sample", (0.93, 0.91, 0.95), "strong", grid=(32, 32)),
     "random": Facts("random", "cnn", False, "sample", (0.1, 0.08, 0.12), None, grid=(32, 32)),
 }
+
+
+def over_seeds(test: ClaimTest, findings: dict[str, xarray.Dataset], seeds: int) -> Verdict:
+    """As a study judges it."""
+    by_part = [read(findings, part.quantity) for part in test.parts]
+    (subjects,) = by_part[0]
+    return decide(test, subjects, [part[subjects] for part in by_part], [FACTS[name] for name in subjects], seeds)
 
 
 def of_table(claim: str, parts: tuple[Part, ...], **more: Any) -> ClaimTest:
@@ -281,7 +288,7 @@ def test_what_a_gate_does_not_know_is_said_and_decides_nothing() -> None:
 def test_a_claim_about_large_scale_data_gets_a_proxy_verdict() -> None:
     part = Part("slope", "above", 0, "slope of {0}")
     found = {"attention_distance": finding(("slope", "vit", 0.3, 0.2, 0.4))}
-    [verdict] = of("C16", judge([of_table("C16", (part,))], found, FACTS, seeds=3))
+    verdict = over_seeds(of_table("C16", (part,)), found, 3)
     assert verdict.proxy
     assert verdict.words == "holds over 3 seeds, proxy"
     large = {"vit": Facts("vit", "transformer", True, training_images=14_000_000, grid=(14, 14), heads=(12,) * 12)}
@@ -292,12 +299,12 @@ def test_a_claim_about_large_scale_data_gets_a_proxy_verdict() -> None:
 
 
 def test_a_study_speaks_of_the_architecture_and_counts_seeds() -> None:
-    verdict = gap_verdict(0.12, 0.08, 0.16, seeds=5)
+    verdict = over_seeds(
+        of_table("C13", (GAP,)), {"cka": finding(("uniformity_gap", "vit | cnn", 0.12, 0.08, 0.16))}, 5
+    )
     assert verdict.scope == "this architecture, over 5 seeds"
     assert verdict.words == "undecided over 5 seeds"
     assert "About 21 seeds would decide it (5 were used)" in verdict.reason
-    with pytest.raises(UsageError, match="at least 3 seeds"):
-        gap_verdict(0.12, 0.08, 0.16, seeds=2)
 
 
 def test_every_other_claim_is_listed_with_what_it_would_need() -> None:

@@ -26,6 +26,7 @@ from eyechart.claims.parts import ClaimTest, Decision, Part
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import PartVerdict, Subjects, Verdict
 from eyechart.claims.wording import (
+    THESE_WEIGHTS,
     begin,
     count_parts,
     counts_few,
@@ -34,12 +35,11 @@ from eyechart.claims.wording import (
     still_moves,
     what_would_decide,
 )
-from eyechart.errors import EyechartError, UsageError
+from eyechart.errors import EyechartError
 
 if TYPE_CHECKING:
     import xarray
 
-LEAST_SEEDS = 3
 LEAST_IMAGES = 128
 """With fewer nothing is decided, however narrow an interval looks. Eight in each of sixteen folds: of 95 % intervals of
 64 images those of accuracies hold the truth in .88–.90 of the exams and those of low CKA cells in .895; from 128 images
@@ -77,27 +77,24 @@ def judge(
     facts: Mapping[str, Facts],
     *,
     left_out: Mapping[str, str] | None = None,
-    seeds: int | None = None,
 ) -> list[Verdict]:
     """One verdict for each claim and each tuple of subjects that qualifies, and one "not tested" for every other claim.
 
     Tuples qualify by having a number in every part. `facts` are told by subject; `left_out` says why a measure that was
-    asked for did not run; `seeds` makes it a study, whose intervals are over seeds and which speaks of architectures.
+    asked for did not run. Studies, whose intervals are over seeds, call `decide` themselves.
     """
-    if seeds is not None and seeds < LEAST_SEEDS:
-        raise UsageError(f"A verdict on an architecture needs at least {LEAST_SEEDS} seeds; got {seeds}.")
     decided: list[tuple[ClaimTest, Verdict]] = []
     for test in sorted(tests, key=lambda test: test.claim):
         by_part = [read(findings, part.quantity) for part in test.parts]
         for subjects in by_part[0]:
             if all(subjects in by_subjects for by_subjects in by_part):
                 own = [by_subjects[subjects] for by_subjects in by_part]
-                decided.append((test, decide(test, subjects, own, [facts[subject] for subject in subjects], seeds)))
+                decided.append((test, decide(test, subjects, own, [facts[subject] for subject in subjects])))
     verdicts = corrected(decided)
     judged = {verdict.claim for verdict in verdicts}
     tested = {test.claim for test in tests}
     verdicts += [
-        not_tested(claim, tried=claim.id in tested, measures=findings.keys(), left_out=left_out or {}, seeds=seeds)
+        not_tested(claim, tried=claim.id in tested, measures=findings.keys(), left_out=left_out or {})
         for claim in CLAIMS.values()
         if claim.id not in judged
     ]
@@ -237,9 +234,7 @@ def decisive(parts: Sequence[PartVerdict], verdict: Decision, needed: int) -> Pa
     return alike[min(missing, len(alike)) - 1]
 
 
-def not_tested(
-    claim: Claim, *, tried: bool, measures: Collection[str], left_out: Mapping[str, str], seeds: int | None = None
-) -> Verdict:
+def not_tested(claim: Claim, *, tried: bool, measures: Collection[str], left_out: Mapping[str, str]) -> Verdict:
     """A claim that nothing in this run could settle, with what it would need."""
     missing = [measure for measure in claim.measures if measure not in measures]
     away = [measure for measure in missing if measure in left_out]
@@ -253,4 +248,4 @@ def not_tested(
         reason = f"Needs the measure {' and '.join(missing)}, and {claim.wants}."
     else:
         reason = f"No measure tests it yet; it needs {claim.wants}."
-    return Verdict(claim.id, (), scope_words(seeds), "not tested", None, None, None, reason, measure=claim.measures[0])
+    return Verdict(claim.id, (), THESE_WEIGHTS, "not tested", None, None, None, reason, measure=claim.measures[0])
