@@ -84,6 +84,11 @@ def test_it_is_examined_judged_drawn_and_opened_again(plugin: Path, tmp_path: Pa
     again = eyechart.exam("zoo:resnet", measures="feature_length", **{**asked, "out": tmp_path / "other"})
     assert again.plan["question"] != question
 
+    stricter = tmp_path / "stricter.toml"
+    stricter.write_text(shown("toml").replace("margin = 0.0", "margin = 1000.0"), encoding="utf-8")
+    with pytest.raises(RunFolderError, match="holds another exam"):
+        eyechart.exam("zoo:resnet", measures="feature_length", **{**asked, "out": again.path, "claims": stricter})
+
 
 def test_a_package_offers_its_measures_through_entry_points(plugin: Path, tmp_path: Path) -> None:
     site_packages = tmp_path / "site"
@@ -114,3 +119,30 @@ def test_mistakes_in_plugins_and_claims_are_told_in_a_sentence(tmp_path: Path) -
         add_claims("[[claim", "mine.toml")
     with pytest.raises(UsageError, match="C13 is the name of a published claim"):
         add_claims(shown("toml").replace("L01", "C13"), "mine.toml")
+    for wrong, words in (
+        (("{0}", "{7}"), "cannot be read as claims .IndexError"),
+        (('"above"', '"over"'), "mine.toml: .*is asked to lie 'over'; expected above"),
+        (("margin = 0.0, ", ""), "mine.toml: a test of L01 cannot be read"),
+        (('sentence = "', 'sentense = "'), "mine.toml: L01 lacks sentence"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            add_claims(shown("toml").replace(*wrong), "mine.toml")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (('"length_growth"', '"length_groth"'), "asks feature_length for 'length_groth'; did you mean length_growth"),
+        (
+            ('measure = "feature_length"', 'measure = "feature_lenth"'),
+            "names the measure 'feature_lenth'; did",
+        ),
+        (("parts = [", "when = { block = 1 }\nparts = ["), "names the option 'block' of feature_length; it has none"),
+    ],
+)
+def test_a_claim_of_something_that_is_not_there_is_refused(
+    plugin: Path, tmp_path: Path, wrong: tuple[str, str], words: str
+) -> None:
+    (tmp_path / "mine.toml").write_text(shown("toml").replace(*wrong), encoding="utf-8")
+    with pytest.raises(UsageError, match=words):
+        eyechart.exam("zoo:resnet", plugins=[plugin], claims=tmp_path / "mine.toml", limit=8, out=tmp_path / "run")

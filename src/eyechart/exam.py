@@ -22,7 +22,7 @@ from eyechart.files import read_text, write_json, write_text
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measure import EFFORTS
-from eyechart.measures import choose_measures, load_plugin
+from eyechart.measures import check_tests, choose_measures, load_plugin
 from eyechart.run import Run
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def exam(
     for plugin in plugins:
         load_plugin(plugin)
     own_claims = read_text(claims, "--claims") if claims is not None else ""
-    add_claims(own_claims, str(claims))
+    check_tests(add_claims(own_claims, str(claims)), str(claims))
     asked = choose_measures(measures, options)
     source: Images = open_images(images)
     batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)

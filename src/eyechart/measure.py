@@ -49,7 +49,7 @@ class Views:
 
 
 def option(default: Any, help: str) -> Any:
-    """A field that a user may set (`--option cka.readout=gap`), with what it means."""
+    """A field that a user may set (`--set cka.readout=gap`), with what it means."""
     return field(default=default, metadata={"help": help})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from eyechart.claims.gates import Gate
 from eyechart.errors import EyechartError
@@ -38,6 +38,10 @@ class Part:
     """Where a directional claim fails, if not at the margin: a sign test that is not significant has not failed."""
     measure: str = ""
     """Whose quantity it is, if not that of the test's own measure."""
+
+    def __post_init__(self) -> None:
+        if self.side not in get_args(Side):
+            raise EyechartError(f"{self.quantity} is asked to lie {self.side!r}; expected {', '.join(get_args(Side))}.")
 
     @property
     def asks(self) -> str:

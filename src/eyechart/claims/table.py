@@ -169,7 +169,9 @@ def add_claims(text: str, where: str) -> list[str]:
         entries = tomllib.loads(text)["claim"]
         own = {entry["id"]: entry for entry in entries}
         claims = {name: read_claim({**OWN_CLAIM, **entry}, _table) for name, entry in own.items()}
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+    except EyechartError as error:
+        raise UsageError(f"{where}: {str(error).removeprefix('claims.toml: ')}") from error
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise UsageError(f"{where} cannot be read as claims ({type(error).__name__}: {error}).") from error
     for name in claims:
         if name in BUNDLED:

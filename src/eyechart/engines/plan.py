@@ -189,6 +189,7 @@ def question_hash(plan: Mapping[str, Any]) -> str:
         "batches": plan["batches"],
         "measures": plan["measures"],
         "settings": settings,
+        "claims": plan["claims"],
     }
     return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
 

@@ -18,6 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from eyechart.claims.table import CLAIMS
 from eyechart.errors import UsageError
 from eyechart.measure import Measure
 from eyechart.measure_options import with_option
@@ -140,6 +141,27 @@ def choose_measures(asked: str | Sequence[str] | None, options: Mapping[str, Any
             )
         result[name] = with_option(result[name], key, value)
     return list(result.values())
+
+
+def check_tests(claims: Sequence[str], where: str) -> None:
+    """Whether the tests of a user's own claims name measures, quantities and options that exist."""
+    for test in (test for claim in claims for test in CLAIMS[claim].tests):
+        for name in test.measures:
+            if name not in names():
+                raise UsageError(
+                    f"{where}: {test.claim} names the measure {name!r}; {did_you_mean(name, names(), there_are())}"
+                )
+        for part in test.parts:
+            measure = find_measure(part.measure or test.measure)
+            offered = [quantity.name for quantity in measure.quantities]
+            if part.quantity not in offered:
+                near = did_you_mean(part.quantity, offered, f"it has {', '.join(offered)}.")
+                raise UsageError(f"{where}: {test.claim} asks {measure.name} for {part.quantity!r}; {near}")
+        options = find_measure(test.measure).options
+        for name in (*test.when, *test.unless):
+            if name not in options:
+                near = did_you_mean(name, options, f"it has {', '.join(options) or 'none'}.")
+                raise UsageError(f"{where}: {test.claim} names the option {name!r} of {test.measure}; {near}")
 
 
 def there_are() -> str:
