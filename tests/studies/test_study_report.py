@@ -1,6 +1,5 @@
 """What the records say, in words and as a page: every claim once, and nothing claimed that is not recorded."""
 
-import json
 from pathlib import Path
 from typing import Literal
 
@@ -9,8 +8,10 @@ import pytest
 from eyechart.claims.asking import asked_of
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
+from eyechart.exam import exam
 from eyechart.measures import measures
-from eyechart.studies.answers import Answer, all_records, answers, bundled_verdicts, change_of_mind, summary
+from eyechart.studies.answers import Answer, all_records, answers, change_of_mind, summary
+from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import page
@@ -26,22 +27,22 @@ def records() -> list[Records]:
 
 @pytest.fixture(scope="module")
 def found(records: list[Records]) -> list[Answer]:
-    return answers(records, bundled_verdicts())
+    return answers(records, BundledExams.read().verdicts)
 
 
 def test_every_claim_has_one_entry(found: list[Answer], records: list[Records]) -> None:
     assert [each.claim.id for each in found] == list(CLAIMS)
     assert sum(summary(found).values()) == len(CLAIMS)
-    text = markdown(found, records, questions(records, found))
+    text = markdown(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
     assert all(text.count(f'<a id="{claim.lower()}">') == 1 for claim in CLAIMS)
-    html = page(found, records, questions(records, found))
+    html = page(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
     assert all(html.count(f'id="{claim}"') == 1 for claim in CLAIMS)
     assert "<script" not in html
     assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", "").replace("https://arxiv", "")
 
 
 def test_a_verdict_names_its_seeds_and_how_its_interval_was_made(found: list[Answer], records: list[Records]) -> None:
-    text = markdown(found, records, questions(records, found))
+    text = markdown(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
     for each in found:
         for studied in each.studied:
             for part, interval in zip(studied.verdict.parts, studied.intervals, strict=True):
@@ -75,7 +76,7 @@ def test_the_figure_shows_every_seed_that_is_recorded(records: list[Records]) ->
         assert len(seeds) == expected
 
 
-def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Answer], tmp_path: Path) -> None:
+def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Answer]) -> None:
     def verdict(word: Literal["holds", "fails"]) -> Verdict:
         return Verdict("C36", ("vit", "vit-gap"), "these weights", word, 0.1, 0.05, 0.2, "")
 
@@ -84,15 +85,12 @@ def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Ans
     differ = Answer(CLAIMS["C36"], (over_seeds,), (verdict("holds"),))
     assert differ.compared.startswith("Over seeds it fails, on the bundled weights it holds")
     assert not Answer(CLAIMS["C36"], (over_seeds,), (verdict("fails"),)).compared
-    path = tmp_path / "exam.json"
-    path.write_text(json.dumps([verdict("holds").as_json()]))
-    assert bundled_verdicts(path)[0].verdict == "holds"
 
 
 def test_every_question_is_quoted_and_answered_by_numbers_or_called_open(
     found: list[Answer], records: list[Records]
 ) -> None:
-    asked = questions(records, found)
+    asked = questions(records, found, BundledExams.read())
     assert {"E1", "E7", "E9", "E10", "E11", "E15", "D1", "D2", "D3", "D4", "D5", "D9", "D10", "D15"} <= {
         question.id for question in asked
     }
@@ -114,3 +112,13 @@ def test_an_answer_without_its_number_is_not_given(found: list[Answer], records:
     assert fill(asked, Numbers(by_name, found, {})) == Question("X", ("N0",), "질문", "?", NOT_YET, "open")
     known = Numbers(by_name, found, {("depth", "a | b"): (0.5, 0.4, 0.6)})
     assert fill(asked, known).answer == "It is 0.50 [0.40, 0.60]."
+
+
+def test_of_two_exams_of_the_bundled_models_the_first_counts(tmp_path: Path) -> None:
+    first = exam(["zoo:resnet"], measures="recognition", effort="quick", limit=128, out=tmp_path / "one")
+    second = exam(["zoo:resnet", "zoo:vit"], measures="recognition", effort="quick", limit=64, out=tmp_path / "two")
+    kept = BundledExams.read(BundledExams.of([first, second]).write(tmp_path / "exam.json"))
+    accuracy = {row["subjects"]: row["value"] for row in first.quantities() if row["quantity"] == "accuracy"}
+    assert kept.quantities["accuracy", "zoo:resnet"][0] == pytest.approx(accuracy["zoo:resnet"], rel=1e-5)
+    assert ("accuracy", "zoo:vit") in kept.quantities
+    assert kept.words[0].startswith("zoo:resnet on 128 images of sample (effort quick, eyechart ")

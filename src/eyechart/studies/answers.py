@@ -5,7 +5,6 @@ The page and `docs/reproduction.md` are both made from this.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,14 +79,6 @@ def answers(records: Iterable[Records], examined: Sequence[Verdict]) -> list[Ans
 
 def all_records(*folders: Path) -> list[Records]:
     return [Records.of(find(name), *(folders or (records_folder(),))) for name in names()]
-
-
-def bundled_verdicts(path: Path | None = None) -> list[Verdict]:
-    """Verdicts of an exam of the bundled models, which `eyechart study --report --exam RUN` puts beside the records."""
-    path = path or records_folder() / "exam.json"
-    return (
-        [Verdict.from_json(entry) for entry in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
-    )
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,13 @@ PARTLY, INTERRUPTED = 3, 130
 @click.option("--dry-run", is_flag=True, help="Show what would run and how long it may take.")
 @click.option("--verdicts", is_flag=True, help="Show what the records decide; nothing runs.")
 @click.option("--report", is_flag=True, help="Write docs/reproduction.md and the page from all records; nothing runs.")
-@click.option("--exam", type=click.Path(path_type=Path), help="With --report: the run whose verdicts are shown beside.")
+@click.option(
+    "--exam",
+    "exam_runs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="With --report: a run of the bundled models to keep beside the records; may be given again.",
+)
 @click.option("--out", default="docs", show_default=True, type=click.Path(path_type=Path), help="Folder of --report.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def study(
@@ -49,7 +55,7 @@ def study(
     seeds: str | None,
     json_: bool,
     report: bool,
-    exam: Path | None,
+    exam_runs: tuple[Path, ...],
     out: Path,
     **options: Any,
 ) -> None:
@@ -59,7 +65,7 @@ def study(
     """
     try:
         if report:
-            _report(out, exam)
+            _report(out, exam_runs)
             return
         if name is None:
             _list(json_)
@@ -73,25 +79,22 @@ def study(
         sys.exit(INTERRUPTED)
 
 
-def _report(out: Path, exam: Path | None) -> None:
-    from eyechart.files import write_json, write_text
+def _report(out: Path, exam_runs: Sequence[Path]) -> None:
+    from eyechart.files import write_text
     from eyechart.run import Run
-    from eyechart.studies.answers import all_records, answers, bundled_verdicts
+    from eyechart.studies.answers import all_records, answers
+    from eyechart.studies.bundled_exams import BundledExams
     from eyechart.studies.markdown import markdown
     from eyechart.studies.page import page
     from eyechart.studies.questions import questions
-    from eyechart.studies.records import records_folder, short
 
-    if exam is not None:
-        run = Run.open(exam)
-        verdicts = [each.as_json() for each in run.verdicts if each.verdict != "not tested"]
-        write_json(records_folder() / "exam.json", verdicts)
-        write_json(records_folder() / "exam_quantities.json", [short(row) for row in run.quantities()])
-    records = all_records()
-    claims = answers(records, bundled_verdicts())
-    asked = questions(records, claims)
-    click.echo(write_text(out / "reproduction.md", markdown(claims, records, asked)))
-    click.echo(write_text(out / "reproduction.html", page(claims, records, asked)))
+    if exam_runs:
+        BundledExams.of([Run.open(path) for path in exam_runs]).write()
+    records, exams = all_records(), BundledExams.read()
+    claims = answers(records, exams.verdicts)
+    asked = questions(records, claims, exams)
+    click.echo(write_text(out / "reproduction.md", markdown(claims, records, asked, exams)))
+    click.echo(write_text(out / "reproduction.html", page(claims, records, asked, exams)))
 
 
 def _list(json_: bool) -> None:

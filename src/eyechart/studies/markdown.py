@@ -10,6 +10,7 @@ from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import interval_words
 from eyechart.phrases import count
 from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
+from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
 from eyechart.studies.verdicts import StudyVerdict
@@ -27,9 +28,12 @@ that is said.
 """
 
 
-def markdown(all_answers: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question]) -> str:
+def markdown(
+    all_answers: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question], exams: BundledExams
+) -> str:
     claims = (line for each in all_answers for line in _claim(each))
-    return "\n".join([HEAD, *_overview(all_answers), *_questions(asked), *_studies(records), *claims])
+    bundled = ["Exams of the bundled models:\n", *(f"- {words}" for words in exams.words), ""]
+    return "\n".join([HEAD, *bundled, *_overview(all_answers), *_questions(asked), *_studies(records), *claims])
 
 
 def _questions(asked: Sequence[Question]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from eyechart.report import page as exam_page
 from eyechart.report.embed import data_uri, on_both_papers
 from eyechart.report.verdict_rows import KINDS, references, rows
 from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
+from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.figure import figure
 from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
@@ -23,7 +24,9 @@ from eyechart.studies.records import Records
 GREY = "#7f7f7f"
 
 
-def page(all_answers: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question]) -> str:
+def page(
+    all_answers: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question], exams: BundledExams
+) -> str:
     """One self-contained HTML file without scripts."""
     numbers = summary(all_answers)
     css = exam_page.HERE.joinpath("page.css").read_text(encoding="utf-8")
@@ -36,6 +39,7 @@ def page(all_answers: Sequence[Answer], records: Sequence[Records], asked: Seque
         "claims": [claim_context(each) for each in all_answers],
         "studies": [study_context(each) for each in records],
         "questions": asked,
+        "exams": exams.words,
         "references": references([verdict for each in all_answers for verdict in each.verdicts]),
     }
     return exam_page.filled(context, "studies.html")

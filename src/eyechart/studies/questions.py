@@ -6,20 +6,19 @@ from a study, with their intervals. An answer of which a number is missing is "n
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from eyechart.claims.wording import interval_words
 from eyechart.errors import EyechartError
 from eyechart.studies.answers import Answer
-from eyechart.studies.records import Records, records_folder
+from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.records import Records
 from eyechart.studies.study import folder
 from eyechart.studies.verdicts import interval_of
 
@@ -38,10 +37,10 @@ class Question:
     state: str
 
 
-def questions(records: Sequence[Records], answers: Sequence[Answer]) -> list[Question]:
+def questions(records: Sequence[Records], answers: Sequence[Answer], exams: BundledExams) -> list[Question]:
     """Every question of the file, its answer filled in."""
     text = (folder() / "notes" / "questions.toml").read_text(encoding="utf-8")
-    numbers = Numbers({each.study.name: each for each in records}, answers, exam_quantities())
+    numbers = Numbers({each.study.name: each for each in records}, answers, exams.quantities)
     return [
         fill(Question(**{**entry, "notes": tuple(entry["notes"])}), numbers)
         for entry in tomllib.loads(text)["question"]
@@ -128,12 +127,3 @@ def fisher(r: float, count: int) -> tuple[float, float]:
     """
     z, half = math.atanh(max(min(r, 1 - 1e-12), -1 + 1e-12)), 1.959964 / math.sqrt(count - 3)
     return math.tanh(z - half), math.tanh(z + half)
-
-
-def exam_quantities() -> dict[tuple[str, str], tuple[float, float, float]]:
-    """Quantities of the bundled models' exam (kept by `eyechart study --report --exam RUN`), by name and subjects."""
-    path = records_folder() / "exam_quantities.json"
-    if not path.is_file():
-        return {}
-    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return {(row["quantity"], row["subjects"]): (row["value"], row["low"], row["high"]) for row in rows}
