@@ -68,32 +68,7 @@ _HOMES = {
     "open_images": "eyechart.images",
     "option": "eyechart.measure",
 }
-__all__ = [
-    "Anatomy",
-    "Batch",
-    "Concat",
-    "Experiment",
-    "EyechartError",
-    "Max",
-    "Measure",
-    "Min",
-    "Need",
-    "Quantity",
-    "Run",
-    "SampledExperiment",
-    "Scene",
-    "Site",
-    "Source",
-    "Subject",
-    "Sum",
-    "Tally",
-    "View",
-    "Views",
-    "exam",
-    "load_subject",
-    "open_images",
-    "option",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

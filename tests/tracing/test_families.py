@@ -13,20 +13,8 @@ from eyechart.subjects.anatomy import anatomy_of
 from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
 from tests.families import FAMILIES, Family
-from tests.tracing.each_family import (  # noqa: F401 - tests and fixtures of this file too
-    HALVES,
-    Examined,
-    examine,
-    same_attention_back_end,
-    test_a_grid_points_at_the_right_place,
-    test_anatomy_survives_json,
-    test_architecture_in_one_word,
-    test_attentions_are_those_of_the_source,
-    test_junctions_are_those_of_the_source,
-    test_tapping_changes_no_bit_of_the_output,
-    test_weights_times_values_is_the_attention_s_own_output,
-    test_what_is_not_served_is_said,
-)
+from tests.tracing.each_family import *  # noqa: F403 - its tests and fixtures are this file's
+from tests.tracing.each_family import HALVES, Examined, examine
 
 TABLE = Path(__file__).parents[2] / "docs" / "families.md"
 

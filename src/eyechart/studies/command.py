@@ -211,6 +211,8 @@ def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> l
 
 def _words(text: str, allowed: Any, what: str) -> list[str]:
     names = list(allowed)
+    if text in names:  # one whose name has a comma
+        return [text]
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
         if word not in names:

@@ -31,6 +31,7 @@ def page(
     numbers = summary(all_answers)
     css = exam_page.HERE.joinpath("page.css").read_text(encoding="utf-8")
     context = {
+        "title": "What became of every claim",
         "policy": exam_page.content_policy([]),
         "version": eyechart.__version__,
         "icon": exam_page.icon(),
