@@ -72,9 +72,12 @@ def test_it_is_examined_judged_drawn_and_opened_again(plugin: Path, tmp_path: Pa
     assert "How long are the features?" in page
     assert "Feature vectors grow longer from the first block to the last." in page
 
-    code = f"import eyechart; run = eyechart.Run.open({str(run.path)!r}); run.report(); print(run.verdicts[-1])"
-    elsewhere = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "L01" in elsewhere.stdout, "another process finds file and claims by the plan"
+    command = [sys.executable, "-m", "eyechart", "show", str(run.path)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert f"which is not known here; give --plugin {plugin}." in refused.stderr, "no code runs that nobody asked for"
+    shown_again = subprocess.run([*command, "--plugin", str(plugin)], capture_output=True, text=True, check=True)
+    assert "L01" in shown_again.stdout, "the claims come with the run"
 
     question = run.plan["question"]
     plugin.write_text(plugin.read_text(encoding="utf-8").replace(".mean(1))", ".amax(1))"), encoding="utf-8")

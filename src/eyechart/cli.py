@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ import eyechart
 from eyechart.errors import EyechartError, UsageError
 from eyechart.studies.command import study
 from eyechart.training.command import train
+
+if TYPE_CHECKING:
+    from eyechart.run import Run
 
 PARTLY, INTERRUPTED = 3, 130
 
@@ -172,17 +175,16 @@ def parse_options(pairs: Sequence[str]) -> dict[str, str]:
 
 @main.command()
 @run_argument
+@plugin_option
 @json_option
-def show(run: Path, json_: bool) -> None:
+def show(run: Path, plugins: tuple[Path, ...], json_: bool) -> None:
     """Print the findings and verdicts of a run folder; or how a training went (its folder or NAME.records.jsonl)."""
     from eyechart.training.chart import is_training
 
     if is_training(run):
         show_training(run, json_)
         return
-    from eyechart.run import Run
-
-    opened = Run.open(run)
+    opened = open_run(run, plugins)
     if json_:
         findings: dict[str, dict[str, Any]] = {name: {} for name in opened.findings}
         for row in opened.quantities():
@@ -198,6 +200,15 @@ def show(run: Path, json_: bool) -> None:
     print_verdicts(opened)
 
 
+def open_run(path: Path, plugins: Sequence[Path]) -> Run:
+    from eyechart.measures import load_plugin
+    from eyechart.run import Run
+
+    for plugin in plugins:
+        load_plugin(plugin)
+    return Run.open(path)
+
+
 def show_training(path: Path, json_: bool) -> None:
     from eyechart.training.chart import print_training, save_training_charts, trainings_as_json
 
@@ -211,22 +222,20 @@ def show_training(path: Path, json_: bool) -> None:
 
 @main.command()
 @run_argument
-def report(run: Path) -> None:
+@plugin_option
+def report(run: Path, plugins: tuple[Path, ...]) -> None:
     """Draw the page of a run folder again, from the files in the folder alone."""
-    from eyechart.run import Run
-
-    click.echo(Run.open(run).report())
+    click.echo(open_run(run, plugins).report())
 
 
 @main.command()
 @run_argument
 @click.option("--format", "format_", type=click.Choice(["png", "svg", "pdf"]), default="png", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder; by default RUN/figures.")
-def figures(run: Path, format_: str, out: Path | None) -> None:
+@plugin_option
+def figures(run: Path, format_: str, out: Path | None, plugins: tuple[Path, ...]) -> None:
     """Save every figure of a run folder for a paper or a talk."""
-    from eyechart.run import Run
-
-    for path in Run.open(run).figures(format_, out):
+    for path in open_run(run, plugins).figures(format_, out):
         click.echo(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from eyechart.claims.table import add_claims
 from eyechart.claims.verdict import Verdict
 from eyechart.engines.plan import scene_of
 from eyechart.errors import RunFolderError, UsageError
-from eyechart.measures import choose_measures, load_plugin, names, source_of
+from eyechart.measures import choose_measures, names, source_of
 from eyechart.store import RunFiles, restore
 
 if TYPE_CHECKING:
@@ -47,10 +48,9 @@ class Run(RunFiles):
     def _check_source(self, entry: Mapping[str, str]) -> None:
         """A measure that is not ours must be the one that made the numbers."""
         name, where = entry["name"], entry.get("plugin") or entry.get("package")
-        if "plugin" in entry and name not in names():
-            load_plugin(entry["plugin"])
-        if name not in names():
-            raise RunFolderError(f"{self.path} has the measure {name} of {where}, which is not installed here.")
+        if name not in names():  # never imported by itself: who sends a run folder must not run code here
+            hint = f"give --plugin {shlex.quote(entry['plugin'])}" if "plugin" in entry else "install that package"
+            raise UsageError(f"{self.path} has the measure {name} of {where}, which is not known here; {hint}.")
         if source_of(name)["sha256"] != entry["sha256"]:
             raise RunFolderError(
                 f"{self.path} was made with another {where}: its measure {name} has changed; run the exam again into a "
