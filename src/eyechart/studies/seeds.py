@@ -53,6 +53,8 @@ class OverSeeds:
         """How the interval was made, for the page."""
         if math.isnan(self.low):
             return f"no interval: {self.seeds} of at least {LEAST_SEEDS} seeds"
+        if not self.freedom and not self.draws:
+            return f"all {self.seeds} seeds alike: as sure as a run is by itself"
         if self.draws:
             return f"middle 95 % of {self.draws} ways to take one of {self.seeds} seeds of each arm"
         how = f"variance pooled over {self.pooled} arms" if self.pooled else "each arm with its own variance"

@@ -375,8 +375,9 @@ def slope_weights(values: Mapping[str, float]) -> dict[str, float]:
     """
     if not values:
         return {}
-    middle = sum(values.values()) / len(values)
-    spread = sum((value - middle) ** 2 for value in values.values())
+    # fsum, because these weights are hashed: sum() rounds otherwise from Python 3.12 on.
+    middle = math.fsum(values.values()) / len(values)
+    spread = math.fsum((value - middle) ** 2 for value in values.values())
     return {arm: (value - middle) / spread for arm, value in values.items()}
 
 

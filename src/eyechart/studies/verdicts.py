@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -124,10 +125,25 @@ def ranks_of(contrast: Contrast, by_arm: Mapping[str, Mapping[int, float]], reco
 def of_seeds(rows: Sequence[Row]) -> OverSeeds:
     """The mean of one quantity over seeds; where the seeds do not differ at all, as sure as its runs are."""
     over_seeds = mean_over_seeds(np.array([row.value for row in rows]))
-    if over_seeds.low != over_seeds.high:
-        return over_seeds
-    half = float(np.mean([max(row.high - row.value, row.value - row.low) for row in rows])) / math.sqrt(len(rows))
-    return replace(over_seeds, low=over_seeds.value - half, high=over_seeds.value + half)
+    if over_seeds.low == over_seeds.high:
+        half = float(np.mean([max(row.high - row.value, row.value - row.low) for row in rows])) / math.sqrt(len(rows))
+        over_seeds = replace(over_seeds, low=over_seeds.value - half, high=over_seeds.value + half)
+    lowest, highest = limits_of(rows[0].measure, rows[0].quantity)
+    return replace(
+        over_seeds,
+        low=over_seeds.low if lowest is None else max(over_seeds.low, lowest),
+        high=over_seeds.high if highest is None else min(over_seeds.high, highest),
+    )
+
+
+@cache
+def limits_of(measure: str, name: str) -> tuple[float | None, float | None]:
+    """Between which numbers a quantity of a measure can lie."""
+    from eyechart.measures import choose_measures
+
+    (chosen,) = choose_measures([measure])
+    (quantity,) = (each for each in chosen.quantities if each.name == name)
+    return (0.0, 1.0) if quantity.share or quantity.among is not None else quantity.limits
 
 
 def within_runs(contrast: Contrast, records: Records, over_seeds: OverSeeds) -> OverSeeds:
