@@ -105,6 +105,12 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
 @click.option("--overwrite", is_flag=True, help="Replace the run folder if it exists already.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
 @click.option("--dtype", default="float32", show_default=True, help="float32, bfloat16, float16, float64.")
+@click.option(
+    "--engine",
+    default="inline",
+    show_default=True,
+    help="Who computes: inline, ranks (under torchrun or SLURM), ray, ray:auto, ray://ADDRESS.",
+)
 @plugin_option
 @claims_option
 def exam(
@@ -120,6 +126,7 @@ def exam(
     overwrite: bool,
     device: str,
     dtype: str,
+    engine: str,
     plugins: tuple[Path, ...],
     claims_file: Path | None,
 ) -> None:
@@ -152,8 +159,11 @@ def exam(
             dtype=dtype,
             plugins=plugins,
             claims=claims_file,
+            engine=engine,
             progress=report,
         )
+    if not run.finished:  # another rank makes the page
+        return
     print_verdicts(run)
     for notice in run.plan["notices"]:
         click.echo(f"note: {notice}", err=True)

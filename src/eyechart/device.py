@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from eyechart.errors import UsageError
@@ -16,9 +18,12 @@ def without_tf32() -> None:
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` takes a GPU if there is one."""
+    """`auto` takes a GPU if there is one; of several processes that one launcher started, each its own."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        rank = os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID"))
+        return torch.device("cuda" if rank is None else f"cuda:{int(rank) % torch.cuda.device_count()}")
     try:
         device = torch.device(name)
         torch.empty(1, device=device)

@@ -12,6 +12,7 @@ EyechartError                   the command prints it without a traceback and ex
 ├── NotFinite                   NaN or infinity inside a subject; names the first site
 ├── DoesNotApply                a measure cannot be taken of these subjects; says why
 ├── TallyError                  tallies that do not fit together, or a tally whose fields lack dimensions or merge law
+├── EngineError                 workers on other processes or machines are gone, late, or not the same
 └── RunFolderError              a run folder is damaged, of another version, of another question, or cannot be written
 """
 
@@ -61,6 +62,10 @@ class DoesNotApply(EyechartError):
 
 
 class TallyError(EyechartError):
+    pass
+
+
+class EngineError(EyechartError):
     pass
 
 

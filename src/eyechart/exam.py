@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,9 @@ from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
 from eyechart.claims.table import add_claims
+from eyechart.engines import Engine, choose_engine
 from eyechart.engines.plan import write_plan
+from eyechart.engines.prepared import Prepared
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.files import read_text, write_json, write_text
 from eyechart.images import common_crop, open_images, plan_batches
@@ -52,6 +55,7 @@ def exam(
     overwrite: bool = False,
     plugins: Sequence[str | Path] = (),
     claims: str | Path | None = None,
+    engine: str = "inline",
     progress: Progress = lambda what, done, total: None,
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
@@ -73,6 +77,8 @@ def exam(
     overwrite   start again where the folder holds a run already
     plugins     Python files with measures of your own; `measures` then knows their names too
     claims      a TOML file with claims of your own, in the form of claims.toml, judged by the same protocol
+    engine      who computes the shards: "inline", this process; "ranks", processes that torchrun or SLURM started;
+                "ray", "ray:auto" or "ray://ADDRESS", a Ray cluster on this machine, the one around, or another
     progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence
 
     >>> import eyechart, tempfile
@@ -82,9 +88,60 @@ def exam(
     >>> run.verdicts[0], run.path.joinpath("report.html").exists()
     (<C01 not tested>, True)
     """
+    again = functools.partial(
+        prepare,
+        subjects,
+        images,
+        measures,
+        options=options,
+        effort=effort,
+        limit=limit,
+        seed=seed,
+        classes=classes,
+        device=device,
+        dtype=dtype,
+        plugins=plugins,
+        claims=claims,
+    )
+    workers = choose_engine(engine)
+    prepared = again(progress=progress)
+    run = open_folder(prepared.plan, out, workers, overwrite=overwrite)
+    done = 0
+
+    def advance(images_done: int) -> None:
+        nonlocal done
+        done += images_done
+        progress("images", done, len(prepared.batches.order))
+
+    computed = workers.examine(run, prepared, again, advance)
+    if not workers.finishes:
+        progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
+    elif computed or not run.finished:
+        progress("intervals, verdicts and page", 0, 1)
+        finish(run)
+    else:
+        progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
+    return Run(run.path)
+
+
+def prepare(
+    subjects: str | nn.Module | Subject | Sequence[str | nn.Module | Subject],
+    images: Any,
+    measures: str | Sequence[str] | None,
+    *,
+    options: Mapping[str, Any] | None,
+    effort: str,
+    limit: int | None,
+    seed: int,
+    classes: Mapping[str, str | int] | None,
+    device: str,
+    dtype: str,
+    plugins: Sequence[str | Path],
+    claims: str | Path | None,
+    progress: Progress = lambda what, done, total: None,
+) -> Prepared:
+    """Load what was asked for and write the plan down; every process of an exam does this for itself."""
     from eyechart.device import choose_device, choose_dtype, without_tf32
-    from eyechart.engines import inline
-    from eyechart.engines.shard import TappedSubject
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import match_classes
     from eyechart.subjects.load import load_subjects
@@ -112,7 +169,6 @@ def exam(
             anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
         )
     matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in loaded}
-
     plan = write_plan(
         loaded,
         anatomies,
@@ -131,31 +187,13 @@ def exam(
             "claims": own_claims,
         },
     )
-    run = open_folder(plan, out, overwrite=overwrite)
-
-    def tapped() -> list[TappedSubject]:
-        chosen = list(run.measures.values())
-        return [TappedSubject(subject, anatomy, chosen) for subject, anatomy in zip(loaded, anatomies, strict=True)]
-
-    done = 0
-
-    def advance(images_done: int) -> None:
-        nonlocal done
-        done += images_done
-        progress("images", done, len(batches.order))
-
-    computed = inline.examine(run, tapped, source, batches, advance)
-    if computed or not run.finished:
-        progress("intervals, verdicts and page", 0, 1)
-        finish(run)
-    else:
-        progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
-    return Run(run.path)
+    return Prepared(plan, loaded, anatomies, source, batches)
 
 
-def open_folder(plan: Mapping[str, Any], out: str | Path | None, *, overwrite: bool) -> Run:
-    """The folder of this question: a new one, or the one an earlier call began."""
+def open_folder(plan: Mapping[str, Any], out: str | Path | None, workers: Engine, *, overwrite: bool) -> Run:
+    """The folder of this question: a new one, or the one an earlier call or another process began."""
     folder = Path(out) if out is not None else Path("runs") / folder_name(plan)
+    workers.admit(folder, overwrite=overwrite)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"A run needs a folder, but {folder} is a file; choose another with --out.")
     if folder.exists() and any(folder.iterdir()) and not (folder / "plan.json").exists():

@@ -29,6 +29,22 @@ FORMAT = 3  # of plan.json and the shards: raised when a run of older code canno
 FOLDS = "@folds"  # a shard's list of the folds that a field holds, beside the field
 
 
+def pack_shard(tallies: Mapping[str, Tally], question: str, index: int) -> bytes:
+    """The file of a shard: the tallies of all measures, and which shard of which question it is."""
+    from safetensors.torch import save
+
+    tensors: dict[str, Any] = {}
+    for name, tally in tallies.items():
+        for key, value in tally.tensors().items():
+            folds = tally.filled_folds(key)
+            if folds is None:
+                tensors[f"{name}/{key}"] = value
+            else:
+                # A shard of one block fills one fold of sixteen: the zeros of the others would be 90 % of the file.
+                tensors |= {f"{name}/{key}": value[folds].contiguous(), f"{name}/{key}{FOLDS}": folds}
+    return save(tensors, metadata={"question": question, "shard": str(index)})
+
+
 def restore(empty: Tally, stored: Mapping[str, Any]) -> Tally:
     """A tally as it was before its empty folds were left out of the file."""
     whole = {key: value for key, value in stored.items() if not key.endswith(FOLDS)}
@@ -98,19 +114,11 @@ class RunFiles:
         return self.path / "shards" / f"{index:05d}.safetensors"
 
     def write_shard(self, index: int, tallies: Mapping[str, Tally]) -> Path:
-        from safetensors.torch import save_file
+        return self.keep_shard(index, pack_shard(tallies, self.plan["question"], index))
 
-        tensors: dict[str, Any] = {}
-        for name, tally in tallies.items():
-            for key, value in tally.tensors().items():
-                folds = tally.filled_folds(key)
-                if folds is None:
-                    tensors[f"{name}/{key}"] = value
-                else:
-                    # A shard of one block fills one fold of sixteen: the zeros of the others would be 90 % of the file.
-                    tensors |= {f"{name}/{key}": value[folds].contiguous(), f"{name}/{key}{FOLDS}": folds}
-        about = {"question": self.plan["question"], "shard": str(index)}
-        return write_atomically(self.shard_path(index), lambda path: save_file(tensors, path, metadata=about))
+    def keep_shard(self, index: int, packed: bytes) -> Path:
+        """The bytes of a shard's file, which may come from elsewhere."""
+        return write_atomically(self.shard_path(index), lambda path: path.write_bytes(packed))
 
     def read_shard(self, index: int) -> dict[str, dict[str, Tensor]] | None:
         """The tensors of a finished shard of this very question, by measure and field; None if there is none (or it is

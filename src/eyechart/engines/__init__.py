@@ -1,0 +1,51 @@
+"""Engines only schedule: whichever computes them, shard files are the truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from eyechart.errors import UsageError
+
+if TYPE_CHECKING:
+    from eyechart.engines.prepared import Advance, Prepare, Prepared
+    from eyechart.run import Run
+
+__all__ = ["ENGINES", "Engine", "choose_engine"]
+
+ENGINES = "inline, ranks, ray, ray:auto, ray://ADDRESS"
+
+
+class Engine(Protocol):
+    """Whoever computes the shards of a run."""
+
+    @property
+    def finishes(self) -> bool:
+        """Whether this process makes findings, verdicts and page when all shards are there."""
+
+    def admit(self, folder: Path, *, overwrite: bool) -> None:
+        """Before the run's folder is opened: wait for whoever opens it, or refuse."""
+
+    def examine(self, run: Run, prepared: Prepared, again: Prepare, advance: Advance) -> bool:
+        """See that every missing shard is computed and kept; whether there was one."""
+
+
+def choose_engine(name: str) -> Engine:
+    """
+    >>> type(choose_engine("inline")).__name__
+    'Inline'
+    """
+    kind, _, address = name.partition(":")
+    if name == "inline":
+        from eyechart.engines.inline import Inline
+
+        return Inline()
+    if name == "ranks":
+        from eyechart.engines.ranks import Ranks
+
+        return Ranks()
+    if kind == "ray":
+        from eyechart.engines.ray_cluster import RayCluster
+
+        return RayCluster(name if address.startswith("//") else address)
+    raise UsageError(f"The engine is one of {ENGINES}; got {name!r}.")

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from eyechart.engines.shard import TappedSubject, examine_shard
+from eyechart.engines.prepared import Advance, MissingShards, Prepare, Prepared
 
 if TYPE_CHECKING:
-    from eyechart.images import BatchPlan, Images
     from eyechart.run import Run
 
 
-def examine(
-    run: Run,
-    tapped: Callable[[], Sequence[TappedSubject]],
-    images: Images,
-    batches: BatchPlan,
-    advance: Callable[[int], Any] = lambda images: None,
-) -> bool:
-    """Write every shard of the plan that is not there yet, and say whether there was one to compute.
+class Inline:
+    finishes = True
 
-    Only then is `tapped` called, and `advance`: where nothing is left to do, nothing is said to be done.
-    """
-    ready: Sequence[TappedSubject] | None = None
-    finished = 0  # images of shards that were there, not yet told
-    for index in range(len(batches.shards)):
-        todo = batches.batches(index)
-        if run.read_shard(index) is not None:
-            finished += sum(len(batch.images) for batch in todo)
-            continue
-        ready = ready or tapped()
-        if finished:
-            advance(finished)
-            finished = 0
-        tallies = examine_shard(ready, images, todo, list(run.measures.values()), run.scene, advance)
-        run.write_shard(index, tallies)
-    if ready is not None and finished:
-        advance(finished)
-    return ready is not None
+    def admit(self, folder: Path, *, overwrite: bool) -> None:
+        """Nobody else works on this folder."""
+
+    def examine(self, run: Run, prepared: Prepared, again: Prepare, advance: Advance) -> bool:
+        """Write every shard of the plan that is not there yet, and say whether there was one to compute."""
+        missing = MissingShards(run, prepared, advance).among(range(len(prepared.batches.shards)))
+        for shard in missing:
+            run.write_shard(shard, prepared.compute(shard, list(run.measures.values()), run.scene, advance))
+        return bool(missing)

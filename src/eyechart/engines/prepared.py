@@ -1,0 +1,69 @@
+"""An exam made ready: what a process needs to compute any of its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eyechart.engines.shard import TappedSubject
+    from eyechart.images import BatchPlan, Images
+    from eyechart.measure import Measure
+    from eyechart.run import Run
+    from eyechart.scene import Scene
+    from eyechart.sites import Anatomy
+    from eyechart.subjects.subject import Subject
+    from eyechart.tally import Tally
+
+Advance = Callable[[int], Any]
+"""Called with a number of images that are done."""
+Prepare = Callable[[], "Prepared"]
+"""The same exam made ready again, in another process: it can be pickled."""
+
+
+@dataclass
+class Prepared:
+    """The plan with subjects, anatomies and images as they are in this process."""
+
+    plan: Mapping[str, Any]
+    subjects: Sequence[Subject]
+    anatomies: Sequence[Anatomy]
+    source: Images
+    batches: BatchPlan
+    _tapped: Sequence[TappedSubject] | None = field(default=None, init=False, repr=False)
+
+    def images_of(self, shard: int) -> int:
+        return sum(len(batch.images) for batch in self.batches.batches(shard))
+
+    def compute(
+        self, shard: int, measures: Sequence[Measure], scene: Scene, advance: Advance = lambda images: None
+    ) -> dict[str, Tally]:
+        """The tallies of one shard; the first call puts the subjects under their taps."""
+        from eyechart.engines.shard import TappedSubject, examine_shard
+
+        if self._tapped is None:
+            pairs = zip(self.subjects, self.anatomies, strict=True)
+            self._tapped = [TappedSubject(subject, anatomy, measures) for subject, anatomy in pairs]
+        return examine_shard(self._tapped, self.source, self.batches.batches(shard), measures, scene, advance)
+
+
+@dataclass
+class MissingShards:
+    """Which shards of a run are not there yet; images of those that are, are told once there is something to do.
+
+    Where nothing is left to do, nothing is said to be done.
+    """
+
+    run: Run
+    prepared: Prepared
+    advance: Advance
+    told: bool = False
+
+    def among(self, shards: Sequence[int]) -> list[int]:
+        missing = [shard for shard in shards if self.run.read_shard(shard) is None]
+        there = sum(self.prepared.images_of(shard) for shard in shards if shard not in missing)
+        if missing and there and not self.told:
+            self.advance(there)
+            self.told = True
+        return missing

@@ -1,0 +1,137 @@
+"""Shards as tasks on a Ray cluster: an existing one (`ray://ADDRESS`, `auto`), or one on this machine.
+
+A task carries what was asked, not what was loaded: a worker makes the exam ready for itself once, and refuses if that
+gives another question than the driver's (other weights, images or versions there). A shard comes back as the bytes
+of its file, which the driver writes, so workers need no common file system. Ray repeats tasks whose worker died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eyechart.engines.prepared import Advance, MissingShards, Prepare, Prepared
+from eyechart.errors import EngineError, EyechartError, UsageError
+
+if TYPE_CHECKING:
+    from eyechart.run import Run
+
+RETRIES = 3  # of a task whose worker died
+AHEAD = 2  # tasks that wait for each one that runs, so that no worker waits for the driver
+MEMORY_OF_GPU = 16 << 30  # bytes that a GPU is taken to have at least
+ACTIVATIONS = 2 << 30  # bytes that a batch may take beside the weights
+
+_prepared: dict[str, Prepared] = {}  # in a worker: what it made ready, by question
+
+
+def compute_shard(question: str, version: str, again: Prepare, shard: int, threads: int) -> bytes:
+    """In a worker: the bytes of one shard's file."""
+    import torch
+
+    import eyechart
+    from eyechart.engines.plan import scene_of
+    from eyechart.measures import choose_measures
+    from eyechart.store import pack_shard
+
+    if eyechart.__version__ != version:
+        raise EngineError(
+            f"A Ray worker has eyechart {eyechart.__version__}, the driver {version}; install the same one."
+        )
+    torch.set_num_threads(threads)
+    if question not in _prepared:
+        prepared = again()
+        if prepared.plan["question"] != question:
+            raise EngineError(f"A Ray worker would compute something else than the driver: {difference(prepared.plan)}")
+        _prepared.clear()
+        _prepared[question] = prepared
+    prepared = _prepared[question]
+    plan = prepared.plan
+    options = {f"{each['name']}.{key}": value for each in plan["measures"] for key, value in each["options"].items()}
+    measures = choose_measures([each["name"] for each in plan["measures"]], options)
+    return pack_shard(prepared.compute(shard, measures, scene_of(plan)), question, shard)
+
+
+def difference(plan: Mapping[str, Any]) -> str:
+    packages = ", ".join(f"{name} {version}" for name, version in plan["provenance"]["packages"].items())
+    return f"it must see the same weights and images and have the same packages; there it has {packages}."
+
+
+class RayCluster:
+    finishes = True
+
+    def __init__(self, address: str = "") -> None:
+        self.address = address
+
+    def admit(self, folder: Path, *, overwrite: bool) -> None:
+        """The driver alone writes into this folder."""
+
+    def examine(self, run: Run, prepared: Prepared, again: Prepare, advance: Advance) -> bool:
+        missing = MissingShards(run, prepared, advance).among(range(len(prepared.batches.shards)))
+        if missing:
+            self.compute(run, prepared, again, missing, advance)
+        return bool(missing)
+
+    def compute(self, run: Run, prepared: Prepared, again: Prepare, missing: list[int], advance: Advance) -> None:
+        import torch
+
+        import eyechart
+
+        ray = self.connected()
+        threads = torch.get_num_threads()
+        needs: dict[str, Any] = {"num_cpus": threads, "max_retries": RETRIES}
+        if prepared.subjects[0].device.type == "cuda":
+            needs["num_gpus"] = share_of_gpu(sum(subject.parameters for subject in prepared.subjects))
+        task = ray.remote(**needs)(compute_shard)
+        handed = ray.put(again)
+        at_once = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads) * AHEAD
+        waiting, going = list(missing), {}
+        try:
+            while waiting or going:
+                while waiting and len(going) < at_once:
+                    shard = waiting.pop(0)
+                    reference = task.remote(run.plan["question"], eyechart.__version__, handed, shard, threads)
+                    going[reference] = shard
+                for reference in ray.wait(list(going), num_returns=1)[0]:
+                    shard = going.pop(reference)
+                    run.keep_shard(shard, ray.get(reference))
+                    advance(prepared.images_of(shard))
+        except ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, EyechartError):
+                raise cause from None
+            raise EngineError(f"A Ray worker failed: {type(cause).__name__}: {cause}") from error
+        except ray.exceptions.RayError as error:
+            words = str(error).strip().splitlines()[0]
+            raise EngineError(
+                f"Ray lost a shard and {RETRIES} further attempts ({words}); what is there is kept, and the same "
+                "command continues."
+            ) from error
+        finally:
+            for reference in going:
+                ray.cancel(reference, force=True)
+
+    def connected(self) -> Any:
+        """Ray, connected to the cluster; one of this machine where no address is given."""
+        try:
+            import ray
+        except ImportError:
+            raise UsageError("--engine ray needs Ray: pip install 'eyechart[ray]'.") from None
+        if not ray.is_initialized():
+            try:
+                where = {"address": self.address} if self.address else {"include_dashboard": False}
+                ray.init(**where, log_to_driver=False, logging_level="error")
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                words = str(error).strip().splitlines()[0]
+                raise EngineError(f"There is no Ray cluster at {self.address or 'this machine'}: {words}") from error
+        return ray
+
+
+def share_of_gpu(parameters: int) -> float:
+    """Of a GPU, for one task: weights in float32 four times over, and a batch's activations.
+
+    >>> share_of_gpu(3_000_000), share_of_gpu(300_000_000)
+    (0.2, 0.5)
+    """
+    share = (16 * parameters + ACTIVATIONS) / MEMORY_OF_GPU
+    return min(1.0, max(0.1, round(share + 0.05, 1)))

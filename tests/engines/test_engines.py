@@ -1,0 +1,266 @@
+"""The same numbers, whoever computes them: this process, ranks, a Ray cluster, or several in turn."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load, save_file
+
+import eyechart
+from eyechart import zoo
+from eyechart.engines import choose_engine
+from eyechart.engines.prepared import Prepared
+from eyechart.engines.ranks import Ranks
+from eyechart.errors import EngineError, EyechartError, UsageError
+from eyechart.exam import open_folder, prepare
+from eyechart.measures import measures
+from eyechart.run import Run
+
+IMAGES = 64  # 16 shards of one block of 4
+SMALL = {
+    "vit": {"depth": 3, "width": 16, "heads": 2, "patch": 8},
+    "resnet": {"width": 4, "depths": (1, 1, 1, 1)},
+    "resnet-mcdropout": {"width": 4, "depths": (1, 1, 1, 1)},
+}
+#: As few passes as the dear ones can make do with; 32 images are half of them, so that some blocks are left out.
+OPTIONS = {"landscape.steps": 3, "landscape.images": 32, "robustness.images": 16, "robustness.steps": 1}
+OPTIONS |= {"corruption.images": 16, "mc_dropout.images": 16, "error_vs_nll.images": 32, "shape_texture.images": 32}
+NOT_OF_THESE = {"trajectory", "hessian", "token_place", "skip_removal"}
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Three small models of the zoo with weights on the disk, so that another process can load them by name."""
+    folder = tmp_path_factory.mktemp("weights")
+    specs = []
+    for name, switches in SMALL.items():
+        torch.manual_seed(0)
+        module = zoo.build(name, **switches)
+        save_file(module.state_dict(), folder / f"{name}.safetensors")
+        card = zoo.card("vit") | {"name": name, "switches": dict(switches)}
+        (folder / f"{name}.json").write_text(json.dumps(card))
+        specs.append(f"zoo:{name}@{folder / name}.safetensors")
+    return specs
+
+
+def asked(subjects: list[str], names: list[str] | None, **more: Any) -> functools.partial[Prepared]:
+    arguments = {"options": None, "effort": "quick", "limit": IMAGES, "seed": 0, "classes": None, "device": "cpu"}
+    arguments |= {"dtype": "float32", "plugins": (), "claims": None}
+    return functools.partial(prepare, subjects, "sample", names, **(arguments | more))
+
+
+def shards_of(run: Run) -> dict[str, dict[str, bytes]]:
+    """Every number of every shard, by name, bit for bit; the order of a file's header is not the same twice."""
+    return {
+        path.name: {name: value.numpy().tobytes() for name, value in load(path.read_bytes()).items()}
+        for path in sorted((run.path / "shards").iterdir())
+    }
+
+
+def examined(again: functools.partial[Prepared], engine: Any, folder: Path) -> tuple[Run, int]:
+    """A run whose shards one engine computed, and how many images it told of."""
+    prepared, told = again(), []
+    run = open_folder(prepared.plan, folder, engine, overwrite=False)
+    engine.examine(run, prepared, again, told.append)
+    return run, sum(told)
+
+
+@pytest.fixture(scope="module")
+def everything(weights: list[str]) -> functools.partial[Prepared]:
+    """All measures that these subjects take, asked for by name so that none is left out for the time it takes."""
+    return asked(weights, [name for name in measures() if name not in NOT_OF_THESE], options=OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def inline(everything: functools.partial[Prepared], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return examined(everything, choose_engine("inline"), tmp_path_factory.mktemp("inline") / "run")[0]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """One cluster of two workers for all tests, on this machine alone."""
+    ray = pytest.importorskip("ray")
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # otherwise 127.0.0.1 becomes the interface's address
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    yield ray
+    ray.shutdown()
+
+
+def rank(number: int, monkeypatch: pytest.MonkeyPatch, wait_seconds: float = 5) -> Ranks:
+    monkeypatch.setenv("RANK", str(number))
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    return Ranks(wait_seconds)
+
+
+def test_ranks_write_the_shards_of_one_process(
+    everything: functools.partial[Prepared], inline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All measures, three ranks that share sixteen shards; rank 0 comes first to write the plan and last to wait."""
+    assert set(inline.plan["measures"][0]) >= {"name", "options"}
+    assert len(inline.measures) > 20
+    prepared = everything()
+    open_folder(prepared.plan, tmp_path / "run", rank(0, monkeypatch), overwrite=False)
+    images = [examined(everything, rank(number, monkeypatch), tmp_path / "run")[1] for number in (1, 2, 0)]
+    run = Run(tmp_path / "run")
+    assert shards_of(run) == shards_of(inline)
+    assert len(shards_of(run)) == len(prepared.batches.shards) == 16
+    assert images == [20, 40, 64]  # their own 5, 5 and 6 shards of 4, and what was there before
+
+
+def test_a_cluster_writes_the_shards_of_one_process(
+    everything: functools.partial[Prepared], inline: Run, cluster: Any, tmp_path: Path
+) -> None:
+    run, images = examined(everything, choose_engine("ray"), tmp_path / "run")
+    assert shards_of(run) == shards_of(inline)
+    assert images == IMAGES
+
+
+def test_one_engine_goes_on_where_another_stopped(
+    everything: functools.partial[Prepared], inline: Run, cluster: Any, tmp_path: Path
+) -> None:
+    run = open_folder(everything().plan, tmp_path / "run", choose_engine("inline"), overwrite=False)
+    kept = sorted((inline.path / "shards").iterdir())[1]
+    run.keep_shard(1, kept.read_bytes())
+    before = run.shard_path(1).stat().st_mtime_ns
+    run, images = examined(everything, choose_engine("ray"), tmp_path / "run")
+    assert shards_of(run) == shards_of(inline)
+    assert run.shard_path(1).stat().st_mtime_ns == before
+    assert images == IMAGES
+
+
+def test_other_shards_of_the_same_batches_agree_to_rounding(weights: list[str], tmp_path: Path) -> None:
+    """Merged in index order, however the same batches are cut into shards."""
+    again = asked(weights[:2], ["recognition", "cka", "attention_distance", "fourier"])
+    prepared = again()
+    run = open_folder(prepared.plan, tmp_path / "run", choose_engine("inline"), overwrite=False)
+    chosen = list(run.measures.values())
+    whole = {measure.name: measure.tally(run.scene) for measure in chosen}
+    for shard in range(len(prepared.batches.shards)):
+        whole = {name: tally.merge(prepared.compute(shard, chosen, run.scene)[name]) for name, tally in whole.items()}
+    from eyechart.engines.shard import TappedSubject, examine_shard
+
+    pairs = zip(prepared.subjects, prepared.anatomies, strict=True)
+    tapped = [TappedSubject(subject, anatomy, chosen) for subject, anatomy in pairs]
+    every = [batch for shard in range(len(prepared.batches.shards)) for batch in prepared.batches.batches(shard)]
+    at_once = examine_shard(tapped, prepared.source, every, chosen, run.scene)
+    for name, tally in whole.items():
+        for key, value in tally.tensors().items():
+            torch.testing.assert_close(value, at_once[name].tensors()[key], rtol=1e-10, atol=1e-10, equal_nan=True)
+
+
+# --- What goes wrong ------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_worker_costs_nothing(weights: list[str], cluster: Any, tmp_path: Path) -> None:
+    again = asked(weights[:1], ["recognition", "cka"])
+    marker = tmp_path / "killed"
+    run, _ = examined(functools.partial(dying, marker, again), choose_engine("ray"), tmp_path / "ray")
+    assert marker.exists()
+    one, _ = examined(again, choose_engine("inline"), tmp_path / "inline")
+    assert shards_of(run) == shards_of(one)
+
+
+def dying(marker: Path, again: functools.partial[Prepared]) -> Prepared:
+    """In a worker, the first time: die as by lack of memory."""
+    if "ray" in sys.modules and sys.modules["ray"].get_runtime_context().worker.mode == 1 and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return again()
+
+
+def otherwise(again: functools.partial[Prepared]) -> Prepared:
+    """In a worker: as if it had other weights."""
+    prepared = again()
+    if sys.modules["ray"].get_runtime_context().worker.mode == 1:
+        prepared.plan = {**prepared.plan, "question": "another"}
+    return prepared
+
+
+def failing(again: functools.partial[Prepared]) -> Prepared:
+    if sys.modules["ray"].get_runtime_context().worker.mode == 1:
+        raise UsageError("There is no such picture here.")
+    return again()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [(otherwise, "would compute something else than the driver"), (failing, "There is no such picture here.")],
+)
+def test_a_worker_that_is_not_the_same_is_refused(
+    how: Any, words: str, weights: list[str], cluster: Any, tmp_path: Path
+) -> None:
+    again = asked(weights[:1], ["recognition"])
+    with pytest.raises(EyechartError) as error:
+        examined(functools.partial(how, again), choose_engine("ray"), tmp_path / "run")
+    assert words in str(error.value)
+
+
+def test_a_worker_of_another_version_is_refused() -> None:
+    from eyechart.engines.ray_cluster import compute_shard
+
+    with pytest.raises(EngineError, match=r"eyechart .* the driver 0\.0\.0; install the same one"):
+        compute_shard("question", "0.0.0", lambda: pytest.fail("it must not begin"), 0, 1)
+
+
+def test_rank_0_does_not_wait_for_ever(weights: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    again = asked(weights[:1], ["recognition"])
+    with pytest.raises(EngineError, match="10 shards of other ranks have not come for 0 s; what is there is kept"):
+        examined(again, rank(0, monkeypatch, 0.3), tmp_path / "run")
+    assert len(list((tmp_path / "run" / "shards").iterdir())) == 6
+
+
+def test_a_rank_waits_for_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EngineError, match=r"Rank 1 waited 0 s for .*plan\.json, written by rank 0"):
+        rank(1, monkeypatch, 0.3).admit(tmp_path / "run", overwrite=False)
+    with pytest.raises(UsageError, match="--overwrite cannot be used with --engine ranks"):
+        rank(0, monkeypatch).admit(tmp_path / "run", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("spark", "The engine is one of inline, ranks, ray, ray:auto, ray://ADDRESS; got 'spark'."),
+        ("ranks", "--engine ranks needs a launcher that sets RANK and WORLD_SIZE"),
+    ],
+)
+def test_an_engine_that_is_not_there(name: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(UsageError) as error:
+        choose_engine(name)
+    assert words in str(error.value)
+
+
+def test_two_processes_of_a_launcher_make_one_run(weights: list[str], tmp_path: Path) -> None:
+    """As torchrun starts them: the same command twice, with another rank."""
+    command = [sys.executable, "-m", "eyechart", "exam", weights[1], "--measures", "recognition", "--limit", "64"]
+    command += ["--engine", "ranks", "--out", str(tmp_path / "run"), "--device", "cpu"]
+    started = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, "RANK": str(number), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in (1, 0)
+    ]
+    said = [process.communicate(timeout=120)[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0], said
+    assert "rank 0 finishes the run" in said[0]
+    assert "report:" not in said[0]
+    assert "report:" in said[1]
+    alone = eyechart.exam(weights[1], measures="recognition", limit=64, out=tmp_path / "alone", device="cpu")
+    both = Run(tmp_path / "run")
+    assert both.finished
+    assert shards_of(both) == shards_of(alone)
+    assert both.findings["recognition"].identical(alone.findings["recognition"])
