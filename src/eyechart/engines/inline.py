@@ -1,4 +1,4 @@
-"""The default engine: this process, one shard after the other. Shards already there are not computed again."""
+"""The default engine: this process, one shard after the other. Sound shards already there are not computed again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def examine(
     finished = 0  # images of shards that were there, not yet told
     for index in range(len(batches.shards)):
         todo = batches.batches(index)
-        if run.read_shard(index) is not None:
+        if run.read_tallies(index) is not None:
             finished += sum(len(batch.images) for batch in todo)
             continue
         ready = ready or tapped()

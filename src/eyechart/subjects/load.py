@@ -78,9 +78,14 @@ def _look_at(subject: Subject, size: int) -> None:
     _try(subject, "leave the size out or choose another.")
 
 
+def as_list(specs: Given | Sequence[Given]) -> list[Given]:
+    """One subject alone, as people write it, or several."""
+    return [specs] if isinstance(specs, (str, nn.Module, Subject)) else list(specs)
+
+
 def load_subjects(specs: Given | Sequence[Given]) -> list[Subject]:
     """All subjects of an exam, with unique names: modules of one class are numbered, the same spec twice is refused."""
-    specs = [specs] if isinstance(specs, (str, nn.Module, Subject)) else specs  # one alone, as people write it
+    specs = as_list(specs)
     subjects: list[Subject] = []
     taken: set[str] = set()
     modules: set[int] = set()

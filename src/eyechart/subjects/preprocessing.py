@@ -64,6 +64,7 @@ class Preprocessing:
             "interpolation": self.interpolation,
             "mean": list(self.mean),
             "std": list(self.std),
+            "scale": self.scale,
         }
 
 
