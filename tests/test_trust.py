@@ -54,7 +54,7 @@ def examined(out: Path, who: Any = None, told: list[str] | None = None, **more: 
 def no_charts() -> Iterator[None]:
     """What the page looks like does not matter here, and it takes two seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("eyechart.report.page.render", lambda run: f"<p>the page of {run.plan['question']}</p>")
+        patch.setattr("eyechart.report.page.render", lambda run, undrawn: f"<p>the page of {run.plan['question']}</p>")
         yield
 
 
@@ -176,6 +176,7 @@ def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monk
 
 
 def test_a_run_goes_on_with_the_threads_it_began_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
     threads: list[int] = []
     real = inline.examine_shard
 

@@ -238,3 +238,5 @@ def finish(run: Run) -> None:
     again.write_summary()
     again.record(["summary.csv"])
     again.report()
+    for notice in again.notices:
+        run.notice(notice)

@@ -39,6 +39,15 @@ def printable(text: object) -> str:
     return UNPRINTABLE.sub(lambda sign: sign.group().encode("unicode_escape").decode(), str(text))
 
 
+def printable_json(text: str) -> str:
+    r"""The same for JSON, where a sign is written out as JSON does it.
+
+    >>> printable_json('"\x9b2J"')
+    '"\\u009b2J"'
+    """
+    return UNPRINTABLE.sub(lambda sign: f"\\u{ord(sign.group()):04x}", text)
+
+
 def harmless_cell(text: str) -> str:
     """A cell of a table that no spreadsheet takes for a formula.
 

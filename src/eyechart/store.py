@@ -70,8 +70,12 @@ class RunFiles:
 
     @property
     def notices(self) -> list[str]:
-        """What was found damaged in this folder since it was opened, and is made again; a sentence each."""
+        """What was found damaged in this folder since it was opened, or could not be drawn; a sentence each."""
         return list(self._notices)
+
+    def notice(self, sentence: str) -> None:
+        """Something to be told at the end of an exam, once."""
+        self._notices[sentence] = None
 
     def clear(self) -> None:
         """Remove what a run wrote here: only in a folder whose plan is ours, only files it wrote, through no link."""
@@ -239,7 +243,7 @@ class RunFiles:
 
     def _distrust(self, path: Path, reason: str) -> None:
         """Say once that a file was not believed."""
-        self._notices[f"{path} is damaged or foreign ({reason.rstrip('.')}) and is made again."] = None
+        self.notice(f"{path} is damaged or foreign ({reason.rstrip('.')}) and is made again.")
 
     def _distrusted(self, path: Path, reason: str) -> dict[str, dict[str, Tensor]] | None:
         self._distrust(path, reason)

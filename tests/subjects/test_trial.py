@@ -125,7 +125,7 @@ def test_what_is_measured_of_a_forward_that_writes_is_what_is_measured_of_one_th
     import eyechart.report.page as page
 
     real, pages = page.render, []
-    monkeypatch.setattr(page, "render", lambda run: pages.append(real(run) if not pages else "") or pages[-1])
+    monkeypatch.setattr(page, "render", lambda run, undrawn: pages.append(real(run) if not pages else "") or pages[-1])
     findings = []
     for kind in (WritesIntoItsInput, Halves):
         subject = eyechart.load_subject(kind(), name="mine", input_size=32)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eyechart.errors import EyechartError, UsageError
+from eyechart.phrases import printable
 
 if TYPE_CHECKING:
     from eyechart.studies.records import Records
@@ -72,7 +73,7 @@ def study(
             return
         _one(name, arms, seeds, json_, **options)
     except EyechartError as error:
-        click.echo(f"eyechart: {error}", err=True)
+        click.echo(f"eyechart: {printable(error)}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         click.echo("eyechart: interrupted, what ended is recorded; run the same command again to continue.", err=True)
