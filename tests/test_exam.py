@@ -21,6 +21,7 @@ from eyechart.engines.shard import examine_shard
 from eyechart.errors import NotFinite, RunFolderError, UsageError
 from eyechart.files import write_atomically
 from eyechart.measures import measures
+from eyechart.question import seal_of
 from eyechart.run import Run
 from eyechart.tally import Tally
 from eyechart.tracing import pieces
@@ -59,6 +60,7 @@ def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
         "verdicts.json",
         "summary.csv",
         "report.html",
+        "checksums.json",
     }
     left_out = {entry["measure"] for entry in run.plan["left_out"]}
     not_in_seconds = {"hessian", "landscape", "corruption", "lesion"}
@@ -304,9 +306,12 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         (lambda folder: (folder / "plan.json").write_text("{"), "damaged"),
         (lambda folder: (folder / "plan.json").write_text("[]"), "damaged"),
         (lambda folder: (folder / "plan.json").unlink(), "no plan.json"),
-        (lambda folder: without_anatomies(folder / "plan.json"), "does not have the form that this version writes"),
+        (lambda folder: without_notices(folder / "plan.json"), "its seal does not fit"),
+        (lambda folder: resealed(folder / "plan.json", without_anatomies), "does not have the form that this version"),
         (lambda folder: (folder / "findings" / "cka.nc").write_bytes(b"CDF"), "damaged"),
+        (lambda folder: recorded(folder, "findings/cka.nc", b"CDF"), "damaged"),
         (lambda folder: (folder / "verdicts.json").write_text('[{"claim": "C01"}]'), "damaged"),
+        (lambda folder: recorded(folder, "verdicts.json", b'[{"claim": "C01"}]'), "damaged"),
     ],
 )
 def test_a_damaged_run_folder_is_named(run: Run, tmp_path: Path, damage: Callable[[Path], object], words: str) -> None:
@@ -324,6 +329,23 @@ def without_anatomies(plan: Path) -> None:
     for subject in whole["subjects"]:
         del subject["anatomy"]
     plan.write_text(json.dumps(whole))
+
+
+def without_notices(plan: Path) -> None:
+    whole = json.loads(plan.read_text())
+    plan.write_text(json.dumps(whole | {"notices": []}))
+
+
+def resealed(plan: Path, edit: Callable[[Path], object]) -> None:
+    """Edited by somebody who knows how seals are made."""
+    edit(plan)
+    whole = json.loads(plan.read_text())
+    plan.write_text(json.dumps(whole | {"seal": seal_of(whole)}))
+
+
+def recorded(folder: Path, name: str, content: bytes) -> None:
+    (folder / name).write_bytes(content)
+    Run(folder).record([name])
 
 
 def read_all(folder: Path) -> None:

@@ -15,6 +15,7 @@ import click
 
 import eyechart
 from eyechart.errors import EyechartError, UsageError
+from eyechart.phrases import printable, printable_json
 from eyechart.studies.command import study
 from eyechart.training.command import train
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 PARTLY, INTERRUPTED = 3, 130
 
 
+def say(text: object = "", err: bool = False) -> None:
+    """Print a line; what a file or a subject is called cannot steer the terminal."""
+    click.echo(printable(text), err=err)
+
+
 class GroupWithPlainErrors(click.Group):
     """A user's mistake gets one sentence with one prefix, never a traceback; an interruption says what is kept."""
 
@@ -31,17 +37,19 @@ class GroupWithPlainErrors(click.Group):
         try:
             return super().invoke(ctx)
         except EyechartError as error:
-            click.echo(f"eyechart: {error}", err=True)
+            say(f"eyechart: {error}", err=True)
             ctx.exit(error.exit_code)
         except click.UsageError as error:  # click's own: an unknown option, a missing argument
             if error.ctx is not None:
-                click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n", err=True)
-            click.echo(f"eyechart: {error.format_message()}", err=True)
+                say(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n", err=True)
+            say(f"eyechart: {error.format_message()}", err=True)
             ctx.exit(error.exit_code)
+        except OSError as error:  # a name that is too long, a folder that may not be read
+            named = f"{error.filename!s:.300}: " if error.filename else ""
+            say(f"eyechart: {named}{error.strerror or error}", err=True)
+            ctx.exit(1)
         except KeyboardInterrupt:
-            click.echo(
-                "eyechart: interrupted, finished shards are kept; run the same command again to continue.", err=True
-            )
+            say("eyechart: interrupted, finished shards are kept; run the same command again to continue.", err=True)
             ctx.exit(INTERRUPTED)
 
 
@@ -63,7 +71,7 @@ def main() -> None:
 
 
 def as_json(data: object) -> None:
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+    click.echo(printable_json(json.dumps(data, indent=2, ensure_ascii=False, default=str)))
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
@@ -166,12 +174,12 @@ def exam(
         return
     print_verdicts(run)
     for notice in run.plan["notices"]:
-        click.echo(f"note: {notice}", err=True)
-    click.echo(f"numbers: eyechart show {run.path}")
-    click.echo(f"report: {run.path / 'report.html'}")
+        say(f"note: {notice}", err=True)
+    say(f"numbers: eyechart show {run.path}")
+    say(f"report: {run.path / 'report.html'}")
     problems = run.plan["images"]["problems"]
     for problem in problems:
-        click.echo(f"skipped {problem['path']}: {problem['reason']}", err=True)
+        say(f"skipped {problem['path']}: {problem['reason']}", err=True)
     if problems or (measures and run.plan["left_out"]):
         sys.exit(PARTLY)
 
@@ -206,7 +214,7 @@ def show(run: Path, plugins: tuple[Path, ...], json_: bool) -> None:
     from eyechart.terminal import print_findings, print_verdicts
 
     print_findings(opened)
-    click.echo()
+    say()
     print_verdicts(opened)
 
 
@@ -227,7 +235,7 @@ def show_training(path: Path, json_: bool) -> None:
         return
     print_training(path)
     for drawn in save_training_charts(path):
-        click.echo(f"chart: {drawn}")
+        say(f"chart: {drawn}")
 
 
 @main.command()
@@ -235,7 +243,7 @@ def show_training(path: Path, json_: bool) -> None:
 @plugin_option
 def report(run: Path, plugins: tuple[Path, ...]) -> None:
     """Draw the page of a run folder again, from the files in the folder alone."""
-    click.echo(open_run(run, plugins).report())
+    say(open_run(run, plugins).report())
 
 
 @main.command()
@@ -246,7 +254,7 @@ def report(run: Path, plugins: tuple[Path, ...]) -> None:
 def figures(run: Path, format_: str, out: Path | None, plugins: tuple[Path, ...]) -> None:
     """Save every figure of a run folder for a paper or a talk."""
     for path in open_run(run, plugins).figures(format_, out):
-        click.echo(path)
+        say(path)
 
 
 @main.command()
@@ -328,15 +336,15 @@ def measures(plugins: tuple[Path, ...], json_: bool) -> None:
         as_json(rows)
         return
     for row in rows:
-        click.echo(f"{row['name']:20} {row['question']}")
-        click.echo(f"{'':20} {'; '.join(row['sources'])}")
+        say(f"{row['name']:20} {row['question']}")
+        say(f"{'':20} {'; '.join(row['sources'])}")
         if row["claims"]:
-            click.echo(f"{'':20} decides {', '.join(row['claims'])}")
+            say(f"{'':20} decides {', '.join(row['claims'])}")
         for option, value in row["options"].items():
             others = ", ".join(str(choice) for choice in row["choices"][option] if choice != value)
             meaning = row["meanings"][option]
             details = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
-            click.echo(f"{'':20} --set {row['name']}.{option}={value}{details}")
+            say(f"{'':20} --set {row['name']}.{option}={value}{details}")
 
 
 @main.command()
@@ -351,7 +359,7 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
     if claims_file is not None:
         add_claims(read_text(claims_file, "--claims"), str(claims_file))
     wanted = name.upper().removeprefix("C") if name else None
-    wanted = f"C{int(wanted):02}" if wanted and wanted.isdecimal() else name
+    wanted = f"C{int(wanted):02}" if wanted and wanted.isdecimal() and len(wanted) < 10 else name
     if wanted and wanted not in CLAIMS:
         raise UsageError(f"No claim is called {name!r}; the claims are C01 to {max(CLAIMS)}.")
     chosen = [CLAIMS[wanted]] if wanted else list(CLAIMS.values())
@@ -359,29 +367,29 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
         as_json([claim.as_json() for claim in chosen])
         return
     for claim in chosen:
-        click.echo(f"{claim.id}  {claim.sentence}")
-        click.echo(f"     source      {claim.figure}; reported: {claim.reported}")
-        click.echo(f"     decided by  {claim.decide}")
-        click.echo(f"     holds if    {claim.margin}")
+        say(f"{claim.id}  {claim.sentence}")
+        say(f"     source      {claim.figure}; reported: {claim.reported}")
+        say(f"     decided by  {claim.decide}")
+        say(f"     holds if    {claim.margin}")
         by = f"exam ({', '.join(claim.measures)})" if claim.settled_by == "exam" else f"study {claim.settled_by}"
-        click.echo(f"     settled by  {by}; needs {claim.wants}")
+        say(f"     settled by  {by}; needs {claim.wants}")
         if claim.null:
-            click.echo(f"     null        {claim.null}")
+            say(f"     null        {claim.null}")
         if claim.changed:
-            click.echo(f"     changed     {claim.changed}")
+            say(f"     changed     {claim.changed}")
         if wanted:
             for test in claim.tests:
                 asked = "; ".join(f"{part.quantity} {part.asks}" for part in test.parts)
                 read = f", read {test.reading}" if test.reading else ""
-                click.echo(f"     test        {test.measure}{read}: {asked}")
+                say(f"     test        {test.measure}{read}: {asked}")
     studied = [claim for claim in chosen if claim.settled_by != "exam"]
     if studied:
-        click.echo(
+        say(
             "\nexam: `eyechart exam` decides it on subjects that have what it needs. study: no exam decides it, only\n"
             "a set of trainings made for the purpose (`eyechart train`), with several seeds of each:"
         )
         for name in dict.fromkeys(claim.settled_by for claim in studied):
-            click.echo(f"  {name:16} {STUDIES[name]}")
+            say(f"  {name:16} {STUDIES[name]}")
 
 
 main.add_command(train)
@@ -396,4 +404,4 @@ def completion(shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None  # click has a class for each choice
-    click.echo(kind(main, {}, "eyechart", "_EYECHART_COMPLETE").source())
+    say(kind(main, {}, "eyechart", "_EYECHART_COMPLETE").source())

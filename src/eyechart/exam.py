@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,12 @@ from eyechart.engines import Engine, choose_engine
 from eyechart.engines.plan import write_plan
 from eyechart.engines.prepared import Prepared
 from eyechart.errors import RunFolderError, UsageError
-from eyechart.files import read_text, write_json, write_text
+from eyechart.files import read_text
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measure import EFFORTS
 from eyechart.measures import check_tests, choose_measures, load_plugin
+from eyechart.question import what_differs
 from eyechart.run import Run
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from eyechart.images import BatchPlan, Images
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
+    from eyechart.subjects.trial import Trial
 
 BUNDLED_PAIR = ("zoo:vit", "zoo:resnet")
 Progress = Callable[[str, int, int], None]  # what is being done, images done, images in all (0: a last sentence)
@@ -113,14 +116,17 @@ def exam(
         done += images_done
         progress("images", done, len(prepared.batches.order))
 
-    computed = workers.examine(run, prepared, again, advance)
-    if not workers.finishes:
-        progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
-    elif computed or not run.finished:
-        progress("intervals, verdicts and page", 0, 1)
-        finish(run)
-    else:
-        progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
+    with threads_of(run):
+        computed = workers.examine(run, prepared, again, advance)
+        if not workers.finishes:
+            progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
+        elif computed or not run.finished:
+            progress("intervals, verdicts and page", 0, 1)
+            finish(run)
+        else:
+            progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
+    for notice in run.notices:
+        progress(notice, 0, 0)
     return Run(run.path)
 
 
@@ -141,10 +147,13 @@ def prepare(
     progress: Progress = lambda what, done, total: None,
 ) -> Prepared:
     """Load what was asked for and write the plan down; every process of an exam does this for itself."""
+    import torch
+
     from eyechart.device import choose_device, choose_dtype, without_tf32
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import match_classes
-    from eyechart.subjects.load import load_subjects
+    from eyechart.subjects.load import as_list, load_subjects
+    from eyechart.subjects.trial import Rehearsal
 
     without_tf32()
     torch_device, torch_dtype = choose_device(device), choose_dtype(dtype)
@@ -158,16 +167,21 @@ def prepare(
     source: Images = open_images(images)
     batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)
 
-    loaded: list[Subject] = [subject.to(torch_device) for subject in load_subjects(subjects)]
+    given = as_list(subjects)
+    loaded: list[Subject] = [
+        subject.in_numbers(torch_dtype, torch_device, borrowed=not isinstance(spec, str))
+        for spec, subject in zip(given, load_subjects(given), strict=True)
+    ]
     first_two = [common_crop(source.picture(i)) for i in batches.order[:2]]
     anatomies: list[Anatomy] = []
+    trials: list[Trial] = []
     for subject in loaded:
         progress(f"anatomy of {subject.name}", 0, 1)
-        subject.module.to(torch_dtype)
         dry = subject.prepare((first_two * 2)[:2]).to(torch_device, torch_dtype)
-        anatomies.append(
-            anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
-        )
+        rehearsal = Rehearsal(subject, dry)
+        anatomy = anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
+        anatomies.append(anatomy)
+        trials.append(rehearsal.trial(anatomy))
     matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in loaded}
     plan = write_plan(
         loaded,
@@ -185,32 +199,52 @@ def prepare(
             "effort": effort,
             "asked_for": measures is not None,
             "claims": own_claims,
+            "threads": torch.get_num_threads(),
         },
+        trials=trials,
     )
     return Prepared(plan, loaded, anatomies, source, batches)
+
+
+@contextmanager
+def threads_of(run: Run) -> Iterator[None]:
+    """As many threads as the plan says: sums over other numbers of them are rounded otherwise."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, int(run.plan["settings"].get("threads", before))))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def open_folder(plan: Mapping[str, Any], out: str | Path | None, workers: Engine, *, overwrite: bool) -> Run:
     """The folder of this question: a new one, or the one an earlier call or another process began."""
     folder = Path(out) if out is not None else Path("runs") / folder_name(plan)
     workers.admit(folder, overwrite=overwrite)
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"A run needs a folder, but {folder} is a file; choose another with --out.")
-    if folder.exists() and any(folder.iterdir()) and not (folder / "plan.json").exists():
-        raise UsageError(
-            f"{folder} is not empty and not a run folder, so nothing is written there; choose another --out."
-        )
     run = Run(folder)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"A run needs a folder, but {folder} is a file; choose another with --out.")
+        if not (folder / "plan.json").exists() and not run.is_free:
+            raise UsageError(
+                f"{folder} is not empty and not a run folder, so nothing is written there; choose another --out."
+            )
+    except OSError as error:  # a name too long, a folder that may not be read
+        raise UsageError(f"{folder} cannot be a run folder ({error.strerror}); choose another with --out.") from error
     if overwrite:
         run.clear()
-    if (folder / "plan.json").exists():
-        if run.plan.get("question") != plan["question"]:
-            raise RunFolderError(
-                f"{folder} holds another exam (other weights, images, measures, settings or version); "
-                "pass --overwrite to replace it, or choose another folder with --out."
-            )
+    run.sweep()
+    if not (folder / "plan.json").exists():
+        run.begin(plan)
         return run
-    write_json(folder / "plan.json", plan)
+    differs = what_differs(run.plan, plan)
+    if differs or run.plan["question"] != plan["question"]:
+        raise RunFolderError(
+            f"{folder} holds another exam: {differs or 'its question differs'}; pass --overwrite to replace it, or "
+            "choose another folder with --out."
+        )
     return run
 
 
@@ -236,8 +270,11 @@ def finish(run: Run) -> None:
         run.write_finding(name, findings[name])
     tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
-    verdicts = judge(tests, findings, facts_of(run.plan, findings), left_out=left_out)
-    write_json(run.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
-    run = Run(run.path)
-    write_text(run.path / "summary.csv", run.summary_csv())
-    run.report()
+    run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))
+    run.record([*(f"findings/{name}.nc" for name in findings), "verdicts.json"], anew=True)
+    again = Run(run.path)  # table and page are made from what is in the files
+    again.write_summary()
+    again.record(["summary.csv"])
+    again.report()
+    for notice in again.notices:
+        run.notice(notice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -22,3 +23,35 @@ def did_you_mean(word: str, candidates: Iterable[str], otherwise: str) -> str:
     """
     near = difflib.get_close_matches(word.lower(), list(candidates), n=3)
     return f"did you mean {' or '.join(near)}?" if near else otherwise
+
+
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tab and new line (a file's name may move the cursor or retitle the window), signs that turn
+the direction of writing, and halves of characters, which no terminal can print."""
+
+
+def printable(text: object) -> str:
+    r"""A text that only writes when it is printed, whatever a file or a subject is called.
+
+    >>> printable("\x1b[2Jcat\x07.jpg")
+    '\\x1b[2Jcat\\x07.jpg'
+    """
+    return UNPRINTABLE.sub(lambda sign: sign.group().encode("unicode_escape").decode(), str(text))
+
+
+def printable_json(text: str) -> str:
+    r"""The same for JSON, where a sign is written out as JSON does it.
+
+    >>> printable_json('"\x9b2J"')
+    '"\\u009b2J"'
+    """
+    return UNPRINTABLE.sub(lambda sign: f"\\u{ord(sign.group()):04x}", text)
+
+
+def harmless_cell(text: str) -> str:
+    """A cell of a table that no spreadsheet takes for a formula.
+
+    >>> harmless_cell("=1+1"), harmless_cell("zoo:vit")
+    ("'=1+1", 'zoo:vit')
+    """
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from eyechart.claims.table import add_claims
 from eyechart.claims.verdict import Verdict
 from eyechart.engines.plan import scene_of
-from eyechart.errors import RunFolderError, UsageError
+from eyechart.errors import RunFolderError, TallyError, UsageError
 from eyechart.measures import choose_measures, names, source_of
 from eyechart.store import RunFiles, restore
 
@@ -28,7 +28,14 @@ class Run(RunFiles):
     def scene(self) -> Scene:
         try:
             return scene_of(self.plan)
-        except (KeyError, TypeError, ValueError) as error:  # a hand in the file, or a copy from between two versions
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            IndexError,
+            ArithmeticError,
+        ) as error:  # a hand in the file, or a copy from between two versions
             raise RunFolderError(
                 f"{self.path / 'plan.json'} does not have the form that this version writes "
                 f"({type(error).__name__}: {error}); "
@@ -67,7 +74,11 @@ class Run(RunFiles):
         stored = self.read_shard(index)
         if stored is None:
             return None
-        return {name: restore(measure.tally(self.scene), stored[name]) for name, measure in self.measures.items()}
+        try:
+            return {name: restore(measure.tally(self.scene), stored[name]) for name, measure in self.measures.items()}
+        except (KeyError, IndexError, RuntimeError, TallyError) as error:
+            self._distrust(self.shard_path(index), str(error))
+            return None
 
     def chart(self, name: str) -> Chart:
         """The figure of a measure as an Altair chart, to restyle or save."""
@@ -83,7 +94,9 @@ class Run(RunFiles):
         """Draw the page anew from this folder alone, and say where it is."""
         from eyechart.report.page import write_report
 
-        return write_report(self)
+        path = write_report(self)
+        self.record([path.name])
+        return path
 
     def figures(self, format: str = "png", folder: Path | None = None) -> list[Path]:
         from eyechart.report.figures import save_figures

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape as escape_markup
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.tree import Tree
 
-from eyechart.phrases import count
+from eyechart.phrases import count, printable
 from eyechart.sites import Anatomy, Site
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from eyechart.zoo.switches import Switch
 
 VERDICT_COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow", "not tested": "dim"}
+
+
+def escape(text: str) -> str:
+    """A text as it stands: neither rich nor the terminal takes a part of it for a command."""
+    return escape_markup(printable(text))
 
 
 def show(thing: Any) -> None:
@@ -56,7 +61,7 @@ def print_verdicts(run: Run) -> None:
             if verdict.verdict == "undecided":
                 text += f" Undecided: {verdict.remarks}"
             rows.add_row(
-                verdict.claim,
+                escape(verdict.claim),
                 f"[{colour}]{word}[/]",
                 escape(effect_of(verdict)),
                 escape(quantity_of(verdict)),
@@ -106,7 +111,11 @@ def print_findings(run: Run) -> None:
     for row in run.quantities():
         value = f"{row['value']:.4g} {row['unit']}".strip()
         rows.add_row(
-            row["measure"], row["quantity"], escape(row["subjects"]), value, f"{row['low']:.4g} … {row['high']:.4g}"
+            escape(row["measure"]),
+            escape(row["quantity"]),
+            escape(row["subjects"]),
+            escape(value),
+            f"{row['low']:.4g} … {row['high']:.4g}",
         )
     show(rows)
 
@@ -162,11 +171,11 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
         card = row.get("card", {})
         recipe = card.get("recipe", {})
         listed.add_row(
-            row["spec"],
+            escape(row["spec"]),
             f"{card['parameters']:,}" if "parameters" in card else "",
             accuracy_of(card),
-            str(card.get("data", "")),
-            str(recipe.get("name", "") if isinstance(recipe, dict) else recipe),
+            escape(str(card.get("data", ""))),
+            escape(str(recipe.get("name", "") if isinstance(recipe, dict) else recipe)),
             escape(str(card.get("sentence", ""))),
         )
     show(listed)
@@ -241,6 +250,7 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
             tenth = 10 * done // max(total, 1)
             if (what, tenth) not in said:
                 said.add((what, tenth))
+                what = printable(what)
                 print(f"{what}: {done}/{total}" if total > 1 else what, file=sys.stderr, flush=True)
 
         yield plain
@@ -251,8 +261,8 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
         def drawn(what: str, done: int, total: int) -> None:
             if total:
-                bar.update(task, description=what, completed=done, total=total)
+                bar.update(task, description=escape(what), completed=done, total=total)
             else:  # a sentence, which stays when the bar is gone
-                bar.console.print(what, markup=False, highlight=False)
+                bar.console.print(printable(what), markup=False, highlight=False)
 
         yield drawn

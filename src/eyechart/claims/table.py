@@ -171,7 +171,7 @@ def add_claims(text: str, where: str) -> list[str]:
         claims = {name: read_claim({**OWN_CLAIM, **entry}, _table) for name, entry in own.items()}
     except EyechartError as error:
         raise UsageError(f"{where}: {str(error).removeprefix('claims.toml: ')}") from error
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{where} cannot be read as claims ({type(error).__name__}: {error}).") from error
     for name in claims:
         if name in BUNDLED:

@@ -1,4 +1,4 @@
-"""The default engine: this process, one shard after the other. Shards already there are not computed again."""
+"""The default engine: this process, one shard after the other. Sound shards already there are not computed again."""
 
 from __future__ import annotations
 

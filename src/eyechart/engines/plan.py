@@ -1,14 +1,12 @@
 """The question of an exam, written down before anything is measured: plan.json.
 
 The plan fixes subjects (by the hash of their weights), images (by fingerprint and order), batches, folds, shards and
-measures with their options. Its hash names the question: shards of another question are never read.
+measures with their options. `question.py` says what of it decides the numbers; its seal shows that nobody edited it.
 """
 
 from __future__ import annotations
 
 import datetime
-import hashlib
-import json
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +20,7 @@ from eyechart.images import BatchPlan
 from eyechart.measure import Measure
 from eyechart.measures import source_of
 from eyechart.phrases import count
+from eyechart.question import DECIDING_PACKAGES, question_hash, seal_of
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.store import FORMAT
@@ -29,6 +28,7 @@ from eyechart.store import FORMAT
 if TYPE_CHECKING:
     from eyechart.images import Images
     from eyechart.subjects.subject import Subject
+    from eyechart.subjects.trial import Trial
 
 LARGEST_TALLY = 2 << 30  # bytes; refused before anything runs, not when memory is gone after an hour
 RECORDED_PACKAGES = ("eyechart", "torch", "torchvision", "timm", "transformers", "numpy", "xarray", "pillow")
@@ -43,11 +43,17 @@ def write_plan(
     *,
     label_maps: Mapping[str, tuple[tuple[int, ...] | None, str]],
     settings: Mapping[str, Any],
+    trials: Sequence[Trial] | None = None,
 ) -> dict[str, Any]:
-    """Everything `plan.json` holds. Measures that do not apply to these subjects are left out, each with its reason."""
+    """Everything `plan.json` holds. Measures that do not apply to these subjects are left out, each with its reason.
+
+    Without `trials` the plan is for numbers that nobody resumes (a study's).
+    """
+    tried: Sequence[Trial | None] = trials or [None] * len(subjects)
     plan: dict[str, Any] = {
         "format": FORMAT,
         "eyechart": installed("eyechart"),
+        "built_with": built_with(subjects),
         "subjects": [
             {
                 "name": subject.name,
@@ -56,10 +62,16 @@ def write_plan(
                 "weights": subject.weights_hash,
                 "trained": subject.trained,
                 "card": dict(subject.card),
+                "preprocessing": subject.preprocessing.as_json(),
+                "switches": subject.switches,
                 "labels": {"indices": label_maps[subject.name][0], "reason": label_maps[subject.name][1]},
                 "anatomy": anatomy.as_json(),
+                "fed": trial.fed if trial else "",
+                "answers": trial.answers if trial else {},
+                "steady": trial.steady if trial else False,
+                "notes": list(trial.notes) if trial else [],
             }
-            for subject, anatomy in zip(subjects, anatomies, strict=True)
+            for subject, anatomy, trial in zip(subjects, anatomies, tried, strict=True)
         ],
         "images": {
             "name": images.name,
@@ -104,6 +116,7 @@ def write_plan(
     plan["notices"] = notices(plan)
     plan["question"] = question_hash(plan)
     plan["provenance"] = provenance()
+    plan["seal"] = seal_of(plan)
     return plan
 
 
@@ -160,7 +173,7 @@ def notices(plan: Mapping[str, Any]) -> list[str]:
         if subject["labels"]["indices"] is None:
             hint = " Use --classes MAP.json to say which class is which." if images["classes"] else ""
             said.append(f"{subject['name']}: accuracy is not reported: {subject['labels']['reason']}{hint}")
-        said += [f"{subject['name']}: {note}" for note in subject["anatomy"]["notes"]]
+        said += [f"{subject['name']}: {note}" for note in (*subject["anatomy"]["notes"], *subject["notes"])]
         if not subject["trained"]:
             said.append(f"{subject['name']} has random weights: what it shows is its architecture, not learning.")
     limit = plan["settings"]["limit"]
@@ -178,20 +191,10 @@ def notices(plan: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def question_hash(plan: Mapping[str, Any]) -> str:
-    """Two plans with the same hash ask the same question. Device, micro-batch and place change nothing but rounding."""
-    settings = {key: plan["settings"][key] for key in ("dtype", "seed")}
-    question = {
-        "eyechart": plan["eyechart"],
-        "format": plan["format"],
-        "subjects": [[s["name"], s["weights"], s["input_size"], s["labels"]["indices"]] for s in plan["subjects"]],
-        "images": plan["images"]["fingerprint"],
-        "batches": plan["batches"],
-        "measures": plan["measures"],
-        "settings": settings,
-        "claims": plan["claims"],
-    }
-    return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
+def built_with(subjects: Sequence[Subject]) -> dict[str, str]:
+    """The libraries whose code the subjects run, with their versions: torch, and those their modules come from."""
+    homes = {type(part).__module__.partition(".")[0] for subject in subjects for part in subject.module.modules()}
+    return {name: installed(name) for name in DECIDING_PACKAGES if name == "torch" or name in homes}
 
 
 def provenance() -> dict[str, Any]:

@@ -61,7 +61,7 @@ class MissingShards:
     told: bool = False
 
     def among(self, shards: Sequence[int]) -> list[int]:
-        missing = [shard for shard in shards if self.run.read_shard(shard) is None]
+        missing = [shard for shard in shards if self.run.read_tallies(shard) is None]
         there = sum(self.prepared.images_of(shard) for shard in shards if shard not in missing)
         if missing and there and not self.told:
             self.advance(there)

@@ -70,7 +70,12 @@ def open_images(
         )
     if labels is not None or classes is not None:
         raise UsageError(f"{source} has its own labels; labels and classes can be given only for pictures in memory.")
-    return _open_named(str(source), check, progress)
+    try:
+        return _open_named(str(source), check, progress)
+    except (OSError, RuntimeError) as error:  # a name that is too long, a folder that may not be read, ~NOBODY
+        raise ImagesError(
+            f"There are no images at {source!s:.300} ({getattr(error, 'strerror', None) or error})."
+        ) from error
 
 
 def _open_named(source: str, check: Check, progress: Progress | None) -> Images:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,8 +12,9 @@ import numpy as np
 from PIL import Image
 
 from eyechart.errors import ImagesError
+from eyechart.files import open_regular
 from eyechart.images.picture import Unreadable, check_size, common_crop, square, to_rgb
-from eyechart.images.source import Images, Problem, fingerprint, number_classes
+from eyechart.images.source import LONGEST_NAME, MOST_CLASSES, Images, Problem, fingerprint, number_classes
 
 #: Names of pictures and labels in an .npz, first match first. "FILE.npz:train" asks for x_train and y_train alone.
 ARRAY_NAMES = (
@@ -24,6 +26,11 @@ ARRAY_NAMES = (
     ("x_train", "y_train"),
     ("arr_0", "arr_1"),
 )
+LARGEST_NPZ = 64 << 30
+"""Bytes of an .npz, packed or unpacked: ImageNet at 64 pixels has 16 GB. It is held in memory."""
+FREELY_UNPACKED, MOST_PACKED = 1 << 28, 100
+"""Beyond 256 MB, pictures that shrink a hundredfold are none: photographs halve, and drawn digits shrink tenfold."""
+
 CLASS_NAMES = ("classes", "class_names", "label_names")
 
 
@@ -117,25 +124,58 @@ def open_npz(path: Path, split: str | None = None) -> ArrayImages:
     """`x_test`/`y_test`, `x`/`y`, `images`/`labels`, … of an .npz file; class names from `classes` if it is there."""
     names = ARRAY_NAMES if split is None else ((f"x_{split}", f"y_{split}"),)
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            held = list(arrays.files)
+        with open_regular(path, LARGEST_NPZ) as file, zipfile.ZipFile(file) as archive:
+            held = [member.removesuffix(".npy") for member in archive.namelist()]
             pair = next((pair for pair in names if pair[0] in held), None)
             if pair is None:
                 wanted = ", ".join(pair[0] for pair in names)
                 raise ImagesError(
-                    f"{path.name} holds the arrays {', '.join(held) or '(none)'}; "
+                    f"{path.name} holds the arrays {', '.join(held[:20]) or '(none)'}; "
                     f"expected the pictures under one of the names {wanted}."
                 )
-            pixels = arrays[pair[0]]
-            labels = arrays[pair[1]] if pair[1] in held else None
+            pixels = read_member(archive, pair[0])
+            labels = read_member(archive, pair[1]) if pair[1] in held else None
             named = next((name for name in CLASS_NAMES if name in held), None)
-            classes = [_text(name) for name in arrays[named].tolist()] if named and labels is not None else None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ImagesError(f"{path.name} is not an .npz file of plain arrays that can be read: {error}.") from error
+            if named and labels is not None:
+                listed = read_member(archive, named)
+                if listed.ndim != 1 or len(listed) > MOST_CLASSES:
+                    raise ValueError(f"{named} is no list of at most {MOST_CLASSES:,} names")
+                classes = [_text(name) for name in listed.tolist()]
+            else:
+                classes = None
+    except ImagesError:
+        raise
+    except Exception as error:  # zip files, deflate and headers of arrays fail in a dozen ways
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ImagesError(f"{path.name} is not an .npz file of plain arrays that can be read: {reason}.") from error
     if labels is not None and labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]  # Keras keeps CIFAR labels as a column
     name = path.name if split is None else f"{path.name}:{split}"
     return ArrayImages(name, pixels, labels, classes, origin=f"{pair[0]}[{{}}]".format)
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """An array of an .npz. What it claims to be is compared with what the file holds before memory is taken for it."""
+    held = archive.NameToInfo
+    member = held[f"{name}.npy"] if f"{name}.npy" in held else held[name]
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+        if read is None:
+            raise ValueError(f"{name} has version {version} of numpy's format, which is not read")
+        shape, _, dtype = read(stream)
+        begin = stream.tell()
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects, which could run code")
+    size = math.prod(shape) * dtype.itemsize
+    if any(side < 0 or side > LARGEST_NPZ for side in shape) or begin + size != member.file_size:
+        raise ValueError(f"{name} claims {size:,} bytes, but the file holds {member.file_size - begin:,} of it")
+    if size > FREELY_UNPACKED and size > MOST_PACKED * member.compress_size:
+        raise ValueError(f"{name} would unpack to {size:,} bytes, {MOST_PACKED} times what the file has (a zip bomb?)")
+    if size > LARGEST_NPZ:
+        raise ValueError(f"{name} has {size:,} bytes, more than {LARGEST_NPZ:,}; give a folder or .tar files")
+    with archive.open(member) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def checked_labels(
@@ -149,9 +189,13 @@ def checked_labels(
         raise ImagesError(f"{name} has {count} pictures, so {count} labels were expected; got shape {numbers.shape}.")
     if not np.issubdtype(numbers.dtype, np.integer):
         raise ImagesError(f"The labels of {name} must be whole numbers (-1 for unknown); got {numbers.dtype}.")
+    if numbers.size and int(numbers.max()) >= MOST_CLASSES:
+        raise ImagesError(
+            f"The labels of {name} must number its classes, from 0 to {MOST_CLASSES - 1:,}; got {numbers.max()}."
+        )
     numbers = np.maximum(numbers.astype(np.int64), -1)
     if classes is None:
-        numbered = number_classes(numbers.tolist())
+        numbered = number_classes(numbers.tolist(), name)
         return (None, None) if numbered is None else (numbers, numbered[1])
     if numbers.max(initial=-1) >= len(classes):
         raise ImagesError(f"{name} has a label {numbers.max()} but names only {len(classes)} classes.")
@@ -176,4 +220,4 @@ def _checked_pixels(name: str, pixels: np.ndarray) -> np.ndarray:
 
 
 def _text(name: object) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
+    return (name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name))[:LONGEST_NAME]

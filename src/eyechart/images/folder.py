@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from eyechart.errors import ImagesError
-from eyechart.images.source import Check, EncodedImages, Progress
+from eyechart.files import open_regular
+from eyechart.images.source import LARGEST_FILE, Check, EncodedImages, Progress, readable
 
 #: Files that claim to be pictures. The last ones Pillow may not read: they are listed as skipped, not overlooked.
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm",
@@ -38,32 +39,32 @@ class FolderImages(EncodedImages[str]):
         label_of = {name: label for label, name in enumerate(classes)}
         labels = [label_of.get(path.split("/")[0], -1) if "/" in path else -1 for path in paths]
         super().__init__(
-            folder.resolve().name,
+            readable(folder.resolve().name),
             paths,
             labels if classes else None,
-            classes or None,
+            [readable(name) for name in classes] or None,
             check=check,
             progress=progress,
         )
 
     def stream(self, entry: str) -> BinaryIO:
-        return open(self.folder / entry, "rb")
+        return open_regular(self.folder / entry, LARGEST_FILE)  # a link may lead to a device that never ends
 
     def path_of(self, entry: str) -> str:
-        return entry
+        return readable(entry)
 
 
 class FileImages(EncodedImages[Path]):
     """A single picture file."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path.name, [path], None, None)
+        super().__init__(readable(path.name), [path], None, None)
 
     def stream(self, entry: Path) -> BinaryIO:
-        return open(entry, "rb")
+        return open_regular(entry, LARGEST_FILE)
 
     def path_of(self, entry: Path) -> str:
-        return entry.name
+        return readable(entry.name)
 
 
 def _picture_files(folder: Path) -> Iterator[str]:

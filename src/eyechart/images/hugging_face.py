@@ -31,7 +31,7 @@ class HuggingFaceImages(EncodedImages[int]):
         column = next((key for key, kind in table.features.items() if isinstance(kind, datasets.Image)), None)
         if column is None:
             raise ImagesError(f"hf:{name} has no column of pictures; its columns are {', '.join(table.features)}.")
-        labels, classes = _labels(datasets, table)
+        labels, classes = _labels(datasets, table, f"hf:{name}")
         self._column = column
         self._table: Any = table.select_columns([column]).cast_column(column, datasets.Image(decode=False))
         super().__init__(f"hf:{name}:{self._split}", range(len(table)), labels, classes, check=check, progress=progress)
@@ -76,7 +76,7 @@ def _choose(name: str, split: str | None, held: list[str]) -> str:
     return split
 
 
-def _labels(datasets: Any, table: Any) -> tuple[list[int] | None, tuple[str, ...] | None]:
+def _labels(datasets: Any, table: Any, name: str) -> tuple[list[int] | None, tuple[str, ...] | None]:
     named = [key for key, kind in table.features.items() if isinstance(kind, datasets.ClassLabel)]
     plain = [key for key in LABEL_COLUMNS if isinstance(table.features.get(key), datasets.Value)]
     column = next((key for key in LABEL_COLUMNS if key in named), next(iter(named + plain), None))
@@ -87,5 +87,5 @@ def _labels(datasets: Any, table: Any) -> tuple[list[int] | None, tuple[str, ...
         return [-1 if value is None else value for value in values], tuple(table.features[column].names)
     if any(isinstance(value, float) for value in values):
         return None, None
-    numbered = number_classes(values)
+    numbered = number_classes(values, name)
     return numbered if numbered is not None else (None, None)

@@ -30,6 +30,15 @@ PIECE = 1024
 HEAD = 65_536
 """Bytes of each file that enter the fingerprint where only headers are read."""
 
+LARGEST_FILE = 1 << 30
+"""Bytes of one picture file. 89 million pixels, the most that are read, are 0.5 GB in 16 bits without compression."""
+
+MOST_CLASSES = 1_000_000
+"""A label counts the classes: one of a billion would be a billion names."""
+
+LONGEST_NAME = 1_000
+"""Characters of the name of a class."""
+
 Check = Literal["auto", "full", "header"]
 Progress = Callable[[int, int], None]
 """Called with (files done, files in all)."""
@@ -136,7 +145,7 @@ class EncodedImages(Images, Generic[Entry]):
         try:
             with self.stream(entry) as stream:
                 return decode(stream)
-        except (Unreadable, OSError) as error:
+        except (Unreadable, OSError, ValueError) as error:
             raise ImagesError(
                 f"{self.path_of(entry)} in {self.name} passed the first check but cannot be read now ({error}); "
                 "repair or remove it and start again."
@@ -158,7 +167,10 @@ class EncodedImages(Images, Generic[Entry]):
         """The digest of a sound picture, or the reason to skip it."""
         try:
             with self.stream(entry) as stream:
-                digest = hashlib.sha256(stream.read(-1 if full else HEAD))
+                if stream.seek(0, os.SEEK_END) > LARGEST_FILE:
+                    return Unreadable(f"more than {LARGEST_FILE:,} bytes")
+                stream.seek(0)
+                digest = hashlib.sha256(stream.read(LARGEST_FILE if full else HEAD))
                 if not full:
                     digest.update(stream.seek(0, os.SEEK_END).to_bytes(8, "little"))
                 stream.seek(0)
@@ -170,6 +182,8 @@ class EncodedImages(Images, Generic[Entry]):
             return reason
         except OSError as error:
             return Unreadable(f"cannot be opened: {error.strerror or error}")
+        except ValueError as error:  # no plain file, or too long a one
+            return Unreadable(f"cannot be opened: {error}")
         return digest.digest()
 
 
@@ -183,23 +197,36 @@ def fingerprint(what: str, digests: Iterable[bytes], labels: np.ndarray | None, 
     return whole.hexdigest()
 
 
-def number_classes(labels: Sequence[int | str | None]) -> tuple[list[int], tuple[str, ...]] | None:
+def number_classes(labels: Sequence[int | str | None], name: str) -> tuple[list[int], tuple[str, ...]] | None:
     """Labels as numbers, and the class names. Numbers name themselves, names are numbered alphabetically.
 
-    >>> number_classes(["cat", None, "ape"])
+    >>> number_classes(["cat", None, "ape"], "pets")
     ([1, -1, 0], ('ape', 'cat'))
-    >>> number_classes([2, 0])
+    >>> number_classes([2, 0], "pets")
     ([2, 0], ('0', '1', '2'))
     """
     known_labels = [label for label in labels if label is not None and label != -1]
     if not known_labels:
         return None
     if all(isinstance(label, int) for label in known_labels):
-        numbers = [label if isinstance(label, int) else -1 for label in labels]
+        numbers = [max(label, -1) if isinstance(label, int) else -1 for label in labels]
+        if max(numbers) >= MOST_CLASSES:
+            raise ImagesError(
+                f"The labels of {name} must number its classes, from 0 to {MOST_CLASSES - 1:,}; got {max(numbers)}."
+            )
         return numbers, tuple(str(number) for number in range(max(numbers) + 1))
     names = tuple(sorted({str(label) for label in known_labels}))
     label_of = {name: number for number, name in enumerate(names)}
     return [-1 if label is None else label_of.get(str(label), -1) for label in labels], names
+
+
+def readable(name: str) -> str:
+    r"""The name of a file as text: bytes that are no UTF-8, which Linux allows, are written out.
+
+    >>> readable(b"caf\\xe9".decode("utf-8", "surrogateescape"))
+    'caf\\\\xe9'
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _nothing_readable(name: str, count: int, problems: Sequence[Problem]) -> str:

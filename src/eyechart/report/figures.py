@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from eyechart.charts import theme
 from eyechart.charts.export import FORMATS, picture_of, specification
-from eyechart.errors import UsageError
+from eyechart.errors import RunFolderError, UsageError
 from eyechart.files import write_atomically
 
 if TYPE_CHECKING:
@@ -23,10 +23,19 @@ def save_figures(run: Run, format: str = "png", folder: Path | str | None = None
     if format not in FORMATS:  # before anything is drawn
         raise UsageError(f"Figures can be {', '.join(FORMATS)}; got {format!r}.")
     target = Path(folder) if folder is not None else run.path / "figures"
-    paths = []
+    paths, undrawn = [], {}
     for name in run.findings:
-        with theme.drawing(subjects=run.scene.subjects, for_export=True):
-            spec = specification(theme.dress(run.chart(name)))
-        picture = picture_of(spec, format, scale)
+        try:
+            with theme.drawing(subjects=run.scene.subjects, for_export=True):
+                spec = specification(theme.dress(run.chart(name)))
+            picture = picture_of(spec, format, scale)
+        except Exception as error:  # the others can be drawn, whatever it is
+            undrawn[name] = error
+            continue
         paths.append(write_atomically(target / f"{name}.{format}", partial(Path.write_bytes, data=picture)))
+    if undrawn:
+        names, first = ", ".join(undrawn), next(iter(undrawn.values()))
+        raise RunFolderError(
+            f"{names} could not be drawn ({type(first).__name__}: {first}); the other figures are in {target}."
+        ) from first
     return paths

@@ -42,12 +42,19 @@ def write_report(run: Run) -> Path:
     """Draw the page of a run into its folder."""
     from eyechart.files import write_text
 
-    return write_text(run.path / "report.html", render(run))
+    undrawn: list[str] = []
+    path = write_text(run.path / "report.html", render(run, undrawn))
+    for sentence in undrawn:
+        run.notice(sentence)
+    return path
 
 
-def render(run: Run) -> str:
+def render(run: Run, undrawn: list[str] | None = None) -> str:
     """The page as HTML; one too large to mail goes without second pictures, then without its largest tables, then all
     of them, then most of its explorer, then its live charts.
+
+    A figure that cannot be drawn does not stop the others: it is named where it would stand, in the notices and, for
+    the terminal, in `undrawn`.
     """
     plan, subjects = run.plan, run.scene.subjects
 
@@ -55,6 +62,12 @@ def render(run: Run) -> str:
         return {"name": name, "colour": theme.subject_colour(name, subjects)}
 
     sections = [section(run, name, run.measures[name], subject_label) for name in run.findings]
+    undrawn = [] if undrawn is None else undrawn
+    undrawn += [
+        f"The figure of {made['name']} could not be drawn ({made['undrawn']}); its numbers are on the page."
+        for made in sections
+        if made["undrawn"]
+    ]
     verdict_rows = rows(run.verdicts, subject_label, list(run.findings))
     css, script = (HERE.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     vega = javascript()
@@ -70,7 +83,7 @@ def render(run: Run) -> str:
         "made": made_on(plan),
         "sections": sections,
         **verdict_context(verdict_rows, summarise(run.verdicts), of_weights(run)),
-        "notices": plan["notices"],
+        "notices": [*plan["notices"], *undrawn],
         "problems": images["problems"][:MOST_PROBLEMS],
         "problem_count": len(images["problems"]),
         "references": references(run.verdicts),
@@ -153,7 +166,8 @@ def made_on(plan: Mapping[str, Any]) -> dict[str, str]:
 
 
 def charts_data(sections: list[dict[str, Any]]) -> dict[str, Any]:
-    charts = {made["name"]: {"spec": made["chart"].spec, "tables": made["chart"].tables} for made in sections}
+    drawn = [made for made in sections if made["chart"] is not None]
+    charts = {made["name"]: {"spec": made["chart"].spec, "tables": made["chart"].tables} for made in drawn}
     return {"charts": charts, "config": {"light": theme.configuration(), "dark": theme.configuration(dark=True)}}
 
 
@@ -206,8 +220,16 @@ def accuracy(run: Run, subject: str) -> dict[str, str] | None:
 
 def section(run: Run, name: str, measure: Measure, subject_label: Any) -> dict[str, Any]:
     finding = run.findings[name]
-    chart = embed(run, name)
-    sentence = typeset(measure.sentence(finding), run.scene.subjects)
+    chart, undrawn = None, ""
+    try:
+        chart = embed(run, name)
+    except Exception as error:  # one figure of twenty, after all the work: whatever it is, the others are drawn
+        undrawn = in_one_line(error)
+    try:
+        said = measure.sentence(finding)
+    except Exception as error:
+        said = f"Nothing could be said of these numbers ({in_one_line(error)})."
+    sentence = typeset(said, run.scene.subjects)
     return {
         "id": f"measure-{name}",
         "name": name,
@@ -222,10 +244,16 @@ def section(run: Run, name: str, measure: Measure, subject_label: Any) -> dict[s
         "quantities": quantity_rows(finding, measure, subject_label),
         "sample": sample(finding, measure, run.plan),
         "chart": chart,
-        "light": data_uri(chart.light, "image/svg+xml"),
-        "dark": data_uri(chart.dark, "image/svg+xml"),
+        "undrawn": undrawn,
+        "light": data_uri(chart.light, "image/svg+xml") if chart else None,
+        "dark": data_uri(chart.dark, "image/svg+xml") if chart else None,
         "files": tables(name, finding),
     }
+
+
+def in_one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
 def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eyechart.errors import EyechartError, UsageError
+from eyechart.phrases import printable
 
 if TYPE_CHECKING:
     from eyechart.studies.records import Records
@@ -80,7 +81,7 @@ def study(
         if not complete:
             sys.exit(PARTLY)
     except EyechartError as error:
-        click.echo(f"eyechart: {error}", err=True)
+        click.echo(f"eyechart: {printable(error)}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         click.echo("eyechart: interrupted, what ended is recorded; run the same command again to continue.", err=True)

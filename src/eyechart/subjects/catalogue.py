@@ -19,6 +19,10 @@ SOURCES: tuple[Source, ...] = ("zoo", "timm", "torchvision", "hf")
 CHECKPOINT_SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 
 
+LARGEST_INPUT = 4096
+"""Pixels on a side of the pictures that a subject is fed."""
+LONGEST_SPEC = 5_000
+"""Characters: a path has at most 4,096."""
 _SIZE = re.compile(r":(\d+)px$")
 
 
@@ -50,6 +54,18 @@ class Spec:
 
 def parse_spec(text: str) -> Spec:
     """The parts of a spec; a bare name is looked for in the zoo, then in timm (only there must it exist already)."""
+    try:
+        return _parse(text)
+    except (OSError, ValueError, RuntimeError) as error:  # too long a name, a zero byte, ~NOBODY
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{text!r:.200} does not name a subject ({reason}).") from error
+
+
+def _parse(text: str) -> Spec:
+    if len(text) > LONGEST_SPEC:
+        raise UsageError(
+            f"A subject is named in at most {LONGEST_SPEC:,} characters; got {len(text):,}: {text!r:.50} …"
+        )
     source, colon, rest = text.partition(":")
     if colon and source in SOURCES:
         return _split_weights(source, rest, text)
@@ -80,6 +96,8 @@ def _split_weights(source: Source, rest: str, text: str) -> Spec:
     sized = _SIZE.search(name)
     name = _SIZE.sub("", name)
     misplaced = (":" in name and source != "hf") or (_SIZE.search(weights) and not Path(weights).exists())
+    if sized and (len(sized[1]) > 9 or int(sized[1]) > LARGEST_INPUT):
+        raise UsageError(f"An input size has at most {LARGEST_INPUT} pixels; got {text!r:.200}.")
     if misplaced or (sized and not int(sized[1])):
         raise UsageError(f"An input size is written in pixels, before any @, as in {source}:NAME:48px; got {text!r}.")
     return Spec(source, name, weights or None, int(sized[1]) if sized else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eyechart.errors import UsageError
+from eyechart.files import LARGEST_TEXT, json_of, read_bytes
 
 if TYPE_CHECKING:
     from eyechart.subjects.subject import Subject
@@ -95,8 +95,8 @@ def read_mapping(mapping: Mapping[str, str | int] | str | Path | None) -> dict[s
         return {}
     if isinstance(mapping, (str, Path)):
         try:
-            data: Any = json.loads(Path(mapping).expanduser().read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            data: Any = json_of(read_bytes(Path(mapping).expanduser(), LARGEST_TEXT))
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: ~NOBODY has no home
             raise UsageError(f"The class mapping {mapping} cannot be read as JSON ({error}).") from None
     else:
         data = mapping

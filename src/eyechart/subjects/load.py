@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from eyechart.errors import SubjectError, UsageError
 from eyechart.subjects import preprocessing, sources
-from eyechart.subjects.catalogue import Spec, names, parse_spec
+from eyechart.subjects.catalogue import LARGEST_INPUT, Spec, names, parse_spec
 from eyechart.subjects.preprocessing import GivenTransform, Preprocessing
 from eyechart.subjects.subject import Subject, find_logits, unwrapped
 
@@ -55,7 +55,10 @@ def load_subject(
     parsed = parse_spec(spec)
     if input_size is not None:
         parsed = replace(parsed, size=_side(spec, input_size))
-    subject = _loader(parsed)(parsed)
+    try:
+        subject = _loader(parsed)(parsed)
+    except OSError as error:  # a name that is too long, a file that may not be read
+        raise SubjectError(f"{spec:.300} cannot be loaded ({error.strerror or error}).") from error
     if parsed.size is not None:
         _look_at(subject, parsed.size)
     subject.name = name or subject.name
@@ -64,8 +67,11 @@ def load_subject(
 
 def _side(spec: str, input_size: tuple[int, int] | int) -> int:
     height, width = preprocessing.sides(input_size)
-    if height != width or height < 1:
-        raise UsageError(f"{spec} sees the common crop, which is square; got an input size of {height}×{width}.")
+    if height != width or not 1 <= height <= LARGEST_INPUT:
+        raise UsageError(
+            f"{spec} sees the common crop, which is square, of at most {LARGEST_INPUT} pixels; got an input size of "
+            f"{height}×{width}."
+        )
     return height
 
 
@@ -78,9 +84,14 @@ def _look_at(subject: Subject, size: int) -> None:
     _try(subject, "leave the size out or choose another.")
 
 
+def as_list(specs: Given | Sequence[Given]) -> list[Given]:
+    """One subject alone, as people write it, or several."""
+    return [specs] if isinstance(specs, (str, nn.Module, Subject)) else list(specs)
+
+
 def load_subjects(specs: Given | Sequence[Given]) -> list[Subject]:
     """All subjects of an exam, with unique names: modules of one class are numbered, the same spec twice is refused."""
-    specs = [specs] if isinstance(specs, (str, nn.Module, Subject)) else specs  # one alone, as people write it
+    specs = as_list(specs)
     subjects: list[Subject] = []
     taken: set[str] = set()
     modules: set[int] = set()

@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from eyechart.errors import SubjectError
+from eyechart.subjects.catalogue import LARGEST_INPUT
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -39,6 +40,10 @@ class Preprocessing:
     scale: float = 1 / 255
 
     def __post_init__(self) -> None:
+        if not all(1 <= side <= LARGEST_INPUT for side in self.size):
+            raise SubjectError(
+                f"An input size has from 1 to {LARGEST_INPUT} pixels on a side; got {' × '.join(map(str, self.size))}."
+            )
         if self.interpolation.upper() not in Image.Resampling.__members__:
             names = ", ".join(name.lower() for name in Image.Resampling.__members__)
             raise SubjectError(f"The interpolation {self.interpolation!r} is not one of PIL's: {names}.")
@@ -64,6 +69,7 @@ class Preprocessing:
             "interpolation": self.interpolation,
             "mean": list(self.mean),
             "std": list(self.std),
+            "scale": self.scale,
         }
 
 

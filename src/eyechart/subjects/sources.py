@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from eyechart import zoo
-from eyechart.errors import SubjectError, UnknownSubject
+from eyechart.errors import EyechartError, SubjectError, UnknownSubject, WeightsMismatch
 from eyechart.hub import hub_access
 from eyechart.subjects import preprocessing
 from eyechart.subjects.catalogue import CHECKPOINT_SUFFIXES, Spec, names, unknown
@@ -27,6 +28,8 @@ from eyechart.subjects.trained_here import TrainedHere, trained_here
 from eyechart.subjects.weights import Convert, State, fit_to, load_into, read_checkpoint, reproducible
 
 Build = Callable[..., nn.Module]
+MANY = 50_000_000
+"""Parameters that a model of the zoo may have beyond its weights before it is not built: 0.2 GB."""
 
 
 def from_zoo(spec: Spec) -> Subject:
@@ -42,7 +45,8 @@ def from_zoo(spec: Spec) -> Subject:
             advice = f"There is no card beside it, so {spec.model}'s own switches and input size were used."
             notes = [f"there is no card beside the weights: switches and normalisation are {spec.model}'s own"]
         else:
-            card |= made.card
+            plain = {"classes": list(made.classes), "input_size": [made.size] * 2, "switches": dict(made.switches)}
+            card |= {**made.card, **plain, "mean": list(made.mean), "std": list(made.std)}
             notes = list(made.notes)
     outputs = len(card.get("classes") or range(10))
     own_size = preprocessing.sides(card.get("input_size", 32))
@@ -57,6 +61,7 @@ def from_zoo(spec: Spec) -> Subject:
         module = build()
     else:
         state, unwrapping = read_checkpoint(path)
+        _refuse_larger(build, state, path)
         resize = resize_positions if spec.size else None
         module, outputs, more = _fitted(spec, state, path, build, outputs, resize, advice)
         notes = [*notes, *unwrapping, *more]
@@ -74,6 +79,26 @@ def from_zoo(spec: Spec) -> Subject:
         trained=path is not None,
         card=_card(spec, prepare, notes) | {"zoo": card},
     )
+
+
+def _refuse_larger(build: Build, state: State, path: Path) -> None:
+    """A card says how its model is built: what is far larger than the weights is not built, for it may be of any size.
+
+    It is tried on torch's meta device, where tensors have a shape and take no memory.
+    """
+    try:
+        with torch.device("meta"):
+            claimed = sum(parameter.numel() for parameter in build().parameters())
+    except EyechartError:
+        raise
+    except Exception as error:  # switches that do not go together fail anywhere in the model
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise SubjectError(f"The card beside {path} describes a model that cannot be built ({reason}).") from error
+    held = sum(tensor.numel() for tensor in state.values())
+    if claimed > 4 * held + MANY:
+        raise WeightsMismatch(
+            f"The card beside {path} describes a model of {claimed:,} parameters, but the file holds {held:,}."
+        )
 
 
 def _zoo_weights(spec: Spec) -> Path:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -23,6 +24,8 @@ class Prepare(Protocol):
     def size(self) -> tuple[int, int]: ...
 
     def __call__(self, pictures: Sequence[Image.Image]) -> Tensor: ...
+
+    def as_json(self) -> dict[str, Any]: ...
 
 
 @dataclass(eq=False)
@@ -50,6 +53,8 @@ class Subject:
     """False: it ends in features, and has no logits."""
     keyword: str | None = None
     """The argument that takes the images, if it is not the first (Hugging Face: `pixel_values`)."""
+    copies_input: bool = False
+    """Its forward writes into what it is given, as its trial found out: each call gets a copy."""
 
     def __post_init__(self) -> None:
         self.module = unwrapped(self.module, self.name).eval()
@@ -68,12 +73,34 @@ class Subject:
         return hash_of(self.module.state_dict())
 
     @property
+    def switches(self) -> dict[str, Any]:
+        """What a model of the zoo was built with."""
+        return dict(self.card.get("zoo", {}).get("switches") or {})
+
+    @property
     def device(self) -> torch.device:
         return next((tensor.device for tensor in self.module.state_dict().values()), torch.device("cpu"))
 
     def to(self, device: str | torch.device) -> Subject:
         self.module.to(device)
         return self
+
+    def in_numbers(self, dtype: torch.dtype, device: torch.device, *, borrowed: bool) -> Subject:
+        """The subject in these numbers on this device; a `borrowed` module is copied first, for it is its owner's."""
+        moved = dtype != torch.float32 or self.device.type != device.type
+        if borrowed and moved:
+            try:
+                module = copy.deepcopy(self.module)
+            except Exception as error:  # a user's module: some hold locks, files or graphs
+                raise SubjectError(
+                    f"{self.name} cannot be copied ({type(error).__name__}: {error}), and an exam in another dtype or "
+                    "on another device must not change your module; use float32 on its own device, or give a copy."
+                ) from error
+            own = replace(self, module=module)
+        else:
+            own = self
+        own.module.to(device, dtype)
+        return own
 
     def prepare(self, pictures: Sequence[Image.Image]) -> Tensor:
         """Pictures cut to the common crop → (image, 3, y, x) float32 on the CPU."""
@@ -98,6 +125,8 @@ class Subject:
     def call(self, images: Tensor) -> Any:
         """The module's own output. Parts that were compiled run eagerly: the taps must see every operation."""
         images = images.to(self.device)
+        if self.copies_input:
+            images = images.clone()
         with torch.compiler.set_stance("force_eager") if self._compiled else contextlib.nullcontext():
             return self.module(images) if self.keyword is None else self.module(**{self.keyword: images})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from eyechart import zoo
 from eyechart.errors import SubjectError, WeightsMismatch
-from eyechart.subjects.catalogue import Spec, parse_spec
+from eyechart.files import sha256_of
+from eyechart.subjects.catalogue import LARGEST_INPUT, Spec, parse_spec
 
 if TYPE_CHECKING:
     from eyechart.subjects.preprocessing import Preprocessing
+
+
+MOST_CLASSES = 100_000
+"""Of a card: its model gets a row of weights for each."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +47,17 @@ def trained_here(spec: Spec, path: str | Path) -> TrainedHere | None:
     try:
         training = TrainedHere(
             card,
-            tuple(map(str, card["classes"])),
-            int(card["input_size"][0]),
+            _class_names(card["classes"]),
+            _side(card["input_size"]),
             _three(card["mean"]),
             _three(card["std"]),
             dict(card.get("switches") or {}),
         )
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
         raise SubjectError(f"The card beside {path} is damaged ({error}); move it away or restore it.") from None
     hashes = card.get("sha256")
     recorded = hashes.get(Path(path).name) if isinstance(hashes, Mapping) else None
-    if (
-        recorded is not None
-        and Path(path).is_file()
-        and recorded != hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    ):
+    if recorded is not None and Path(path).is_file() and recorded != sha256_of(Path(path), 1 << 40):
         note = "the card beside the weights is that of another version of this file: its hash differs"
         return replace(training, notes=(note,))
     return training
@@ -84,6 +85,19 @@ def architecture_of(card: Mapping[str, Any]) -> str:
 
 def _three(values: Any) -> tuple[float, ...]:
     numbers = tuple(float(value) for value in values)
-    if len(numbers) != 3:
-        raise ValueError(f"expected three channels, got {len(numbers)}")
+    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
+        raise ValueError(f"expected numbers for three channels, got {str(values)[:60]}")
     return numbers
+
+
+def _side(size: Any) -> int:
+    side = size[0] if isinstance(size, list) else size
+    if not isinstance(side, int) or not 1 <= side <= LARGEST_INPUT:
+        raise ValueError(f"an input size is a whole number up to {LARGEST_INPUT}, got {str(size)[:60]}")
+    return side
+
+
+def _class_names(names: Any) -> tuple[str, ...]:
+    if not isinstance(names, list) or len(names) > MOST_CLASSES:
+        raise ValueError(f"classes are a list of at most {MOST_CLASSES:,} names")
+    return tuple(map(str, names))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import pickle
-import pickletools
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from eyechart.errors import SubjectError, UnsafeWeights, WeightsMismatch
+from eyechart.errors import SubjectError, WeightsMismatch
+from eyechart.subjects.pickles import load_pickle
 
 State = dict[str, Tensor]
 Convert = Callable[[State, nn.Module], State]
@@ -43,72 +39,43 @@ INCIDENTAL = ("num_batches_tracked", "relative_position_index", "relative_coords
 
 def read_checkpoint(path: str | Path) -> tuple[State, list[str]]:
     """The tensors of a file by name, and what was said about unwrapping. Nothing in the file is executed."""
-    path = Path(path).expanduser()
-    if not path.is_file():
+    try:
+        path = Path(path).expanduser()
+        exists = path.is_file()  # follows links, and is False for pipes and devices
+    except (OSError, RuntimeError) as error:  # a name that is too long; ~NOBODY
+        raise SubjectError(f"There is no checkpoint at {path} ({getattr(error, 'strerror', None) or error}).") from None
+    if not exists:
         raise SubjectError(f"There is no checkpoint at {path}; weights are given as @random or @PATH of a file.")
-    if path.suffix == ".safetensors":
-        try:
-            return safetensors.torch.load_file(path), []
-        except (safetensors.SafetensorError, ValueError) as error:
-            raise SubjectError(f"{path} is damaged or not a safetensors file ({error}).") from None
-    return _unwrap(_load_pickle(path), path)
-
-
-def _load_pickle(path: Path) -> Any:
-    if _is_torchscript(path):
-        raise UnsafeWeights(
-            f"{path} is a TorchScript archive, which holds code; save the model's state_dict() instead."
-        )
-    try:
-        # A training script's options are plain data, and very many checkpoints carry them.
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError, AttributeError) as error:
-        called = _called_by_pickle(path)
-        if called:
-            raise UnsafeWeights(
-                f"{path} would run code when loaded ({', '.join(called[:3])}) and was not; save only the model's "
-                "state_dict(), best as .safetensors."
-            ) from None
-        reason = str(error).partition("\n")[0] or "it ends too early"
-        raise SubjectError(f"{path} is damaged or not a checkpoint ({reason}).") from None
-
-
-def _is_torchscript(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return any("/code/" in name for name in archive.namelist())
-
-
-def _called_by_pickle(path: Path) -> list[str]:
-    """Functions and classes a pickle names beyond torch's tensors, found by reading its opcodes, not running them."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            inner = [name for name in archive.namelist() if name.endswith("data.pkl")]
-            data = archive.read(inner[0]) if inner else b""
+    if path.suffix != ".safetensors":
+        state, notes = _unwrap(load_pickle(path), path)
     else:
-        data = path.read_bytes()
-    names_called: list[str] = []
-    strings: list[str] = []
-    try:
-        for opcode, argument, _ in pickletools.genops(data):
-            if isinstance(argument, str) and "UNICODE" in opcode.name:
-                strings.append(argument)
-            elif opcode.name in ("GLOBAL", "INST"):
-                names_called.append(str(argument).replace(" ", "."))
-            elif opcode.name == "STACK_GLOBAL":
-                names_called.append(".".join(strings[-2:]))
-    except Exception:  # genops raises whatever the damage is; what was seen before it counts
-        pass
-    plain = ("torch._utils.", "torch._tensor.", "collections.OrderedDict", "torch.nn.parameter.Parameter", "argparse.")
-    storages = ("Storage", "torch.Size", "torch.device")
-    return [name for name in dict.fromkeys(names_called) if not name.startswith(plain) and not name.endswith(storages)]
+        try:
+            state, notes = safetensors.torch.load_file(path), []
+        except Exception as error:  # its own, torch's and those of the file system share no class
+            raise SubjectError(f"{path} is damaged or not a safetensors file ({_first_line(error)}).") from None
+    if not state:
+        raise SubjectError(f"{path} holds no tensors; a state_dict() was expected.")
+    size = path.stat().st_size
+    for name, tensor in state.items():
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
+            raise SubjectError(
+                f"{path} holds {name!r:.100} as a sparse, quantised or empty tensor; save it as plain one."
+            )
+        # One number, told to be a billion, is not yet in memory, but would be soon.
+        if tensor.numel() * tensor.element_size() > size:
+            raise SubjectError(f"{path} is damaged: its tensor {name!r:.100} claims to be larger than the file.")
+    return state, notes
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _unwrap(checkpoint: Any, path: Path) -> tuple[State, list[str]]:
     notes: list[str] = []
-    while isinstance(checkpoint, Mapping):
+    seen: set[int] = set()
+    while isinstance(checkpoint, Mapping) and id(checkpoint) not in seen:  # a pickle can hold itself
+        seen.add(id(checkpoint))
         key = next((key for key in WRAPPERS if isinstance(checkpoint.get(key), Mapping) and checkpoint[key]), None)
         if key is None:
             break
@@ -116,10 +83,8 @@ def _unwrap(checkpoint: Any, path: Path) -> tuple[State, list[str]]:
         notes.append(f"the weights were taken from {key!r} of the checkpoint")
     if not isinstance(checkpoint, Mapping):
         raise SubjectError(f"{path} holds a {type(checkpoint).__name__}, not the tensors of a state_dict().")
-    state = {str(name): value.detach() for name, value in checkpoint.items() if isinstance(value, Tensor)}
-    if not state:
-        raise SubjectError(f"{path} holds no tensors; a state_dict() was expected.")
-    return state, notes
+    named = {name: value for name, value in checkpoint.items() if isinstance(name, (str, int))}
+    return {str(name): value.detach() for name, value in named.items() if isinstance(value, Tensor)}, notes
 
 
 @dataclass(frozen=True)
@@ -217,7 +182,7 @@ def _without_prefixes(state: State) -> Iterator[State]:
     while True:
         shares = {prefix: sum(name.startswith(prefix) for name in state) for prefix in PREFIXES}
         prefix = max(shares, key=lambda prefix: shares[prefix])
-        if 2 * shares[prefix] < len(state):
+        if not shares[prefix] or 2 * shares[prefix] < len(state):
             return
         state = {name.removeprefix(prefix): value for name, value in state.items()}
         yield state

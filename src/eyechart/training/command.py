@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from eyechart import zoo
 from eyechart.errors import EyechartError, UsageError
+from eyechart.phrases import printable
 from eyechart.training.progress import board
 from eyechart.training.recipes import RECIPES
 from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, STOPS, TrainingRun
@@ -87,7 +88,7 @@ def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, par
         with board([run.label for run in runs]) as report:
             codes = run_side_by_side(runs, parallel, report)
     except EyechartError as error:
-        click.echo(f"eyechart: {error}", err=True)
+        click.echo(f"eyechart: {printable(error)}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         again = max((run.again for run in runs), key=len, default="the same command")

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from eyechart.errors import UnknownSubject
+from eyechart.files import LARGEST_TEXT, json_of, read_bytes
 from eyechart.phrases import did_you_mean
 from eyechart.zoo.switches import SWITCHES, Switch, check_switches, read_switches
 
@@ -229,13 +230,16 @@ def card_beside(weights: str | Path) -> dict[str, Any]:
     What is called FOLDER/vit.safetensors, or FOLDER/vit.warmup.safetensors if it is a snapshot, has its card in
     FOLDER/vit.json.
     """
-    path = Path(weights).expanduser()
+    try:
+        path = Path(weights).expanduser()
+    except RuntimeError:  # ~NOBODY has no home
+        return {}
     names = [path.stem]
     if path.stem.endswith(SNAPSHOTS):
         names.append(path.stem.rpartition(".")[0])
     for name in names:
         try:
-            card = json.loads(path.with_name(f"{name}.json").read_text(encoding="utf-8"))
+            card = json_of(read_bytes(path.with_name(f"{name}.json"), LARGEST_TEXT))
         except (OSError, ValueError):
             continue
         if isinstance(card, dict) and card.keys() >= CARD_KEYS:  # any other JSON is somebody else's

@@ -33,8 +33,12 @@ def _choice(name: str, values: Sequence[str], meaning: str) -> Switch:
     return Switch(name, meaning, f"one of {', '.join(values)}", lambda value: value in values, str)
 
 
-def _whole(name: str, meaning: str, least: int = 1) -> Switch:
-    return Switch(name, meaning, f"a whole number from {least}", lambda value: _is_whole(value, least), int)
+MOST, MOST_BLOCKS, MOST_STAGES = 65_536, 1_000, 100
+"""Limits of whole numbers: a card is a file, and a model is built as it says."""
+
+
+def _whole(name: str, meaning: str, least: int = 1, most: int = MOST) -> Switch:
+    return Switch(name, meaning, f"a whole number from {least}", lambda value: _is_whole(value, least, most), int)
 
 
 def _wholes(name: str, meaning: str, least: int = 1) -> Switch:
@@ -47,12 +51,12 @@ def _wholes(name: str, meaning: str, least: int = 1) -> Switch:
     )
 
 
-def _stages(name: str, meaning: str) -> Switch:
+def _stages(name: str, meaning: str, most: int = MOST) -> Switch:
     return Switch(
         name,
         meaning,
         "a whole number from 1 for each stage, separated by commas",
-        lambda value: _are_whole(value, 1) and len(value) > 0,
+        lambda value: _are_whole(value, 1, most) and 0 < len(value) <= MOST_STAGES,
         _read_wholes,
     )
 
@@ -71,12 +75,14 @@ def _flag(name: str, meaning: str) -> Switch:
     return Switch(name, meaning, "on or off", lambda value: isinstance(value, bool), _read_flag)
 
 
-def _is_whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_whole(value: Any, least: int, most: int = MOST) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _are_whole(value: Any, least: int) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(_is_whole(one, least) for one in value)
+def _are_whole(value: Any, least: int, most: int = MOST) -> bool:
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MOST_BLOCKS:
+        return False
+    return all(_is_whole(one, least, most) for one in value)
 
 
 def _read_wholes(text: str) -> tuple[int, ...]:
@@ -90,8 +96,9 @@ def _read_flag(text: str) -> bool:
     return words[text.lower()]
 
 
+_DEPTH = _whole("depth", "blocks", most=MOST_BLOCKS)
 _PATCH = _whole("patch", "pixels on a side of a patch")
-_STAGE_DEPTHS = _stages("depths", "blocks of each stage")
+_STAGE_DEPTHS = _stages("depths", "blocks of each stage", most=MOST_BLOCKS)
 _STAGE_HEADS = _stages("heads", "attention heads of each stage")
 _WINDOW = _whole("window", "tokens on a side of a window of attention")
 
@@ -102,7 +109,7 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
             _choice("stem", ("patch", "cnn"), "tokens are patches, or the cells of a small ResNet's map (hybrid)"),
             _whole("patch", "pixels on a side of a token; of a hybrid, what its ResNet shrinks the image by"),
             _whole("width", "channels of a token"),
-            _whole("depth", "blocks"),
+            _DEPTH,
             _whole("heads", "attention heads"),
             _whole("head_width", "channels of a head; 0: width / heads", least=0),
             _number("mlp_ratio", "hidden channels of an MLP by those of a token", 0.1, 16),
@@ -154,7 +161,7 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
             _STAGE_DEPTHS,
             _STAGE_HEADS,
         ),
-        "from_timm:mixer": (_PATCH, _whole("width", "channels of a token"), _whole("depth", "blocks")),
+        "from_timm:mixer": (_PATCH, _whole("width", "channels of a token"), _DEPTH),
         "from_timm:poolformer": (_stages("widths", "channels of each stage"), _STAGE_DEPTHS),
         "alternet:alternet": (
             _whole("stem", "channels of the stem; a multiple of 8"),

@@ -1,0 +1,394 @@
+"""Nothing is believed unread: stale answers, damaged, swapped and foreign files, and folders that are not ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import xarray
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+import eyechart
+from eyechart import zoo
+from eyechart.engines import inline
+from eyechart.engines import plan as planning
+from eyechart.errors import RunFolderError, UsageError
+from eyechart.exam import open_folder
+from eyechart.files import HOST, sweep, write_json
+from eyechart.run import Run
+from eyechart.store import CHECKSUMS
+from eyechart.subjects.preprocessing import Preprocessing
+from eyechart.subjects.subject import Subject
+from tests.cases import cnn, inside
+
+OWN_WAY = Preprocessing((32, 32), (0.5,) * 3, (0.2,) * 3)
+
+
+def subject(module: nn.Module | None = None, transform: Any = OWN_WAY) -> Subject:
+    return eyechart.load_subject(module or cnn(), transform=transform, name="mine", input_size=32)
+
+
+def examined(out: Path, who: Any = None, told: list[str] | None = None, **more: Any) -> Run:
+    said = [] if told is None else told
+    return eyechart.exam(
+        who or subject(),
+        measures="skip_ratio",
+        limit=16,
+        out=out,
+        progress=lambda what, done, total: said.append(what),
+        **more,
+    )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_charts() -> Iterator[None]:
+    """What the page looks like does not matter here, and it takes two seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eyechart.report.page.render", lambda run, undrawn: f"<p>the page of {run.plan['question']}</p>")
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return examined(tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture
+def copy(run: Run, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run.path, tmp_path / "copy"))
+
+
+def dead_process() -> int:
+    """The number of a process that has ended."""
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return child
+
+
+# --- stale answers ----------------------------------------------------------------------------------------------
+
+
+class Gated(nn.Module):
+    """Something a user edits between two exams: the weights and their names stay."""
+
+    def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        inner = inside(cnn())
+        self.stem, self.units, self.head, self.change = inner.stem, inner.units, inner.head, change
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        for unit in self.units:
+            x = unit(x)
+        return self.head(self.change(x).mean((2, 3)))
+
+
+def brighter(module: nn.Module) -> Subject:
+    from torchvision.transforms.functional import pil_to_tensor
+
+    return subject(module, transform=lambda picture: pil_to_tensor(picture.resize((32, 32))) / 200)
+
+
+def darker(module: nn.Module) -> Subject:
+    from torchvision.transforms.functional import pil_to_tensor
+
+    return subject(module, transform=lambda picture: pil_to_tensor(picture.resize((32, 32))) / 255)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (lambda: subject(), lambda: subject(transform=Preprocessing((32, 32))), "the preprocessing of mine"),
+        (lambda: brighter(cnn()), lambda: darker(cnn()), "the preprocessing of mine"),
+        (
+            lambda: subject(Gated(torch.relu)),
+            lambda: subject(Gated(torch.abs)),
+            "mine answers the first images",
+        ),
+        (
+            lambda: subject(Gated(lambda x: x)),
+            lambda: subject(Gated(lambda x: x * 1.001)),
+            "forward code or one of",
+        ),
+        (lambda: subject(cnn(6)), lambda: subject(cnn(8)), "the weights of mine"),
+    ],
+)
+def test_a_changed_subject_is_noticed_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: Callable[[], Any], now: Callable[[], Any], words: str
+) -> None:
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
+    examined(tmp_path / "run", before())
+    examined(tmp_path / "run", before())  # the same again is the same question
+    with pytest.raises(RunFolderError, match=words) as refused:
+        examined(tmp_path / "run", now())
+    assert "holds another exam" in str(refused.value)
+    assert "--overwrite" in str(refused.value)
+
+
+def test_a_card_that_was_edited_asks_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
+    switches = {"depth": 1, "width": 32, "heads": 4}
+    weights, card = tmp_path / "mine.safetensors", tmp_path / "mine.json"
+    save_file(zoo.build("vit", **switches).state_dict(), weights)
+    facts: dict[str, Any] = {
+        "name": "mine",
+        "model": "vit",
+        "classes": [f"class {number}" for number in range(10)],
+        "input_size": [32, 32],
+        "mean": [0.5] * 3,
+        "std": [0.2] * 3,
+        "recipe": "none",
+        "switches": switches,
+    }
+    card.write_text(json.dumps(facts))
+    spec = f"zoo:vit@{weights}"
+    examined(tmp_path / "run", spec)
+    card.write_text(json.dumps(facts | {"switches": switches | {"heads": 2}}))
+    with pytest.raises(RunFolderError, match=f"the switches of {spec} are others now"):
+        examined(tmp_path / "run", spec)
+    card.write_text(json.dumps(facts | {"std": [0.3] * 3}))
+    with pytest.raises(RunFolderError, match=f"the preprocessing of {spec} is another now"):
+        examined(tmp_path / "run", spec)
+
+
+def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, torch_version = planning.installed, planning.installed("torch").partition("+")[0]
+    told: list[str] = []
+    monkeypatch.setattr(planning, "installed", lambda name: f"{torch_version}+cu999" if name == "torch" else real(name))
+    examined(run.path, told=told)
+    assert told[-1].startswith("Nothing to do")
+    monkeypatch.setattr(planning, "installed", lambda name: "9.9" if name == "torch" else real(name))
+    with pytest.raises(RunFolderError, match=f"torch was {torch_version}.* and is 9.9; pass --overwrite"):
+        examined(run.path)
+    assert "timm" not in run.plan["built_with"]  # a subject without its modules does not ask anew when it changes
+
+
+def test_a_run_goes_on_with_the_threads_it_began_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
+    threads: list[int] = []
+    real = inline.examine_shard
+
+    def count(*args: Any, **kwargs: Any) -> Any:
+        threads.append(torch.get_num_threads())
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(inline, "examine_shard", count)
+    Run(copy).shard_path(1).unlink()
+    torch.set_num_threads(2)
+    try:
+        again = examined(copy)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert threads == [again.plan["settings"]["threads"]] == [1]
+
+
+def test_the_dtype_of_an_exam_leaves_the_caller_s_module_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
+    module = cnn()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    given = subject(module)
+    run = examined(tmp_path / "run", given, dtype="bfloat16")
+    assert run.plan["settings"]["dtype"] == "bfloat16"
+    assert given.module is module
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
+    assert {tensor.dtype for tensor in module.state_dict().values()} == {torch.float32}
+
+
+# --- damaged files ----------------------------------------------------------------------------------------------
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at // 8] ^= 1 << at % 8
+    path.write_bytes(data)
+
+
+def test_every_flipped_bit_of_a_shard_is_noticed(copy: Path) -> None:
+    path = Run(copy).shard_path(1)
+    whole = path.read_bytes()
+    for at in np.random.default_rng(0).integers(0, 8 * len(whole), 60):
+        path.write_bytes(whole)
+        flip(path, int(at))
+        opened = Run(copy)
+        assert opened.read_tallies(1) is None
+        assert opened.notices[0].startswith(f"{path} is damaged or foreign (")
+    path.write_bytes(whole)
+    assert Run(copy).read_tallies(1) is not None
+
+
+def with_nan(path: Path) -> None:
+    with safe_open(path, framework="pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        about = file.metadata()
+    next(value for value in tensors.values() if value.is_floating_point()).fill_(torch.nan)
+    save_file(tensors, path, metadata=about)
+
+
+def test_swapped_foreign_cut_and_edited_shards_are_computed_again(run: Run, copy: Path) -> None:
+    shards = [Run(copy).shard_path(index) for index in range(4)]
+    whole = [path.read_bytes() for path in shards]
+    shards[0].write_bytes(whole[1])
+    shards[1].write_bytes(whole[1][: len(whole[1]) // 2])
+    with_nan(shards[2])
+    save_file({"theirs": torch.zeros(3)}, shards[3], metadata={"question": "another"})
+    told: list[str] = []
+    again = examined(copy, told=told)
+    named = [sentence for sentence in told if "is damaged or foreign" in sentence]
+    assert [sentence.partition(" ")[0] for sentence in named] == [str(path) for path in shards]
+    assert "another shard" in named[0]
+    assert "checksum" in named[2]
+    assert "another exam" in named[3]
+    xarray.testing.assert_identical(again.findings["skip_ratio"], run.findings["skip_ratio"])
+
+
+RESULTS = ("findings/skip_ratio.nc", "verdicts.json", "summary.csv", "report.html", CHECKSUMS)
+
+
+def test_a_result_that_is_not_as_written_does_not_count_as_finished(copy: Path) -> None:
+    assert Run(copy).finished
+    generator = np.random.default_rng(0)
+    for name in RESULTS:
+        path = copy / name
+        whole = path.read_bytes()
+        flipped = bytearray(whole)
+        flipped[int(generator.integers(len(whole)))] ^= 1
+        for damaged in (b"", whole[: len(whole) // 2], bytes(flipped)):
+            path.write_bytes(damaged)
+            opened = Run(copy)
+            assert not opened.finished, name
+            assert opened.notices[0].startswith(f"{path} is damaged or foreign")
+            if name.endswith((".nc", "verdicts.json", CHECKSUMS)):
+                with pytest.raises(RunFolderError, match="is damaged"):
+                    len(opened.findings), len(opened.verdicts)
+        path.write_bytes(whole)
+
+
+def test_damaged_results_are_made_again_from_the_shards(run: Run, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a shard was computed again")
+
+    monkeypatch.setattr(inline, "examine_shard", refuse)
+    for name in RESULTS[:-1]:
+        flip(copy / name, 8 * 20)
+    told: list[str] = []
+    again = examined(copy, told=told)
+    for name in RESULTS[:-1]:
+        assert any(sentence.startswith(f"{copy / name} is damaged or foreign") for sentence in told), name
+    xarray.testing.assert_identical(again.findings["skip_ratio"], run.findings["skip_ratio"])
+    assert again.finished
+    assert (copy / "verdicts.json").read_bytes() == (run.path / "verdicts.json").read_bytes()
+    again.report()  # a page drawn anew is no damage
+    assert Run(copy).finished
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda plan: plan["subjects"][0].update(trained=False),
+        lambda plan: plan["batches"]["order"].reverse(),
+        lambda plan: plan["settings"].update(dtype="float64"),
+        lambda plan: plan["notices"].clear(),
+        lambda plan: plan.update(question="0" * 64),
+    ],
+)
+def test_an_edited_plan_is_refused(copy: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    plan = json.loads((copy / "plan.json").read_text())
+    plan["notices"].append("made")
+    write_json(copy / "plan.json", plan)
+    edit(plan)
+    write_json(copy / "plan.json", plan)
+    with pytest.raises(RunFolderError, match="its seal does not fit"):
+        Run.open(copy)
+    with pytest.raises(RunFolderError, match="its seal does not fit"):
+        open_folder(plan, copy, overwrite=False)
+
+
+def test_a_run_of_the_format_before_is_refused_with_a_sentence(copy: Path) -> None:
+    plan = json.loads((copy / "plan.json").read_text()) | {"format": 3}
+    write_json(copy / "plan.json", plan)
+    with pytest.raises(RunFolderError, match=r"has run format 3 .*reads format 4\. Run the exam again"):
+        Run.open(copy)
+    Run(copy).clear()  # but --overwrite knows it as a run
+    assert not copy.joinpath("plan.json").exists()
+
+
+# --- folders ----------------------------------------------------------------------------------------------------
+
+
+def test_a_kill_while_the_plan_was_written_does_not_block_the_next_start(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "killed"
+    out.mkdir()
+    half = out / f".plan.json.{HOST}-{dead_process()}-abcd1234.json"
+    half.write_text("{")
+    begun = open_folder(run.plan, out, overwrite=False)
+    assert begun.plan["question"] == run.plan["question"]
+    assert [path.name for path in out.iterdir()] == ["plan.json"]
+
+
+def test_what_killed_writers_left_is_swept_and_what_others_write_is_not(tmp_path: Path) -> None:
+    dead = tmp_path / f".00001.safetensors.{HOST}-{dead_process()}-abcd1234.safetensors"
+    alive = tmp_path / f".00002.safetensors.{HOST}-{os.getppid()}-abcd1234.safetensors"
+    elsewhere = tmp_path / ".00003.safetensors.0123abcd-7-abcd1234.safetensors"
+    theirs = tmp_path / ".00004.safetensors.bak"
+    for path in (dead, alive, elsewhere, theirs):
+        path.touch()
+    sweep(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {alive.name, elsewhere.name, theirs.name}
+    os.utime(elsewhere, (0, 0))
+    sweep(tmp_path)
+    assert not elsewhere.exists()
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+@pytest.mark.parametrize("theirs", ['{"name": "my project"}', "[]", "{", '{"format": 4, "eyechart": "0.1.0"}'])
+def test_overwrite_deletes_nothing_where_the_plan_is_not_ours(run: Run, tmp_path: Path, theirs: str) -> None:
+    folder = tmp_path / "project"
+    for name in ("figures/mine.png", "shards/00000.safetensors", "findings/skip_ratio.nc", "report.html"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("keep me")
+    (folder / "plan.json").write_text(theirs)
+    before = files_in(folder)
+    with pytest.raises(UsageError, match="--overwrite deletes nothing there"):
+        open_folder(run.plan, folder, overwrite=True)
+    assert files_in(folder) == before
+
+
+def test_overwrite_deletes_only_what_a_run_wrote_and_follows_no_link(copy: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "skip_ratio.png").write_text("keep me")
+    kept = ["shards/notes.txt", "findings/other.nc", "mine.txt", "shards/1.safetensors"]
+    for name in kept:
+        (copy / name).write_text("keep me")
+    (copy / "figures").symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="figures is a link"):
+        Run(copy).clear()
+    (copy / "figures").unlink()
+    (copy / "figures").mkdir()
+    (copy / "figures" / "skip_ratio.png").symlink_to(elsewhere / "skip_ratio.png")
+    Run(copy).clear()
+    assert files_in(copy) == {*kept, "figures/skip_ratio.png"}
+    assert (elsewhere / "skip_ratio.png").read_text() == "keep me"
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "plan.json").symlink_to(tmp_path / "elsewhere" / "plan.json")
+    with pytest.raises(UsageError, match="deletes nothing there"):
+        Run(linked).clear()
