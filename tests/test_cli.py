@@ -14,7 +14,6 @@ from PIL import Image
 
 from eyechart.claims.table import CLAIMS
 from eyechart.cli import main
-from eyechart.engines import inline
 from eyechart.engines.plan import reasons
 from eyechart.terminal import quantity_of
 
@@ -322,7 +321,7 @@ def test_an_interruption_says_that_nothing_is_lost(tmp_path: Path, monkeypatch: 
     def interrupt(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(inline, "examine_shard", interrupt)
+    monkeypatch.setattr("eyechart.engines.shard.examine_shard", interrupt)
     result = call("exam", "zoo:resnet", "--limit", "8", "--measures", "recognition", "--out", tmp_path / "run")
     assert result.exit_code == 130
     assert "run the same command again to continue" in result.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from torch import nn
 
 import eyechart
 from eyechart.claims.table import CLAIMS
-from eyechart.engines import inline
 from eyechart.engines.shard import examine_shard
 from eyechart.errors import NotFinite, RunFolderError, UsageError
 from eyechart.files import write_atomically
@@ -39,7 +39,8 @@ CORE = ["recognition", "cka", "attention_distance", "skip_ratio", "feature_varia
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path_factory.mktemp("runs") / "pair")
+    out = tmp_path_factory.mktemp("runs") / "pair"
+    return eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=out, keep_shards=True)
 
 
 def assert_same_findings(one: Run, other: Run, exactly: bool = True) -> None:
@@ -55,7 +56,6 @@ def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     run = eyechart.exam(PAIR, limit=FEW_IMAGES, effort="quick", out=tmp_path / "all")
     assert {path.name for path in run.path.iterdir()} == {
         "plan.json",
-        "shards",
         "findings",
         "verdicts.json",
         "summary.csv",
@@ -135,8 +135,8 @@ def test_the_same_call_again_computes_nothing(run: Run, monkeypatch: pytest.Monk
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a shard was computed again")
 
-    monkeypatch.setattr(inline, "examine_shard", refuse)
-    assert_same_findings(run, eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=run.path))
+    monkeypatch.setattr("eyechart.engines.shard.examine_shard", refuse)
+    assert_same_findings(run, eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=run.path, keep_shards=True))
 
 
 def test_a_stopped_run_goes_on_and_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(run: Run, tmp_path: Path, monke
         done.append(1)
         return examine_shard(*args, **kwargs)
 
-    monkeypatch.setattr(inline, "examine_shard", stop_after_three)
+    monkeypatch.setattr("eyechart.engines.shard.examine_shard", stop_after_three)
     with pytest.raises(KeyboardInterrupt):
         eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "stopped")
     assert len(list((tmp_path / "stopped" / "shards").iterdir())) == 3
@@ -158,23 +158,46 @@ def test_a_stopped_run_goes_on_and_ends_the_same(run: Run, tmp_path: Path, monke
         counted.append(1)
         return examine_shard(*args, **kwargs)
 
-    monkeypatch.setattr(inline, "examine_shard", count)
+    monkeypatch.setattr("eyechart.engines.shard.examine_shard", count)
     resumed = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "stopped")
     assert len(counted) == len(run.plan["batches"]["shards"]) - 3
     assert_same_findings(run, resumed)
 
 
 def test_a_damaged_shard_is_computed_again(run: Run, tmp_path: Path) -> None:
-    again = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "again")
-    broken = again.shard_path(2)
+    shutil.copytree(run.path, tmp_path / "again")
+    broken = Run(tmp_path / "again").shard_path(2)
     broken.write_bytes(broken.read_bytes()[:100])
-    assert_same_findings(run, eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=again.path))
+    again = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "again", keep_shards=True)
+    assert again.read_tallies(2) is not None
+    assert_same_findings(run, again)
+
+
+def test_a_finished_run_is_small_and_its_page_is_made_anew_without_its_shards(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a run keeps are findings; only where these are lost is anything computed again."""
+    shutil.copytree(run.path, tmp_path / "run")
+    small = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "run")
+    assert not (small.path / "shards").exists()
+    assert_same_findings(run, small)
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a shard was computed again")
+
+    (small.path / "report.html").unlink()
+    (small.path / "summary.csv").write_text("damaged")
+    with monkeypatch.context() as patch:
+        patch.setattr("eyechart.engines.shard.examine_shard", refuse)
+        again = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=small.path)
+    assert again.finished
+    assert (again.path / "summary.csv").read_text() == (run.path / "summary.csv").read_text()
+    (small.path / "findings" / "cka.nc").unlink()
+    assert_same_findings(run, eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=small.path))
 
 
 def test_shards_from_elsewhere_are_finished_here(run: Run, tmp_path: Path) -> None:
     """Two machines with half of the shards each: only plan.json and the shards are copied, then the run is finished."""
-    import shutil
-
     from eyechart.exam import finish
 
     copy = tmp_path / "copy"
@@ -266,18 +289,14 @@ def test_overwrite_begins_anew_but_only_in_a_run_folder(tmp_path: Path) -> None:
 def test_no_space_left_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
-    import safetensors.torch
+    real = Path.write_bytes
 
-    real = safetensors.torch.save_file
-    written: list[Path] = []
-
-    def full_disk(tensors: dict[str, torch.Tensor], path: Path, **kwargs: Any) -> None:
-        if len(written) == 2:
+    def full_disk(path: Path, data: bytes) -> int:
+        if "00002" in path.name:
             raise OSError(errno.ENOSPC, "No space left on device")
-        written.append(path)
-        real(tensors, path, **kwargs)
+        return real(path, data)
 
-    monkeypatch.setattr(safetensors.torch, "save_file", full_disk)
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(RunFolderError, match=r"No space left on device.*what was finished before is kept"):
         eyechart.exam(["zoo:resnet"], limit=IMAGES, measures=["recognition"], out=tmp_path / "full")
     assert [path.name for path in sorted((tmp_path / "full" / "shards").iterdir())] == [

@@ -20,8 +20,8 @@ from torch import nn
 
 import eyechart
 from eyechart import zoo
-from eyechart.engines import inline
 from eyechart.engines import plan as planning
+from eyechart.engines import shard
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.exam import open_folder
 from eyechart.files import HOST, sweep, write_json
@@ -45,6 +45,7 @@ def examined(out: Path, who: Any = None, told: list[str] | None = None, **more: 
         measures="skip_ratio",
         limit=16,
         out=out,
+        keep_shards=True,
         progress=lambda what, done, total: said.append(what),
         **more,
     )
@@ -178,13 +179,13 @@ def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monk
 def test_a_run_goes_on_with_the_threads_it_began_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
     threads: list[int] = []
-    real = inline.examine_shard
+    real = shard.examine_shard
 
     def count(*args: Any, **kwargs: Any) -> Any:
         threads.append(torch.get_num_threads())
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(inline, "examine_shard", count)
+    monkeypatch.setattr("eyechart.engines.shard.examine_shard", count)
     Run(copy).shard_path(1).unlink()
     torch.set_num_threads(2)
     try:
@@ -282,7 +283,7 @@ def test_damaged_results_are_made_again_from_the_shards(run: Run, copy: Path, mo
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("a shard was computed again")
 
-    monkeypatch.setattr(inline, "examine_shard", refuse)
+    monkeypatch.setattr("eyechart.engines.shard.examine_shard", refuse)
     for name in RESULTS[:-1]:
         flip(copy / name, 8 * 20)
     told: list[str] = []

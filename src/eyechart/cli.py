@@ -119,6 +119,7 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
     show_default=True,
     help="Who computes: inline, ranks (under torchrun or SLURM), ray, ray:auto, ray://ADDRESS.",
 )
+@click.option("--keep-shards", is_flag=True, help="Keep the tallies of the finished run, which can be large.")
 @plugin_option
 @claims_option
 def exam(
@@ -135,6 +136,7 @@ def exam(
     device: str,
     dtype: str,
     engine: str,
+    keep_shards: bool,
     plugins: tuple[Path, ...],
     claims_file: Path | None,
 ) -> None:
@@ -168,6 +170,7 @@ def exam(
             plugins=plugins,
             claims=claims_file,
             engine=engine,
+            keep_shards=keep_shards,
             progress=report,
         )
     if not run.finished:  # another rank makes the page

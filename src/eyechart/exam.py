@@ -59,6 +59,7 @@ def exam(
     plugins: Sequence[str | Path] = (),
     claims: str | Path | None = None,
     engine: str = "inline",
+    keep_shards: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
@@ -82,6 +83,7 @@ def exam(
     claims      a TOML file with claims of your own, in the form of claims.toml, judged by the same protocol
     engine      who computes the shards: "inline", this process; "ranks", processes that torchrun or SLURM started;
                 "ray", "ray:auto" or "ray://ADDRESS", a Ray cluster on this machine, the one around, or another
+    keep_shards keep the tallies of a finished run (a gigabyte is possible): findings can then be made anew from them
     progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence
 
     >>> import eyechart, tempfile
@@ -117,14 +119,19 @@ def exam(
         progress("images", done, len(prepared.batches.order))
 
     with threads_of(run):
-        computed = workers.examine(run, prepared, again, advance)
+        computed = (keep_shards or not run.judged) and workers.examine(run, prepared, again, advance)
         if not workers.finishes:
             progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
-        elif computed or not run.finished:
+        elif computed or not run.judged:
             progress("intervals, verdicts and page", 0, 1)
             finish(run)
+        elif not run.finished:
+            progress("table and page", 0, 1)
+            publish(run)
         else:
             progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
+        if workers.finishes and not keep_shards:
+            run.drop_shards()
     for notice in run.notices:
         progress(notice, 0, 0)
     return Run(run.path)
@@ -272,7 +279,12 @@ def finish(run: Run) -> None:
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))
     run.record([*(f"findings/{name}.nc" for name in findings), "verdicts.json"], anew=True)
-    again = Run(run.path)  # table and page are made from what is in the files
+    publish(run)
+
+
+def publish(run: Run) -> None:
+    """Findings and verdicts → table and page."""
+    again = Run(run.path)  # they are made from what is in the files
     again.write_summary()
     again.record(["summary.csv"])
     again.report()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -222,6 +222,13 @@ class RunFiles:
         """The bytes of a shard's file, which may come from elsewhere."""
         return write_atomically(self.shard_path(index), lambda path: path.write_bytes(packed))
 
+    def drop_shards(self) -> None:
+        """Remove the shards of a finished run: its findings hold what they gave."""
+        for index in range(len(self.plan["batches"]["shards"])):
+            self.shard_path(index).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody put a file of their own into it
+            (self.path / "shards").rmdir()
+
     def read_shard(self, index: int) -> dict[str, dict[str, Tensor]] | None:
         """The tensors of this shard of this very question, by measure and field; None if it is to be computed: it is
         not there, or it fails its check, which `notices` then says."""
@@ -266,13 +273,24 @@ class RunFiles:
         """Whether findings, verdicts, table and page are there for every measure of the plan, as they were written."""
         if not (self.path / CHECKSUMS).exists():
             return False
-        wanted = [*(f"findings/{name}.nc" for name in self.measure_names), *RESULTS]
+        return self._are_sound([*self._judged_files, *RESULTS])
+
+    @property
+    def judged(self) -> bool:
+        """Whether findings and verdicts are there, as they were written: table and page can be made from them."""
+        return (self.path / CHECKSUMS).exists() and self._are_sound(self._judged_files)
+
+    @property
+    def _judged_files(self) -> list[str]:
+        return [*(f"findings/{name}.nc" for name in self.measure_names), "verdicts.json"]
+
+    def _are_sound(self, names: Sequence[str]) -> bool:
         try:
             recorded = self.checksums
         except RunFolderError:
             self._distrust(self.path / CHECKSUMS, "it cannot be read")
             return False
-        sound = [self._as_written(name, recorded) for name in wanted]  # all are looked at, so that each is named
+        sound = [self._as_written(name, recorded) for name in names]  # all are looked at, so that each is named
         return all(sound)
 
     def _as_written(self, name: str, recorded: Mapping[str, str]) -> bool:

@@ -1,0 +1,231 @@
+"""Kill exams at random moments, remove a machine from a cluster, and see that nothing is lost: docs/reliability.md.
+
+    make faults                       200 kills and the cluster
+    python scripts/faults.py --kills 20 --out /tmp/faults
+
+Each killed exam is begun again by the same call until it ends; its findings and verdicts must then equal those of an
+exam that nobody disturbed. Children are forks of this process, which has imported everything, so that most kills hit
+the exam and not the imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import random
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+import eyechart
+from eyechart import zoo
+from eyechart.run import Run
+
+MEASURES = ["recognition", "cka", "attention_distance", "skip_ratio", "fourier", "calibration"]
+SMALL = {"vit": {"depth": 3, "width": 16, "heads": 2, "patch": 8}, "resnet": {"width": 4, "depths": (1, 1, 1, 1)}}
+LONGEST = 1.15
+"""A child is killed at a random moment of an undisturbed exam's time, and a little beyond."""
+
+
+@dataclass
+class Tally:
+    kills: Counter[str] = field(default_factory=Counter)
+    """By what the folder held at the moment of the kill."""
+    chains: int = 0
+    equal: int = 0
+    longest: int = 0
+    left_over: int = 0
+    """Temporary files that were still there at the end of a chain."""
+
+
+def make_weights(folder: Path) -> list[str]:
+    specs = []
+    for name, switches in SMALL.items():
+        torch.manual_seed(0)
+        save_file(zoo.build(name, **switches).state_dict(), folder / f"{name}.safetensors")
+        specs.append(f"zoo:{name}@{folder / name}.safetensors")
+        card = zoo.card("vit") | {"name": name, "switches": dict(switches)}
+        (folder / f"{name}.json").write_text(eyechart_json(card))
+    return specs
+
+
+def eyechart_json(card: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(card)
+
+
+def examine(subjects: list[str], folder: Path, engine: str = "inline", images: int = 128) -> Run:
+    return eyechart.exam(subjects, measures=MEASURES, limit=images, out=folder, device="cpu", engine=engine)
+
+
+def same(one: Run, other: Run) -> bool:
+    findings = one.findings.keys() == other.findings.keys() and all(
+        one.findings[name].identical(other.findings[name]) for name in one.findings
+    )
+    return findings and (one.path / "verdicts.json").read_bytes() == (other.path / "verdicts.json").read_bytes()
+
+
+def stage_of(folder: Path) -> str:
+    """What an exam had written when it was killed."""
+    if not (folder / "plan.json").exists():
+        return "before the plan"
+    if (folder / "report.html").exists():
+        return "after the page"
+    if any((folder / "findings").glob("*.nc")):
+        return "findings, verdicts and page"
+    return "shards" if any((folder / "shards").glob("*.safetensors")) else "before the first shard"
+
+
+def killed_after(seconds: float, subjects: list[str], folder: Path) -> bool:
+    """Whether a child that examines was killed before it ended."""
+    child = os.fork()
+    if child == 0:
+        try:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            examine(subjects, folder)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            if status:
+                raise SystemExit(f"An exam that was not killed ended with {status} in {folder}.")
+            return False
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return True
+
+
+def kill_many(kills: int, subjects: list[str], work: Path, undisturbed: Run, seconds: float) -> Tally:
+    tally, draw = Tally(), random.Random(0)
+    while sum(tally.kills.values()) < kills:
+        folder, in_chain = work / "killed", 0
+        shutil.rmtree(folder, ignore_errors=True)
+        while killed_after(draw.uniform(0, LONGEST * seconds), subjects, folder):
+            tally.kills[stage_of(folder)] += 1
+            in_chain += 1
+            if sum(tally.kills.values()) >= kills:
+                examine(subjects, folder)
+                break
+        tally.chains += 1
+        tally.longest = max(tally.longest, in_chain)
+        tally.equal += same(Run.open(folder), undisturbed)
+        tally.left_over += sum(path.name.startswith(".") for path in folder.rglob("*") if path.is_file())
+        print(f"{sum(tally.kills.values())} kills, {tally.chains} exams, {tally.equal} equal", flush=True)
+    return tally
+
+
+def remove_a_node(subjects: list[str], work: Path, undisturbed: Run) -> list[str]:
+    """An exam on a Ray cluster of two nodes, one of which is removed in the middle; its log."""
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # otherwise 127.0.0.1 becomes the interface's address
+    import ray
+    from ray.cluster_utils import Cluster
+
+    log, began = [], time.monotonic()
+
+    def say(words: str) -> None:
+        log.append(f"{time.monotonic() - began:5.1f} s  {words}")
+        print(log[-1], flush=True)
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    say("a head and two nodes of one core are up")
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    folder, result = work / "cluster", []
+    shutil.rmtree(folder, ignore_errors=True)
+    driver = threading.Thread(target=lambda: result.append(examine(subjects, folder, engine="ray")))
+    driver.start()
+
+    def shards() -> int:
+        return len(list((folder / "shards").glob("*.safetensors")))
+
+    seen = 0
+    while driver.is_alive():
+        if shards() != seen:
+            seen = shards()
+            say(f"{seen} shards are there")
+            if seen >= 3 and nodes:
+                cluster.remove_node(nodes.pop(), allow_graceful=False)
+                nodes = []
+                say("one node is killed")
+        time.sleep(0.05)
+    driver.join()
+    say(
+        f"the exam ended; findings {'equal' if result and same(result[0], undisturbed) else 'DIFFER FROM'} the inline run's"
+    )
+    ray.shutdown()
+    cluster.shutdown()
+    return log
+
+
+def report(tally: Tally, log: list[str], seconds: float) -> str:
+    kills = sum(tally.kills.values())
+    stages = "\n".join(f"| {stage} | {count} |" for stage, count in sorted(tally.kills.items()))
+    lines = "\n".join(log)
+    return f"""# Reliability: what was tried, and what was lost
+
+Made by `make faults` (`scripts/faults.py`) on {datetime.date.today()}, {platform.system()} {platform.machine()}, eyechart
+{eyechart.__version__}, torch {torch.__version__}; do not edit by hand.
+
+## Killed exams
+
+{kills} times an exam was killed with SIGKILL at a random moment and begun again by the same call, until it ended:
+{tally.chains} exams (at most {tally.longest} kills in one; {seconds:.1f} s undisturbed). In **{tally.equal} of {tally.chains}** every
+finding equals that of an undisturbed exam bit for bit, and the verdicts byte for byte. Temporary files left at the end:
+{tally.left_over}.
+
+| what the folder held when it was killed | kills |
+|---|---|
+{stages}
+
+## A cluster that loses a machine
+
+The same exam on a Ray cluster of a head and two nodes, of which one is killed in the middle:
+
+```
+{lines}
+```
+"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--kills", type=int, default=200)
+    options.add_argument("--out", type=Path, default=Path("docs/reliability.md"))
+    options.add_argument("--no-cluster", action="store_true")
+    chosen = options.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        subjects = make_weights(work)
+        examine(subjects, work / "first")  # everything is imported now
+        began = time.monotonic()
+        undisturbed = examine(subjects, work / "undisturbed")
+        seconds = time.monotonic() - began
+        tally = kill_many(chosen.kills, subjects, work, undisturbed, seconds)
+        log = [] if chosen.no_cluster else remove_a_node(subjects, work, undisturbed)
+        chosen.out.write_text(report(tally, log, seconds), encoding="utf-8")
+    print(chosen.out)
+    if tally.equal < tally.chains or any("DIFFER" in line for line in log):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
