@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 2
 
 .DEFAULT_GOAL := exam
-.PHONY: exam test check format bench clean
+.PHONY: exam test check format bench faults clean
 
 exam: .venv/installed
 	$(BIN)/eyechart exam --effort quick
@@ -24,6 +24,9 @@ format: .venv/installed
 
 bench: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/shared_passes.py
+
+faults: .venv/installed
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/faults.py
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import os
 import platform
 import random
@@ -23,7 +24,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -34,8 +34,9 @@ from eyechart.run import Run
 
 MEASURES = ["recognition", "cka", "attention_distance", "skip_ratio", "fourier", "calibration"]
 SMALL = {"vit": {"depth": 3, "width": 16, "heads": 2, "patch": 8}, "resnet": {"width": 4, "depths": (1, 1, 1, 1)}}
-LONGEST = 1.15
-"""A child is killed at a random moment of an undisturbed exam's time, and a little beyond."""
+WHEN = (0.05, 0.3, 1.15)
+"""A child is killed at a random moment within these shares of an undisturbed exam's time: before and while the shards
+are made, which takes little of it, and up to its end."""
 
 
 @dataclass
@@ -56,14 +57,8 @@ def make_weights(folder: Path) -> list[str]:
         save_file(zoo.build(name, **switches).state_dict(), folder / f"{name}.safetensors")
         specs.append(f"zoo:{name}@{folder / name}.safetensors")
         card = zoo.card("vit") | {"name": name, "switches": dict(switches)}
-        (folder / f"{name}.json").write_text(eyechart_json(card))
+        (folder / f"{name}.json").write_text(json.dumps(card))
     return specs
-
-
-def eyechart_json(card: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(card)
 
 
 def examine(subjects: list[str], folder: Path, engine: str = "inline", images: int = 128) -> Run:
@@ -118,7 +113,7 @@ def kill_many(kills: int, subjects: list[str], work: Path, undisturbed: Run, sec
     while sum(tally.kills.values()) < kills:
         folder, in_chain = work / "killed", 0
         shutil.rmtree(folder, ignore_errors=True)
-        while killed_after(draw.uniform(0, LONGEST * seconds), subjects, folder):
+        while killed_after(draw.choice(WHEN) * draw.random() * seconds, subjects, folder):
             tally.kills[stage_of(folder)] += 1
             in_chain += 1
             if sum(tally.kills.values()) >= kills:
@@ -158,8 +153,8 @@ def remove_a_node(subjects: list[str], work: Path, undisturbed: Run) -> list[str
 
     seen = 0
     while driver.is_alive():
-        if shards() != seen:
-            seen = shards()
+        if (count := shards()) > seen:  # they go when the run is finished
+            seen = count
             say(f"{seen} shards are there")
             if seen >= 3 and nodes:
                 cluster.remove_node(nodes.pop(), allow_graceful=False)
@@ -167,9 +162,8 @@ def remove_a_node(subjects: list[str], work: Path, undisturbed: Run) -> list[str
                 say("one node is killed")
         time.sleep(0.05)
     driver.join()
-    say(
-        f"the exam ended; findings {'equal' if result and same(result[0], undisturbed) else 'DIFFER FROM'} the inline run's"
-    )
+    outcome = "equal" if result and same(result[0], undisturbed) else "DIFFER FROM"
+    say(f"the exam ended; its findings {outcome} those of the inline run")
     ray.shutdown()
     cluster.shutdown()
     return log
@@ -179,17 +173,17 @@ def report(tally: Tally, log: list[str], seconds: float) -> str:
     kills = sum(tally.kills.values())
     stages = "\n".join(f"| {stage} | {count} |" for stage, count in sorted(tally.kills.items()))
     lines = "\n".join(log)
+    machine = f"{platform.system()} {platform.machine()}, eyechart {eyechart.__version__}, torch {torch.__version__}"
     return f"""# Reliability: what was tried, and what was lost
 
-Made by `make faults` (`scripts/faults.py`) on {datetime.date.today()}, {platform.system()} {platform.machine()}, eyechart
-{eyechart.__version__}, torch {torch.__version__}; do not edit by hand.
+Made by `make faults` (`scripts/faults.py`) on {datetime.date.today()}: {machine}; do not edit by hand.
 
 ## Killed exams
 
-{kills} times an exam was killed with SIGKILL at a random moment and begun again by the same call, until it ended:
-{tally.chains} exams (at most {tally.longest} kills in one; {seconds:.1f} s undisturbed). In **{tally.equal} of {tally.chains}** every
-finding equals that of an undisturbed exam bit for bit, and the verdicts byte for byte. Temporary files left at the end:
-{tally.left_over}.
+{kills} times an exam was killed (SIGKILL) at a random moment and begun again by the same call, until it ended:
+{tally.chains} exams (at most {tally.longest} kills in one; {seconds:.1f} s undisturbed).
+In **{tally.equal} of {tally.chains}** every finding equals that of an undisturbed exam bit for bit, and the verdicts
+byte for byte. Temporary files left at the end: {tally.left_over}.
 
 | what the folder held when it was killed | kills |
 |---|---|

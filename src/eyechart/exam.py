@@ -19,6 +19,7 @@ from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
 from eyechart.claims.table import add_claims
 from eyechart.engines import Engine, choose_engine
+from eyechart.engines.interruption import finishing_the_shard
 from eyechart.engines.plan import write_plan
 from eyechart.engines.prepared import Prepared
 from eyechart.errors import RunFolderError, UsageError
@@ -119,7 +120,8 @@ def exam(
         progress("images", done, len(prepared.batches.order))
 
     with threads_of(run):
-        computed = (keep_shards or not run.judged) and workers.examine(run, prepared, again, advance)
+        with finishing_the_shard(lambda words: progress(words, 0, 0)):
+            computed = (keep_shards or not run.judged) and workers.examine(run, prepared, again, advance)
         if not workers.finishes:
             progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
         elif computed or not run.judged:

@@ -19,14 +19,19 @@ from safetensors.torch import load, save_file
 import eyechart
 from eyechart import zoo
 from eyechart.engines import choose_engine
+from eyechart.engines.plan import scene_of
 from eyechart.engines.prepared import Prepared
 from eyechart.engines.ranks import Ranks
 from eyechart.errors import EngineError, EyechartError, UsageError
 from eyechart.exam import open_folder, prepare
-from eyechart.measures import measures
+from eyechart.measure import Measure
+from eyechart.measures import choose_measures, measures
 from eyechart.run import Run
+from eyechart.scene import Scene
+from eyechart.tally import Tally
 
 IMAGES = 64  # 16 shards of one block of 4
+COMPUTED = 3  # shards that are compared where all measures are: two seconds each
 SMALL = {
     "vit": {"depth": 3, "width": 16, "heads": 2, "patch": 8},
     "resnet": {"width": 4, "depths": (1, 1, 1, 1)},
@@ -34,7 +39,7 @@ SMALL = {
 }
 #: As few passes as the dear ones can make do with; 32 images are half of them, so that some blocks are left out.
 OPTIONS = {"landscape.steps": 3, "landscape.images": 32, "robustness.images": 16, "robustness.steps": 1}
-OPTIONS |= {"corruption.images": 16, "mc_dropout.images": 16, "error_vs_nll.images": 32, "shape_texture.images": 32}
+OPTIONS |= {"corruption.images": 4, "mc_dropout.images": 16, "error_vs_nll.images": 32, "shape_texture.images": 32}
 NOT_OF_THESE = {"trajectory", "hessian", "token_place", "skip_removal"}
 
 
@@ -82,8 +87,36 @@ def everything(weights: list[str]) -> functools.partial[Prepared]:
 
 
 @pytest.fixture(scope="module")
-def inline(everything: functools.partial[Prepared], tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return examined(everything, choose_engine("inline"), tmp_path_factory.mktemp("inline") / "run")[0]
+def alone(everything: functools.partial[Prepared]) -> list[dict[str, Tally]]:
+    """What one process computes for the first shards, without any engine."""
+    prepared = everything()
+    return [prepared.compute(shard, *measures_of(prepared)) for shard in range(COMPUTED)]
+
+
+def measures_of(prepared: Prepared) -> tuple[list[Measure], Scene]:
+    plan = prepared.plan
+    options = {f"{each['name']}.{key}": value for each in plan["measures"] for key, value in each["options"].items()}
+    return choose_measures([each["name"] for each in plan["measures"]], options), scene_of(plan)
+
+
+def all_but_the_first(again: functools.partial[Prepared], folder: Path, engine: Any, tallies: dict[str, Tally]) -> None:
+    """A run of which only the first shards are missing; what the others hold does not matter."""
+    prepared = again()
+    run = open_folder(prepared.plan, folder, engine, overwrite=False)
+    for shard in range(COMPUTED, len(prepared.batches.shards)):
+        run.write_shard(shard, tallies)
+
+
+def assert_first_shards(run: Run, alone: list[dict[str, Tally]]) -> None:
+    for shard, expected in enumerate(alone):
+        tallies = run.read_tallies(shard)
+        assert tallies is not None
+        assert tallies.keys() == expected.keys()
+        for name, tally in tallies.items():
+            for key, value in tally.tensors().items():
+                other = expected[name].tensors()[key]
+                assert value.dtype == other.dtype
+                assert value.numpy().tobytes() == other.numpy().tobytes(), (shard, name, key)
 
 
 @pytest.fixture(scope="module")
@@ -103,37 +136,36 @@ def rank(number: int, monkeypatch: pytest.MonkeyPatch, wait_seconds: float = 5) 
 
 
 def test_ranks_write_the_shards_of_one_process(
-    everything: functools.partial[Prepared], inline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    everything: functools.partial[Prepared],
+    alone: list[dict[str, Tally]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All measures, three ranks that share sixteen shards; rank 0 comes first to write the plan and last to wait."""
-    assert set(inline.plan["measures"][0]) >= {"name", "options"}
-    assert len(inline.measures) > 20
-    prepared = everything()
-    open_folder(prepared.plan, tmp_path / "run", rank(0, monkeypatch), overwrite=False)
+    """All measures; rank 0 comes first to write the plan and last to wait."""
+    assert len(alone[0]) == len(measures()) - len(NOT_OF_THESE)
+    all_but_the_first(everything, tmp_path / "run", rank(0, monkeypatch), alone[0])
     images = [examined(everything, rank(number, monkeypatch), tmp_path / "run")[1] for number in (1, 2, 0)]
-    run = Run(tmp_path / "run")
-    assert shards_of(run) == shards_of(inline)
-    assert len(shards_of(run)) == len(prepared.batches.shards) == 16
-    assert images == [20, 40, 64]  # their own 5, 5 and 6 shards of 4, and what was there before
+    assert_first_shards(Run(tmp_path / "run"), alone)
+    assert images == [56, 60, 64]  # what was there before, and one shard of 4 each
 
 
 def test_a_cluster_writes_the_shards_of_one_process(
-    everything: functools.partial[Prepared], inline: Run, cluster: Any, tmp_path: Path
+    everything: functools.partial[Prepared], alone: list[dict[str, Tally]], cluster: Any, tmp_path: Path
 ) -> None:
+    all_but_the_first(everything, tmp_path / "run", choose_engine("ray"), alone[0])
     run, images = examined(everything, choose_engine("ray"), tmp_path / "run")
-    assert shards_of(run) == shards_of(inline)
+    assert_first_shards(run, alone)
     assert images == IMAGES
 
 
-def test_one_engine_goes_on_where_another_stopped(
-    everything: functools.partial[Prepared], inline: Run, cluster: Any, tmp_path: Path
-) -> None:
-    run = open_folder(everything().plan, tmp_path / "run", choose_engine("inline"), overwrite=False)
-    kept = sorted((inline.path / "shards").iterdir())[1]
-    run.keep_shard(1, kept.read_bytes())
+def test_one_engine_goes_on_where_another_stopped(weights: list[str], cluster: Any, tmp_path: Path) -> None:
+    again = asked(weights[:2], ["recognition", "cka", "attention_distance"])
+    one, _ = examined(again, choose_engine("inline"), tmp_path / "inline")
+    run = open_folder(again().plan, tmp_path / "run", choose_engine("inline"), overwrite=False)
+    run.keep_shard(1, one.shard_path(1).read_bytes())
     before = run.shard_path(1).stat().st_mtime_ns
-    run, images = examined(everything, choose_engine("ray"), tmp_path / "run")
-    assert shards_of(run) == shards_of(inline)
+    run, images = examined(again, choose_engine("ray"), tmp_path / "run")
+    assert shards_of(run) == shards_of(one)
     assert run.shard_path(1).stat().st_mtime_ns == before
     assert images == IMAGES
 
@@ -262,5 +294,34 @@ def test_two_processes_of_a_launcher_make_one_run(weights: list[str], tmp_path: 
     alone = eyechart.exam(weights[1], measures="recognition", limit=64, out=tmp_path / "alone", device="cpu")
     both = Run(tmp_path / "run")
     assert both.finished
-    assert shards_of(both) == shards_of(alone)
     assert both.findings["recognition"].identical(alone.findings["recognition"])
+
+
+# --- Interrupted ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("times", "shards"), [(1, 1), (2, 0)])
+def test_one_interruption_finishes_the_shard_and_two_stop_at_once(
+    times: int, shards: int, weights: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from eyechart.engines import shard as shard_room
+
+    real, told = shard_room.examine_shard, []
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(shard_room, "examine_shard", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        eyechart.exam(
+            weights[1],
+            measures="recognition",
+            limit=IMAGES,
+            out=tmp_path / "run",
+            progress=lambda what, done, total: told.append(what),
+        )
+    assert len(list((tmp_path / "run").glob("shards/*.safetensors"))) == shards
+    assert "Stopping after this shard; press Ctrl-C again to stop at once." in told
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

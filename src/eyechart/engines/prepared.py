@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from eyechart.engines.interruption import between_shards
+
 if TYPE_CHECKING:
     from eyechart.engines.shard import TappedSubject
     from eyechart.images import BatchPlan, Images
@@ -42,6 +44,7 @@ class Prepared:
         """The tallies of one shard; the first call puts the subjects under their taps."""
         from eyechart.engines.shard import TappedSubject, examine_shard
 
+        between_shards()
         if self._tapped is None:
             pairs = zip(self.subjects, self.anatomies, strict=True)
             self._tapped = [TappedSubject(subject, anatomy, measures) for subject, anatomy in pairs]

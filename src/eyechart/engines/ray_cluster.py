@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eyechart.engines.interruption import between_shards
 from eyechart.engines.prepared import Advance, MissingShards, Prepare, Prepared
 from eyechart.errors import EngineError, EyechartError, UsageError
 
@@ -96,6 +97,7 @@ class RayCluster:
                     shard = going.pop(reference)
                     run.keep_shard(shard, ray.get(reference))
                     advance(prepared.images_of(shard))
+                    between_shards()
         except ray.exceptions.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, EyechartError):

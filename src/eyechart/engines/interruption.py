@@ -1,0 +1,38 @@
+"""Ctrl-C once: the shard that is being computed is finished and kept. Twice: stop at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_asked = threading.Event()
+
+
+def between_shards() -> None:
+    """Stop here if somebody asked for it."""
+    if _asked.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def finishing_the_shard(tell: Callable[[str], None]) -> Iterator[None]:
+    """In this block the first interruption waits for `between_shards`; outside the main thread it is as ever."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def first(number: int, frame: FrameType | None) -> None:
+        _asked.set()
+        signal.signal(signal.SIGINT, before)
+        tell("Stopping after this shard; press Ctrl-C again to stop at once.")
+
+    _asked.clear()
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        _asked.clear()
+        signal.signal(signal.SIGINT, before)
