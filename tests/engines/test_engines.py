@@ -29,10 +29,12 @@ from eyechart.measures import choose_measures, measures
 from eyechart.run import Run
 from eyechart.scene import Scene
 from eyechart.tally import Tally
+from eyechart.training.side_by_side import run_side_by_side
+from tests.training.toys import toy_run, write_toys
 
 IMAGES = 64  # 16 shards of one block of 4
 COMPUTED = 3  # shards that are compared where all measures are: two seconds each
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "vit": {"depth": 3, "width": 16, "heads": 2, "patch": 8},
     "resnet": {"width": 4, "depths": (1, 1, 1, 1)},
     "resnet-mcdropout": {"width": 4, "depths": (1, 1, 1, 1)},
@@ -59,7 +61,14 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def asked(subjects: list[str], names: list[str] | None, **more: Any) -> functools.partial[Prepared]:
-    arguments = {"options": None, "effort": "quick", "limit": IMAGES, "seed": 0, "classes": None, "device": "cpu"}
+    arguments: dict[str, Any] = {
+        "options": None,
+        "effort": "quick",
+        "limit": IMAGES,
+        "seed": 0,
+        "classes": None,
+        "device": "cpu",
+    }
     arguments |= {"dtype": "float32", "plugins": (), "claims": None}
     return functools.partial(prepare, subjects, "sample", names, **(arguments | more))
 
@@ -74,7 +83,7 @@ def shards_of(run: Run) -> dict[str, dict[str, bytes]]:
 
 def examined(again: functools.partial[Prepared], engine: Any, folder: Path) -> tuple[Run, int]:
     """A run whose shards one engine computed, and how many images it told of."""
-    prepared, told = again(), []
+    prepared, told = again(), list[int]()
     run = open_folder(prepared.plan, folder, engine, overwrite=False)
     engine.examine(run, prepared, again, told.append)
     return run, sum(told)
@@ -297,6 +306,26 @@ def test_two_processes_of_a_launcher_make_one_run(weights: list[str], tmp_path: 
     assert both.findings["recognition"].identical(alone.findings["recognition"])
 
 
+# --- Trainings ------------------------------------------------------------------------------------------------------
+
+
+def test_trainings_on_a_cluster_end_as_in_a_process(cluster: Any, tmp_path: Path) -> None:
+    """Two that run through, and one whose data are not there."""
+    data = write_toys(tmp_path / "toys.npz")
+    said: dict[str, list[str]] = {}
+    for engine in ("processes", "ray"):
+        runs = [toy_run(data, tmp_path / engine, name=name, seed=seed) for name, seed in (("a", 0), ("b", 1))]
+        runs.append(toy_run(str(tmp_path / "nothing.npz"), tmp_path / engine, name="c"))
+        told: list[str] = said.setdefault(engine, [])
+        codes = run_side_by_side(runs, 2, lambda event, told=told: told.append(event.get("error", "")), engine)  # type: ignore[misc]
+        assert codes == {"a": 0, "b": 0, "c": 1}
+        assert any("nothing.npz" in words for words in told)
+    for name in ("a", "b"):
+        one, other = ((tmp_path / engine / f"{name}.safetensors").read_bytes() for engine in said)
+        assert load(one).keys() == load(other).keys()
+        assert all(torch.equal(value, load(other)[key]) for key, value in load(one).items())
+
+
 # --- Interrupted ----------------------------------------------------------------------------------------------------
 
 
@@ -306,7 +335,7 @@ def test_one_interruption_finishes_the_shard_and_two_stop_at_once(
 ) -> None:
     from eyechart.engines import shard as shard_room
 
-    real, told = shard_room.examine_shard, []
+    real, told = shard_room.examine_shard, list[str]()
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         for _ in range(times):

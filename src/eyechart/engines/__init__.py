@@ -35,7 +35,6 @@ def choose_engine(name: str) -> Engine:
     >>> type(choose_engine("inline")).__name__
     'Inline'
     """
-    kind, _, address = name.partition(":")
     if name == "inline":
         from eyechart.engines.inline import Inline
 
@@ -44,8 +43,9 @@ def choose_engine(name: str) -> Engine:
         from eyechart.engines.ranks import Ranks
 
         return Ranks()
-    if kind == "ray":
+    if name.partition(":")[0] == "ray":
         from eyechart.engines.ray_cluster import RayCluster
+        from eyechart.ray_connection import address_of
 
-        return RayCluster(name if address.startswith("//") else address)
+        return RayCluster(address_of(name))
     raise UsageError(f"The engine is one of {ENGINES}; got {name!r}.")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from eyechart.engines.interruption import between_shards
 from eyechart.engines.prepared import Advance, MissingShards, Prepare, Prepared
-from eyechart.errors import EngineError, EyechartError, UsageError
+from eyechart.errors import EngineError, EyechartError
+from eyechart.ray_connection import connected
 
 if TYPE_CHECKING:
     from eyechart.run import Run
@@ -78,7 +79,7 @@ class RayCluster:
 
         import eyechart
 
-        ray = self.connected()
+        ray = connected(self.address)
         threads = torch.get_num_threads()
         needs: dict[str, Any] = {"num_cpus": threads, "max_retries": RETRIES}
         if prepared.subjects[0].device.type == "cuda":
@@ -86,7 +87,7 @@ class RayCluster:
         task = ray.remote(**needs)(compute_shard)
         handed = ray.put(again)
         at_once = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads) * AHEAD
-        waiting, going = list(missing), {}
+        waiting, going = list(missing), dict[Any, int]()
         try:
             while waiting or going:
                 while waiting and len(going) < at_once:
@@ -112,21 +113,6 @@ class RayCluster:
         finally:
             for reference in going:
                 ray.cancel(reference, force=True)
-
-    def connected(self) -> Any:
-        """Ray, connected to the cluster; one of this machine where no address is given."""
-        try:
-            import ray
-        except ImportError:
-            raise UsageError("--engine ray needs Ray: pip install 'eyechart[ray]'.") from None
-        if not ray.is_initialized():
-            try:
-                where = {"address": self.address} if self.address else {"include_dashboard": False}
-                ray.init(**where, log_to_driver=False, logging_level="error")
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                words = str(error).strip().splitlines()[0]
-                raise EngineError(f"There is no Ray cluster at {self.address or 'this machine'}: {words}") from error
-        return ray
 
 
 def share_of_gpu(parameters: int) -> float:

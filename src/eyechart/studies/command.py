@@ -39,6 +39,12 @@ PARTLY, INTERRUPTED = 3, 130
     "--work", default="runs/study", show_default=True, type=click.Path(path_type=Path), help="Folder for weights."
 )
 @click.option("--parallel", default=1, show_default=True, metavar="N", help="How many workers run at the same time.")
+@click.option(
+    "--engine",
+    default="processes",
+    show_default=True,
+    help="Who works: processes here, or ray, ray:auto, ray://ADDRESS.",
+)
 @click.option("--minutes", type=float, help="Start nothing new after this many minutes.")
 @click.option("--dry-run", is_flag=True, help="Show what would run and how long it may take.")
 @click.option("--verdicts", is_flag=True, help="Show what the records decide; nothing runs.")
@@ -166,6 +172,7 @@ def _one(
     fresh: bool,
     work: Path,
     parallel: int,
+    engine: str,
     minutes: float | None,
     dry_run: bool,
     verdicts: bool,
@@ -199,7 +206,7 @@ def _one(
             chosen, recorded, home / f"{chosen.name}.jsonl", data or chosen.data, work / chosen.name, parallel, tell
         )
         schedule.only_exams = tuple(_words(exams, (exam.name for exam in chosen.exams), "exam")) if exams else ()
-        run_study(schedule, todo, report, minutes)
+        run_study(schedule, todo, report, minutes, engine)
     still = missing(chosen, recorded, wanted, numbers)
     click.echo(f"{home / f'{chosen.name}.jsonl'}: {len(todo) - len(still)} of {len(todo)} trainings recorded")
     if still:

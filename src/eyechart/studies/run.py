@@ -132,7 +132,11 @@ class Schedule:
 
 
 def run_study(
-    schedule: Schedule, todo: Sequence[tuple[str, int]], report: Report, minutes: float | None = None
+    schedule: Schedule,
+    todo: Sequence[tuple[str, int]],
+    report: Report,
+    minutes: float | None = None,
+    engine: str = "processes",
 ) -> None:
     """Train and examine what is to do; nothing new is begun after so many minutes."""
     began = time.monotonic()
@@ -141,7 +145,7 @@ def run_study(
         return minutes is not None and time.monotonic() - began > 60 * minutes
 
     jobs = schedule.trainings(todo)
-    work_through("eyechart.studies.worker", jobs, schedule.parallel, report, schedule.ended, out_of_time)
+    work_through("eyechart.studies.worker", jobs, schedule.parallel, report, schedule.ended, out_of_time, engine=engine)
 
 
 def claim_table_hash() -> str:

@@ -68,6 +68,12 @@ PARTLY, INTERRUPTED = 3, 130
     "--stop-after", default="end", show_default=True, help=f"One of {', '.join(STOPS)}; the schedule is not changed."
 )
 @click.option("--parallel", default=1, show_default=True, metavar="N", help="How many trainings run at the same time.")
+@click.option(
+    "--engine",
+    default="processes",
+    show_default=True,
+    help="Who trains: processes here, or ray, ray:auto, ray://ADDRESS.",
+)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--bfloat16/--no-bfloat16", default=None, help="Steps and scores during training; default: on a GPU.")
 @click.option("--compile/--no-compile", "compiled", default=None, help="torch.compile; default: on a GPU.")
@@ -75,7 +81,9 @@ PARTLY, INTERRUPTED = 3, 130
     "--capture/--no-capture", "captured", default=None, help="Each step as one CUDA graph; default: on a GPU."
 )
 @click.pass_context
-def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, parallel: int, **options: Any) -> None:
+def train(
+    ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, parallel: int, engine: str, **options: Any
+) -> None:
     """Train models of the zoo, or a subject further, and write weights, records and cards.
 
     A stopped training continues when the same command is run again.
@@ -86,7 +94,7 @@ def train(ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, par
         if parallel < 1:
             raise UsageError(f"--parallel must be at least 1; got {parallel}.")
         with board([run.label for run in runs]) as report:
-            codes = run_side_by_side(runs, parallel, report)
+            codes = run_side_by_side(runs, parallel, report, engine)
     except EyechartError as error:
         click.echo(f"eyechart: {printable(error)}", err=True)
         sys.exit(error.exit_code)

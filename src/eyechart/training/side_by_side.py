@@ -10,7 +10,9 @@ from eyechart.training.run import TrainingRun
 from eyechart.training.workers import Ended, Job, work_through
 
 
-def run_side_by_side(runs: Sequence[TrainingRun], parallel: int, report: Report) -> dict[str, int]:
+def run_side_by_side(
+    runs: Sequence[TrainingRun], parallel: int, report: Report, engine: str = "processes"
+) -> dict[str, int]:
     """At most `parallel` at a time; the exit code of each, by the run's label. What they say goes to `report`."""
     by_label = {run.label: run for run in runs}
     codes: dict[str, int] = {}
@@ -23,5 +25,5 @@ def run_side_by_side(runs: Sequence[TrainingRun], parallel: int, report: Report)
         return ()
 
     jobs = [Job(run.label, json.loads(run.as_json())) for run in runs]
-    work_through("eyechart.training.worker", jobs, min(parallel, len(jobs)), report, ended)
+    work_through("eyechart.training.worker", jobs, min(parallel, len(jobs)), report, ended, engine=engine)
     return codes

@@ -73,10 +73,14 @@ def serve(work: Callable[[Event, Callable[[Event], None]], tuple[int, Event | No
     return 0
 
 
+def work(task: Event, report: Callable[[Event], None]) -> tuple[int, Event | None]:
+    return train_run(TrainingRun.from_json(json.dumps(task)), report)
+
+
 def main(arguments: list[str]) -> int:
     if arguments:
         return train_run(TrainingRun.from_json(arguments[0]), lambda event: print(json.dumps(event), flush=True))[0]
-    return serve(lambda task, report: train_run(TrainingRun.from_json(json.dumps(task)), report))
+    return serve(work)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from eyechart.errors import UsageError
 from eyechart.training.progress import Report
 
 Child = subprocess.Popen[str]
@@ -47,16 +48,18 @@ def work_through(
     report: Report,
     ended: Callable[[Ended], Iterable[Job]] = lambda ended: (),
     out_of_time: Callable[[], bool] = lambda: False,
+    engine: str = "processes",
 ) -> None:
-    """Every job, at most `parallel` at a time, by processes of `python -m MODULE`.
+    """Every job, at most `parallel` at a time, by processes of `python -m MODULE` or by the cluster of `engine`.
 
     `ended` is called as each job ends and may give further jobs, which come before those that wait. A worker that was
     killed is replaced. No job is begun once `out_of_time` says so. An exception, such as an interruption, ends all
     workers.
     """
+    hire = hiring(engine, module, max(1, parallel))
     waiting, going = deque(jobs), 0
     changed = threading.Condition()
-    children: set[Child] = set()
+    hired: list[Worker] = []
     failure: list[BaseException] = []
 
     def say(event: Mapping[str, Any]) -> None:
@@ -81,27 +84,20 @@ def work_through(
             changed.notify_all()
 
     def serve() -> None:
-        child: Child | None = None
+        worker: Worker | None = None
         try:
             while (job := take()) is not None:
-                if child is None:
-                    child = _start(module)
-                    children.add(child)
-                end = _ask(child, job, lambda event: _locked(changed, say, event))
-                if child.poll() is not None:
-                    children.discard(child)
-                    child = None
-                give_back(end)
+                if worker is None:
+                    worker = hire()
+                    hired.append(worker)
+                give_back(worker.ask(job, lambda event: _locked(changed, say, event)))
         except BaseException as error:
             with changed:
                 failure.append(error)
                 changed.notify_all()
         finally:
-            if child is not None and child.stdin is not None:
-                with suppress(OSError):
-                    child.stdin.close()  # the end of its input is the end of the worker
-                child.wait()
-                children.discard(child)
+            if worker is not None:
+                worker.close()
 
     threads = [threading.Thread(target=serve, daemon=True) for _ in range(max(1, parallel))]
     try:
@@ -111,8 +107,8 @@ def work_through(
             while thread.is_alive():
                 thread.join(0.2)  # so that an interruption is heard
     finally:
-        for child in list(children):
-            child.terminate()
+        for worker in hired:
+            worker.kill()
     if failure:
         raise failure[0]
 
@@ -120,6 +116,52 @@ def work_through(
 def _locked(lock: threading.Condition, say: Report, event: Mapping[str, Any]) -> None:
     with lock:
         say(event)
+
+
+def hiring(engine: str, module: str, parallel: int) -> Callable[[], Worker]:
+    """How to get one more worker."""
+    if engine == "processes":
+        return lambda: LocalWorker(module)
+    if engine.partition(":")[0] != "ray":
+        raise UsageError(f"The engine is one of processes, ray, ray:auto, ray://ADDRESS; got {engine!r}.")
+    from eyechart.ray_connection import address_of
+    from eyechart.training.ray_worker import RayWorker
+
+    return lambda: RayWorker(module, address_of(engine), parallel)
+
+
+class Worker(Protocol):
+    def ask(self, job: Job, say: Report) -> Ended:
+        """Do one job; one that dies ends the job with its exit code."""
+
+    def close(self) -> None:
+        """No more jobs come."""
+
+    def kill(self) -> None:
+        """Stop now."""
+
+
+class LocalWorker:
+    """A process of this machine, started with its first job, and again after one that killed it."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.child: Child | None = None
+
+    def ask(self, job: Job, say: Report) -> Ended:
+        if self.child is None or self.child.poll() is not None:
+            self.child = _start(self.module)
+        return _ask(self.child, job, say)
+
+    def close(self) -> None:
+        if self.child is not None and self.child.stdin is not None:
+            with suppress(OSError):
+                self.child.stdin.close()  # the end of its input is the end of the worker
+            self.child.wait()
+
+    def kill(self) -> None:
+        if self.child is not None:
+            self.child.terminate()
 
 
 def _ask(child: Child, job: Job, say: Report) -> Ended:
