@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from eyechart.errors import SubjectError
+from eyechart.phrases import printable
 from eyechart.subjects.weights import check_finite, hash_of
 
 
@@ -57,6 +58,7 @@ class Subject:
     """Its forward writes into what it is given, as its trial found out: each call gets a copy."""
 
     def __post_init__(self) -> None:
+        self.name = printable(self.name).replace("\n", "\\n")  # it stands in tables, charts and file names
         self.module = unwrapped(self.module, self.name).eval()
         check_finite(self.name, self.module)
 
