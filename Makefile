@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 2
 
 .DEFAULT_GOAL := exam
-.PHONY: exam test check format bench clean
+.PHONY: exam test check faults format bench clean
 
 exam: .venv/installed
 	$(BIN)/eyechart exam --effort quick
@@ -21,6 +21,9 @@ check: .venv/installed
 format: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+faults: .venv/installed
+	EYECHART_KILLS=200 OMP_NUM_THREADS=1 $(BIN)/pytest tests/test_faults.py
 
 bench: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/shared_passes.py

@@ -23,6 +23,7 @@ import eyechart
 from eyechart import zoo
 from eyechart.engines import inline
 from eyechart.engines import plan as planning
+from eyechart.engines.shard import examine_shard
 from eyechart.errors import EyechartError, RunFolderError, UsageError
 from eyechart.exam import open_folder
 from eyechart.files import HOST, sweep, write_json
@@ -181,7 +182,7 @@ def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monk
 def test_a_run_goes_on_with_the_threads_it_began_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
     threads: list[int] = []
-    real = inline.examine_shard
+    real = examine_shard
 
     def count(*args: Any, **kwargs: Any) -> Any:
         threads.append(torch.get_num_threads())
@@ -365,7 +366,7 @@ def test_mutated_results_with_a_fitting_checksum_are_read_or_refused(copy: Path,
         refusal(EyechartError, read_all, copy)
 
 
-ODD_VALUES = (
+ODD_VALUES: tuple[Any, ...] = (
     None,
     True,
     -1,

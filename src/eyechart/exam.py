@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,6 +95,7 @@ def exam(
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import match_classes
     from eyechart.subjects.load import as_list, load_subjects
+    from eyechart.subjects.subject import blamed
     from eyechart.subjects.trial import Rehearsal
 
     without_tf32()
@@ -118,10 +121,11 @@ def exam(
     for subject in loaded:
         progress(f"anatomy of {subject.name}", 0, 1)
         dry = subject.prepare((first_two * 2)[:2]).to(torch_device, torch_dtype)
-        rehearsal = Rehearsal(subject, dry)
-        anatomy = anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
+        with blamed(subject, "on the first two images"):
+            rehearsal = Rehearsal(subject, dry)
+            anatomy = anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
+            trials.append(rehearsal.trial(anatomy))
         anatomies.append(anatomy)
-        trials.append(rehearsal.trial(anatomy))
     matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in loaded}
 
     plan = write_plan(
@@ -158,7 +162,8 @@ def exam(
         progress("images", done, len(batches.order))
 
     with threads_of(run):
-        computed = inline.examine(run, tapped, source, batches, advance)
+        with patient_interruption(progress) as stopping:
+            computed = inline.examine(run, tapped, source, batches, advance, stopping)
         if computed or not run.finished:
             progress("intervals, verdicts and page", 0, 1)
             finish(run)
@@ -167,6 +172,33 @@ def exam(
     for notice in run.notices:
         progress(notice, 0, 0)
     return Run(run.path)
+
+
+@contextmanager
+def patient_interruption(progress: Progress) -> Iterator[Callable[[], bool]]:
+    """Inside, Ctrl-C lets the shard be finished and saved, and only then stops; a second one stops at once.
+
+    What it gives says whether somebody asked to stop. Outside the main thread, where Python has no signals, and where
+    the caller handles them, nothing changes.
+    """
+    asked = False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        progress("This shard is finished and saved, then the exam stops; Ctrl-C again stops it at once.", 0, 0)
+
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is not signal.default_int_handler:
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

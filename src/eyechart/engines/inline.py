@@ -18,9 +18,11 @@ def examine(
     images: Images,
     batches: BatchPlan,
     advance: Callable[[int], Any] = lambda images: None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Write every shard of the plan that is not there yet, and say whether there was one to compute.
 
+    Between two shards, where all that was computed is saved, it stops if `stopping` says so.
     Only then is `tapped` called, and `advance`: where nothing is left to do, nothing is said to be done.
     """
     ready: Sequence[TappedSubject] | None = None
@@ -36,6 +38,8 @@ def examine(
             finished = 0
         tallies = examine_shard(ready, images, todo, list(run.measures.values()), run.scene, advance)
         run.write_shard(index, tallies)
+        if stopping():
+            raise KeyboardInterrupt
     if ready is not None and finished:
         advance(finished)
     return ready is not None
