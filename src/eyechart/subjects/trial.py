@@ -111,8 +111,10 @@ class Rehearsal:
             return numbers_of(self.subject.call(images))
 
     def _versions(self) -> dict[str, int]:
-        """torch counts how often a tensor was changed in place."""
-        return {name: tensor._version for name, tensor in self.subject.module.state_dict(keep_vars=True).items()}
+        """torch counts how often a tensor was changed in place; not of those that were made in inference mode."""
+        module = self.subject.module
+        tensors = dict([*module.named_parameters(), *module.named_buffers()])
+        return {name: tensor._version for name, tensor in tensors.items() if not tensor.is_inference()}
 
 
 @contextmanager
