@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,15 +22,17 @@ from torch import nn
 import eyechart
 from eyechart import zoo
 from eyechart.engines import plan as planning
-from eyechart.engines import shard
-from eyechart.errors import RunFolderError, UsageError
+from eyechart.engines.shard import examine_shard
+from eyechart.errors import EyechartError, RunFolderError, UsageError
 from eyechart.exam import open_folder
 from eyechart.files import HOST, sweep, write_json
+from eyechart.question import question_hash, seal_of
 from eyechart.run import Run
 from eyechart.store import CHECKSUMS
 from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.subject import Subject
 from tests.cases import cnn, inside
+from tests.mutations import mutated, refusal
 
 OWN_WAY = Preprocessing((32, 32), (0.5,) * 3, (0.2,) * 3)
 
@@ -179,7 +182,7 @@ def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monk
 def test_a_run_goes_on_with_the_threads_it_began_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
     threads: list[int] = []
-    real = shard.examine_shard
+    real = examine_shard
 
     def count(*args: Any, **kwargs: Any) -> Any:
         threads.append(torch.get_num_threads())
@@ -326,6 +329,87 @@ def test_a_run_of_the_format_before_is_refused_with_a_sentence(copy: Path) -> No
         Run.open(copy)
     Run(copy).clear()  # but --overwrite knows it as a run
     assert not copy.joinpath("plan.json").exists()
+
+
+def read_all(folder: Path) -> None:
+    opened = Run.open(folder)
+    len(opened.findings), len(opened.verdicts), opened.scene, opened.measures, opened.finished
+    for index in range(2):
+        opened.read_tallies(index)
+    list(opened.quantities()), opened.summary_csv()
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("plan.json", 40),
+        ("verdicts.json", 15),
+        (CHECKSUMS, 25),
+        ("findings/skip_ratio.nc", 15),
+        ("shards/00001.safetensors", 40),
+    ],
+)
+def test_mutated_files_of_a_run_are_refused_with_a_sentence(copy: Path, name: str, count: int) -> None:
+    whole = (copy / name).read_bytes()
+    for data in mutated(whole, count):
+        (copy / name).write_bytes(data)
+        refusal(EyechartError, read_all, copy)
+
+
+@pytest.mark.parametrize("name", ["verdicts.json", "findings/skip_ratio.nc"])
+def test_mutated_results_with_a_fitting_checksum_are_read_or_refused(copy: Path, name: str) -> None:
+    """Made by somebody who knows how checksums are made."""
+    whole = (copy / name).read_bytes()
+    for data in mutated(whole, 25):
+        (copy / name).write_bytes(data)
+        Run(copy).record([name])
+        refusal(EyechartError, read_all, copy)
+
+
+ODD_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**30,
+    1.5,
+    float("nan"),
+    "",
+    "../../x",
+    [],
+    [[]],
+    {},
+    "\ud800",
+    [None],
+    ["a"],
+    [1, 2, 3],
+)
+
+
+def test_a_plan_with_a_fitting_seal_is_read_or_refused(copy: Path) -> None:
+    whole = (copy / "plan.json").read_text()
+    generator = np.random.default_rng(0)
+    for _ in range(60):
+        plan = json.loads(whole)
+        subject = plan["subjects"][0]
+        site = subject["anatomy"]["sites"][int(generator.integers(len(subject["anatomy"]["sites"])))]
+        parts = (
+            plan,
+            subject,
+            subject["anatomy"],
+            site,
+            site["layout"],
+            plan["images"],
+            plan["batches"],
+            plan["settings"],
+        )
+        part = parts[int(generator.integers(len(parts)))]
+        part[sorted(part)[int(generator.integers(len(part)))]] = ODD_VALUES[int(generator.integers(len(ODD_VALUES)))]
+        with contextlib.suppress(KeyError, TypeError, AttributeError):
+            plan["question"] = question_hash(plan)
+        (copy / "plan.json").write_text(json.dumps(plan | {"seal": seal_of(plan)}))
+        with contextlib.suppress(EyechartError):
+            Run(copy).record(["findings/skip_ratio.nc", "verdicts.json"], anew=True)
+        refusal(EyechartError, read_all, copy)
 
 
 # --- folders ----------------------------------------------------------------------------------------------------

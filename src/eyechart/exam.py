@@ -126,7 +126,11 @@ def exam(
             progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
         elif computed or not run.judged:
             progress("intervals, verdicts and page", 0, 1)
-            finish(run)
+            try:
+                finish(run)
+            except RunFolderError:  # another process may have finished the same exam and removed its shards
+                if not Run(run.path).finished:
+                    raise
         elif not run.finished:
             progress("table and page", 0, 1)
             publish(run)
@@ -162,6 +166,7 @@ def prepare(
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import match_classes
     from eyechart.subjects.load import as_list, load_subjects
+    from eyechart.subjects.subject import blamed
     from eyechart.subjects.trial import Rehearsal
 
     without_tf32()
@@ -187,10 +192,11 @@ def prepare(
     for subject in loaded:
         progress(f"anatomy of {subject.name}", 0, 1)
         dry = subject.prepare((first_two * 2)[:2]).to(torch_device, torch_dtype)
-        rehearsal = Rehearsal(subject, dry)
-        anatomy = anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
+        with blamed(subject, "on the first two images"):
+            rehearsal = Rehearsal(subject, dry)
+            anatomy = anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
+            trials.append(rehearsal.trial(anatomy))
         anatomies.append(anatomy)
-        trials.append(rehearsal.trial(anatomy))
     matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in loaded}
     plan = write_plan(
         loaded,

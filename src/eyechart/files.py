@@ -99,7 +99,8 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 
 def write_text(path: Path, text: str) -> Path:
-    return write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    # Half a character, which a name may hold and UTF-8 cannot, is written out as JSON does it.
+    return write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_json(path: Path, data: object) -> Path:

@@ -25,7 +25,7 @@ def did_you_mean(word: str, candidates: Iterable[str], otherwise: str) -> str:
     return f"did you mean {' or '.join(near)}?" if near else otherwise
 
 
-UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters but tab and new line (a file's name may move the cursor or retitle the window), signs that turn
 the direction of writing, and halves of characters, which no terminal can print."""
 

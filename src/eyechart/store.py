@@ -145,6 +145,10 @@ class RunFiles:
     def begin(self, plan: Mapping[str, Any]) -> None:
         """Write the plan of a new run."""
         write_json(self.path / "plan.json", plan)
+        if self.plan["question"] != plan["question"]:
+            raise RunFolderError(
+                f"Another process has just begun another exam in {self.path}; choose another folder with --out."
+            )
 
     def sweep(self) -> None:
         """Remove the temporary files of processes that were killed."""

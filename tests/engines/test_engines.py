@@ -324,33 +324,3 @@ def test_trainings_on_a_cluster_end_as_in_a_process(cluster: Any, tmp_path: Path
         one, other = ((tmp_path / engine / f"{name}.safetensors").read_bytes() for engine in said)
         assert load(one).keys() == load(other).keys()
         assert all(torch.equal(value, load(other)[key]) for key, value in load(one).items())
-
-
-# --- Interrupted ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("times", "shards"), [(1, 1), (2, 0)])
-def test_one_interruption_finishes_the_shard_and_two_stop_at_once(
-    times: int, shards: int, weights: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from eyechart.engines import shard as shard_room
-
-    real, told = shard_room.examine_shard, list[str]()
-
-    def interrupted(*args: Any, **kwargs: Any) -> Any:
-        for _ in range(times):
-            signal.raise_signal(signal.SIGINT)
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(shard_room, "examine_shard", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        eyechart.exam(
-            weights[1],
-            measures="recognition",
-            limit=IMAGES,
-            out=tmp_path / "run",
-            progress=lambda what, done, total: told.append(what),
-        )
-    assert len(list((tmp_path / "run").glob("shards/*.safetensors"))) == shards
-    assert "Stopping after this shard; press Ctrl-C again to stop at once." in told
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

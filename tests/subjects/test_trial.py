@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import eyechart
+from eyechart.run import Run
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.subject import Subject
 from eyechart.subjects.trial import Rehearsal, Trial
-from tests.cases import Chain, ConvUnit, images, vit
+from tests.cases import Chain, ConvUnit, images, inside, vit
 
 
 class Odd(Chain):
@@ -61,7 +62,7 @@ class CountsItsBatches(Odd):
         self.register_buffer("batches", torch.zeros(()))
 
     def before(self, x: Tensor) -> Tensor:
-        self.batches += 1
+        inside(self).batches += 1
         return x
 
 
@@ -124,8 +125,13 @@ def test_what_is_measured_of_a_forward_that_writes_is_what_is_measured_of_one_th
 
     import eyechart.report.page as page
 
-    real, pages = page.render, []
-    monkeypatch.setattr(page, "render", lambda run, undrawn: pages.append(real(run) if not pages else "") or pages[-1])
+    real, pages = page.render, list[str]()
+
+    def first_only(run: Run, undrawn: list[str]) -> str:
+        pages.append("" if pages else real(run))
+        return pages[-1]
+
+    monkeypatch.setattr(page, "render", first_only)
     findings = []
     for kind in (WritesIntoItsInput, Halves):
         subject = eyechart.load_subject(kind(), name="mine", input_size=32)

@@ -10,6 +10,7 @@ import vl_convert
 from PIL import Image
 
 from eyechart.errors import UsageError
+from eyechart.phrases import UNPRINTABLE, printable
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -17,8 +18,17 @@ FORMATS = ("png", "svg", "pdf")
 def specification(chart: Any, validate: bool = True) -> dict[str, Any]:
     """A chart as Vega-Lite JSON, however long its tables are, with the data beside the marks."""
     with alt.data_transformers.enable("default", max_rows=None, consolidate_datasets=True):
-        spec: dict[str, Any] = chart.to_dict(validate=validate)
+        spec: dict[str, Any] = without_controls(chart.to_dict(validate=validate))
     return spec
+
+
+def without_controls(thing: Any) -> Any:
+    """The same with every text printable: a control character in a name makes vl-convert end the whole process."""
+    if isinstance(thing, str):
+        return printable(thing) if UNPRINTABLE.search(thing) else thing
+    if isinstance(thing, dict):
+        return {key: without_controls(value) for key, value in thing.items()}
+    return [without_controls(value) for value in thing] if isinstance(thing, list) else thing
 
 
 def picture_of(spec: dict[str, Any], format: str = "png", scale: float = 2) -> bytes:

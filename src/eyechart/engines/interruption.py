@@ -19,18 +19,22 @@ def between_shards() -> None:
 
 @contextmanager
 def finishing_the_shard(tell: Callable[[str], None]) -> Iterator[None]:
-    """In this block the first interruption waits for `between_shards`; outside the main thread it is as ever."""
-    if threading.current_thread() is not threading.main_thread():
+    """In this block the first interruption waits for `between_shards`.
+
+    Outside the main thread, where Python has no signals, and where the caller handles them, nothing changes.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is not signal.default_int_handler:
         yield
         return
 
     def first(number: int, frame: FrameType | None) -> None:
         _asked.set()
         signal.signal(signal.SIGINT, before)
-        tell("Stopping after this shard; press Ctrl-C again to stop at once.")
+        tell("This shard is finished and saved, then the exam stops; Ctrl-C again stops it at once.")
 
     _asked.clear()
-    before = signal.signal(signal.SIGINT, first)
+    signal.signal(signal.SIGINT, first)
     try:
         yield
     finally:

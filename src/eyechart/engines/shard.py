@@ -11,6 +11,7 @@ import torch
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
 from eyechart.measure import Experiment, Views
+from eyechart.subjects.subject import blamed
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.finite import first_not_finite
 from eyechart.tracing.pieces import PieceSize
@@ -115,8 +116,10 @@ def examine_shard(
         experiments: dict[str, dict[str, Results]] = {}
         for index, tapped_subject in enumerate(tapped):
             prepared = torch.stack([picture[index] for picture in pictures]).to(tapped_subject.dtype)
-            seen[tapped_subject.subject.name] = tapped_subject.look(prepared, batch)
-            for name, results in tapped_subject.experiments(prepared, batch, scene).items():
+            with blamed(tapped_subject.subject, f"on batch {batch.index}"):
+                seen[tapped_subject.subject.name] = tapped_subject.look(prepared, batch)
+                found = tapped_subject.experiments(prepared, batch, scene)
+            for name, results in found.items():
                 experiments.setdefault(name, {})[tapped_subject.subject.name] = results
         for measure in measures:
             measure.update(tallies[measure.name], batch, Views(seen, experiments.get(measure.name, {})), scene)

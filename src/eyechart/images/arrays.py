@@ -14,7 +14,7 @@ from PIL import Image
 from eyechart.errors import ImagesError
 from eyechart.files import open_regular
 from eyechart.images.picture import Unreadable, check_size, common_crop, square, to_rgb
-from eyechart.images.source import LONGEST_NAME, MOST_CLASSES, Images, Problem, fingerprint, number_classes
+from eyechart.images.source import LONGEST_NAME, MOST_CLASSES, Images, Problem, fingerprint, number_classes, readable
 
 #: Names of pictures and labels in an .npz, first match first. "FILE.npz:train" asks for x_train and y_train alone.
 ARRAY_NAMES = (
@@ -220,4 +220,4 @@ def _checked_pixels(name: str, pixels: np.ndarray) -> np.ndarray:
 
 
 def _text(name: object) -> str:
-    return (name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name))[:LONGEST_NAME]
+    return (name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else readable(str(name)))[:LONGEST_NAME]

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from eyechart.errors import ImagesError
+from eyechart.files import open_regular
 from eyechart.hub import without_retries
-from eyechart.images.source import Check, EncodedImages, Progress, number_classes
+from eyechart.images.source import LARGEST_FILE, Check, EncodedImages, Progress, number_classes
 
 #: Which split is read when none is named: the first of these that the dataset has.
 SPLITS = ("test", "validation", "val", "valid", "train")
@@ -40,7 +41,7 @@ class HuggingFaceImages(EncodedImages[int]):
         cell = self._table[entry][self._column]
         if cell is None:
             return io.BytesIO()
-        return io.BytesIO(cell["bytes"]) if cell["bytes"] is not None else open(cell["path"], "rb")
+        return io.BytesIO(cell["bytes"]) if cell["bytes"] is not None else open_regular(cell["path"], LARGEST_FILE)
 
     def path_of(self, entry: int) -> str:
         return f"{self._split}[{entry}]"

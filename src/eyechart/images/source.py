@@ -223,10 +223,13 @@ def number_classes(labels: Sequence[int | str | None], name: str) -> tuple[list[
 def readable(name: str) -> str:
     r"""The name of a file as text: bytes that are no UTF-8, which Linux allows, are written out.
 
-    >>> readable(b"caf\\xe9".decode("utf-8", "surrogateescape"))
-    'caf\\\\xe9'
+    >>> readable(b"caf\xe9".decode("utf-8", "surrogateescape"))
+    'caf\\xe9'
     """
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    try:
+        return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # halves of characters, which JSON can say and UTF-8 cannot
+        return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _nothing_readable(name: str, count: int, problems: Sequence[Problem]) -> str:

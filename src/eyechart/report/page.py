@@ -19,6 +19,7 @@ from eyechart.charts import theme
 from eyechart.charts.numbers import count, percent, with_span
 from eyechart.claims.summary import summarise
 from eyechart.measure import SampledExperiment
+from eyechart.phrases import harmless_cell
 from eyechart.report.embed import data_uri, embed, javascript
 from eyechart.report.explorer import explorer
 from eyechart.report.sentences import lines, name_of_quantity, typeset
@@ -26,6 +27,7 @@ from eyechart.report.verdict_rows import references, rows
 from eyechart.report.verdict_summary import of_weights, verdict_context
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray
 
     from eyechart.measure import Measure
@@ -127,7 +129,8 @@ def filled(context: Mapping[str, Any], template: str = "page.html") -> str:
     loader = jinja2.FunctionLoader(lambda name: HERE.joinpath(name).read_text(encoding="utf-8"))
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
     env.filters["count"] = count
-    return env.get_template(template).render(context)
+    html = env.get_template(template).render(context)
+    return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
 
 
 def too_large(html: str) -> bool:
@@ -314,13 +317,21 @@ def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> 
         cells = finding[variables[0]].size * len(variables)
         # Counting first: writing a table of millions of cells only to drop it took longer than the whole page.
         rows = finding[variables].to_dataframe().dropna(how="all", subset=variables) if cells < largest else None
-        text = None if rows is None else rows.to_csv(float_format="%.7g")
+        text = None if rows is None else csv_of(rows)
         if text is None or len(text) > largest:
             made.append({"name": None, "uri": None, "label": f"{about}: in findings/{name}.nc"})
             continue
         file = f"{name}-{'-'.join(dims) if about != 'quantities' else about}.csv"
         made.append({"name": file, "uri": data_uri(text, "text/csv;charset=utf-8"), "label": f"CSV, {about}"})
     return made
+
+
+def csv_of(rows: pd.DataFrame) -> str:
+    """A table as CSV in which no name is a formula."""
+    plain = rows.reset_index()
+    for column in plain.columns[[kind.kind == "O" for kind in plain.dtypes]]:  # texts, of whatever dtype
+        plain[column] = [harmless_cell(cell) if isinstance(cell, str) else cell for cell in plain[column]]
+    return plain.to_csv(float_format="%.7g", index=False)
 
 
 # --- where it comes from ----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from eyechart.errors import SubjectError, UsageError
+from eyechart.phrases import printable
 from eyechart.subjects import preprocessing, sources
 from eyechart.subjects.catalogue import LARGEST_INPUT, Spec, names, parse_spec
 from eyechart.subjects.preprocessing import GivenTransform, Preprocessing
@@ -61,17 +62,16 @@ def load_subject(
         raise SubjectError(f"{spec:.300} cannot be loaded ({error.strerror or error}).") from error
     if parsed.size is not None:
         _look_at(subject, parsed.size)
-    subject.name = name or subject.name
+    subject.name = printable(name) if name else subject.name
     return subject
 
 
 def _side(spec: str, input_size: tuple[int, int] | int) -> int:
     height, width = preprocessing.sides(input_size)
-    if height != width or not 1 <= height <= LARGEST_INPUT:
-        raise UsageError(
-            f"{spec} sees the common crop, which is square, of at most {LARGEST_INPUT} pixels; got an input size of "
-            f"{height}×{width}."
-        )
+    if height != width or height < 1:
+        raise UsageError(f"{spec} sees the common crop, which is square; got an input size of {height}×{width}.")
+    if height > LARGEST_INPUT:
+        raise UsageError(f"An input size has at most {LARGEST_INPUT} pixels; got {height}.")
     return height
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -13,7 +15,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from eyechart.errors import SubjectError
+from eyechart.errors import EyechartError, SubjectError
+from eyechart.phrases import printable
 from eyechart.subjects.weights import check_finite, hash_of
 
 
@@ -57,6 +60,7 @@ class Subject:
     """Its forward writes into what it is given, as its trial found out: each call gets a copy."""
 
     def __post_init__(self) -> None:
+        self.name = printable(self.name).replace("\n", "\\n")  # it stands in tables, charts and file names
         self.module = unwrapped(self.module, self.name).eval()
         check_finite(self.name, self.module)
 
@@ -145,9 +149,27 @@ class Subject:
         )
 
 
+@contextmanager
+def blamed(subject: Subject, when: str) -> Iterator[None]:
+    """What a subject's own forward raises inside becomes one sentence; an error of anybody else passes as it is."""
+    try:
+        yield
+    except EyechartError:
+        raise
+    except Exception as error:
+        frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if Subject.call.__code__ not in frames[:-1]:
+            raise
+        reason = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+        raise SubjectError(
+            f"{subject.name} raised {type(error).__name__} {when}{f' ({reason:.300})' if reason else ''}; what was "
+            "finished before is kept."
+        ) from error
+
+
 def find_logits(output: Any) -> Tensor | None:
     if isinstance(output, Tensor):
-        return output if output.ndim == 2 else None
+        return output if output.ndim == 2 and not output.is_complex() else None
     if isinstance(output, Mapping):  # Hugging Face outputs are ordered dictionaries
         if isinstance(output.get("logits"), Tensor):
             return find_logits(output["logits"])

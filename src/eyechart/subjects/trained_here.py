@@ -85,8 +85,10 @@ def architecture_of(card: Mapping[str, Any]) -> str:
 
 def _three(values: Any) -> tuple[float, ...]:
     numbers = tuple(float(value) for value in values)
-    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
-        raise ValueError(f"expected numbers for three channels, got {str(values)[:60]}")
+    if len(numbers) != 3:
+        raise ValueError(f"expected three channels, got {len(numbers)}")
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"expected finite numbers, got {str(values)[:60]}")
     return numbers
 
 

@@ -328,7 +328,7 @@ def join(pieces: Sequence[Any]) -> Any:
         joined = {key: join([piece[key] for piece in pieces]) for key in first}
         return joined if type(first) is dict else type(first)(**joined)
     if isinstance(first, (list, tuple)):
-        return type(first)(join(list(items)) for items in zip(*pieces, strict=True))
+        return _like(first, [join(list(items)) for items in zip(*pieces, strict=True)])
     return first
 
 
@@ -339,5 +339,10 @@ def _map(thing: Any, change: Callable[[Tensor], Tensor]) -> Any:
         mapped = {key: _map(value, change) for key, value in thing.items()}
         return mapped if type(thing) is dict else type(thing)(**mapped)
     if isinstance(thing, (list, tuple)):
-        return type(thing)(_map(item, change) for item in thing)
+        return _like(thing, [_map(item, change) for item in thing])
     return thing
+
+
+def _like(thing: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
+    """A list or tuple of the same kind; a named tuple takes its items one by one."""
+    return type(thing)(*items) if hasattr(thing, "_fields") else type(thing)(items)

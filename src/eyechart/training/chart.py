@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eyechart.errors import RunFolderError
+from eyechart.files import json_of
 
 if TYPE_CHECKING:
     import altair as alt
@@ -60,7 +60,7 @@ def read_record(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[
         raise RunFolderError(f"The record {path} cannot be read ({error}).") from error
     for text in texts:
         try:
-            line = json.loads(text)
+            line = json_of(text)
         except ValueError:
             break
         if not isinstance(line, dict):
@@ -156,9 +156,7 @@ def trainings_as_json(path: str | Path) -> list[dict[str, Any]]:
 
 def print_training(path: str | Path) -> None:
     """One row a training: where it stands and its last scores; then what it had to say."""
-    from rich.markup import escape
-
-    from eyechart.terminal import show, table
+    from eyechart.terminal import escape, show, table
 
     rows = table("training", "epoch", "steps", "train NLL", "clean NLL", "error", "NLL", "ECE", "rate", "time")
     said: list[str] = []

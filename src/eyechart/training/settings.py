@@ -111,7 +111,7 @@ def read_list(path: Path, given: Mapping[str, Any], only: Iterable[str] = ()) ->
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"The list {path} cannot be read: {error.strerror or error}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {error}.") from error
     common, rows = document.get("common", {}), document.get("run", [])
     well_formed = not set(document) - {"common", "run"} and isinstance(rows, list) and rows

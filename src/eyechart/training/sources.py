@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eyechart.errors import ImagesError, UsageError
+from eyechart.files import open_regular
+from eyechart.images.arrays import LARGEST_NPZ, read_member
+from eyechart.images.picture import decode
+from eyechart.images.source import MOST_CLASSES
 from eyechart.phrases import count
 from eyechart.training.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES, CIFAR100_FIRST_LABELS
 from eyechart.training.data import TrainingData
@@ -27,7 +30,7 @@ from eyechart.training.data import TrainingData
 SHEET_ROWS, SHEET_COLUMNS = 25, 40
 TRAIN_FOLDERS = ("train", "training")
 TEST_FOLDERS = ("test", "testing", "val", "valid", "validation")
-UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)  # what a damaged archive raises
+LARGEST_SHEET = 256 << 20  # bytes of one sheet of pictures
 TEST_SHARE = 5  # one picture in so many is for testing where a folder does not say which
 
 Pixels = NDArray[np.uint8]
@@ -111,18 +114,25 @@ def _tensor(images: Pixels) -> Tensor:
 
 def _read_npz(path: Path, name: str) -> TrainingData:
     try:
-        opened = np.load(path, allow_pickle=False)
-        if isinstance(opened, np.ndarray):
-            raise ImagesError(
-                f"{path} is a single array (.npy); an .npz with x_train, y_train, x_test and y_test is needed."
-            )
-        with opened as file:
-            missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in file]
-            if missing:
-                raise ImagesError(f"{path} must hold x_train, y_train, x_test and y_test; it has no {missing[0]}.")
-            arrays = (file["x_train"], file["y_train"], file["x_test"], file["y_test"])
-            classes = tuple(map(str, np.atleast_1d(file["classes"]))) if "classes" in file else None
-    except UNREADABLE as error:
+        with open_regular(path, LARGEST_NPZ) as file:
+            if file.read(6) == np.lib.format.MAGIC_PREFIX:
+                raise ImagesError(
+                    f"{path} is a single array (.npy); an .npz with x_train, y_train, x_test and y_test is needed."
+                )
+            with zipfile.ZipFile(file) as archive:
+                held = {member.removesuffix(".npy") for member in archive.namelist()}
+                missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in held]
+                if missing:
+                    raise ImagesError(f"{path} must hold x_train, y_train, x_test and y_test; it has no {missing[0]}.")
+                read = partial(read_member, archive)
+                arrays = (read("x_train"), read("y_train"), read("x_test"), read("y_test"))
+                named = np.atleast_1d(read("classes")) if "classes" in held else None
+                if named is not None and (named.ndim != 1 or len(named) > MOST_CLASSES):
+                    raise ValueError(f"classes is no list of at most {MOST_CLASSES:,} names")
+                classes = None if named is None else tuple(map(str, named))
+    except ImagesError:
+        raise
+    except Exception as error:  # zip files, deflate and headers of arrays fail in a dozen ways
         raise ImagesError(f"{path} cannot be read as .npz ({error}).") from error
     return _labelled(name, arrays, classes)
 
@@ -135,8 +145,6 @@ def _read_sheets(folder: Path) -> Arrays:
 
 def _read_archives(files: Sequence[Path]) -> tuple[Pixels, Labels]:
     """Sheets of 1,000 images (25 rows of 40) in the order of their names, and the labels.npy of one of the archives."""
-    from PIL import Image
-
     sheets: dict[str, Pixels] = {}
     labels: Labels | None = None
     for file in files:
@@ -144,15 +152,18 @@ def _read_archives(files: Sequence[Path]) -> tuple[Pixels, Labels]:
             raise ImagesError(f"{file} is missing; a folder of sheets has train-0.zip, train-1.zip … and test.zip.")
         try:
             with zipfile.ZipFile(file) as archive:
-                for member in archive.namelist():
+                for about in archive.infolist():
+                    member = about.filename
+                    if about.file_size > LARGEST_SHEET:
+                        raise ValueError(f"{member:.100} has {about.file_size:,} bytes, more than {LARGEST_SHEET:,}")
                     if member == "labels.npy":
-                        labels = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
+                        labels = read_member(archive, "labels")
                     else:
-                        pixels = np.asarray(Image.open(io.BytesIO(archive.read(member))).convert("RGB"))
+                        pixels = np.asarray(decode(io.BytesIO(archive.read(about))))
                         side = pixels.shape[0] // SHEET_ROWS
                         cells = pixels.reshape(SHEET_ROWS, side, SHEET_COLUMNS, side, 3).transpose(0, 2, 1, 3, 4)
                         sheets[member] = cells.reshape(-1, side, side, 3)
-        except UNREADABLE as error:
+        except Exception as error:  # as above, and pictures in as many more
             raise ImagesError(f"{file} cannot be read as an archive of sheets ({error}).") from error
     if labels is None:
         raise ImagesError(f"None of {', '.join(file.name for file in files)} holds labels.npy.")

@@ -1,0 +1,181 @@
+"""What really happens to long runs: kills at any moment, two processes at once, Ctrl-C, a subject that breaks down.
+
+`make faults` (scripts/faults.py) kills whole exams 200 times.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import xarray
+from torch import Tensor
+
+import eyechart
+from eyechart.engines.shard import examine_shard
+from eyechart.errors import SubjectError
+from eyechart.run import Run
+from tests.cases import inside
+from tests.subjects.test_trial import Odd
+from tests.test_trust import examined, files_in, no_charts, subject
+
+__all__ = ["no_charts"]
+
+KILLS = 5
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks, which have torch imported already")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return examined(tmp_path_factory.mktemp("runs") / "undisturbed")
+
+
+def child(work: Callable[[], Any]) -> int:
+    """A process that does this and ends with 0, or with 1 if it raises."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        work()
+        os._exit(0)
+    except BaseException:
+        os._exit(1)
+
+
+def ended(process: int, seconds: float = 60) -> int:
+    """How a child ended; one that does not is killed."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        done, status = os.waitpid(process, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    raise AssertionError("a child did not end")
+
+
+def same(run: Run, other: Run) -> None:
+    for name in run.findings:
+        xarray.testing.assert_identical(run.findings[name], other.findings[name])
+    assert (run.path / "verdicts.json").read_bytes() == (other.path / "verdicts.json").read_bytes()
+
+
+def test_kills_at_random_moments_lose_nothing(undisturbed: Run, tmp_path: Path) -> None:
+    moments = random.Random(0)
+    out = tmp_path / "killed"
+    began = time.monotonic()
+    assert ended(child(lambda: examined(tmp_path / "timed"))) == 0
+    whole = time.monotonic() - began
+    finished = 0
+    for _ in range(KILLS):
+        process = child(lambda: examined(out))
+        time.sleep(moments.uniform(0, min(1.2 * whole, 0.8)))
+        os.kill(process, signal.SIGKILL)
+        finished += os.waitpid(process, 0)[1] == 0
+        if finished and moments.random() < 0.5:
+            for path in (out / "shards").glob("*"):
+                path.unlink()
+    again = examined(out)
+    same(undisturbed, again)
+    assert not [name for name in files_in(out) if Path(name).name.startswith(".")]
+
+
+def test_two_processes_on_one_folder_do_not_disturb_each_other(undisturbed: Run, tmp_path: Path) -> None:
+    out = tmp_path / "shared"
+    processes = [child(lambda: examined(out)) for _ in range(2)]
+    assert [ended(process) for process in processes] == [0, 0]
+    same(undisturbed, examined(out))
+    assert Run(out).finished
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], list[int]]]:
+    """Ctrl-C so many times in the second shard; what is given back are the shards that were begun."""
+    begun: list[int] = []
+    real = examine_shard
+
+    def times(count: int) -> list[int]:
+        def press(*args: Any, **kwargs: Any) -> Any:
+            begun.append(1)
+            for _ in range(count if len(begun) == 2 else 0):
+                signal.raise_signal(signal.SIGINT)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr("eyechart.engines.shard.examine_shard", press)
+        return begun
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield times
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_finishes_the_shard_and_twice_stops_at_once(
+    tmp_path: Path, interrupted: Callable[[int], list[int]]
+) -> None:
+    told: list[str] = []
+    for count, kept in ((1, 2), (2, 1)):
+        interrupted(count).clear()
+        with pytest.raises(KeyboardInterrupt):
+            examined(tmp_path / str(count), told=told)
+        assert len(list((tmp_path / str(count) / "shards").iterdir())) == kept
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert sum("Ctrl-C again" in sentence for sentence in told) == 2
+
+
+class RaisesLater(Odd):
+    passes = 0
+
+    def before(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        if self.passes > 9:
+            raise ZeroDivisionError("the tenth is too much")
+        return x
+
+
+class AnswersInComplexNumbers(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        out = super().forward(x)
+        return torch.complex(out, out)
+
+
+class AnswersInWholeNumbers(Odd):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).argmax(1)
+
+
+class SharesWeights(Odd):
+    def __init__(self) -> None:
+        super().__init__()
+        units = inside(self.units)
+        units[1].conv1.weight = units[0].conv1.weight
+        self.head.weight = torch.nn.Parameter(self.head.weight.detach().t().contiguous().t())
+
+
+class InInferenceMode(Odd):
+    @torch.inference_mode()
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+def test_a_subject_that_breaks_down_is_named_and_what_was_done_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(SubjectError, match=r"mine raised ZeroDivisionError on batch \d \(the tenth is too much\)"):
+        examined(tmp_path / "run", subject(RaisesLater()))
+    assert list((tmp_path / "run" / "shards").iterdir())
+
+
+@pytest.mark.parametrize("kind", [AnswersInComplexNumbers, AnswersInWholeNumbers, SharesWeights, InInferenceMode])
+def test_odd_outputs_and_weights_are_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Odd]) -> None:
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
+    run = eyechart.exam(subject(kind()), measures="skip_ratio", limit=8, out=tmp_path / "run")
+    assert run.plan["subjects"][0]["notes"] == []
+    assert all(run.read_tallies(index) is not None for index in range(len(run.plan["batches"]["shards"])))
