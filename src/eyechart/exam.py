@@ -18,7 +18,7 @@ from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
 from eyechart.claims.table import add_claims
-from eyechart.engines import Engine, choose_engine
+from eyechart.engines import choose_engine
 from eyechart.engines.interruption import finishing_the_shard
 from eyechart.engines.plan import write_plan
 from eyechart.engines.prepared import Prepared
@@ -111,7 +111,9 @@ def exam(
     )
     workers = choose_engine(engine)
     prepared = again(progress=progress)
-    run = open_folder(prepared.plan, out, workers, overwrite=overwrite)
+    folder = Path(out) if out is not None else Path("runs") / folder_name(prepared.plan)
+    workers.admit(folder, overwrite=overwrite)
+    run = open_folder(prepared.plan, folder, overwrite=overwrite)
     done = 0
 
     def advance(images_done: int) -> None:
@@ -120,6 +122,7 @@ def exam(
         progress("images", done, len(prepared.batches.order))
 
     with threads_of(run):
+        complete = run.finished
         with finishing_the_shard(lambda words: progress(words, 0, 0)):
             computed = (keep_shards or not run.judged) and workers.examine(run, prepared, again, advance)
         if not workers.finishes:
@@ -131,12 +134,12 @@ def exam(
             except RunFolderError:  # another process may have finished the same exam and removed its shards
                 if not Run(run.path).finished:
                     raise
-        elif not run.finished:
+        elif not complete:
             progress("table and page", 0, 1)
             publish(run)
         else:
             progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
-        if workers.finishes and not keep_shards:
+        if workers.finishes and not keep_shards and Run(run.path).finished:
             run.drop_shards()
     for notice in run.notices:
         progress(notice, 0, 0)
@@ -234,10 +237,8 @@ def threads_of(run: Run) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def open_folder(plan: Mapping[str, Any], out: str | Path | None, workers: Engine, *, overwrite: bool) -> Run:
+def open_folder(plan: Mapping[str, Any], folder: Path, *, overwrite: bool) -> Run:
     """The folder of this question: a new one, or the one an earlier call or another process began."""
-    folder = Path(out) if out is not None else Path("runs") / folder_name(plan)
-    workers.admit(folder, overwrite=overwrite)
     run = Run(folder)
     try:
         if folder.exists() and not folder.is_dir():

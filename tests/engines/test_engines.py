@@ -84,7 +84,8 @@ def shards_of(run: Run) -> dict[str, dict[str, bytes]]:
 def examined(again: functools.partial[Prepared], engine: Any, folder: Path) -> tuple[Run, int]:
     """A run whose shards one engine computed, and how many images it told of."""
     prepared, told = again(), list[int]()
-    run = open_folder(prepared.plan, folder, engine, overwrite=False)
+    engine.admit(folder, overwrite=False)
+    run = open_folder(prepared.plan, folder, overwrite=False)
     engine.examine(run, prepared, again, told.append)
     return run, sum(told)
 
@@ -108,10 +109,10 @@ def measures_of(prepared: Prepared) -> tuple[list[Measure], Scene]:
     return choose_measures([each["name"] for each in plan["measures"]], options), scene_of(plan)
 
 
-def all_but_the_first(again: functools.partial[Prepared], folder: Path, engine: Any, tallies: dict[str, Tally]) -> None:
+def all_but_the_first(again: functools.partial[Prepared], folder: Path, tallies: dict[str, Tally]) -> None:
     """A run of which only the first shards are missing; what the others hold does not matter."""
     prepared = again()
-    run = open_folder(prepared.plan, folder, engine, overwrite=False)
+    run = open_folder(prepared.plan, folder, overwrite=False)
     for shard in range(COMPUTED, len(prepared.batches.shards)):
         run.write_shard(shard, tallies)
 
@@ -152,7 +153,7 @@ def test_ranks_write_the_shards_of_one_process(
 ) -> None:
     """All measures; rank 0 comes first to write the plan and last to wait."""
     assert len(alone[0]) == len(measures()) - len(NOT_OF_THESE)
-    all_but_the_first(everything, tmp_path / "run", rank(0, monkeypatch), alone[0])
+    all_but_the_first(everything, tmp_path / "run", alone[0])
     images = [examined(everything, rank(number, monkeypatch), tmp_path / "run")[1] for number in (1, 2, 0)]
     assert_first_shards(Run(tmp_path / "run"), alone)
     assert images == [56, 60, 64]  # what was there before, and one shard of 4 each
@@ -161,7 +162,7 @@ def test_ranks_write_the_shards_of_one_process(
 def test_a_cluster_writes_the_shards_of_one_process(
     everything: functools.partial[Prepared], alone: list[dict[str, Tally]], cluster: Any, tmp_path: Path
 ) -> None:
-    all_but_the_first(everything, tmp_path / "run", choose_engine("ray"), alone[0])
+    all_but_the_first(everything, tmp_path / "run", alone[0])
     run, images = examined(everything, choose_engine("ray"), tmp_path / "run")
     assert_first_shards(run, alone)
     assert images == IMAGES
@@ -170,7 +171,7 @@ def test_a_cluster_writes_the_shards_of_one_process(
 def test_one_engine_goes_on_where_another_stopped(weights: list[str], cluster: Any, tmp_path: Path) -> None:
     again = asked(weights[:2], ["recognition", "cka", "attention_distance"])
     one, _ = examined(again, choose_engine("inline"), tmp_path / "inline")
-    run = open_folder(again().plan, tmp_path / "run", choose_engine("inline"), overwrite=False)
+    run = open_folder(again().plan, tmp_path / "run", overwrite=False)
     run.keep_shard(1, one.shard_path(1).read_bytes())
     before = run.shard_path(1).stat().st_mtime_ns
     run, images = examined(again, choose_engine("ray"), tmp_path / "run")
@@ -183,7 +184,7 @@ def test_other_shards_of_the_same_batches_agree_to_rounding(weights: list[str], 
     """Merged in index order, however the same batches are cut into shards."""
     again = asked(weights[:2], ["recognition", "cka", "attention_distance", "fourier"])
     prepared = again()
-    run = open_folder(prepared.plan, tmp_path / "run", choose_engine("inline"), overwrite=False)
+    run = open_folder(prepared.plan, tmp_path / "run", overwrite=False)
     chosen = list(run.measures.values())
     whole = {measure.name: measure.tally(run.scene) for measure in chosen}
     for shard in range(len(prepared.batches.shards)):
