@@ -16,14 +16,12 @@ from eyechart.sites import Anatomy, Site
 from eyechart.tracing.needs import Need, View
 
 if TYPE_CHECKING:
-    import altair
     import torch
     import xarray
 
+    from eyechart.charts.theme import Chart as Chart
     from eyechart.tally import Tally
     from eyechart.tracing.bench import Bench
-
-    Chart = altair.Chart | altair.LayerChart | altair.ConcatChart
 
 EFFORTS = ("quick", "normal", "full")
 SPEED = 4e10

@@ -29,6 +29,7 @@ from eyechart.charts.palette import configuration as configuration
 from eyechart.charts.palette import shade_names
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
+Chart = alt.Chart | alt.LayerChart | alt.ConcatChart
 
 #: Kinds as a legend says them.
 KIND_WORDS = "{mlp: 'MLP', conv: 'convolution', subsampling: 'sub-sampling'}[datum.label] || datum.label"

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 
 def draw(finding: xarray.Dataset) -> Chart:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import room_for
@@ -26,9 +27,6 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
-
-if TYPE_CHECKING:
-    import xarray
 
 LOCAL = 0.5  # SPEC: a head is local if it looks less than half as far as uniform attention
 
@@ -312,8 +310,6 @@ class AttentionDistance(Measure):
         tally.add("images", folds)
 
     def estimate(self, total: DistanceTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(attentions)
         counted = np.where(total.counted > 0, total.counted, np.nan)
         heads = np.array([site.heads for _, site in sites])

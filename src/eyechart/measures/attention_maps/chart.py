@@ -6,24 +6,21 @@ import base64
 import io
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
 from eyechart.charts.tables import tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.measures.attention_maps.rows import MEAN, PREFIX, decoded
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 TILE, GAP = 84, 6
 PIXELS = 128  # of a tile, half more than the page shows

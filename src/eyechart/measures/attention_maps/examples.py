@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,13 +18,11 @@ from eyechart.measures.attention_maps.rows import (
     rollout,
     why_no_rollout,
 )
+from eyechart.scene import Batch
+from eyechart.sites import Site
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
-
-if TYPE_CHECKING:
-    from eyechart.scene import Batch
-    from eyechart.sites import Site
-    from eyechart.tracing.bench import Bench
-    from eyechart.tracing.views import Look
+from eyechart.tracing.views import Look
 
 MOST, FEWEST = 6, 4  # pictures; before fewer than four would fit, queries are thinned
 ROOM = 2_300_000  # bytes of maps kept of a subject: 6 pictures of the bundled ViT

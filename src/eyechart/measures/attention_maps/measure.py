@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -34,13 +35,9 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Max, Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
-    from eyechart.tracing.views import Look
+from eyechart.tracing.views import Look
 
 PADDED_ROOM = 64_000_000  # bytes of the maps of all subjects together, which are padded to one shape
 
@@ -252,8 +249,6 @@ class AttentionMaps(SampledExperiment):
             tally.keep_examples(scene, results)
 
     def estimate(self, total: MapsTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(attentions_with_maps)
         keys = np.array([site.attention.keys for _, site in sites if site.attention])
         exists = np.arange(total.entropy.shape[1])[None] < np.array([site.heads or 1 for _, site in sites])[:, None]

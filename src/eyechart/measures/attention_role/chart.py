@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.measures.attention_role.kernels import REPLACEMENTS
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
-
 
 VALUE_TOOLTIPS = interval_tooltips("value", "value", ".2f")
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -31,14 +32,10 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, classifier
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.interventions import ReplaceAttention
 from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 GROUP = 32  # pictures whose attention is averaged: the mean of 31 others has 1/31 of one picture's variance
 WORDS = {
@@ -222,8 +219,6 @@ class AttentionRole(SampledExperiment):
                 tally.add("images", folds)
 
     def estimate(self, total: AttentionRoleTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites, subjects, images = scene.sites(chosen), self._subjects(scene), float(total.images)
         accuracy, alone = accuracy_of(total.together), accuracy_of(total.alone)
         owner = [subjects.index(subject) for subject, _ in sites]

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import altair as alt
+import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.band_noise.measure import END, RINGS
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray
-
-    from eyechart.measure import Chart
 
 SIZE = (380, 280)
 

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -31,11 +32,7 @@ from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 RINGS = 10
 STRENGTHS = (0.08, 0.16, 0.32, 0.64)
@@ -256,8 +253,6 @@ class BandNoise(SampledExperiment):
             tally.add("images", folds)
 
     def estimate(self, total: NoiseTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = examined(scene)
         drops = ((total.intact[..., None] - total.right) / total.seen[..., None]).numpy()  # subject, strength, ring
         at = crossing(drops.mean((0, 2)))

@@ -15,10 +15,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -31,9 +32,6 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
-
-if TYPE_CHECKING:
-    import xarray
 
 SURE = 0.9
 TEMPERATURES = 2.0 ** torch.arange(-2, 2.01, 0.125, dtype=torch.float64)
@@ -194,8 +192,6 @@ class Calibration(Measure):
         tally.nll[:, :, row, column] += counted.view(-1, 2)
 
     def estimate(self, total: CalibrationTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects, images = scene.scored_subjects, float(total.images)
         bins = {name: getattr(total, name).numpy() for name in ("images_in", "confidence", "right", "chance")}
         plain = {name: values[:, PLAIN].sum(0) for name, values in bins.items()}

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
@@ -45,9 +46,6 @@ from eyechart.site_choice import stem_and_blocks
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
-
-if TYPE_CHECKING:
-    import xarray
 
 
 @dataclass
@@ -254,8 +252,6 @@ class Cka(Measure):
         tally.blocks[batch.fold] += 1
 
     def estimate(self, total: CkaTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites, patch_sites = scene.sites(self.sites), scene.sites(self.patch_sites)
         hsic, patch_hsic = (total.hsic / total.blocks).numpy(), (total.patch_hsic / total.blocks).numpy()
         self_hsic = np.diagonal(hsic)

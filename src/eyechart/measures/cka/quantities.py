@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
-from eyechart.quantity import Compute, of_each, of_pairs, subjects_in
+from eyechart.quantity import Bounds, Compute, of_each, of_pairs, subjects_in
 from eyechart.reading_estimates import places_of, thirds
 
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import Bounds
-
-Blocks = Callable[["xarray.Dataset", str], np.ndarray]
+Blocks = Callable[[xarray.Dataset, str], np.ndarray]
 """Some blocks of a subject, as indices on the site axis."""
 
 
@@ -87,8 +82,6 @@ def turned(compute: Compute) -> Compute:
 
 def lag_map(estimate: xarray.Dataset) -> xarray.DataArray:
     """For every site, the depth of the stem or block of each subject that it resembles most."""
-    import xarray
-
     subjects = subjects_in(estimate)
     depths = np.full((estimate.sizes["site"], len(subjects)), np.nan)
     for column, subject in enumerate(subjects):
@@ -103,8 +96,6 @@ def lag_map(estimate: xarray.Dataset) -> xarray.DataArray:
 
 def best_matches(estimate: xarray.Dataset, rows: str = "site", cka: str = "cka") -> xarray.DataArray:
     """The highest CKA of each row with a stem or block of each subject."""
-    import xarray
-
     subjects = subjects_in(estimate)
     best = np.full((estimate.sizes[rows], len(subjects)), np.nan)
     for column, subject in enumerate(subjects):

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.charts.theme import Chart
 
 TILE, COLUMNS = 96, 8
 """Pixels of a picture in the strip, and how many stand in a row."""

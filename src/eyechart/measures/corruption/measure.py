@@ -13,10 +13,11 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -29,11 +30,7 @@ from eyechart.reading_estimates import per_subject, vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 EXAMPLE_SIDE = 64
 EXAMPLE_SEVERITY = 3
@@ -184,8 +181,6 @@ class Corruption(SampledExperiment):
         add_to_bins(sums, (folds[:, None].expand_as(confidence),), confidence, scores[..., RIGHT])
 
     def estimate(self, total: CorruptionTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects, seen = scene.scored_subjects, total.seen.numpy()
         kinds = [kinds_of(scene, subject) for subject in subjects]
         pairs = [pair for pair in itertools.combinations(range(len(subjects)), 2) if kinds[pair[0]] == kinds[pair[1]]]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, interval_tooltips, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.methods.twins import WORDS
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 GREY = "#8b9099"
 DASHES = {"seed": [6, 4], "untrained": [2, 3]}

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+import xarray
 from torch import Tensor
 
 from eyechart.images import common_crop, open_images, plan_batches
@@ -34,14 +35,10 @@ from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
 from eyechart.subjects.labels import match_classes
 from eyechart.tally import Max, Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import Need
 from eyechart.training.as_trained import as_trained
 from eyechart.training.subject_records import record_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 MIXED = SMALLEST_BLOCK
 """Images that share one draw of mixup or cutmix.
@@ -254,8 +251,6 @@ class ErrorVsNll(SampledExperiment):
 
     def training(self, bench: Bench) -> Bench | None:
         """A bench with training images in place of the exam's; None where they are not known."""
-        from eyechart.tracing.bench import Bench
-
         card: Mapping[str, Any] = bench.subject.card
         name = self.train or BUNDLED.get(str(card.get("zoo", card).get("data")), "")
         if not name:
@@ -302,8 +297,6 @@ class ErrorVsNll(SampledExperiment):
                 tally.record[column] = torch.maximum(tally.record[column], results["record"].double())
 
     def estimate(self, total: ErrorNllTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = scene.scored_subjects
 
         def mean(sums: Tensor, counts: Tensor) -> np.ndarray:

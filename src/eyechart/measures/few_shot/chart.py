@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.few_shot.measure import SHOTS
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 SIDE = 260  # pixels of a panel
 TOO_FEW = "too few pictures of each class"

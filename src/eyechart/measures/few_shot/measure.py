@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -43,9 +43,6 @@ from eyechart.quantity import Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier_input
 from eyechart.tracing.needs import Need
-
-if TYPE_CHECKING:
-    import xarray
 
 ROWS = 8192
 """Images that leave a row: 25 MB of a ViT-B."""
@@ -250,8 +247,6 @@ class FewShot(Measure):
         tally.keep(batch, features, (batch.labels >= 0) & kept(batch, scene, ROWS))
 
     def estimate(self, total: FewShotTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = [subject for subject, _ in scene.sites(classifier_input)]
         pool = Pool.of(total, EPISODES)
         classes = len(pool.members)

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -32,14 +33,10 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import skip_of, sub_layers
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.rasters import on_grid
 from eyechart.tracing.views import Look
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 PARTS = ("result", "skip", "branch", "values", "mixed", "strided")
 """Whose spectrum: the sub-layer's result, the skip it met, its branch, what its attention mixed and what came out, and
@@ -267,8 +264,6 @@ class Fourier(SampledExperiment):
             tally.add("images", folds)
 
     def estimate(self, total: FourierTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(sub_layers)
         ends = np.array([bins(site) for _, site in sites])
         level = log_amplitude(total.along / total.images, self.average).numpy()

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import interval_tooltips, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.head_subsets.measure import curves_of
 from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 
 def draw(finding: xarray.Dataset) -> Chart:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
@@ -33,9 +34,6 @@ from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
 from eyechart.tracing.views import Look
-
-if TYPE_CHECKING:
-    import xarray
 
 LOW_UNITS = (3, 2)  # units of a CNN's first and second stage: Raghu et al. show block1unit1 to block2unit2
 
@@ -208,8 +206,6 @@ class HeadSubsets(Measure):
         tally.blocks[batch.fold] += 1
 
     def estimate(self, total: HeadSubsetsTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         heads, sites = self.heads(scene), scene.sites(low_sites)
         distance = total.distance.numpy() / np.where(total.counted > 0, total.counted, np.nan)
         hsic = (total.hsic / total.blocks).numpy()

@@ -6,20 +6,17 @@ An open mark holds eigenvalues that are not settled.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.hessian.bounds import ape_ends
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 PLACES = 140
 """Points of a density curve."""

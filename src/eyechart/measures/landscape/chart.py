@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import subject_colours, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.landscape.plane import on_ring
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 FINE = 4  # cells drawn for one step, so that bands have smooth edges
 BANDS = 12

@@ -6,12 +6,14 @@ landscapes about three quarters of the rise is the penalty (SPEC T9), which says
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply, UsageError
@@ -23,14 +25,8 @@ from eyechart.quantity import Compute, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.training.as_trained import as_trained
-
-if TYPE_CHECKING:
-    import contextlib
-
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 DATA = ("clean", "augmented")
 MIXED = SMALLEST_BLOCK
@@ -199,8 +195,6 @@ class Landscape(SampledExperiment):
         return {"losses": losses, "penalty": penalties, "group": torch.arange(len(few)) // MIXED}
 
     def norms(self, bench: Bench) -> contextlib.AbstractContextManager[None]:
-        import contextlib
-
         return batch_statistics(bench.subject.module) if self.batch_norm == "images" else contextlib.nullcontext()
 
     def update(self, tally: LandscapeTally, batch: Batch, views: Views, scene: Scene) -> None:
@@ -222,8 +216,6 @@ class Landscape(SampledExperiment):
             counted = True
 
     def estimate(self, total: LandscapeTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         seen = np.where(total.seen > 0, total.seen, np.nan)[:, None, None, None]
         nll = np.where(total.infinite.numpy() > 0, np.nan, total.nll.numpy() / seen)
         steps = self.places()

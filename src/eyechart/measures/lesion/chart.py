@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import interval_tooltips, tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.measures.lesion.units import BRANCH, CONVOLUTION, INTACT
 from eyechart.quantity import subjects_in
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 #: Fill and shape of each kind: P's attention grey and the rest white.
 MARKS = {kind: (theme.KIND_COLOURS[kind], theme.KIND_SHAPES[kind]) for kind in ("attention", "mlp", "mixer", "pool")}

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -38,15 +39,10 @@ from eyechart.reading_estimates import halves
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
+from eyechart.tracing.interventions import Intervention, ReplaceOperation
 from eyechart.tracing.interventions import Lesion as CutBranch
-from eyechart.tracing.interventions import ReplaceOperation
 from eyechart.tracing.recalibration import batch_norms
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
-    from eyechart.tracing.interventions import Intervention
 
 LEAST_OTHERS = 16
 """Images that statistics of batch normalisations are re-estimated on, at least."""
@@ -279,8 +275,6 @@ class Lesion(SampledExperiment):
             first += count
 
     def estimate(self, total: LesionTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         units, images = self._units(scene), float(total.images)
         owner = np.maximum.accumulate([at if unit.site is None else 0 for at, unit in enumerate(units)])
         accuracy, again = accuracy_of(total.counted), accuracy_of(total.recalibrated)
@@ -347,8 +341,6 @@ class Lesion(SampledExperiment):
 
 def by_place(estimate: xarray.Dataset) -> xarray.Dataset:
     """Mean cost of each kind of unit in the first and in the last block of the stages after the first."""
-    import xarray
-
     table = pd.DataFrame({name: estimate[name].values for name in ("subject", "kind", "stage", "block", "lost")})
     rows = []
     for (subject, kind), units in table[table["kind"] != INTACT].groupby(["subject", "kind"], sort=False):

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from eyechart.methods.scoring import COUNTS, gives_answers, outcomes
 from eyechart.sites import Anatomy, Site
+from eyechart.tracing.bench import Bench
+from eyechart.tracing.interventions import Intervention
 from eyechart.tracing.recalibration import recalibrated
-
-if TYPE_CHECKING:
-    from eyechart.tracing.bench import Bench
-    from eyechart.tracing.interventions import Intervention
 
 INTACT, CONVOLUTION, BRANCH = "intact", "spatial convolution", "whole branch"
 SLOTS = 2  # spatial convolutions of a block that are tried: a bottleneck has one, a basic block two

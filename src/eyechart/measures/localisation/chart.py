@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.charts.tiles import Tile, tiles
 from eyechart.methods.places import ASKED, asked
 from eyechart.methods.twins import untrained_twin
 from eyechart.quantity import subjects_in
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 TILES = 5  # tokens a side that the figure shows
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.tables import tooltips
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.charts.theme import Chart
 
 COLUMNS = 7
 TILE, GAP = 44, 4

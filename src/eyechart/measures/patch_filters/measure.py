@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -29,11 +30,7 @@ from eyechart.quantity import Bounds, Compute, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Filters
 from eyechart.tally import Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 MOST = 28  # the paper's number of components
 LEADING = 7  # its first row of tiles: those that "leading" says most of
@@ -223,8 +220,6 @@ class PatchFilters(Experiment):
                 field[(row, *map(slice, values.shape))] += values.double()
 
     def estimate(self, total: FilterTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = with_filters(scene)
         shapes = [filters.shape for filters in subjects.values()]
         centroid, smooth = np.full((2, len(subjects), MOST), np.nan)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -32,11 +33,7 @@ from eyechart.quantity import Compute, PerSubjects, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, PositionTable
 from eyechart.tally import Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 LINES: tuple[Lines, ...] = ("rows", "columns")
 MOST = 3  # absolute tables of one subject: the first, a middle and the last, where every layer has one
@@ -215,8 +212,6 @@ class PositionEmbeddings(Experiment):
             tally.steps[at, :heads, :down, :across] += values
 
     def estimate(self, total: PositionTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         tables, steps = rows_of(scene, absolute), rows_of(scene, relative)
         far = max((max(row.grid) for row in tables), default=1) - 1
         near, bonus, *bonuses = np.full((4, len(tables)), np.nan)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
+import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray
-
-    from eyechart.measure import Chart
 
 WORDS = {
     "cls": "class token",

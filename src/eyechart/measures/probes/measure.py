@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -45,9 +46,6 @@ from eyechart.site_choice import blocks_with_grid
 from eyechart.tally import Sum
 from eyechart.tracing.needs import Need, View
 from eyechart.tracing.readouts import READOUTS, Group, Widths, groups_of, read_out
-
-if TYPE_CHECKING:
-    import xarray
 
 PARTS = 4
 LARGEST_ROWS = 1 << 30  # bytes; the rows of all images together
@@ -178,8 +176,6 @@ class Probes(Measure):
             tally.counts[part] += torch.bincount(labels, minlength=tally.sizes["class"])
 
     def estimate(self, total: ProbeTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         groups, sites = groups_of(scene, self.widths), scene.sites(blocks_with_grid)
         if len(total.image) not in total.computed:
             total.computed[len(total.image)] = self.right_by_fold(total, groups)

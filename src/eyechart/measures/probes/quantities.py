@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from eyechart.quantity import Compute, OfOne, OfTwo, of_each, of_pairs, subjects_in
 from eyechart.reading_estimates import by_subject, late_over_rest, places_of, thirds
 from eyechart.tracing.readouts import READOUTS, Group
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def mean_of(estimate: xarray.Dataset, blocks: np.ndarray, readout: str) -> float:

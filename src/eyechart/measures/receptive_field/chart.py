@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.methods.receptive import cell_radius, evenly, middle
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 TILES = 6  # depths that are shown, as in the original
 WIDTH, HEIGHT = 420, 250

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
@@ -48,14 +49,10 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import has_several_positions
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 PIECE = 16  # images whose graph is in memory at once: a ViT-B keeps about 0.2 GB an image
 
@@ -259,8 +256,6 @@ class ReceptiveField(SampledExperiment):
             at += count
 
     def estimate(self, total: ReceptiveTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(self.sites)
         sizes = [scene.anatomy(subject).input_size for subject, _ in sites]
         grids = [site.grid or (1, 1) for _, site in sites]

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from eyechart.methods.receptive import cell_radius, largest_step, place_of_largest_step
-from eyechart.quantity import of_pairs, subjects_in
+from eyechart.quantity import Bounds, of_pairs, subjects_in
 from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import Bounds
 
 
 def of_blocks(estimate: xarray.Dataset, subject: str, variable: str) -> np.ndarray:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.measure import Measure, Source, Views
 from eyechart.methods.scoring import LOGITS
@@ -21,9 +22,6 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.tracing.needs import Need
-
-if TYPE_CHECKING:
-    import xarray
 
 
 @dataclass
@@ -88,8 +86,6 @@ class Recognition(Measure):
         tally.append(image=torch.as_tensor(batch.images)[labelled], right=right)
 
     def estimate(self, total: RecognitionTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         return xarray.Dataset(
             {
                 "accuracy": (

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.measure import SampledExperiment, Source, Views, option
@@ -25,12 +26,7 @@ from eyechart.reading_estimates import per_subject, vit_minus_cnn
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.bench import plain_arithmetic
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench, plain_arithmetic
 
 GRID = 8
 SHARES = tuple(eighths / 8 for eighths in range(1, 8))
@@ -253,8 +249,6 @@ class Robustness(SampledExperiment):
             tally.add("images", folds)
 
     def estimate(self, total: RobustnessTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects, seen = scene.scored_subjects, total.seen.numpy()
         met = np.array([kind for kind, _ in self.conditions])
         kinds = [kind for kind in KINDS if kind in met]

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -31,11 +32,7 @@ from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 CUTOFFS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """Radial frequencies at which half of the amplitude passes, in units of π."""
@@ -213,8 +210,6 @@ class ShapeTexture(SampledExperiment):
             tally.add("images", folds)
 
     def estimate(self, total: ShapeTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = examined(scene)
         accuracy = (total.right / total.seen[:, None]).numpy()
         clean, rest = accuracy[:, 0], accuracy[:, 1:]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
@@ -32,13 +33,9 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 DEPTHS = 12  # blocks that are looked at, at most
 PIECE = 16  # images whose maps are in memory at once
@@ -262,8 +259,6 @@ class Shift(SampledExperiment):
             start = end
 
     def estimate(self, total: ShiftTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(blocks)
         shifts = [pixels(anatomy) for anatomy in scene.anatomies]
         longest = total.variation.shape[1]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 
 def draw(finding: xarray.Dataset) -> Chart:

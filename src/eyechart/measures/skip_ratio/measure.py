@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, site_coordinates
@@ -36,9 +37,6 @@ from eyechart.site_choice import residual_additions
 from eyechart.sites import Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
-
-if TYPE_CHECKING:
-    import xarray
 
 CLEAR = 0.1
 """Log ratio: a phase change smaller than this is none. Untrained ViTs differ by .05 (standard deviation of ten) in what
@@ -164,8 +162,6 @@ class SkipRatio(Measure):
         tally.add("images", folds)
 
     def estimate(self, total: SkipRatioTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(residual_additions)
         count = total.ratio.shape[1]
         exists = np.arange(count)[None] < np.array([tokens_of(site) for _, site in sites])[:, None]

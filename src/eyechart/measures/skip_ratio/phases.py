@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
-from eyechart.quantity import Compute, of_each, subjects_in
+from eyechart.quantity import Bounds, Compute, PerSubjects, of_each, subjects_in
 from eyechart.reading_estimates import halves, places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import Bounds, PerSubjects
-    from eyechart.sites import Kind
+from eyechart.sites import Kind
 
 KINDS: dict[Kind, str] = {"attention": "attention", "mlp": "MLPs"}
 """The residual additions of a transformer block, and their names in texts. They may go opposite ways: in zoo:vit the

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply
@@ -30,13 +31,9 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.recalibration import batch_norms, recalibrated
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 
 @dataclass
@@ -235,8 +232,6 @@ class SkipRemoval(SampledExperiment):
             first += count
 
     def estimate(self, total: SkipRemovalTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         variants = [variant for anatomy in scene.anatomies for variant in variants_of(anatomy)]
         owner = np.maximum.accumulate([at if v.block is None else 0 for at, v in enumerate(variants)])
         accuracy, images = accuracy_of(total.counted), int(total.images)

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.methods.hsic import gram, scale_of
 from eyechart.methods.twins import build_of
-from eyechart.quantity import Compute, minus_cnn, of_each
+from eyechart.quantity import Compute, PerSubjects, minus_cnn, of_each
 from eyechart.reading_estimates import by_subject
 from eyechart.site_choice import junctions_of, stem_and_blocks
 from eyechart.sites import Anatomy, Site
-from eyechart.tracing.interventions import RemoveSkip
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import PerSubjects
-    from eyechart.tracing.interventions import Intervention
+from eyechart.tracing.interventions import Intervention, RemoveSkip
 
 MODES = ("as trained", "recalibrated")
 LEAST_BLOCK = 12  # images: with 8 the CKA across a block spreads half as much again as with 12, 20 or 62
@@ -215,8 +210,6 @@ def intact_across(variants: Sequence[Variant], cka: np.ndarray) -> dict[str, Any
 
 def shown_maps(variants: Sequence[Variant], cka: np.ndarray, normalised: np.ndarray) -> xarray.Dataset:
     """CKA maps of the intact subjects and without some blocks' skips, one row a cell; recalibrated where there is."""
-    import xarray
-
     columns: dict[str, list[Any]] = {name: [] for name in ("subject", "removed", "name", "other_name")}
     columns |= {"stage": [], "other_stage": []}
     values: list[float] = []

@@ -12,10 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -30,13 +31,9 @@ from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.readouts import narrow
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 WIDTH = 128
 CHUNK = 32
@@ -294,8 +291,6 @@ class TokenPlace(SampledExperiment):
             tally.patch[fold, at, subject, : len(patches)] += patches.square().sum(1)
 
     def estimate(self, total: TokenPlaceTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(sites_of)
         final = {subject: row for row, (subject, _) in enumerate(sites)}
         hits, stays = np.full((len(sites), len(CONTROLS)), np.nan), np.full(len(sites), np.nan)
