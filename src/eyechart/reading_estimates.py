@@ -8,14 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray
 
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import PerSubjects
+from eyechart.quantity import PerSubjects
 
 
 def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:

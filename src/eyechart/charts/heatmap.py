@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.palette import MAGMA, shades
+from eyechart.charts.pictures import data_uri
 from eyechart.charts.tables import tooltips
 
 
@@ -101,8 +99,7 @@ def heatmap(
         if edges:
             rule = alt.Chart(pd.DataFrame({"edge": edges})).mark_rule(style="boundary", tooltip=None)
             layers.append(rule.encode(theme.column_on(place, "edge")))
-    chart = cast(alt.LayerChart, alt.layer(*layers)).properties(width=width, height=height)
-    return chart if title is None else chart.properties(title=title)
+    return theme.panel(alt.layer(*layers), (width, height), title)
 
 
 def _colour_bar(
@@ -155,13 +152,7 @@ def _edges(frame: pd.DataFrame, column: str, group: str | None) -> list[int]:
 
 
 def _picture(values: np.ndarray, colours: Sequence[str]) -> str:
-    """A PNG of `values` in 0..1 as a data URI, row 0 at the bottom, NaN clear.
-
-    About 480 pixels wide, because some viewers of PDF smooth what they enlarge; equal pixels cost little in a PNG.
-    """
-    times = max(1, 480 // max(values.shape))
+    """`values` in 0..1, row 0 at the bottom, NaN clear; about 480 pixels wide, as equal pixels cost little in a PNG."""
     alpha = np.where(np.isfinite(values), 255, 0)[..., None]
     pixels = np.concatenate([shades(values, colours), alpha], axis=-1).astype(np.uint8)[::-1]
-    file = io.BytesIO()
-    Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1), "RGBA").save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return data_uri(pixels, times=max(1, 480 // max(values.shape)))

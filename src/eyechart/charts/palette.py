@@ -31,23 +31,14 @@ DIVERGING = (
 
 #: What a junction or step does, in the colours of Park and Kim's figures: attention grey, MLP and convolution white,
 #: sub-sampling blue. White marks need the outline that `kind_points` gives them.
-KIND_COLOURS = {
-    "attention": "#8b9099",
-    "mlp": "#ffffff",
-    "conv": "#ffffff",
-    "mixer": "#d9c27a",
-    "pool": "#a8c8e8",
-    "subsampling": "#4f94d4",
-    "other": "#d6d8dc",
-}
-KIND_SHAPES = {
-    "attention": "circle",
-    "mlp": "square",
-    "conv": "diamond",
-    "mixer": "triangle-up",
-    "pool": "triangle-down",
-    "subsampling": "circle",
-    "other": "cross",
+KIND_MARKS = {
+    "attention": ("#8b9099", "circle"),
+    "mlp": ("#ffffff", "square"),
+    "conv": ("#ffffff", "diamond"),
+    "mixer": ("#d9c27a", "triangle-up"),
+    "pool": ("#a8c8e8", "triangle-down"),
+    "subsampling": ("#4f94d4", "circle"),
+    "other": ("#d6d8dc", "cross"),
 }
 
 

@@ -8,7 +8,7 @@ configuration of a finished chart. Nothing here computes a statistic, and frames
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -20,8 +20,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts.palette import DIVERGING as DIVERGING
-from eyechart.charts.palette import KIND_COLOURS as KIND_COLOURS
-from eyechart.charts.palette import KIND_SHAPES as KIND_SHAPES
+from eyechart.charts.palette import KIND_MARKS as KIND_MARKS
 from eyechart.charts.palette import MAGMA as MAGMA
 from eyechart.charts.palette import SUBJECT_COLOURS as SUBJECT_COLOURS
 from eyechart.charts.palette import VIRIDIS as VIRIDIS
@@ -133,25 +132,25 @@ def ordered_scale(labels: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=known, range=ordered_colours(len(known)))
 
 
-def kind_scale(kinds: Sequence[str]) -> alt.Scale:
-    """Fill scale for a `kind` field: attention grey, MLP and convolution white, sub-sampling blue."""
-    known = [kind for kind in KIND_COLOURS if kind in set(kinds)]
-    return alt.Scale(domain=known, range=[KIND_COLOURS[kind] for kind in known])
-
-
 def kind_points(
-    frame: pd.DataFrame, x: alt.X, y: alt.Y, kind: str = "kind", known: Iterable[str] | None = None, **encoding: Any
+    frame: pd.DataFrame,
+    x: alt.X,
+    y: alt.Y,
+    kind: str = "kind",
+    in_legend: Iterable[str] | None = None,
+    marks: Mapping[str, tuple[str, str]] = KIND_MARKS,
+    **encoding: Any,
 ) -> alt.Chart:
     """Marks that tell what each step does by fill and shape together, outlined so that white ones show.
 
-    Panels that share one legend name all kinds that they have together as `known`: of two lists Vega takes the first.
+    Panels that share one legend name all kinds they have together as `in_legend`: of two lists Vega takes the first.
     """
-    met = set(frame[kind] if known is None else known)
-    known = [name for name in KIND_COLOURS if name in met]
+    present = set(frame[kind] if in_legend is None else in_legend)
+    kinds = [name for name in marks if name in present]
     # A legend without entries makes Vega's picture infinitely large, so where there is nothing to show there is none.
-    legend = alt.Legend(labelExpr=KIND_WORDS) if known else None
-    fill = alt.Fill(kind, type="nominal", scale=kind_scale(known), title=None, legend=legend)
-    shapes = alt.Scale(domain=known, range=[KIND_SHAPES[name] for name in known])
+    legend = alt.Legend(labelExpr=KIND_WORDS) if kinds else None
+    fills, shapes = (alt.Scale(domain=kinds, range=[marks[name][part] for name in kinds]) for part in (0, 1))
+    fill = alt.Fill(kind, type="nominal", scale=fills, title=None, legend=legend)
     shape = alt.Shape(kind, type="nominal", scale=shapes, title=None, legend=legend)
     points: alt.Chart = (
         alt.Chart(frame).mark_point(style="outlined", size=70).encode(x=x, y=y, fill=fill, shape=shape, **encoding)
@@ -296,6 +295,12 @@ def panels(charts: Sequence[Any], columns: int = 3, shared: Collection[str] = ("
     return joined
 
 
+def panel(chart: Any, size: tuple[int, Any], title: str | alt.TitleParams | None = None) -> alt.LayerChart:
+    """The layers of a chart as one panel, (width, height) pixels large."""
+    framed: alt.LayerChart = chart.properties(width=size[0], height=size[1])
+    return framed if title is None else framed.properties(title=title)
+
+
 def nothing(
     title: str | alt.TitleParams | None, size: tuple[int, int], words: str = "no finite value"
 ) -> alt.LayerChart:
@@ -305,5 +310,4 @@ def nothing(
     frame = empty.mark_rect(style="frame").encode(
         x=alt.value(0), x2=alt.value(size[0]), y=alt.value(0), y2=alt.value(size[1])
     )
-    chart = cast(alt.LayerChart, alt.layer(frame, said)).properties(width=size[0], height=size[1])
-    return chart if title is None else chart.properties(title=title)
+    return panel(alt.layer(frame, said), size, title)

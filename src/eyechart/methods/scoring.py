@@ -7,20 +7,17 @@ changed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
+from eyechart.scene import Scene
 from eyechart.sites import Anatomy
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.scene import Scene
-    from eyechart.tracing.bench import Bench
 
 RIGHT, NLL, CONFIDENCE = range(3)
 """Columns of `scored`."""

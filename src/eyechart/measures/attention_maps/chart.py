@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
@@ -16,6 +14,7 @@ from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
+from eyechart.charts.pictures import data_uri
 from eyechart.charts.tables import tooltips, value_table
 from eyechart.charts.theme import Chart
 from eyechart.measures.attention_maps.rows import MEAN, PREFIX, decoded
@@ -92,8 +91,7 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     for example in range(count):
         picture = picture_of(finding, subject, example)
         drawn = [picture, *(tile(finding, each, example, picture) for each in asked)]
-        tiles += [{"column": column, "row": example, "url": data_uri(pixels)} for column, pixels in enumerate(drawn)]
-    size = {"width": len(heads) * (TILE + GAP), "height": count * (TILE + GAP)}
+        tiles += [{"column": column, "row": example, "url": drawn_small(pixels)} for column, pixels in enumerate(drawn)]
     band = alt.Scale(type="band", paddingInner=GAP / (TILE + GAP), paddingOuter=0)
     x = alt.X("column:O", scale=band, axis=named([f"{one}\n{two}" for one, two in heads], orient="top"), title=None)
     names = [name or f"picture {at + 1}" for at, name in enumerate(finding.class_name.values[:count].tolist())]
@@ -102,8 +100,8 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     kinds = {int(finding.query_place.values[each.site, each.query, 0]) for each in asked if each.head is not None}
     alone = {PREFIX: "the class token looks", MEAN: "the average patch looks"}
     looking = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"
-    chart: Chart = image.encode(x, y, url="url:N").properties(**size, title=f"{subject}: where {looking}")
-    return chart
+    size = len(heads) * (TILE + GAP), count * (TILE + GAP)
+    return theme.panel(image.encode(x, y, url="url:N"), size, f"{subject}: where {looking}")
 
 
 def rows_of(finding: xarray.Dataset) -> int:
@@ -177,14 +175,11 @@ def heat_map(
     return heat, covered
 
 
-def data_uri(pixels: np.ndarray) -> str:
-    """Photographs as JPEG, small pictures and maps as PNG, enlarged because some viewers of PDF smooth."""
+def drawn_small(pixels: np.ndarray) -> str:
+    """Photographs as JPEG, small pictures and maps as PNG."""
     times = max(1, PIXELS // max(pixels.shape[:2]))
     photo = times == 1 and max(pixels.shape[:2]) < PIXELS
-    file = io.BytesIO()
-    image = Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1))
-    image.save(file, "JPEG" if photo else "PNG", quality=88, optimize=True)
-    return f"data:image/{'jpeg' if photo else 'png'};base64," + base64.b64encode(file.getvalue()).decode()
+    return data_uri(pixels, "JPEG" if photo else "PNG", times)
 
 
 def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
@@ -214,7 +209,5 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     ]
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
     references = theme.reference(1, "uniform attention") + theme.reference(0, "a single key")
-    chart = alt.layer(bars, *reversed(dots), references).properties(
-        width=400, height=rows_of(finding) * (TILE + GAP) - GAP, title=f"{subject}: all heads"
-    )
-    return cast("Chart", chart)
+    size = 400, rows_of(finding) * (TILE + GAP) - GAP
+    return theme.panel(alt.layer(bars, *reversed(dots), references), size, f"{subject}: all heads")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -44,10 +42,7 @@ def together(finding: xarray.Dataset, known: bool) -> Chart:
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart, color=colour)
     points = alt.Chart(table).mark_point(size=90).encode(x, y, xOffset=apart, color=colour, tooltip=tooltip)
     chart = alt.layer(bars, points, theme.reference(0, "as intact" if known else "same answers"))
-    return cast(
-        alt.LayerChart,
-        chart.properties(width=380, height=250, title=alt.TitleParams("all attentions replaced at once")),
-    )
+    return theme.panel(chart, (380, 250), alt.TitleParams("all attentions replaced at once"))
 
 
 def alone(finding: xarray.Dataset, known: bool, replacement: str) -> Chart:
@@ -63,7 +58,7 @@ def alone(finding: xarray.Dataset, known: bool, replacement: str) -> Chart:
     points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tooltip)
     chart = alt.layer(line, bars, points, theme.reference(0, ""))
     words = alt.TitleParams(f"one at a time: {replacement}")
-    return cast(alt.LayerChart, chart.properties(width=240, height=220, title=words))
+    return theme.panel(chart, (240, 220), words)
 
 
 def specific(finding: xarray.Dataset) -> Chart:
@@ -82,4 +77,4 @@ def specific(finding: xarray.Dataset) -> Chart:
     points = alt.Chart(heads).mark_point(size=26, opacity=0.55)
     chart = line + points.encode(x, y, color=colour, tooltip=[*tooltips("subject", "name", "head"), *VALUE_TOOLTIPS])
     words = alt.TitleParams("how much of each head's pattern varies")
-    return cast(alt.LayerChart, chart.properties(width=380, height=250, title=words))
+    return theme.panel(chart, (380, 250), words)

@@ -81,5 +81,4 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     line = alt.Chart(frame).mark_line(strokeWidth=2, tooltip=None).encode(x, y, strokeDash=dash, color=colour)
     dots = alt.Chart(frame).mark_point(size=30, filled=True).encode(x, y, color=colour, tooltip=tooltip)
     title = alt.TitleParams([vit, f"× {cnn}: best match"], limit=300)
-    chart: Chart = (bars + line + dots).properties(width=250, height=190, title=title)
-    return chart
+    return theme.panel(bars + line + dots, (250, 190), title)

@@ -71,8 +71,7 @@ def curves(finding: xarray.Dataset, rows: list[int], variable: str) -> Chart:
     area = theme.band(table, x, y, *ends_of("cka"), color=colour)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     dots = alt.Chart(table).mark_point(size=36, filled=True).encode(x, y, color=colour, tooltip=tooltip)
-    chart: Chart = (area + line + dots).properties(width=400, height=270)
-    return chart
+    return theme.panel(area + line + dots, (400, 270))
 
 
 def size_map(finding: xarray.Dataset, at: int) -> Chart:

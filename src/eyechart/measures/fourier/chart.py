@@ -48,8 +48,7 @@ def spectra(finding: xarray.Dataset, subject: str) -> Chart:
     tooltip = tooltips(name="after", radians=("frequency / π", ".3f")) + interval_tooltips("delta", "value", ".2f")
     points = alt.Chart(table).mark_point(size=14, filled=True, aria=False).encode(x, y, colour, tooltip=tooltip)
     title = alt.TitleParams(f"{subject}: spectrum by depth", limit=WIDTH)
-    drawn: Chart = (bands + lines + points).properties(width=WIDTH, height=HEIGHT, title=title)
-    return drawn
+    return theme.panel(bands + lines + points, (WIDTH, HEIGHT), title)
 
 
 def kinds_of(finding: xarray.Dataset) -> list[str]:
@@ -70,14 +69,13 @@ def over_depth(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of("highest"), color=colour)
     steps = table[table["role"] != "stem"]
     tooltip = tooltips(name="after", kind="kind") + interval_tooltips("highest", "value", ".2f")
-    marks = theme.kind_points(steps, x, y, known=kinds_of(finding), tooltip=tooltip)
+    marks = theme.kind_points(steps, x, y, in_legend=kinds_of(finding), tooltip=tooltip)
     control = table.dropna(subset=["strided"])
     crosses = alt.Chart(control).mark_point(shape="cross", size=60, angle=45, filled=True)
     striding = tooltips(name="after", strided=("mere striding", ".2f"))
     crosses = crosses.encode(x, alt.Y("strided:Q"), colour, tooltip=striding)
     title = "highest frequency" + (" (×: mere striding)" if len(control) else "")
-    drawn: Chart = (line + bars + crosses + marks).properties(width=WIDTH, height=HEIGHT, title=title)
-    return drawn
+    return theme.panel(line + bars + crosses + marks, (WIDTH, HEIGHT), title)
 
 
 def changes(finding: xarray.Dataset, name: str) -> Chart:
@@ -97,10 +95,9 @@ def changes(finding: xarray.Dataset, name: str) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")
     tooltip = tooltips(name="after", kind="kind") + interval_tooltips(name, "value")
-    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=tooltip)
+    marks = theme.kind_points(table, x, y, in_legend=kinds_of(finding), tooltip=tooltip)
     zero = theme.reference(0, "")
-    drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)
-    return drawn
+    return theme.panel(zero + line + bars + marks, (WIDTH, HEIGHT), title)
 
 
 def taken_apart(finding: xarray.Dataset) -> Chart:
@@ -119,12 +116,9 @@ def taken_apart(finding: xarray.Dataset) -> Chart:
     line = line.encode(x, y, colour, alt.StrokeDash("step:N", scale=dashes, legend=legend))
     bars = theme.error_bars(table, x, y, *ends_of("change"), color=colour)
     tooltip = tooltips("name", "step") + interval_tooltips("change", "value")
-    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=tooltip)
+    marks = theme.kind_points(table, x, y, in_legend=kinds_of(finding), tooltip=tooltip)
     zero = theme.reference(0, "")
-    drawn: Chart = (zero + line.encode(detail="kind:N") + bars + marks).properties(
-        width=WIDTH, height=HEIGHT, title=title
-    )
-    return drawn
+    return theme.panel(zero + line.encode(detail="kind:N") + bars + marks, (WIDTH, HEIGHT), title)
 
 
 def energies(finding: xarray.Dataset) -> Chart:
@@ -142,5 +136,4 @@ def energies(finding: xarray.Dataset) -> Chart:
     tooltip = tooltips(name="after", band="band") + interval_tooltips("energy", "value", ".3g")
     points = alt.Chart(table).mark_point(size=16, filled=True, aria=False).encode(x, y, colour, tooltip=tooltip)
     title = "absolute energy by frequency"
-    drawn: Chart = (line + bands + points).properties(width=WIDTH, height=HEIGHT, title=title)
-    return drawn
+    return theme.panel(line + bands + points, (WIDTH, HEIGHT), title)

@@ -46,5 +46,4 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
         title.subtitle = f"uniform attention would be {uniform:.1f} px, beyond this axis"
     else:
         lines += theme.reference(uniform, "uniform attention", axis="x", at="start", side="left")
-    chart: Chart = lines.properties(width=400, height=280, title=title)
-    return chart
+    return theme.panel(lines, (400, 280), title)

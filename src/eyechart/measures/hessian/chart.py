@@ -6,7 +6,6 @@ An open mark holds eigenvalues that are not settled.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 import altair as alt
 import numpy as np
@@ -75,8 +74,7 @@ def half(finding: xarray.Dataset, variant: str, sign: int, curves: pd.DataFrame,
         .encode(x, y=alt.value("height"), color=colour, tooltip=tooltip),
     ]
     title = alt.TitleParams(variant if sign < 0 else " ", anchor="start")
-    layered = cast(alt.LayerChart, alt.layer(*layers))
-    return layered.properties(width=210 if sign < 0 else 330, height=190, title=title)
+    return theme.panel(alt.layer(*layers), (210 if sign < 0 else 330, 190), title)
 
 
 def collected(finding: xarray.Dataset, subject: str, variant: str) -> np.ndarray:
@@ -127,8 +125,8 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
     sure = alt.condition(f"datum.{doubt} > 0", alt.value(0), alt.value(1))
     edge = alt.Stroke("subject:N", scale=theme.subject_scale(subjects), legend=None)
     marks = base.mark_point(size=60, filled=True, strokeWidth=1.5).encode(x, stroke=edge, fillOpacity=sure)
-    layered = cast(alt.LayerChart, alt.layer(rules, marks))
-    return layered.properties(width=210 if left else 330, height=alt.Step(max(9, 36 // max(1, len(subjects)))))
+    size = 210 if left else 330, alt.Step(max(9, 36 // max(1, len(subjects))))
+    return theme.panel(alt.layer(rules, marks), size)
 
 
 def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:

@@ -115,7 +115,7 @@ def perspective(values: np.ndarray, subject: str, subjects: list[str], highest: 
             )
     table = pd.concat(lines)
     hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False, title=None)
-    drawn: Chart = (
+    return theme.panel(
         alt.Chart(table)
         .mark_line(strokeWidth=1, color=theme.subject_colour(subject, subjects), tooltip=None)
         .encode(
@@ -123,10 +123,10 @@ def perspective(values: np.ndarray, subject: str, subjects: list[str], highest: 
             alt.Y("y:Q", axis=hidden, scale=alt.Scale(domain=[-0.6, 2.3])),
             detail="line:N",
             order="order:Q",
-        )
-        .properties(width=230, height=220, title=alt.TitleParams(subject, subtitle="NLL, augmented, in perspective"))
+        ),
+        (230, 220),
+        alt.TitleParams(subject, subtitle="NLL, augmented, in perspective"),
     )
-    return drawn
 
 
 def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]) -> Chart:
@@ -147,5 +147,4 @@ def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]
     lines = base.mark_line(tooltip=None).encode(alt.StrokeDash("surface:N", scale=dashes, title=None, legend=legend))
     tooltip = tooltips("subject", "surface", "distance:Q", rise=("rise", ".3f"))
     points = base.mark_point(size=26, filled=True).encode(detail="surface:N", tooltip=tooltip)
-    drawn: Chart = (lines + points).properties(width=260, height=220, title="by distance")
-    return drawn
+    return theme.panel(lines + points, (260, 220), "by distance")

@@ -93,5 +93,4 @@ def over_depth(
             .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
             .encode(x, alt.Y("chance:Q"), color=colour)
         )
-    chart: Chart = layers.properties(width=420, height=260, title="interior tokens, over depth")
-    return chart
+    return theme.panel(layers, (420, 260), "interior tokens, over depth")

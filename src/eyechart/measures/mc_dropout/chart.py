@@ -27,5 +27,4 @@ def by_size(finding: xarray.Dataset, name: str) -> Chart:
     colour = subject_colours(finding.subject.values)
     tooltip = tooltips("subject", size=("passes", "")) + interval_tooltips(name, TITLES[name], form)
     lines = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
-    drawn: Chart = lines.properties(width=225, height=230)
-    return drawn
+    return theme.panel(lines, (225, 230))

@@ -93,10 +93,7 @@ def over_distance(at: xarray.Dataset, subject: str) -> Chart:
     tooltip = tooltips("pairs", "distance:Q", cosine=("cosine", ".3f"))
     words = f"nearness {float(at.nearness):.2f}, rows {float(at.row_bonus):+.3f}, columns {float(at.column_bonus):+.3f}"
     lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)
-    chart: Chart = (lines + theme.reference(0, "")).properties(
-        width=300, height=260, title=alt.TitleParams(words, fontSize=12, fontWeight="normal")
-    )
-    return chart
+    return theme.panel(lines + theme.reference(0, ""), (300, 260), quiet_title(words))
 
 
 def step_tables(at: xarray.Dataset, subject: str) -> Chart:
@@ -143,7 +140,10 @@ def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
     tooltip = tooltips("block:Q", "head:Q", steps_nearness=("nearness", ".2f"))
     dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, tooltip=tooltip)
     dots = dots.encode(color=alt.value(theme.subject_colour(subject)))
-    chart: Chart = (dots + theme.reference(0, "no relation", at="beyond")).properties(
-        width=300, height=260, title=alt.TitleParams("each point a head", fontSize=12, fontWeight="normal")
+    return theme.panel(
+        dots + theme.reference(0, "no relation", at="beyond"), (300, 260), quiet_title("each point a head")
     )
-    return chart
+
+
+def quiet_title(words: str) -> alt.TitleParams:
+    return alt.TitleParams(words, fontSize=12, fontWeight="normal")

@@ -60,7 +60,7 @@ def one_readout(finding: xarray.Dataset, readout: str, width: int) -> alt.LayerC
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of("accuracy"), tooltip=TOOLTIPS)
     chance = theme.reference(float(finding.chance[0]), "commonest class")
-    return (lines + chance).properties(width=width, height=240)
+    return theme.panel(lines + chance, (width, 240))
 
 
 def readout_curves(finding: xarray.Dataset) -> Chart:
@@ -79,8 +79,7 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(table).mark_point(size=24).encode(x, y, color=colour, tooltip=TOOLTIPS)
     chance = theme.reference(float(finding.chance[0]), "commonest class")
-    drawn: alt.LayerChart = (bars + lines + points + chance).properties(width=380, height=240, title="one vector")
-    return drawn
+    return theme.panel(bars + lines + points + chance, (380, 240), "one vector")
 
 
 def token_maps(finding: xarray.Dataset) -> Chart:

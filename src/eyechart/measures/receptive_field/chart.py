@@ -129,4 +129,4 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, explained: 
     layers = line + area + points
     if explained == "subject":
         layers += bare_cells(finding, x, colour)
-    return cast("Chart", layers.properties(width=WIDTH, height=HEIGHT))
+    return theme.panel(layers, (WIDTH, HEIGHT))

@@ -56,5 +56,4 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     if name == "accuracy" and finding.attrs["classes"]:
         chart += theme.reference(1 / finding.attrs["classes"], "guessing" if first else "", at="start")
     steps = f", {finding.attrs['steps']} steps" if kind == "pgd" else ""
-    drawn: Chart = chart.properties(width=190, height=200, **({"title": title + steps} if name == "accuracy" else {}))
-    return drawn
+    return theme.panel(chart, (190, 200), title + steps if name == "accuracy" else None)

@@ -42,10 +42,9 @@ def curves(finding: xarray.Dataset) -> Chart:
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
     bars = theme.error_bars(table, x, y, low, high, color=colour)
     tooltip = tooltips("name", "token", ratio=("ratio", ".3g"))
-    marks = theme.kind_points(table, x, y, kind="kind", tooltip=tooltip)
+    marks = theme.kind_points(table, x, y, tooltip=tooltip)
     at_one = theme.reference(1, "branch writes as much as was there")
-    chart: Chart = (line + bars + marks + at_one).properties(width=400, height=280)
-    return chart
+    return theme.panel(line + bars + marks + at_one, (400, 280))
 
 
 def curve_table(finding: xarray.Dataset) -> pd.DataFrame:

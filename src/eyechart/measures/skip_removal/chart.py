@@ -49,8 +49,7 @@ def curve(finding: xarray.Dataset, variable: str, title: str, scale: float, refe
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash.title(None))
     bars = theme.error_bars(table, x, y, *ends_of(variable), color=colour)
     points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tooltip)
-    drawn: Chart = (line + bars + points + reference).properties(width=WIDTH, height=230)
-    return drawn
+    return theme.panel(line + bars + points + reference, (WIDTH, 230))
 
 
 def scale_of(table: pd.DataFrame, variable: str) -> alt.Scale:

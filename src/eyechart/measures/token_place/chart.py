@@ -31,8 +31,7 @@ def controls(finding: xarray.Dataset) -> Chart:
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour, tooltip=tooltip)
     bars = alt.Chart(table).mark_rule(strokeWidth=1.6)
     bars = bars.encode(x, alt.Y("hit_rate_low:Q"), offset, colour, y2="hit_rate_high:Q")
-    drawn: Chart = (bars + points).properties(width=270, height=250, title="last block, under controls")
-    return drawn
+    return theme.panel(bars + points, (270, 250), "last block, under controls")
 
 
 def least(lows: pd.Series) -> float:
@@ -44,7 +43,7 @@ def places(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "place")
     y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[least(table.place_low), 1]))
     lines = theme.curve(table, theme.depth_axis(), y, subject_colours(finding.subject.values), *ends_of("place"))
-    return lines.properties(width=250, height=250, title="where does it stand?")
+    return theme.panel(lines, (250, 250), "where does it stand?")
 
 
 def patches(finding: xarray.Dataset) -> Chart:
@@ -59,5 +58,4 @@ def patches(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of("pixels"), color=colour)
     tooltip = tooltips("subject", name="block", relation="patch", pixels=("R²", ".3f"))
     points = alt.Chart(table).mark_point(size=30, filled=True).encode(x, y, colour, tooltip=tooltip)
-    drawn: Chart = (lines + bars + points).properties(width=250, height=250, title="which pixels does it hold?")
-    return drawn
+    return theme.panel(lines + bars + points, (250, 250), "which pixels does it hold?")
