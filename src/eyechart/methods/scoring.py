@@ -7,17 +7,21 @@ changed.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 import xarray
 from torch import Tensor
 
-from eyechart.scene import Scene
+from eyechart.scene import Batch, Scene
+from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
+
+if TYPE_CHECKING:
+    from eyechart.measure import Views
 
 RIGHT, NLL, CONFIDENCE = range(3)
 """Columns of `scored`."""
@@ -46,6 +50,18 @@ def about_strangers(finding: xarray.Dataset) -> str:
     if not names:
         return ""
     return f" Left out, because their classes are not those of the images: {', '.join(names)}."
+
+
+def with_classes(batch: Batch, views: Views, scene: Scene) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+    """Of the images whose class is known: their folds, and of each scored subject its logits and their targets."""
+    assert batch.labels is not None  # a label map exists, so the images have classes
+    known = torch.as_tensor(batch.labels >= 0)
+    answers = []
+    for subject in scene.scored_subjects:
+        (site,) = classifier(scene.anatomy(subject))
+        targets = torch.as_tensor(scene.targets(subject, batch))
+        answers.append((views(subject, site, LOGITS)[known].double(), targets[known]))
+    return torch.as_tensor(batch.image_folds)[known], answers
 
 
 def labelled(bench: Bench) -> Bench:

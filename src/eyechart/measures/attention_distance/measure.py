@@ -300,13 +300,9 @@ class AttentionDistance(Measure):
         for row, (subject, site) in enumerate(scene.sites(attentions)):
             distance, prefix_mass, coverage, share = views(subject, site, self.view).double().unbind(-1)
             counted = (share > 0).double()
-            for total, values in (
-                (tally.distance, distance * counted),
-                (tally.coverage, coverage * counted),
-                (tally.prefix_mass, prefix_mass),
-                (tally.counted, counted),
-            ):
-                total[:, row, : values.shape[1]].index_add_(0, folds, values)
+            sums = {"distance": distance * counted, "coverage": coverage * counted, "prefix_mass": prefix_mass}
+            for name, values in {**sums, "counted": counted}.items():
+                tally.add(name, folds, values, row, slice(values.shape[1]))
         tally.add("images", folds)
 
     def estimate(self, total: DistanceTally, scene: Scene) -> xarray.Dataset:

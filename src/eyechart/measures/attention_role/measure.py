@@ -203,14 +203,9 @@ class AttentionRole(SampledExperiment):
         return list(dict.fromkeys(subject for subject, _ in scene.sites(chosen)))
 
     def update(self, tally: AttentionRoleTally, batch: Batch, views: Views, scene: Scene) -> None:
-        first = 0
-        for row, subject in enumerate(self._subjects(scene)):
-            results, sites = views.experiment(subject), chosen(scene.anatomy(subject))
-            rows = slice(first, first + len(sites))
-            first += len(sites)
-            if not results:
-                continue
-            folds = results["folds"]
+        subjects, rows_of = self._subjects(scene), scene.rows(chosen)
+        for row, results in views.experiments(subjects):
+            folds, rows = results["folds"], rows_of[subjects[row]]
             tally.add("together", folds, results["together"], row)
             tally.add("spread", folds, results["spread"], rows, slice(results["spread"].shape[2]))
             if "alone" in results:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
-from eyechart.measure import SampledExperiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option, subject_coordinates
 from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.quantity import Compute, Quantity, of_each
@@ -240,10 +240,7 @@ class BandNoise(SampledExperiment):
 
     def update(self, tally: NoiseTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(examined(scene)):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for column, results in views.experiments(examined(scene)):
             folds, labelled = results["folds"], results["known"]
             for rung, noisy in zip(results["rungs"].T, results["right"].unbind(1), strict=True):
                 tally.right[:, column].index_put_((folds, rung), noisy * labelled[:, None], accumulate=True)
@@ -269,8 +266,7 @@ class BandNoise(SampledExperiment):
                 "read_at": ("subject", np.full(len(subjects), read_at), {"limits": (0.0, np.inf)}),
             },
             coords={
-                "subject": subjects,
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, subjects),
                 "scored": ("subject", [scored_by(scene, subject) for subject in subjects]),
                 "pictures": ("subject", [str(scene.anatomy(subject).input_size) for subject in subjects]),
                 "strength": list(self.strengths()),

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
-from eyechart.measure import SampledExperiment, Source, Views
+from eyechart.measure import SampledExperiment, Source, Views, subject_coordinates
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, about_strangers, labelled, scored, strangers
 from eyechart.quantity import Quantity
@@ -158,10 +158,7 @@ class Corruption(SampledExperiment):
 
     def update(self, tally: CorruptionTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(scene.scored_subjects):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for column, results in views.experiments(scene.scored_subjects):
             folds, scores = results["folds"], results["scores"]
             tally.add("seen", folds, None, column)
             rest = scores[:, 1:].view(len(scores), len(TYPES), SEVERITIES, -1)
@@ -213,8 +210,7 @@ class Corruption(SampledExperiment):
                 "example": (("shown", "tile", "y", "x", "channel"), total.example.numpy()),
             },
             coords={
-                "subject": subjects,
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, subjects),
                 "pictures": ("subject", kinds),
                 "stranger": strangers(scene),
                 "type": list(TYPES),

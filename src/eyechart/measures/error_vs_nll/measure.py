@@ -26,7 +26,7 @@ from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
 from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.methods.ranks import rank_correlation
-from eyechart.methods.scoring import LOGITS, labelled
+from eyechart.methods.scoring import LOGITS, labelled, with_classes
 from eyechart.methods.twins import build_of, snapshot
 from eyechart.quantity import Compute, PerSubjects, Quantity
 from eyechart.reading_estimates import by_subject
@@ -267,18 +267,13 @@ class ErrorVsNll(SampledExperiment):
         made = Bench(
             bench.subject, bench.anatomy, batch, images.to(device, dtype), targets.to(device), bench.piece_size
         )
-        with_classes = made.picked((labels >= 0).nonzero().flatten())
-        return with_classes if len(with_classes) else None
+        known = made.picked((labels >= 0).nonzero().flatten())
+        return known if len(known) else None
 
     def update(self, tally: ErrorNllTally, batch: Batch, views: Views, scene: Scene) -> None:
-        assert batch.labels is not None  # a label map exists, so the images have classes
-        with_classes = torch.as_tensor(batch.labels >= 0)
-        folds = torch.as_tensor(batch.image_folds)[with_classes]
+        folds, answers = with_classes(batch, views, scene)
         tally.add("images", folds)
-        for column, subject in enumerate(scene.scored_subjects):
-            (site,) = classifier(scene.anatomy(subject))
-            logits = views(subject, site, LOGITS)[with_classes].double()
-            target = torch.as_tensor(scene.targets(subject, batch))[with_classes]
+        for column, (subject, (logits, target)) in enumerate(zip(scene.scored_subjects, answers, strict=True)):
             tally.add("wrong", folds, (logits.argmax(1) != target).double(), column)
             tally.add("clean", folds, F.cross_entropy(logits, target, reduction="none"), column)
             results = views.experiment(subject)

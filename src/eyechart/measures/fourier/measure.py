@@ -252,14 +252,12 @@ class Fourier(SampledExperiment):
         return {"along": along, "energy": energy, "folds": bench.folds()}
 
     def update(self, tally: FourierTally, batch: Batch, views: Views, scene: Scene) -> None:
-        row, folds = 0, None
-        for subject in scene.subjects:
-            layers, results = len(sub_layers(scene.anatomy(subject))), views.experiment(subject)
-            if results:
+        folds = None
+        for subject, rows in scene.rows(sub_layers).items():
+            if results := views.experiment(subject):
                 folds, along = results["folds"], results["along"].double()
-                tally.add("along", folds, along, slice(row, row + layers), slice(None), slice(along.shape[-1]))
-                tally.add("energy", folds, results["energy"].double(), slice(row, row + layers))
-            row += layers
+                tally.add("along", folds, along, rows, slice(None), slice(along.shape[-1]))
+                tally.add("energy", folds, results["energy"].double(), rows)
         if folds is not None:
             tally.add("images", folds)
 

@@ -199,10 +199,7 @@ class Landscape(SampledExperiment):
 
     def update(self, tally: LandscapeTally, batch: Batch, views: Views, scene: Scene) -> None:
         counted = False
-        for row, subject in enumerate(scene.scored_subjects):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for row, results in views.experiments(scene.scored_subjects):
             losses = results["losses"].double().movedim(-1, 0)
             fold = (batch.index * (scene.block // MIXED) + results["group"]) % scene.folds
             finite = losses.isfinite()

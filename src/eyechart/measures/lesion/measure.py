@@ -262,17 +262,15 @@ class Lesion(SampledExperiment):
         return [unit for anatomy in scene.anatomies for unit in units_of(anatomy)]
 
     def update(self, tally: LesionTally, batch: Batch, views: Views, scene: Scene) -> None:
-        first, seen = 0, False
-        for anatomy in scene.anatomies:
-            results, count = views.experiment(anatomy.subject), len(units_of(anatomy))
-            if results:
+        counted = False
+        for subject, units in scene.rows(units_of).items():
+            if results := views.experiment(subject):
                 folds = results["folds"]
                 for name in {"counted", "recalibrated"} & results.keys():
-                    tally.add(name, folds, results[name].transpose(0, 1), slice(first, first + count))
-                if not seen:
+                    tally.add(name, folds, results[name].transpose(0, 1), units)
+                if not counted:
                     tally.add("images", folds)
-                seen = True
-            first += count
+                counted = True
 
     def estimate(self, total: LesionTally, scene: Scene) -> xarray.Dataset:
         units, images = self._units(scene), float(total.images)

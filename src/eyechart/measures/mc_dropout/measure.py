@@ -157,10 +157,7 @@ class McDropout(SampledExperiment):
 
     def update(self, tally: EnsembleTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(stochastic(scene)):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for column, results in views.experiments(stochastic(scene)):
             folds = results["folds"]
             tally.add("alike", folds, results["alike"], column)
             tally.add("moved", folds, results["moved"].double(), column)

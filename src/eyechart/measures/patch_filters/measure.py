@@ -18,7 +18,7 @@ import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views
+from eyechart.measure import Experiment, Source, Views, subject_coordinates
 from eyechart.measures.patch_filters.filters import (
     principal_components,
     random_centroids,
@@ -245,8 +245,7 @@ class PatchFilters(Experiment):
                 "random_single": (("subject", "draw"), total.random_single.numpy(), exact),
             },
             coords={
-                "subject": list(subjects),
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, list(subjects)),
                 "filter_kind": ("subject", [filters.kind for filters in subjects.values()]),
                 "filter_path": ("subject", [filters.path for filters in subjects.values()]),
                 "filters": ("subject", [shape[0] for shape in shapes]),

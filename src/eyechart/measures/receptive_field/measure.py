@@ -244,16 +244,14 @@ class ReceptiveField(SampledExperiment):
         return ReceptiveTally.empty(fold=scene.folds, site=len(sites), y=SIDE, x=SIDE, centre=2, ring=RINGS)
 
     def update(self, tally: ReceptiveTally, batch: Batch, views: Views, scene: Scene) -> None:
-        at, counted = 0, False
-        for anatomy in scene.anatomies:
-            results, count = views.experiment(anatomy.subject), len(self.sites(anatomy))
-            if results:
-                for key, total in (("map", tally.map), ("ring", tally.ring), ("own", tally.own)):
-                    total[:, at : at + count].index_add_(0, results["fold"], results[key].double())
+        counted = False
+        for subject, rows in scene.rows(self.sites).items():
+            if results := views.experiment(subject):
+                for name in ("map", "ring", "own"):
+                    tally.add(name, results["fold"], results[name].double(), rows)
                 if not counted:
                     tally.add("images", results["fold"])
                 counted = True
-            at += count
 
     def estimate(self, total: ReceptiveTally, scene: Scene) -> xarray.Dataset:
         sites = scene.sites(self.sites)

@@ -17,7 +17,7 @@ import torch
 import xarray
 from torch import Tensor
 
-from eyechart.measure import SampledExperiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option, subject_coordinates
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.patches import dropped, orders, shuffled
 from eyechart.methods.scoring import about_strangers, answers_of, labelled, strangers
@@ -239,12 +239,10 @@ class Robustness(SampledExperiment):
 
     def update(self, tally: RobustnessTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(scene.scored_subjects):
-            results = views.experiment(subject)
-            if results:
-                folds = results["folds"]
-                tally.add("right", folds, results["right"].double(), column)
-                tally.add("seen", folds, None, column)
+        for column, results in views.experiments(scene.scored_subjects):
+            folds = results["folds"]
+            tally.add("right", folds, results["right"].double(), column)
+            tally.add("seen", folds, None, column)
         if folds is not None:
             tally.add("images", folds)
 
@@ -267,8 +265,7 @@ class Robustness(SampledExperiment):
                 "kept": (("subject", "kind"), kept, {"limits": (0.0, np.inf)}),
             },
             coords={
-                "subject": subjects,
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, subjects),
                 "pictures": ("subject", ["{}×{}".format(*scene.anatomy(subject).input_size) for subject in subjects]),
                 "stranger": strangers(scene),
                 "kind": kinds,

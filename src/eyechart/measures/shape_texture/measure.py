@@ -23,7 +23,7 @@ import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import SampledExperiment, Source, Views
+from eyechart.measure import SampledExperiment, Source, Views, subject_coordinates
 from eyechart.methods.patches import orders, shuffled
 from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
 from eyechart.methods.spectrum import split, swapped
@@ -197,10 +197,7 @@ class ShapeTexture(SampledExperiment):
 
     def update(self, tally: ShapeTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(examined(scene)):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for column, results in views.experiments(examined(scene)):
             folds = results["folds"]
             for name in ("seen", "by_phase", "by_amplitude", "pairs", "conflict_clipped"):
                 tally.add(name, folds, results[name], column)
@@ -239,8 +236,7 @@ class ShapeTexture(SampledExperiment):
                 ),
             },
             coords={
-                "subject": subjects,
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, subjects),
                 "scored": ("subject", [scored_by(scene, subject) for subject in subjects]),
                 "pictures": ("subject", [str(scene.anatomy(subject).input_size) for subject in subjects]),
                 "cutoff": list(CUTOFFS),

@@ -240,14 +240,13 @@ class Shift(SampledExperiment):
         )
 
     def update(self, tally: ShiftTally, batch: Batch, views: Views, scene: Scene) -> None:
-        start, counted = 0, False
-        for row, anatomy in enumerate(scene.anatomies):
-            results, end = views.experiment(anatomy.subject), start + len(blocks(anatomy))
-            if results:
-                folds, here = results["fold"], slice(start, end)
-                for column, total in enumerate((tally.along, tally.stayed, tally.squares, tally.places)):
-                    total[:, here].index_add_(0, folds, results["sums"][..., column])
-                tally.add("both", folds, results["both"], here, slice(None), slice(results["both"].shape[-1]))
+        counted = False
+        for row, (subject, sites) in enumerate(scene.rows(blocks).items()):
+            if results := views.experiment(subject):
+                folds = results["fold"]
+                for column, name in enumerate(("along", "stayed", "squares", "places")):
+                    tally.add(name, folds, results["sums"][..., column], sites)
+                tally.add("both", folds, results["both"], sites, slice(None), slice(results["both"].shape[-1]))
                 if "variation" in results:
                     shifts = results["variation"].shape[1]
                     tally.add("variation", folds, results["variation"].double(), row, slice(shifts))
@@ -256,7 +255,6 @@ class Shift(SampledExperiment):
                 if not counted:
                     tally.add("images", folds)
                 counted = True
-            start = end
 
     def estimate(self, total: ShiftTally, scene: Scene) -> xarray.Dataset:
         sites = scene.sites(blocks)

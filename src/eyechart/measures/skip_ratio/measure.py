@@ -157,8 +157,8 @@ class SkipRatio(Measure):
         folds = torch.as_tensor(batch.image_folds)
         for row, (subject, site) in enumerate(scene.sites(residual_additions)):
             values = views(subject, site, SKIP_AND_BRANCH).double()
-            for column, total in enumerate((tally.ratio, tally.cosine, tally.branch_cosine, tally.finite)):
-                total[:, row, : values.shape[1]].index_add_(0, folds, values[:, :, column])
+            for column, name in enumerate(("ratio", "cosine", "branch_cosine", "finite")):
+                tally.add(name, folds, values[:, :, column], row, slice(values.shape[1]))
         tally.add("images", folds)
 
     def estimate(self, total: SkipRatioTally, scene: Scene) -> xarray.Dataset:

@@ -216,20 +216,19 @@ class SkipRemoval(SampledExperiment):
         )
 
     def update(self, tally: SkipRemovalTally, batch: Batch, views: Views, scene: Scene) -> None:
-        size, first = skips.small_block(scene.block, self.images), 0
-        for at, anatomy in enumerate(scene.anatomies):
-            results, count = views.experiment(anatomy.subject), len(variants_of(anatomy))
+        size = skips.small_block(scene.block, self.images)
+        for at, (subject, variants) in enumerate(scene.rows(variants_of).items()):
+            results = views.experiment(subject)
             for number in range(results["hsic"].shape[2] if results else 0):
                 # Small blocks are dealt to the folds one by one: CKA and accuracy of a fold are of the same images.
                 fold = (batch.index * (scene.block // size) + number) % scene.folds
                 for mode, hsic in enumerate(results["hsic"]):
                     sites = slice(0, hsic.shape[-1])
-                    tally.hsic[fold, first : first + count, mode, sites, sites] += hsic[:, number]
+                    tally.hsic[fold, variants, mode, sites, sites] += hsic[:, number]
                     images = results["counted"][mode, :, number * size : (number + 1) * size]
-                    tally.counted[fold, first : first + count, mode] += images.sum(1)
-                tally.stale[fold, first : first + count] += results["stale"]
+                    tally.counted[fold, variants, mode] += images.sum(1)
+                tally.stale[fold, variants] += results["stale"]
                 tally.images[fold] += size if at == 0 else 0
-            first += count
 
     def estimate(self, total: SkipRemovalTally, scene: Scene) -> xarray.Dataset:
         variants = [variant for anatomy in scene.anatomies for variant in variants_of(anatomy)]

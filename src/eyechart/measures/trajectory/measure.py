@@ -116,9 +116,8 @@ class Trajectory(Experiment):
 
     def update(self, tally: TrajectoryTally, batch: Batch, views: Views, scene: Scene) -> None:
         tally.images[batch.fold] += len(batch.images)
-        for row, subject in enumerate(self.subjects(scene)):
-            if results := views.experiment(subject):
-                tally.sketch[row] += results["sketch"]
+        for row, results in views.experiments(self.subjects(scene)):
+            tally.sketch[row] += results["sketch"]
 
     def estimate(self, total: TrajectoryTally, scene: Scene) -> xarray.Dataset:
         subjects = self.subjects(scene)
