@@ -64,7 +64,7 @@ def scored_vit_minus_cnn(estimate: xarray.Dataset, variable: str, sign: int = 1)
     }
 
 
-def places_of(estimate: xarray.Dataset, subject: str, *roles: str) -> np.ndarray:
+def site_indices(estimate: xarray.Dataset, subject: str, *roles: str) -> np.ndarray:
     """Indices of a subject's sites on the site axis, in execution order; of these roles or all."""
     columns = estimate.variables
     of_subject = columns["subject"].values == subject

@@ -114,8 +114,8 @@ def subject_colour(subject: str, subjects: Sequence[str] = ()) -> str:
 
 def subject_scale(subjects: Sequence[str]) -> alt.Scale:
     """Colour scale for a `subject` field, the same on the whole page even where a measure has only some of them."""
-    known = list(dict.fromkeys(subjects))
-    return alt.Scale(domain=known, range=[subject_colour(subject, known) for subject in known])
+    names = list(dict.fromkeys(subjects))
+    return alt.Scale(domain=names, range=[subject_colour(subject, names) for subject in names])
 
 
 def ordered_colours(count: int) -> list[str]:
@@ -128,8 +128,8 @@ def ordered_colours(count: int) -> list[str]:
 
 def ordered_scale(labels: Sequence[str]) -> alt.Scale:
     """Colour scale for labels in order of depth."""
-    known = list(dict.fromkeys(labels))
-    return alt.Scale(domain=known, range=ordered_colours(len(known)))
+    names = list(dict.fromkeys(labels))
+    return alt.Scale(domain=names, range=ordered_colours(len(names)))
 
 
 def kind_points(
@@ -259,8 +259,8 @@ def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
     >>> log_y("ratio", [0.4, 7.0], "ratio").to_dict()["axis"]["values"]
     [0.5, 1.0, 2.0, 5.0]
     """
-    known = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
-    low, high = float(known.min()) / 1.1, float(known.max()) * 1.1
+    positive = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
+    low, high = float(positive.min()) / 1.1, float(positive.max()) * 1.1
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     axis = axis_at(log_marks(low, high), labelOverlap=False, format="~g")
     return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)

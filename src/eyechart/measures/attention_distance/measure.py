@@ -22,7 +22,7 @@ from eyechart.intervals import room_for
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, tokens_from
 from eyechart.quantity import Bounds, Compute, Quantity, of_each, of_pairs, subjects_in
-from eyechart.reading_estimates import by_subject, places_of, thirds
+from eyechart.reading_estimates import by_subject, site_indices, thirds
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions
 from eyechart.tally import Sum, Tally
@@ -42,7 +42,7 @@ class DistanceTally(Tally):
 
 def heads_of(estimate: xarray.Dataset, subject: str, attentions: slice, variable: str = "relative") -> np.ndarray:
     """Values of all heads of some attention sites of one subject, pooled."""
-    rows: np.ndarray = estimate[variable].values[places_of(estimate, subject)][attentions]
+    rows: np.ndarray = estimate[variable].values[site_indices(estimate, subject)][attentions]
     return np.asarray(rows[np.isfinite(rows)])
 
 
@@ -51,8 +51,8 @@ def vits(estimate: xarray.Dataset) -> list[str]:
     return [
         subject
         for subject in subjects_in(estimate, "vit")
-        if len(places_of(estimate, subject)) >= 4
-        and np.isfinite(estimate.relative.values[places_of(estimate, subject)]).any(axis=1).all()
+        if len(site_indices(estimate, subject)) >= 4
+        and np.isfinite(estimate.relative.values[site_indices(estimate, subject)]).any(axis=1).all()
     ]
 
 
@@ -65,7 +65,7 @@ def patch_vits(estimate: xarray.Dataset) -> list[str]:
 def hybrids(estimate: xarray.Dataset) -> list[str]:
     """Subjects whose tokens come from a CNN, with at least four attention sites."""
     tokens = by_subject(estimate, "tokens_from")
-    return [name for name in tokens if tokens[name] == "a CNN" and len(places_of(estimate, name)) >= 4]
+    return [name for name in tokens if tokens[name] == "a CNN" and len(site_indices(estimate, name)) >= 4]
 
 
 def over_heads(
@@ -96,7 +96,7 @@ def near_and_far(summary: Callable[[np.ndarray], float], *, covering: float) -> 
     """
 
     def number(estimate: xarray.Dataset, subject: str) -> float:
-        rows = places_of(estimate, subject)[:2]
+        rows = site_indices(estimate, subject)[:2]
         relative, mass, coverage = (estimate[name].values[rows] for name in ("relative", "prefix_mass", "coverage"))
         heads = relative[np.isfinite(relative) & (mass <= 0.5) & (coverage >= covering)]
         return float(summary(heads)) if len(heads) else 0.0 if covering else math.nan
@@ -106,13 +106,13 @@ def near_and_far(summary: Callable[[np.ndarray], float], *, covering: float) -> 
 
 def growth(estimate: xarray.Dataset, subject: str) -> float:
     """Mean distance of all heads over the last third of the attentions minus over the first."""
-    first, last = (np.nanmean(estimate.relative.values[rows]) for rows in thirds(places_of(estimate, subject)))
+    first, last = (np.nanmean(estimate.relative.values[rows]) for rows in thirds(site_indices(estimate, subject)))
     return float(last - first)
 
 
 def farthest_prefix_mass(estimate: xarray.Dataset, subject: str) -> float:
     """What the farthest early head gives to the class token: one that gives it everything looks uniform."""
-    rows = places_of(estimate, subject)[:2]
+    rows = site_indices(estimate, subject)[:2]
     farthest = np.unravel_index(np.nanargmax(estimate.relative.values[rows]), estimate.relative.values[rows].shape)
     return float(estimate.prefix_mass.values[rows][farthest])
 

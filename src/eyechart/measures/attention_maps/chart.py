@@ -19,7 +19,7 @@ from eyechart.charts.tables import tooltips, value_table
 from eyechart.charts.theme import Chart
 from eyechart.measures.attention_maps.rows import MEAN, PREFIX, decoded
 from eyechart.quantity import subjects_in
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 
 TILE, GAP = 84, 6
 PIXELS = 128  # of a tile, half more than the page shows
@@ -58,16 +58,16 @@ class Asked:
 
 def columns_of(finding: xarray.Dataset, subject: str) -> list[Asked]:
     """The rollout up to the last block, where there is one, and the narrowest head of a low, middle and high block."""
-    places = places_of(finding, subject)
+    sites = site_indices(finding, subject)
     rows = []
-    if finding.rollout_peak.values[:, places[-1]].any():
-        rows.append(Asked(subject, int(places[-1]), None, asked_query(finding, int(places[-1]))))
-    for place in dict.fromkeys(places[[0, len(places) // 2, -1]].tolist()):
-        query = asked_query(finding, place)
-        from_class = finding.query_place.values[place, query, 0] == PREFIX
-        spread = finding.class_relative.values[place] if from_class else finding.relative.values[place]
+    if finding.rollout_peak.values[:, sites[-1]].any():
+        rows.append(Asked(subject, int(sites[-1]), None, asked_query(finding, int(sites[-1]))))
+    for site in dict.fromkeys(sites[[0, len(sites) // 2, -1]].tolist()):
+        query = asked_query(finding, site)
+        from_class = finding.query_place.values[site, query, 0] == PREFIX
+        spread = finding.class_relative.values[site] if from_class else finding.relative.values[site]
         head = 0 if np.isnan(spread).all() else int(np.nanargmin(spread))
-        rows.append(Asked(subject, place, head, query))
+        rows.append(Asked(subject, site, head, query))
     return rows
 
 
@@ -110,7 +110,7 @@ def rows_of(finding: xarray.Dataset) -> int:
 
 
 def named(names: list[str], orient: Literal["top", "left"]) -> alt.Axis:
-    """Names of one or two lines at places 0, 1, …; they stand in an expression, so "<" is spelt out."""
+    """Names of one or two lines at 0, 1, …; they stand in an expression, so "<" is spelt out."""
     listed = json.dumps([name.split("\n") for name in names]).replace("<", "\\u003c")
     return alt.Axis(
         orient=orient,
@@ -184,7 +184,7 @@ def drawn_small(pixels: np.ndarray) -> str:
 
 def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     """Every head as a dot over depth, of query patches and of the class token."""
-    mine = finding.isel(site=places_of(finding, subject))
+    mine = finding.isel(site=site_indices(finding, subject))
     tables = []
     for variable, asking in (("relative", "query patches"), ("class_relative", "class token")):
         table = value_table(mine, variable, also=["entropy"])

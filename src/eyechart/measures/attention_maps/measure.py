@@ -30,7 +30,7 @@ from eyechart.measures.attention_maps.rows import (
     why_no_rollout,
 )
 from eyechart.quantity import Compute, Quantity, of_each, subjects_in
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
@@ -105,7 +105,7 @@ def lay(whole: Tensor, values: Tensor) -> None:
 
 def relative_of(estimate: xarray.Dataset, subject: str) -> np.ndarray:
     """(attention, head) of one subject; NaN beyond its heads, and where weights can be negative."""
-    values: np.ndarray = estimate.relative.values[places_of(estimate, subject)]
+    values: np.ndarray = estimate.relative.values[site_indices(estimate, subject)]
     return values
 
 
@@ -280,7 +280,7 @@ class AttentionMaps(SampledExperiment):
                 parts.append(f"The weights of {subject} can be negative, so its heads have no entropy")
                 continue
             row, head = np.unravel_index(np.nanargmin(values), values.shape)
-            name = finding.name.values[places_of(finding, subject)[row]].removesuffix(" attention")
+            name = finding.name.values[site_indices(finding, subject)[row]].removesuffix(" attention")
             parts.append(
                 f"Heads of {subject} spread their attention over {mean_known(values[0]):.2f} of the entropy of uniform "
                 f"attention in its first block and {mean_known(values[-1]):.2f} in its last; the narrowest is head "

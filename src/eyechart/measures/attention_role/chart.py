@@ -16,24 +16,24 @@ VALUE_TOOLTIPS = interval_tooltips("value", "value", ".2f")
 
 
 def draw(finding: xarray.Dataset) -> Chart:
-    known = bool(np.isfinite(finding.lost.values).all())
+    has_labels = bool(np.isfinite(finding.lost.values).all())
     shared = ("color", "strokeDash")
-    rows = [theme.panels([together(finding, known), specific(finding)], columns=2, shared=shared)]
+    rows = [theme.panels([together(finding, has_labels), specific(finding)], columns=2, shared=shared)]
     if np.isfinite(finding.changed_alone.values).any():
-        each = [alone(finding, known, replacement) for replacement in REPLACEMENTS]
+        each = [alone(finding, has_labels, replacement) for replacement in REPLACEMENTS]
         rows.append(theme.panels(each, columns=3, shared=shared))
     return theme.panels(rows, columns=1, shared=shared)
 
 
-def costs(finding: xarray.Dataset, known: bool, suffix: str = "") -> tuple[pd.DataFrame, str]:
+def costs(finding: xarray.Dataset, has_labels: bool, suffix: str = "") -> tuple[pd.DataFrame, str]:
     """What is drawn, and what its axis says: accuracy lost, drawn downwards, or the share of answers that change."""
-    if known:
+    if has_labels:
         return value_table(finding, f"lost{suffix}", times=-100.0), "Δ accuracy (points)"
     return value_table(finding, f"changed{suffix}", times=100.0), "answers that change (%)"
 
 
-def together(finding: xarray.Dataset, known: bool) -> Chart:
-    table, title = costs(finding, known)
+def together(finding: xarray.Dataset, has_labels: bool) -> Chart:
+    table, title = costs(finding, has_labels)
     x = alt.X("replacement:N", sort=list(REPLACEMENTS), title=None, axis=alt.Axis(labelAngle=0))
     y = alt.Y("value:Q", title=title)
     apart = alt.XOffset("who:N", sort=finding.who.values.tolist())
@@ -41,12 +41,12 @@ def together(finding: xarray.Dataset, known: bool) -> Chart:
     tooltip = [*tooltips("who"), *VALUE_TOOLTIPS]
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart, color=colour)
     points = alt.Chart(table).mark_point(size=90).encode(x, y, xOffset=apart, color=colour, tooltip=tooltip)
-    chart = alt.layer(bars, points, theme.reference(0, "as intact" if known else "same answers"))
+    chart = alt.layer(bars, points, theme.reference(0, "as intact" if has_labels else "same answers"))
     return theme.panel(chart, (380, 250), alt.TitleParams("all attentions replaced at once"))
 
 
-def alone(finding: xarray.Dataset, known: bool, replacement: str) -> Chart:
-    every, title = costs(finding, known, "_alone")
+def alone(finding: xarray.Dataset, has_labels: bool, replacement: str) -> Chart:
+    every, title = costs(finding, has_labels, "_alone")
     ends = alt.Scale(domain=[float(every["low"].min()), float(every["high"].max())])  # the same for all replacements
     table = every[every["replacement"] == replacement]
     x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.02], nice=False))

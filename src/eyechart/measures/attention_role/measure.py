@@ -26,7 +26,16 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
 from eyechart.measures.attention_role.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
-from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
+from eyechart.methods.scoring import (
+    COUNTS,
+    LOGITS,
+    accuracy_of,
+    changed_of,
+    gives_answers,
+    images_with_class,
+    outcomes,
+    share,
+)
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, classifier
@@ -219,7 +228,7 @@ class AttentionRole(SampledExperiment):
         owner = [subjects.index(subject) for subject, _ in sites]
         power, over_pictures, over_heads = total.spread.unbind(-1)
         counts: dict[str, Any] = {"limits": (0.0, 1.0), "trials": images}
-        labelled = known_of(total.together)
+        labelled = images_with_class(total.together)
         right: dict[str, Any] = {"limits": (0.0, 1.0), "trials": labelled}
         pairs: dict[str, Any] = {"limits": (-1.0, 1.0), "pairs": labelled}
         each, together = ("site", "replacement"), ("who", "replacement")

@@ -25,7 +25,7 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
 from eyechart.measure import SampledExperiment, Source, Views, option, subject_coordinates
-from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
+from eyechart.methods.scoring import gives_answers, has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.quantity import Compute, Quantity, of_each
 from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
@@ -233,7 +233,7 @@ class BandNoise(SampledExperiment):
         return {
             "right": torch.stack(answers, dim=1).reshape(len(bench), -1, RINGS),
             "intact": right(intact, target),
-            "known": known(target),
+            "known": has_class(target),
             "rungs": rungs,
             "folds": bench.folds(),
         }

@@ -51,17 +51,17 @@ def curves(finding: xarray.Dataset, rows: list[int], variable: str) -> Chart:
             )
         )
     table = pd.concat(frames)
-    known = table.drop_duplicates("pair")
-    colours = list(known["colour"])
+    pairs = table.drop_duplicates("pair")
+    colours = list(pairs["colour"])
     for place in range(len(colours)):  # two pairs of one subject need colours of their own
         if colours[place] != GREY and colours[place] in colours[:place]:
             colours[place] = next(each for each in theme.SUBJECT_COLOURS[::-1] if each not in colours)
     shape: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 500, "symbolOpacity": 1}
     legend = alt.Legend(orient="bottom", columns=1, labelLimit=420, **shape)
-    colour = alt.Color("pair:N", scale=alt.Scale(domain=list(known["pair"]), range=colours), title=None, legend=legend)
-    dashes = [DASHES.get(relation, [1, 0]) for relation in known["relation"]]
+    colour = alt.Color("pair:N", scale=alt.Scale(domain=list(pairs["pair"]), range=colours), title=None, legend=legend)
+    dashes = [DASHES.get(relation, [1, 0]) for relation in pairs["relation"]]
     dash = alt.StrokeDash(
-        "pair:N", scale=alt.Scale(domain=list(known["pair"]), range=dashes), title=None, legend=legend
+        "pair:N", scale=alt.Scale(domain=list(pairs["pair"]), range=dashes), title=None, legend=legend
     )
     reach = [1, max(2, int(table["block"].max()))]
     x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1), scale=alt.Scale(domain=reach, nice=False))

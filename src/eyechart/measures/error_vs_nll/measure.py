@@ -267,8 +267,8 @@ class ErrorVsNll(SampledExperiment):
         made = Bench(
             bench.subject, bench.anatomy, batch, images.to(device, dtype), targets.to(device), bench.piece_size
         )
-        known = made.picked((labels >= 0).nonzero().flatten())
-        return known if len(known) else None
+        labelled_images = made.picked((labels >= 0).nonzero().flatten())
+        return labelled_images if len(labelled_images) else None
 
     def update(self, tally: ErrorNllTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds, answers = with_classes(batch, views, scene)

@@ -37,8 +37,8 @@ def spectra(finding: xarray.Dataset, subject: str) -> Chart:
     shown = ends[np.unique(np.linspace(0, len(ends) - 1, min(len(ends), CURVES)).round().astype(int))]
     table = table_of(own.isel(site=shown), "delta").assign(radians=lambda rows: rows["radians"] / np.pi)
     x = alt.X("radians:Q", title="frequency / π", scale=alt.Scale(domain=[0, 1]))
-    known = np.concatenate([finding[name].values.ravel() for name in ("delta", *ends_of("delta"))])
-    reach = [float(np.nanmin(known, initial=-1.0)), float(np.nanmax(known, initial=0.0))]  # the same for all subjects
+    levels = np.concatenate([finding[name].values.ravel() for name in ("delta", *ends_of("delta"))])
+    reach = [float(np.nanmin(levels, initial=-1.0)), float(np.nanmax(levels, initial=0.0))]  # the same for all subjects
     y = alt.Y("delta:Q", title="Δ log amplitude", scale=alt.Scale(domain=reach))
     shades = alt.Scale(domain=list(np.linspace(0, 1, 9)), range=theme.ordered_colours(9))
     legend = alt.Legend(title="depth", type="gradient", gradientLength=120, values=[0, 0.5, 1])

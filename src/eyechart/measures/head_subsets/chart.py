@@ -10,7 +10,7 @@ from eyechart.charts import theme
 from eyechart.charts.tables import interval_tooltips, table_of, tooltips
 from eyechart.charts.theme import Chart
 from eyechart.measures.head_subsets.measure import curves_of
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -22,7 +22,7 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
     """R's figure 5: CKA over the distance of the head group, one curve a CNN site."""
-    part = finding.isel(group=finding.group_subject.values == subject, site=places_of(finding, cnn))
+    part = finding.isel(group=finding.group_subject.values == subject, site=site_indices(finding, cnn))
     table = table_of(part, "cka", also=["distance"], gaps=True)
     labels = list(dict.fromkeys(table["name"]))
     uniform = float(part.group_uniform.values[0])

@@ -27,7 +27,7 @@ from eyechart.methods.attention_distance import HOW_FAR
 from eyechart.methods.hsic import WHOLE, check_blocks, gram, hsic_table, scale_of
 from eyechart.methods.ranks import rank_correlation
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, first_units
 from eyechart.sites import Anatomy, Site
@@ -72,7 +72,7 @@ def curves_of(estimate: xarray.Dataset, family: str | None = None) -> Iterator[t
         groups = estimate.group_subject.values == subject
         if family in (None, estimate.group_family.values[groups][0]):
             for cnn in subjects_in(estimate, cnn_family):
-                yield (subject, cnn), estimate.cka.values[np.ix_(groups, places_of(estimate, cnn))]
+                yield (subject, cnn), estimate.cka.values[np.ix_(groups, site_indices(estimate, cnn))]
 
 
 def falls_with_distance(estimate: xarray.Dataset) -> PerSubjects:

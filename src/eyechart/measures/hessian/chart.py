@@ -17,7 +17,7 @@ from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, 
 from eyechart.charts.theme import Chart
 from eyechart.measures.hessian.bounds import ape_ends
 
-PLACES = 140
+POINTS = 140
 """Points of a density curve."""
 TICKS = 40
 """Eigenvalues drawn one by one, of a subject in a panel; of more, evenly many from small to large."""
@@ -96,11 +96,11 @@ def density(subject: str, values: np.ndarray, sign: int, ends: float) -> Iterato
         return
     spread = min(own.std(ddof=1), (np.quantile(own, 0.75) - np.quantile(own, 0.25)) / 1.34) or own.std(ddof=1)
     width = max(0.9 * spread * len(own) ** -0.2, 1e-3 * ends)  # Silverman's rule
-    places = ends * np.linspace(0, 1, PLACES) ** 1.5  # denser near zero, where flat subjects lie
-    kernels = sum(np.exp(-0.5 * ((places[:, None] - own * side) / width) ** 2) for side in (1, -1))
+    points = ends * np.linspace(0, 1, POINTS) ** 1.5  # denser near zero, where flat subjects lie
+    kernels = sum(np.exp(-0.5 * ((points[:, None] - own * side) / width) ** 2) for side in (1, -1))
     heights = np.sum(kernels, axis=1) / (len(values) * width * np.sqrt(2 * np.pi))
-    for place, height in zip(places, heights, strict=True):
-        yield subject, sign * float(place), float(f"{height:.4g}")
+    for point, height in zip(points, heights, strict=True):
+        yield subject, sign * float(point), float(f"{height:.4g}")
 
 
 def numbers(finding: xarray.Dataset, name: str) -> Chart:

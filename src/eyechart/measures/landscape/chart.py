@@ -49,9 +49,9 @@ def above(finding: xarray.Dataset, name: str, subject: str) -> np.ndarray:
 def finer(values: np.ndarray) -> np.ndarray:
     """The surface at `FINE` times as many points, linearly in between; unknown next to what is unknown."""
     side = len(values)
-    places = np.linspace(0, side - 1, (side - 1) * FINE + 1)
-    low = np.minimum(places.astype(int), side - 2)
-    share = places - low
+    points = np.linspace(0, side - 1, (side - 1) * FINE + 1)
+    low = np.minimum(points.astype(int), side - 2)
+    share = points - low
     rows = values[low] * (1 - share)[:, None] + values[low + 1] * share[:, None]
     both: np.ndarray = rows[:, low] * (1 - share) + rows[:, low + 1] * share
     return both
@@ -64,9 +64,9 @@ def plane(values: np.ndarray, name: str, subject: str, highest: float, names: tu
     """
     fine = np.log10(1 + np.maximum(finer(values), 0))
     banded = np.floor(fine / highest * BANDS) * highest / BANDS
-    places = [f"{place:.3f}" for place in np.linspace(-1, 1, len(fine))]
+    labels = [f"{offset:.3f}" for offset in np.linspace(-1, 1, len(fine))]
     table = pd.DataFrame(
-        {"a": np.repeat(places, len(places)), "b": np.tile(places, len(places)), "rise": banded.ravel()}
+        {"a": np.repeat(labels, len(labels)), "b": np.tile(labels, len(labels)), "rise": banded.ravel()}
     )
     title = alt.TitleParams(name, subtitle=subject)
     chart = heatmap(
@@ -102,14 +102,14 @@ def perspective(values: np.ndarray, subject: str, subjects: list[str], highest: 
     lines = []
     for direction, (x, y) in {"rows": (across, up), "columns": (across.T, up.T)}.items():
         for number in range(side):
-            known = np.isfinite(y[number])
+            finite = np.isfinite(y[number])
             lines.append(
                 pd.DataFrame(
                     {
-                        "x": x[number][known],
-                        "y": y[number][known],
+                        "x": x[number][finite],
+                        "y": y[number][finite],
                         "line": f"{direction} {number}",
-                        "order": np.flatnonzero(known),
+                        "order": np.flatnonzero(finite),
                     }
                 )
             )

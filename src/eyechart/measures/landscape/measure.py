@@ -142,13 +142,13 @@ class Landscape(SampledExperiment):
             raise UsageError(f"landscape.steps takes an odd number of at least 3; got {self.steps}.")
 
     def passes(self, anatomy: Anatomy) -> float:
-        return len(DATA) * self.places().size ** 2
+        return len(DATA) * self.offsets().size ** 2
 
     def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         finer = self if self.steps else replace(self, steps=21 if effort == "full" else 11)
         return super(Landscape, finer).sized(effort, scene, asked_for=asked_for, decides=decides)
 
-    def places(self) -> np.ndarray:
+    def offsets(self) -> np.ndarray:
         return np.linspace(-1, 1, self.steps or 11)
 
     def tally(self, scene: Scene) -> LandscapeTally:
@@ -159,7 +159,7 @@ class Landscape(SampledExperiment):
                 f"batch_norm=images takes statistics of blocks of at least {STATISTICS} images, and {scene.images} "
                 f"images come in blocks of {scene.block}; give at least {scene.folds * STATISTICS}."
             )
-        side, subjects = self.places().size, len(scene.scored_subjects)
+        side, subjects = self.offsets().size, len(scene.scored_subjects)
         return LandscapeTally.empty(fold=scene.folds, subject=subjects, data=len(DATA), a=side, b=side)
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -179,12 +179,12 @@ class Landscape(SampledExperiment):
         module = bench.subject.module
         weights = dict(moved(module))
         one, two = (direction(weights, number, self.normalisation) for number in (1, 2))
-        side = self.places().size
+        side = self.offsets().size
         losses = torch.zeros(len(DATA), side, side, len(few))
         penalties = torch.zeros(side, side, dtype=torch.float64)
         everything = dict(module.named_parameters())
-        for row, a in enumerate(self.places()):
-            for column, b in enumerate(self.places()):
+        for row, a in enumerate(self.offsets()):
+            for column, b in enumerate(self.offsets()):
                 with at(weights, {name: a * one[name] + b * two[name] for name in weights}), self.norms(bench):
                     for number, (images, targets) in enumerate(shown):
                         logits = few.logits(images)
@@ -215,7 +215,7 @@ class Landscape(SampledExperiment):
     def estimate(self, total: LandscapeTally, scene: Scene) -> xarray.Dataset:
         seen = np.where(total.seen > 0, total.seen, np.nan)[:, None, None, None]
         nll = np.where(total.infinite.numpy() > 0, np.nan, total.nll.numpy() / seen)
-        steps = self.places()
+        steps = self.offsets()
         return xarray.Dataset(
             {
                 "nll": (("subject", "data", "a", "b"), nll),

@@ -25,8 +25,8 @@ TICKS = [-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100]
 
 def draw(finding: xarray.Dataset) -> Chart:
     subjects = subjects_in(finding)
-    known = finding.place_subject.values[np.isfinite(finding.place_cost.values)]
-    staged = [subject for subject in subjects if subject in known]
+    with_stages = finding.place_subject.values[np.isfinite(finding.place_cost.values)]
+    staged = [subject for subject in subjects if subject in with_stages]
     if not subjects:
         nothing = pd.DataFrame({"x": [""], "y": [""], "value": [np.nan]})
         return heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
@@ -57,12 +57,12 @@ def was_recalibrated(finding: xarray.Dataset, subject: str) -> bool:
 def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
     """What each unit costs; `again` with the statistics of batch norms re-estimated without the unit."""
     mine = finding.isel(unit=(finding.subject.values == subject) & (finding.kind.values != INTACT))
-    known = bool(np.isfinite(mine.lost.values).all())
-    variable = ("lost_recalibrated" if again else "lost") if known else "changed"
-    sign = -100.0 if known else 100.0  # what is lost is drawn downwards, as in the paper
+    has_labels = bool(np.isfinite(mine.lost.values).all())
+    variable = ("lost_recalibrated" if again else "lost") if has_labels else "changed"
+    sign = -100.0 if has_labels else 100.0  # what is lost is drawn downwards, as in the paper
     table = value_table(mine, variable, gaps=True, times=sign)
     x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.03], nice=False))
-    title = "Δ accuracy (points)" if known else "answers that change (%)"
+    title = "Δ accuracy (points)" if has_labels else "answers that change (%)"
     y = change("value", title, table[["low", "high"]])
     # One way through attention and MLP in turn; a CNN's convolutions and branches are two.
     table = table.assign(way=table["kind"].where(table["kind"].isin([CONVOLUTION, BRANCH]), "units"))

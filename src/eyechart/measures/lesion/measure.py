@@ -33,7 +33,7 @@ from eyechart.measures.lesion.units import (
     unit_coordinates,
     units_of,
 )
-from eyechart.methods.scoring import COUNTS, TRIED, accuracy_of, changed_of, known_of
+from eyechart.methods.scoring import COUNTS, TRIED, accuracy_of, changed_of, images_with_class
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
 from eyechart.reading_estimates import halves
 from eyechart.scene import Batch, Scene
@@ -276,7 +276,7 @@ class Lesion(SampledExperiment):
         units, images = self._units(scene), float(total.images)
         owner = np.maximum.accumulate([at if unit.site is None else 0 for at, unit in enumerate(units)])
         accuracy, again = accuracy_of(total.counted), accuracy_of(total.recalibrated)
-        labelled, again_labelled = known_of(total.counted), known_of(total.recalibrated)
+        labelled, again_labelled = images_with_class(total.counted), images_with_class(total.recalibrated)
         estimate = xarray.Dataset(
             {
                 "accuracy": ("unit", accuracy, {"limits": (0.0, 1.0), "trials": labelled}),

@@ -42,9 +42,9 @@ def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
     cells = int(at.rows), int(at.columns)
     sides = [min(side, ASKED) for side in cells]
     picked = [np.unique(np.linspace(0, side - 1, min(TILES, side)).round().astype(int)) for side in sides]
-    names, places = at.token_place.values.tolist(), asked(cells).tolist()
+    names, patches = at.token_place.values.tolist(), asked(cells).tolist()
     maps = [
-        [Tile(names[token], at.cka.values[token], own=places[token]) for token in (y * sides[1] + picked[1]).tolist()]
+        [Tile(names[token], at.cka.values[token], patches[token]) for token in (y * sides[1] + picked[1]).tolist()]
         for y in picked[0]
     ]
     some = "" if cells == (len(picked[0]), len(picked[1])) else f"{len(picked[0])}×{len(picked[1])} of "
@@ -61,10 +61,10 @@ def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
 def reference_tiles(at: xarray.Dataset) -> Chart:
     """The maps of a token without a place and, where there is one, of the class token."""
     references = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
-    known = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
-    title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
+    shown = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
+    title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in shown))
     cells = int(at.rows), int(at.columns)
-    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=130 * len(known))
+    return tiles([shown], cells, at.patch_place.values.tolist(), title=title, size=130 * len(shown))
 
 
 def over_depth(

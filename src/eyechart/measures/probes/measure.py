@@ -40,7 +40,7 @@ from eyechart.measures.probes.quantities import (
 from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.methods.twins import build_of
 from eyechart.quantity import Quantity, of_each, subjects_in
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.tally import Sum
@@ -231,7 +231,7 @@ class Probes(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            last = finding.isel(site=places_of(finding, subject)[-1])
+            last = finding.isel(site=site_indices(finding, subject)[-1])
             said = {"tokens": "a single token", "cls": "the class token", "gap": "the mean token"}
             numbers = [
                 f"{float(last.accuracy.sel(readout=readout)):.1%} from {words} "

@@ -39,11 +39,11 @@ def curve_table(finding: xarray.Dataset, kind: str, name: str) -> pd.DataFrame:
 
 def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Chart:
     table = curve_table(finding, kind, name)
-    places = sorted(set(table["at"]))
+    strengths = sorted(set(table["at"]))
     title, axis = TITLES[kind]
     scale = alt.Scale(type="log", base=2) if kind == "shuffle" else alt.Scale(nice=False)
     form = "%" if kind == "occlusion" else ".3~g"
-    shown = places[::2] if kind == "occlusion" else places
+    shown = strengths[::2] if kind == "occlusion" else strengths
     x = alt.X("at:Q", title=axis, scale=scale, axis=theme.axis_at(shown, format=form, grid=False))
     words = {"accuracy": "accuracy", "relative": "of its accuracy when intact"}[name]
     highest = finding[f"{name}_high"].values

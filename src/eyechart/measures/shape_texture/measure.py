@@ -25,7 +25,7 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, subject_coordinates
 from eyechart.methods.patches import orders, shuffled
-from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
+from eyechart.methods.scoring import gives_answers, has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import split, swapped
 from eyechart.quantity import Quantity
 from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
@@ -183,11 +183,11 @@ class ShapeTexture(SampledExperiment):
         pixels = bench.pixels()
         mixed, touched = in_range(swapped(pixels, pixels[partner.to(pixels.device)]))
         said = bench.logits(bench.from_pixels(mixed))
-        conflict = known(target) * known(target[partner]) * (target != target[partner])
+        conflict = has_class(target) * has_class(target[partner]) * (target != target[partner])
         return {
             "right": torch.stack(answers, dim=1),
             "clipped": torch.stack(clipped, dim=1),
-            "seen": known(target),
+            "seen": has_class(target),
             "by_phase": right(said, target) * conflict,
             "by_amplitude": right(said, target[partner]) * conflict,
             "pairs": conflict,

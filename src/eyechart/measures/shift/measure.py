@@ -28,7 +28,7 @@ from eyechart.measures.shift.shifts import (
 )
 from eyechart.methods.receptive import evenly
 from eyechart.quantity import Compute, PerSubjects, Quantity, minus_cnn, of_each
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Anatomy, Site
@@ -78,7 +78,7 @@ class ShiftTally(Tally):
 def of_features(variable: str, kind: int) -> Compute:
     """Mean over a subject's blocks."""
     return of_each(
-        lambda estimate, subject: float(estimate[variable].values[places_of(estimate, subject), kind].mean())
+        lambda estimate, subject: float(estimate[variable].values[site_indices(estimate, subject), kind].mean())
     )
 
 
@@ -86,8 +86,8 @@ def of_answers(variable: str, kind: int) -> Compute:
     """What a shift by one pixel, or by the subject's own patch, does to its answers; NaN without any."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        wanted = [1] * estimate.sizes["who"] if kind == PIXEL else estimate.patch.values
-        column = [int(np.flatnonzero(row == shift)[0]) for row, shift in zip(estimate.px.values, wanted, strict=True)]
+        asked = [1] * estimate.sizes["who"] if kind == PIXEL else estimate.patch.values
+        column = [int(np.flatnonzero(row == shift)[0]) for row, shift in zip(estimate.px.values, asked, strict=True)]
         values = estimate[variable].values[np.arange(len(column)), column]
         return {(str(subject),): float(value) for subject, value in zip(estimate.who.values, values, strict=True)}
 
@@ -208,7 +208,7 @@ class Shift(SampledExperiment):
         answers, still = list[torch.Tensor](), dict[str, dict[str, torch.Tensor]]()
         for shift, picture in zip((0, *shifts), pictures, strict=True):
             kinds = [kind for pixel, kind in asked if pixel == shift]
-            with bench.dice():  # a stochastic subject draws the same numbers for every position
+            with bench.seeded():  # a stochastic subject draws the same numbers for every position
                 output, seen = (tap if shift == 0 or kinds else plain).run(picture, bench.subject.call)
             logits = bench.subject.logits(output)
             answers += [] if logits is None else [logits]

@@ -31,7 +31,7 @@ from eyechart.measures.skip_ratio.phases import (
 )
 from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, tokens_of
 from eyechart.quantity import Quantity, of_each, subjects_in
-from eyechart.reading_estimates import halves, places_of
+from eyechart.reading_estimates import halves, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import residual_additions
 from eyechart.sites import Site
@@ -189,7 +189,7 @@ class SkipRatio(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            ratios = finding.ratio_grid.values[places_of(finding, subject)]
+            ratios = finding.ratio_grid.values[site_indices(finding, subject)]
             if not np.isfinite(ratios).any():
                 parts.append(f"in {subject} every branch adds exactly zero, so all rides the skip")
                 continue

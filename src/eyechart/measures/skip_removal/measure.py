@@ -25,7 +25,7 @@ from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.measures.skip_removal import variants as skips
 from eyechart.measures.skip_removal.variants import MODES, Variant, sites_of, variants_of
 from eyechart.methods.hsic import check_blocks, hsic_table, read_out
-from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, known_of, outcomes
+from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, images_with_class, outcomes
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
@@ -241,7 +241,7 @@ class SkipRemoval(SampledExperiment):
                 count, place = len(sites_of(variant.anatomy)), sites_of(variant.anatomy).index(variant.block)
                 without, intact = (skips.across(cka[row, :, :count, :count], place) for row in (at, owner[at]))
                 relative[at] = without / intact
-        labelled = known_of(total.counted)
+        labelled = images_with_class(total.counted)
         pairs = {"limits": (-1.0, 1.0), "pairs": labelled}
         normalised = (total.hsic[owner, 1] != 0).any(-1).any(-1).numpy()
         variables: dict[str, Any] = {

@@ -17,7 +17,7 @@ ORDER = ["plain", "colour removed", "patches shuffled"]
 
 
 def draw(finding: xarray.Dataset) -> Chart:
-    return theme.panels([controls(finding), places(finding), patches(finding)], columns=3)
+    return theme.panels([controls(finding), place_decoder(finding), patch_decoder(finding)], columns=3)
 
 
 def controls(finding: xarray.Dataset) -> Chart:
@@ -39,14 +39,14 @@ def least(lows: pd.Series) -> float:
     return float(np.nanmax([np.nanmin([0.0, *lows]), -0.5]))
 
 
-def places(finding: xarray.Dataset) -> Chart:
+def place_decoder(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "place")
     y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[least(table.place_low), 1]))
     lines = theme.curve(table, theme.depth_axis(), y, subject_colours(finding.subject.values), *ends_of("place"))
     return theme.panel(lines, (250, 250), "where does it stand?")
 
 
-def patches(finding: xarray.Dataset) -> Chart:
+def patch_decoder(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "pixels")
     colour = subject_colours(finding.subject.values)
     y = alt.Y("pixels:Q", title="patch decoded (R²)", scale=alt.Scale(domain=[least(table.pixels_low), 1]))

@@ -26,7 +26,7 @@ from eyechart.measures.token_place.linear_maps import Sums, explained, place_exp
 from eyechart.methods.hsic import packed, scale_of
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
@@ -128,7 +128,7 @@ def at_end(variable: str, **where: str) -> Compute:
 
     def number(estimate: xarray.Dataset, subject: str) -> float:
         values = estimate[variable].sel(where) if where else estimate[variable]
-        return float(values[places_of(estimate, subject)[-1]])
+        return float(values[site_indices(estimate, subject)[-1]])
 
     return of_each(number)
 
@@ -323,7 +323,7 @@ class TokenPlace(SampledExperiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            last = finding.isel(site=places_of(finding, subject)[-1])
+            last = finding.isel(site=site_indices(finding, subject)[-1])
             plain, colourless, mixed = (float(last.hit_rate.sel(control=control)) for control in CONTROLS)
             shuffle = f", {mixed:.0%} when patches are shuffled" if np.isfinite(mixed) else ""
             where = "the last block" if float(last.depth) == 1 else f"{last['name'].item()}, the last with places,"
