@@ -21,7 +21,6 @@ from eyechart.methods.scoring import (
     TRIED,
     accuracy_of,
     changed_of,
-    gives_answers,
     has_class,
     images_with_class,
     labelled,
@@ -70,13 +69,6 @@ def test_without_classes_or_classifier() -> None:
     assert np.isnan(accuracy_of(counted))
     assert counted[TRIED] == 4
     assert outcomes(torch.zeros(3, 0), torch.zeros(3, 0), None).tolist() == [[0.0] * COUNTS] * 3
-
-
-def test_features_are_no_answers() -> None:
-    assert gives_answers(anatomy("vit", [HEAD], cls=0))
-    assert not gives_answers(anatomy("features", [HEAD]))
-    assert gives_answers(anatomy("squeezenet", [HEAD], architecture="cnn"))
-    assert not gives_answers(anatomy("maps", []))
 
 
 def test_who_is_scored() -> None:

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
-from eyechart.sites import Anatomy
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 
@@ -29,14 +28,6 @@ HAS_CLASS, SAME, TRIED = range(1, 4)
 """Columns of `outcomes` after the first, which is RIGHT too."""
 COUNTS = 4
 LOGITS = View("logits", lambda look: look.output.float())
-
-
-def gives_answers(anatomy: Anatomy) -> bool:
-    """Whether a subject classifies. Without a classifier its output looks like logits, but is features.
-
-    A fully convolutional classifier pools last, so for a CNN only the experiment itself can decide it.
-    """
-    return bool(anatomy.pick("head")) and (anatomy.pooling is not None or anatomy.architecture == "cnn")
 
 
 def strangers(scene: Scene) -> list[str]:

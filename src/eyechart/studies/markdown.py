@@ -1,4 +1,4 @@
-"""`docs/reproduction.md`: every claim with what was all_answers, made from the records by `eyechart study --report`."""
+"""`docs/reproduction.md`: every claim with what was found, made from the records by `eyechart study --report`."""
 
 from __future__ import annotations
 

@@ -31,14 +31,13 @@ from eyechart.methods.scoring import (
     LOGITS,
     accuracy_of,
     changed_of,
-    gives_answers,
     images_with_class,
     outcomes,
     share,
 )
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import attentions, classifier
+from eyechart.site_choice import attentions_of_classifiers, classifier
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import Bench
@@ -52,11 +51,6 @@ WORDS = {
     MEAN: ("mean", "the mean weights of other pictures"),
     OTHER: ("another", "the weights of another picture"),
 }
-
-
-def chosen(anatomy: Anatomy) -> Sequence[Site]:
-    """Attention between places, of subjects that give answers."""
-    return attentions(anatomy) if gives_answers(anatomy) else []
 
 
 @dataclass
@@ -146,7 +140,7 @@ class AttentionRole(SampledExperiment):
     )
 
     def passes(self, anatomy: Anatomy) -> float:
-        sites = chosen(anatomy)
+        sites = attentions_of_classifiers(anatomy)
         alone = 0 if self.each == "no" else len(sites)
         return 1.0 + len(REPLACEMENTS) * (1 + alone) if sites else 0.0
 
@@ -159,7 +153,7 @@ class AttentionRole(SampledExperiment):
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         few = bench.first(self.images) if self.images else bench
-        sites = chosen(bench.anatomy)
+        sites = attentions_of_classifiers(bench.anatomy)
         if len(few) < 2 or not sites:
             return {}
 
@@ -193,7 +187,7 @@ class AttentionRole(SampledExperiment):
     # --- the tally ----------------------------------------------------------------------------------------------
 
     def tally(self, scene: Scene) -> AttentionRoleTally:
-        sites = scene.sites(chosen)
+        sites = scene.sites(attentions_of_classifiers)
         if not sites:
             raise DoesNotApply("no subject has both a classifier and attention between places.")
         return AttentionRoleTally.empty(
@@ -209,10 +203,10 @@ class AttentionRole(SampledExperiment):
 
     @staticmethod
     def _subjects(scene: Scene) -> list[str]:
-        return list(dict.fromkeys(subject for subject, _ in scene.sites(chosen)))
+        return list(dict.fromkeys(subject for subject, _ in scene.sites(attentions_of_classifiers)))
 
     def update(self, tally: AttentionRoleTally, batch: Batch, views: Views, scene: Scene) -> None:
-        subjects, rows_of = self._subjects(scene), scene.rows(chosen)
+        subjects, rows_of = self._subjects(scene), scene.rows(attentions_of_classifiers)
         for row, results in views.experiments(subjects):
             folds, rows = results["folds"], rows_of[subjects[row]]
             tally.add("together", folds, results["together"], row)
@@ -223,7 +217,7 @@ class AttentionRole(SampledExperiment):
                 tally.add("images", folds)
 
     def estimate(self, total: AttentionRoleTally, scene: Scene) -> xarray.Dataset:
-        sites, subjects, images = scene.sites(chosen), self._subjects(scene), float(total.images)
+        sites, subjects, images = scene.sites(attentions_of_classifiers), self._subjects(scene), float(total.images)
         accuracy, alone = accuracy_of(total.together), accuracy_of(total.alone)
         owner = [subjects.index(subject) for subject, _ in sites]
         power, over_pictures, over_heads = total.spread.unbind(-1)

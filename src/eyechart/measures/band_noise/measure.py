@@ -25,11 +25,12 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
 from eyechart.measure import SampledExperiment, Source, Views, option, subject_coordinates
-from eyechart.methods.scoring import gives_answers, has_class, right, scored_by, wanted
+from eyechart.methods.scoring import has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.quantity import Compute, Quantity, of_each
 from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import gives_answers
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import Bench

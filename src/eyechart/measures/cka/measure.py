@@ -42,7 +42,7 @@ from eyechart.methods.hsic import Readout, check_blocks, gram_view, hsic_table, 
 from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens, has_tokens
 from eyechart.quantity import Quantity, minus_cnn, of_each, of_pairs
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import stem_and_blocks
+from eyechart.site_choice import layers_inside_too, stem_and_blocks
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
@@ -197,17 +197,10 @@ class Cka(Measure):
         return gram_view("prefix", self.tokens)
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
-        """The stem and block outputs; `fine` adds residual sums and all layers inside the blocks."""
-        if self.granularity == "blocks":
-            chosen = stem_and_blocks(anatomy)
-        else:
-            inside = [site for site in anatomy.sites if site.role in ("stem", "junction", "block")]
-            chosen = sorted([*anatomy.layers, *inside], key=lambda site: site.depth)
-        return [site for site in chosen if self._readable(site, anatomy)]
+        choose = stem_and_blocks if self.granularity == "blocks" else layers_inside_too
+        return [site for site in choose(anatomy) if self._readable(site, anatomy)]
 
     def _readable(self, site: Site, anatomy: Anatomy) -> bool:
-        if not site.layout.axes.startswith("N"):
-            return False
         if self.readout == "cls":
             return anatomy.cls == 0 and site.layout.prefix > 0
         if self.readout == "all":

@@ -30,7 +30,7 @@ from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_am
 from eyechart.methods.steps import KIND_WORDS, beyond_rounding
 from eyechart.quantity import Compute, Quantity, of_each, subjects_in
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import skip_of, sub_layers
+from eyechart.site_choice import attention_of, skip_of, sub_layers
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import Bench
@@ -55,15 +55,6 @@ def stride_to(before: Site, after: Site) -> int | None:
     step = round(before.grid[0] / after.grid[0])
     fits = step > 1 and all(-(-large // step) == small for large, small in zip(before.grid, after.grid, strict=True))
     return step if fits else None
-
-
-def attention_of(anatomy: Anatomy, site: Site) -> Site | None:
-    """The attention a sub-layer consists of, where queries and keys lie on its own grid.
-
-    The sub-layer is a junction, or a block that has no other (AlterNet's).
-    """
-    inside = [a for a in anatomy.pick("attention") if a.block == site.block and a.grid == site.grid]
-    return inside[0] if site.kind == "attention" and len(inside) == 1 else None
 
 
 def mixing_view(average: Average, part: str) -> View:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eyechart.methods.scoring import COUNTS, gives_answers, outcomes
+from eyechart.methods.scoring import COUNTS, outcomes
+from eyechart.site_choice import gives_answers
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.interventions import Intervention

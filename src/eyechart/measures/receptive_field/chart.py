@@ -13,9 +13,10 @@ from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips, value_table
 from eyechart.charts.theme import Chart
-from eyechart.methods.receptive import cell_radius, evenly, middle
+from eyechart.methods.receptive import cell_radius, middle
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import site_indices
+from eyechart.site_choice import evenly
 
 TILES = 6  # depths that are shown, as in the original
 WIDTH, HEIGHT = 420, 250

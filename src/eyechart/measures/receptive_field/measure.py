@@ -34,7 +34,6 @@ from eyechart.measures.receptive_field.over_depth import (
 from eyechart.methods.receptive import (
     RINGS,
     SIDE,
-    evenly,
     exact_map,
     fixed_weights,
     middle,
@@ -46,7 +45,7 @@ from eyechart.methods.receptive import (
 )
 from eyechart.quantity import Quantity, of_each, of_pairs, subjects_in
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import has_several_positions
+from eyechart.site_choice import some_blocks_and_mixing_branches
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import Bench
@@ -65,19 +64,6 @@ def at_middle(look: Look, tensor: torch.Tensor) -> torch.Tensor:
 
 AFTER = View("middle of the map", lambda look: at_middle(look, look.output))
 BEFORE = View("middle of the branch", lambda look: at_middle(look, look.branch), before=True)
-
-
-def before_after(anatomy: Anatomy, depths: int) -> list[Site]:
-    """Blocks (read after their last addition) and, before each, the branches in it that mix places.
-
-    An MLP's branch looks at single tokens that the skip has already reached, so it says nothing of its own.
-    """
-    blocks = [site for site in anatomy.pick("block") if has_several_positions(site)]
-    chosen: list[Site] = []
-    for block in (blocks[place] for place in evenly(len(blocks), depths)):
-        inside = [site for site in anatomy.pick("junction") if site.block == block.block and site.kind != "mlp"]
-        chosen += [site for site in inside if has_several_positions(site) and site.skip_operand is not None] + [block]
-    return chosen
 
 
 @dataclass
@@ -198,7 +184,7 @@ class ReceptiveField(SampledExperiment):
     depths: int = option(12, "blocks that are looked at, at most")
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
-        return before_after(anatomy, self.depths)
+        return some_blocks_and_mixing_branches(anatomy, self.depths)
 
     def passes(self, anatomy: Anatomy) -> float:
         """A backward pass to the input alone costs what the forward pass up to there did; keeping the graph, a half."""

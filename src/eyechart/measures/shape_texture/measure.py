@@ -25,11 +25,12 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, subject_coordinates
 from eyechart.methods.patches import orders, shuffled
-from eyechart.methods.scoring import gives_answers, has_class, right, scored_by, wanted
+from eyechart.methods.scoring import has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import split, swapped
 from eyechart.quantity import Quantity
 from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import gives_answers
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import Bench

@@ -26,11 +26,10 @@ from eyechart.measures.shift.shifts import (
     similarity,
     variation,
 )
-from eyechart.methods.receptive import evenly
 from eyechart.quantity import Compute, PerSubjects, Quantity, minus_cnn, of_each
 from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import blocks_with_grid
+from eyechart.site_choice import some_blocks_with_grid
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import Bench
@@ -46,8 +45,7 @@ MAP = View("whole map", lambda look: look.map(look.output).float())
 
 def blocks(anatomy: Anatomy) -> Sequence[Site]:
     """Blocks with a map of at least 4×4 cells: a coarser one cannot move by a cell within the room there is."""
-    with_grid = blocks_with_grid(anatomy, 4)
-    return [with_grid[place] for place in evenly(len(with_grid), DEPTHS)]
+    return some_blocks_with_grid(anatomy, DEPTHS, least_side=4)
 
 
 def patch_of(anatomy: Anatomy) -> int:
