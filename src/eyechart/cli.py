@@ -230,7 +230,14 @@ def report(run: Path, plugins: tuple[Path, ...]) -> None:
 
 @main.command()
 @run_argument
-@click.option("--format", "format_", type=click.Choice(["png", "svg", "pdf"]), default="png", show_default=True)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["png", "svg", "pdf"]),
+    default="png",
+    show_default=True,
+    help="What kind of file.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder; by default RUN/figures.")
 @plugin_option
 def figures(run: Path, format_: str, out: Path | None, plugins: tuple[Path, ...]) -> None:
