@@ -82,7 +82,7 @@ def some_blocks_and_mixing_branches(anatomy: Anatomy, most: int) -> Sequence[Sit
 def last_and_before(sites: Sequence[Site], count: int) -> Sequence[Site]:
     """The last one and others evenly before it, `count` in all."""
     chosen = {round((step + 1) * len(sites) / count) - 1 for step in range(count)}
-    return [site for place, site in enumerate(sites) if place in chosen]
+    return [site for index, site in enumerate(sites) if index in chosen]
 
 
 def blocks_with_inner_cells(anatomy: Anatomy, of_cnn: int, of_others: int) -> Sequence[Site]:

@@ -94,11 +94,11 @@ def heatmap(
         cell = alt.Chart(at[np.isfinite(numbers)]).mark_rect()
         layers.append(cell.encode(place_x, place_y, x2="x2", y2="y2", color=alt.Color(value, **colour), tooltip=shown))
     sides: list[tuple[Any, str, str | None]] = [(place_x, x, x_group), (place_y, y, y_group)]
-    for place, column, group in sides:
+    for axis, column, group in sides:
         edges = _edges(frame, column, group)
         if edges:
             rule = alt.Chart(pd.DataFrame({"edge": edges})).mark_rule(style="boundary", tooltip=None)
-            layers.append(rule.encode(theme.column_on(place, "edge")))
+            layers.append(rule.encode(theme.column_on(axis, "edge")))
     return theme.panel(alt.layer(*layers), (width, height), title)
 
 
@@ -115,7 +115,7 @@ def _colour_bar(
 
 
 def _places(frame: pd.DataFrame, column: str) -> dict[str, int]:
-    return {name: place for place, name in enumerate(dict.fromkeys(frame[column].astype(str)))}
+    return {name: index for index, name in enumerate(dict.fromkeys(frame[column].astype(str)))}
 
 
 def _span(count: int) -> alt.Scale:
@@ -132,7 +132,7 @@ def _axis(names: dict[str, int], title: str, pixels: int, labels: bool, up: bool
     return alt.Axis(
         title=title or None,
         titleLimit=pixels,  # a long name is cut there; the panel's own title has it whole
-        values=[place + 0.5 for place in shown],
+        values=[index + 0.5 for index in shown],
         tickCount=len(shown),
         labelExpr=f"{listed}[floor(datum.value)]",
         labels=labels,
@@ -148,7 +148,7 @@ def _edges(frame: pd.DataFrame, column: str, group: str | None) -> list[int]:
     if group is None:
         return []
     groups = frame.assign(name=frame[column].astype(str)).drop_duplicates("name")[group].tolist()
-    return [place for place in range(1, len(groups)) if groups[place] != groups[place - 1]]
+    return [index for index in range(1, len(groups)) if groups[index] != groups[index - 1]]
 
 
 def _picture(values: np.ndarray, colours: Sequence[str]) -> str:

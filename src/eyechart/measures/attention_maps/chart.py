@@ -126,9 +126,9 @@ def named(names: list[str], orient: Literal["top", "left"]) -> alt.Axis:
 
 def picture_of(finding: xarray.Dataset, subject: str, example: int) -> np.ndarray:
     """(y, x, 3), 0 to 255."""
-    place = finding.shown_subject.values.tolist().index(subject)
-    height, width = finding.picture_size.values[place]
-    return np.asarray(finding.picture.values[example, place, :height, :width])
+    index = finding.shown_subject.values.tolist().index(subject)
+    height, width = finding.picture_size.values[index]
+    return np.asarray(finding.picture.values[example, index, :height, :width])
 
 
 def tile(finding: xarray.Dataset, asked: Asked, example: int, picture: np.ndarray) -> np.ndarray:

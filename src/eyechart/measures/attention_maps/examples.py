@@ -54,7 +54,7 @@ def spread_over_classes(batch: Batch, count: int) -> Tensor:
     for label in range(len(batch.images)) if batch.labels is None else batch.labels.tolist():
         turns.append(seen.get(label, 0))
         seen[label] = turns[-1] + 1
-    return torch.tensor(sorted(range(len(turns)), key=lambda place: (turns[place], place))[:count])
+    return torch.tensor(sorted(range(len(turns)), key=lambda index: (turns[index], index))[:count])
 
 
 def look_at_rows(kept: Mapping[str, Kept], with_rollout: bool) -> View:

@@ -88,8 +88,8 @@ class MapsTally(Tally):
         for name, law in self.laws.items():
             if isinstance(law, Concat) and name not in rows:
                 rows[name] = law.identity((count, *(sizes[axis] for axis in law.dims[1:])))
-        for place, of_subject in enumerate(examples.values()):
-            lay(rows["picture"][:, place], of_subject["picture"][:count])
+        for index, of_subject in enumerate(examples.values()):
+            lay(rows["picture"][:, index], of_subject["picture"][:count])
         for row, (subject, site) in enumerate(scene.sites(attentions_with_maps)):
             for name in ("maps", "peak", "rollout", "rollout_peak"):
                 lay(rows[name][:, row], examples[subject][f"{name} of {site.name}"][:count])

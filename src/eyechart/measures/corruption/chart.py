@@ -44,8 +44,8 @@ def examples(finding: xarray.Dataset) -> Chart:
     names = ["clean", *map(named, finding.type.values.tolist())]
     table = pd.DataFrame(
         {
-            "x": [(place % COLUMNS + 0.5) * (TILE + 6) for place in range(len(tiles))],
-            "y": [(place // COLUMNS) * (TILE + 24) + TILE / 2 for place in range(len(tiles))],
+            "x": [(index % COLUMNS + 0.5) * (TILE + 6) for index in range(len(tiles))],
+            "y": [(index // COLUMNS) * (TILE + 24) + TILE / 2 for index in range(len(tiles))],
             "name": names,
             "url": [drawn_small(tile) for tile in tiles],
         }

@@ -260,7 +260,7 @@ class ErrorVsNll(SampledExperiment):
         if logits_of is None or source.labels is None:
             return None
         batch = plan_batches(source, limit=self.images, block=max(4, self.images)).batch(0)
-        images = bench.subject.prepare([common_crop(source.picture(int(place))) for place in batch.images])
+        images = bench.subject.prepare([common_crop(source.picture(int(index))) for index in batch.images])
         labels = torch.as_tensor(batch.labels)
         targets = torch.as_tensor(logits_of)[labels]
         device, dtype = bench.images.device, bench.images.dtype
@@ -278,12 +278,12 @@ class ErrorVsNll(SampledExperiment):
             tally.add("clean", folds, F.cross_entropy(logits, target, reduction="none"), column)
             results = views.experiment(subject)
             earlier = batch.index * (scene.block // MIXED)
-            for place, name in enumerate(("exam", "train")):
+            for index, name in enumerate(("exam", "train")):
                 if f"{name} nll" in results:
                     group_folds = (earlier + results[f"{name} group"]) % scene.folds
-                    tally.add("augmented", group_folds, results[f"{name} nll"], column, place)
-                    tally.add("entropy", group_folds, results[f"{name} entropy"], column, place)
-                    tally.add("shown", group_folds, None, column, place)
+                    tally.add("augmented", group_folds, results[f"{name} nll"], column, index)
+                    tally.add("entropy", group_folds, results[f"{name} entropy"], column, index)
+                    tally.add("shown", group_folds, None, column, index)
             if "train clean" in results:
                 group_folds = results["train clean fold"]
                 tally.add("train_clean", group_folds, results["train clean"], column)
@@ -314,8 +314,8 @@ class ErrorVsNll(SampledExperiment):
                 "floor": ("subject", floor[:, 0], positive),
                 "floor_train": ("subject", floor[:, 1], positive),
                 **{
-                    f"recorded_{name}": ("subject", record[:, place], {"exact": True})
-                    for place, name in enumerate(RECORDED)
+                    f"recorded_{name}": ("subject", record[:, index], {"exact": True})
+                    for index, name in enumerate(RECORDED)
                 },
             },
             coords={

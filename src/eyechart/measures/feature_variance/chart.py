@@ -69,7 +69,7 @@ def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
 def first_half(finding: xarray.Dataset) -> list[alt.LayerChart]:
     """A line behind the last sub-layer of the first ViT that its claim counts."""
     for vit in subjects_in(finding, "vit")[:1]:
-        counted = [place for kind in ("attention", "mlp") for place in of_first_half(finding, vit, kind)]
+        counted = [index for kind in ("attention", "mlp") for index in of_first_half(finding, vit, kind)]
         rest = finding.depth.values[(finding.subject.values == vit) & (finding.role.values != "stem")]
         if counted:
             edge = finding.depth.values[counted].max()

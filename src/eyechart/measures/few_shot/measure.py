@@ -262,10 +262,10 @@ class FewShot(Measure):
             standard = (features - features[drawn_from].mean(0)) / scale
             distances[row] = tightness(standard.double(), pool.members)
             for column, shots in enumerate(SHOTS):
-                for place, way in enumerate(ways):
+                for index, way in enumerate(ways):
                     drawn = pool.draw(shots, way)
                     if drawn is not None:
-                        episodes[row, place, column] = share_right(nearest_mean, standard, *drawn)
+                        episodes[row, index, column] = share_right(nearest_mean, standard, *drawn)
                 everyone = pool.draw(shots, classes, LINEAR_QUERIES)
                 if everyone is not None:
                     some = [part[: max(3, min(LINEAR_DRAWS, 320 // classes))] for part in everyone]

@@ -237,9 +237,9 @@ class Fourier(SampledExperiment):
         along = torch.full((len(bench), len(layers), len(PARTS), longest), torch.nan)
         energy = torch.full((len(bench), len(layers), len(PARTS), len(BANDS)), torch.nan)
         for row, part, site, view in wanted:
-            spectrum, place = seen[site.name][view.name], PARTS.index(part)
-            along[:, row, place, : bins(layers[row])] = spectrum[:, : -len(BANDS)]
-            energy[:, row, place] = spectrum[:, -len(BANDS) :]
+            spectrum, index = seen[site.name][view.name], PARTS.index(part)
+            along[:, row, index, : bins(layers[row])] = spectrum[:, : -len(BANDS)]
+            energy[:, row, index] = spectrum[:, -len(BANDS) :]
         return {"along": along, "energy": energy, "folds": bench.folds()}
 
     def update(self, tally: FourierTally, batch: Batch, views: Views, scene: Scene) -> None:
@@ -259,10 +259,10 @@ class Fourier(SampledExperiment):
         level[np.broadcast_to(np.arange(level.shape[-1]) >= ends[:, None, None], level.shape)] = np.nan
         level[np.isneginf(level)] = np.nan  # a branch that is zero, as in a ResNet before training, has no spectrum
         delta = level - level[..., :1]
-        highest = {part: delta[np.arange(len(sites)), place, ends - 1] for place, part in enumerate(PARTS)}
+        highest = {part: delta[np.arange(len(sites)), index, ends - 1] for index, part in enumerate(PARTS)}
         energy = (total.energy / total.images).numpy()
         positive = np.where(energy > 0, energy, np.nan)
-        high = {part: np.log(positive[:, place, -1]) / 2 for place, part in enumerate(PARTS)}
+        high = {part: np.log(positive[:, index, -1]) / 2 for index, part in enumerate(PARTS)}
         radians = np.full(level[:, 0].shape, np.nan)
         for row, (_, site) in enumerate(sites):
             assert site.grid is not None

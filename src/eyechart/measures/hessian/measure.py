@@ -225,7 +225,7 @@ class HessianSpectrum(SampledExperiment):
         penalty = Penalty(self.l2, self.weight, weights)
         pairs = spectra(loss, weights, batches, penalty, top=self.top, tolerance=TOLERANCE, most=PRODUCTS)
         count = len(pairs) // len(shown)
-        by_picture = {name: pairs[place * count : (place + 1) * count] for place, name in enumerate(shown)}
+        by_picture = {name: pairs[index * count : (index + 1) * count] for index, name in enumerate(shown)}
         tables = as_tensors(
             [
                 [each.penalised if "penalty" in variant else each.plain for each in by_picture[variant.split()[0]]]

@@ -19,7 +19,7 @@ TILES = 5  # tokens a side that the figure shows
 
 def draw(finding: xarray.Dataset) -> Chart:
     owner = owners(finding)
-    last = [finding.isel(site=place) for place in np.flatnonzero(finding.final.values)]
+    last = [finding.isel(site=index) for index in np.flatnonzero(finding.final.values)]
     maps = [token_tiles(at, floor=at.subject.item() in owner) for at in last]
     references = [reference_tiles(at) for at in last if at.subject.item() not in owner]
     rows = [theme.panels(maps, columns=2, shared=()), theme.panels(references, columns=4, shared=())]

@@ -231,8 +231,8 @@ class Robustness(SampledExperiment):
     def stands(self, right: Tensor, epsilon: float) -> Tensor:
         """Which pictures are read right intact and under every FGSM within the ball of ε."""
         within = [
-            place
-            for place, (kind, strength) in enumerate(self.conditions)
+            index
+            for index, (kind, strength) in enumerate(self.conditions)
             if kind == "intact" or (kind == "fgsm" and strength <= epsilon)
         ]
         return right[:, within].all(1)
