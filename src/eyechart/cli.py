@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import eyechart
-from eyechart.errors import EyechartError, UsageError
+from eyechart.errors import PARTLY, EyechartError, Interrupted, UsageError
 from eyechart.studies.command import study
 from eyechart.training.command import train
 
 if TYPE_CHECKING:
     from eyechart.run import Run
-
-PARTLY, INTERRUPTED = 3, 130
 
 
 class GroupWithPlainErrors(click.Group):
@@ -39,10 +37,9 @@ class GroupWithPlainErrors(click.Group):
             click.echo(f"eyechart: {error.format_message()}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
-            click.echo(
-                "eyechart: interrupted, finished shards are kept; run the same command again to continue.", err=True
-            )
-            ctx.exit(INTERRUPTED)
+            kept = "interrupted, finished shards are kept; run the same command again to continue."
+            click.echo(f"eyechart: {kept}", err=True)
+            ctx.exit(Interrupted.exit_code)
 
 
 EXIT_CODES = """\b

@@ -33,6 +33,12 @@ def with_ends(finding: xarray.Dataset, name: str) -> tuple[float, float, float]:
     return float(finding[name]), float(finding[f"{name}_low"]), float(finding[f"{name}_high"])
 
 
+def in_words(finding: xarray.Dataset, name: str, form: str) -> str:
+    """A single number of a finding with its interval: "92.0% [90.1%, 93.6%]"."""
+    value, low, high = (f"{each:{form}}" for each in with_ends(finding, name))
+    return f"{value} [{low}, {high}]"
+
+
 def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:
     """Indices on the subject axis of every ViT with every CNN that has the same value of the coordinate `alike`."""
     family, kind = (estimate.variables[name].values.tolist() for name in ("family", alike))

@@ -170,8 +170,10 @@ def error_bars(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **e
     return bars.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
 
 
-def depth_axis() -> alt.X:
-    return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+def depth_axis(end: float | None = None) -> alt.X:
+    """From 0 to 1, or to an `end` beyond, so that marks at the last block are whole."""
+    scale = alt.Scale(domain=[0, 1]) if end is None else alt.Scale(domain=[0, end], nice=False)
+    return alt.X("depth:Q", title="depth (input → output)", scale=scale)
 
 
 def curve(
@@ -264,6 +266,14 @@ def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     axis = axis_at(log_marks(low, high), labelOverlap=False, format="~g")
     return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
+
+
+def y_stretched_about_0(field: str, title: str) -> alt.Y:
+    """For log changes, most of which are small: even near 0 and logarithmic beyond."""
+    ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
+    axis = axis_at([0, *ticks], format="~g", labelOverlap=False)
+    scale = alt.Scale(type="symlog", constant=0.02)
+    return alt.Y(f"{field}:Q", title=f"{title} (log scale about 0)", scale=scale, axis=axis)
 
 
 def log_marks(low: float, high: float) -> list[float]:

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eyechart.errors import EyechartError, UsageError
+from eyechart.errors import PARTLY, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from eyechart.studies.records import Records
     from eyechart.studies.study import Study
-
-PARTLY, INTERRUPTED = 3, 130
 
 
 @click.command()
@@ -71,12 +69,8 @@ def study(
             _list(json_)
             return
         _one(name, arms, seeds, json_, **options)
-    except EyechartError as error:
-        click.echo(f"eyechart: {error}", err=True)
-        sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        click.echo("eyechart: interrupted, what ended is recorded; run the same command again to continue.", err=True)
-        sys.exit(INTERRUPTED)
+        raise Interrupted("interrupted, what ended is recorded; run the same command again to continue.") from None
 
 
 def _report(out: Path, exam_runs: Sequence[Path]) -> None:

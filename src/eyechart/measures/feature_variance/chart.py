@@ -48,13 +48,7 @@ def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
     table = table[np.isfinite(table[name])]
     if table.empty:
         return theme.nothing(title, SIZE)
-    ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
-    y = alt.Y(
-        f"{name}:Q",
-        title="log change (log scale about 0)",
-        scale=alt.Scale(type="symlog", constant=0.02),
-        axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
-    )
+    y = theme.y_stretched_about_0(name, "log change")
     x = theme.depth_axis()
     colour = subject_colours(finding.subject.values)
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")

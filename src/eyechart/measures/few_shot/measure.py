@@ -40,6 +40,7 @@ from eyechart.measures.few_shot.quantities import (
 )
 from eyechart.methods.ridge import solve
 from eyechart.quantity import Quantity, of_each
+from eyechart.reading_estimates import in_words
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier_input
 from eyechart.tracing.needs import Need
@@ -297,9 +298,7 @@ class FewShot(Measure):
             measured = row.linear.dropna("shot")
             shown = dict.fromkeys([*measured.shot.values[:1].tolist(), *measured.shot.values[-1:].tolist()])
             said = [
-                f"{float(row.linear.sel(shot=shot)):.1%} [{float(row.linear_low.sel(shot=shot)):.1%}, "
-                f"{float(row.linear_high.sel(shot=shot)):.1%}] of the pictures "
-                f"from {shot} of each class"
+                f"{in_words(row.sel(shot=shot), 'linear', '.1%')} of the pictures from {shot} of each class"
                 for shot in shown
             ]
             spread = spread_of(finding)[subject]

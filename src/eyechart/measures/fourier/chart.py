@@ -83,13 +83,7 @@ def changes(finding: xarray.Dataset, name: str) -> Chart:
     table, title = table_of(finding, name), f"what a sub-layer changes: {CHANGES[name][0]}"
     if table.empty:
         return theme.nothing(title, (WIDTH, HEIGHT))
-    ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
-    y = alt.Y(
-        f"{name}:Q",
-        title=f"{CHANGES[name][1]} (log scale about 0)",
-        scale=alt.Scale(type="symlog", constant=0.02),
-        axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
-    )
+    y = theme.y_stretched_about_0(name, CHANGES[name][1])
     x = theme.depth_axis()
     colour = subject_colours(finding.subject.values)
     bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,17 +73,11 @@ def spatial_convolutions(bench: Bench) -> list[str]:
 
         return note
 
-    handles = [
-        module.register_forward_hook(watch(path))
-        for path, module in bench.subject.module.named_modules()
-        if isinstance(module, nn.Conv2d) and max(module.kernel_size) > 1
-    ]
-    try:
-        with torch.no_grad():
-            bench.subject.call(bench.images[:1])
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for path, module in bench.subject.module.named_modules():
+            if isinstance(module, nn.Conv2d) and max(module.kernel_size) > 1:
+                hooks.enter_context(module.register_forward_hook(watch(path)))
+        bench.subject.call(bench.images[:1])
     return kept
 
 

@@ -30,6 +30,7 @@ from eyechart.measures.position_embeddings.tables import (
     thinned_grid,
 )
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each
+from eyechart.reading_estimates import in_words
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, PositionTable
 from eyechart.tally import Sum, Tally
@@ -264,11 +265,7 @@ class PositionEmbeddings(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for at, subject in enumerate(finding.subject.values.tolist()):
-            bonuses = [
-                f"{float(finding[name][at]):+.3f} [{float(finding[f'{name}_low'][at]):+.3f}, "
-                f"{float(finding[f'{name}_high'][at]):+.3f}]"
-                for name in ("row_bonus", "column_bonus")
-            ]
+            bonuses = [in_words(finding.isel(table=at), name, "+.3f") for name in ("row_bonus", "column_bonus")]
             parts.append(
                 f"{subject}: likeness of the {int(finding.rows[at])}×{int(finding.columns[at])} position embeddings "
                 f"{where(int(finding.block[at]))} goes with nearness at a rank correlation of "

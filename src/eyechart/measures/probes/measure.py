@@ -40,7 +40,7 @@ from eyechart.measures.probes.quantities import (
 from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.methods.twins import build_of
 from eyechart.quantity import Quantity, of_each, subjects_in
-from eyechart.reading_estimates import site_indices
+from eyechart.reading_estimates import site_indices, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.tally import Sum
@@ -234,11 +234,10 @@ class Probes(Measure):
             last = finding.isel(site=site_indices(finding, subject)[-1])
             said = {"tokens": "a single token", "cls": "the class token", "gap": "the mean token"}
             numbers = [
-                f"{float(last.accuracy.sel(readout=readout)):.1%} from {words} "
-                f"[{float(last.accuracy_low.sel(readout=readout)):.1%}, "
-                f"{float(last.accuracy_high.sel(readout=readout)):.1%}]"
+                f"{value:.1%} from {words} [{low:.1%}, {high:.1%}]"
                 for readout, words in said.items()
-                if np.isfinite(last.accuracy.sel(readout=readout))
+                for value, low, high in [with_ends(last.sel(readout=readout), "accuracy")]
+                if np.isfinite(value)
             ]
             parts.append(f"after the last block of {subject} a probe names {', '.join(numbers)}")
         said_all = "; ".join(parts)

@@ -22,7 +22,7 @@ from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradi
 from eyechart.methods.patches import dropped, orders, shuffled
 from eyechart.methods.scoring import about_strangers, answers_of, labelled, strangers
 from eyechart.quantity import PerSubjects, Quantity
-from eyechart.reading_estimates import per_subject, vit_minus_cnn
+from eyechart.reading_estimates import in_words, per_subject, vit_minus_cnn
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -289,11 +289,7 @@ class Robustness(SampledExperiment):
                 continue
             half = row.isel(condition=(row.met.values == "occlusion") & (row.strength.values == 0.5)).squeeze()
             first = row.isel(condition=np.flatnonzero(row.met.values == attack)[0])
-            accuracies = (
-                f"{float(where.accuracy):.0%} [{float(where.accuracy_low):.0%}, {float(where.accuracy_high):.0%}]"
-                for where in (half, first)
-            )
-            hidden, attacked = accuracies
+            hidden, attacked = (in_words(condition, "accuracy", ".0%") for condition in (half, first))
             parts.append(
                 f"{subject} names {float(row.accuracy[0]):.0%} right, {hidden} with half of the patches missing and "
                 f"{attacked} under {attack.upper()} of ε = {255 * float(first.strength):.3g}/255"

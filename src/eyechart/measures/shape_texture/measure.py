@@ -28,7 +28,7 @@ from eyechart.methods.patches import orders, shuffled
 from eyechart.methods.scoring import has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import split, swapped
 from eyechart.quantity import Quantity
-from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
+from eyechart.reading_estimates import in_words, scored_vit_minus_cnn
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import gives_answers
 from eyechart.sites import Anatomy
@@ -255,11 +255,10 @@ class ShapeTexture(SampledExperiment):
                     f"{subject} is left out, because its own transform does more with colours than shift and scale"
                 )
                 continue
-            value, low, high = with_ends(row, "phase_share")
             named = str(row.scored.item()) == "accuracy"
             what = "accuracy" if named else "agreement with its own answers to the intact pictures"
             parts.append(
-                f"{subject} follows the phases in {value:.0%} [{low:.0%}, {high:.0%}] of the decided conflicts "
+                f"{subject} follows the phases in {in_words(row, 'phase_share', '.0%')} of the decided conflicts "
                 f"({float(row.decided):.0%} are decided, {float(row.clipped):.0%} of their pixel values were clipped) "
                 f"and loses {float(row.shuffle_loss):.0%} of its {what} to shuffling; of that it keeps "
                 f"{abs(float(row.filter_bias)):.0%} {'more' if row.filter_bias > 0 else 'less'} on low-passed than on "
