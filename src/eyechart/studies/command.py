@@ -76,8 +76,8 @@ def study(
 def _report(out: Path, exam_runs: Sequence[Path]) -> None:
     from eyechart.files import write_text
     from eyechart.run import Run
-    from eyechart.studies.answers import all_records, answers
     from eyechart.studies.bundled_exams import BundledExams
+    from eyechart.studies.claim_answers import all_records, answers
     from eyechart.studies.markdown import markdown
     from eyechart.studies.page import page
     from eyechart.studies.questions import questions

@@ -15,8 +15,8 @@ from eyechart.claims.verdict import Verdict
 from eyechart.report import page as exam_page
 from eyechart.report.embed import data_uri, on_both_papers
 from eyechart.report.verdict_rows import KINDS, references, rows
-from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
