@@ -1,4 +1,4 @@
-"""The page of the studies: every claim with what was all_answers, in the looks of an exam's page."""
+"""The page of the studies: every claim with what was found, in the looks of an exam's page."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def shuffled(images: Tensor, cells: Cells, generator: torch.Generator) -> Tensor
 
 
 def exchanged(images: Tensor, cells: Cells, cells_changed: Tensor) -> Tensor:
-    """Every picture with one patch, at `places` (image,), from the next picture of the batch."""
+    """Every picture with one patch, at `cells_changed` (image,), from the next picture of the batch."""
     patches = cut(images, cells)
     rows = torch.arange(len(images), device=images.device)
     patches[rows, cells_changed] = patches.roll(1, 0)[rows, cells_changed]
