@@ -49,6 +49,25 @@ def test_a_table_of_rows_alone_has_no_bonus_of_columns() -> None:
     assert known["position_column_bonus", "rows"][2] < 0
 
 
+def test_a_pattern_is_near_itself_and_its_copies_and_far_from_another() -> None:
+    """The distance of two patterns does not see what all pairs of patches share, nor the size of the embeddings."""
+    random = np.random.default_rng(0).normal(size=sinusoids(8).shape)
+    tables = {"waves": sinusoids(8), "doubled": 2 * sinusoids(8), "noise": random, "mixed": sinusoids(8) + 0.5 * random}
+    subjects = [module_subject(with_table(table), name) for name, table in tables.items()]
+    finding = finding_of(PositionEmbeddings(), *subjects, images=16)
+    name = "position_pattern_distance"
+    distances = {pair: value for (quantity, pair), (value, *_) in quantities(finding).items() if quantity == name}
+    upper = np.triu_indices(64, 1)
+    cosines = dict(zip(finding.subject.values.tolist(), finding.cosine.values, strict=True))
+    for pair, value in distances.items():
+        one, other = pair.split(" | ")
+        expected = 1 - np.corrcoef(cosines[one][upper], cosines[other][upper])[0, 1]
+        assert value == pytest.approx(expected, abs=1e-9)
+    assert distances["waves | doubled"] == pytest.approx(0, abs=1e-6)
+    assert distances["waves | doubled"] < distances["waves | mixed"] < distances["waves | noise"]
+    assert distances["waves | noise"] == pytest.approx(1, abs=0.1)
+
+
 def test_untrained_is_about_zero_and_trained_is_not(finding: xarray.Dataset) -> None:
     known = quantities(finding)
     value, low, high = known["position_nearness", "zoo:vit@random"]

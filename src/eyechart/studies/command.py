@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", required=False)
+@click.option("--rows", help="All studies of these rows of the run list, such as 3,4, one after the other.")
 @click.option("--arms", help="Only these arms, separated by commas.")
 @click.option("--seeds", help="Only these seeds, separated by commas.")
 @click.option("--exams", help="Only these exams, separated by commas; the others stay missing.")
@@ -49,15 +51,15 @@ if TYPE_CHECKING:
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def study(
     name: str | None,
-    arms: str | None,
-    seeds: str | None,
+    rows: str | None,
+    minutes: float | None,
     json_: bool,
     report: bool,
     exam_runs: tuple[Path, ...],
     out: Path,
     **options: Any,
 ) -> None:
-    """Train, examine and judge over seeds: a study NAME, or the list of studies without one.
+    """Train, examine and judge over seeds: a study NAME, or those of --rows; the list of studies without either.
 
     What is recorded is not run again; a stopped study continues when the same command is run again.
     """
@@ -65,10 +67,16 @@ def study(
         if report:
             _report(out, exam_runs)
             return
-        if name is None:
+        if name is None and rows is None:
             _list(json_)
             return
-        _one(name, arms, seeds, json_, **options)
+        began = time.monotonic()
+        complete = True
+        for each in [name] if name is not None else _of_rows(rows or ""):
+            left_over = None if minutes is None else minutes - (time.monotonic() - began) / 60
+            complete &= _one(each, json_, minutes=left_over, **options)
+        if not complete:
+            sys.exit(PARTLY)
     except KeyboardInterrupt:
         raise Interrupted("interrupted, what ended is recorded; run the same command again to continue.") from None
 
@@ -128,12 +136,23 @@ def _list(json_: bool) -> None:
         click.echo(f"    decides {', '.join(row['claims'])}")
 
 
+def _of_rows(rows: str) -> list[str]:
+    """The studies of some rows, in the order of the run list."""
+    from eyechart.studies.study import find, names
+
+    by_row: dict[str, list[str]] = {}
+    for each in names():
+        by_row.setdefault(str(find(each).row), []).append(each)
+    wanted = _words(rows, by_row, "row", "The run list")
+    return [name for row, studies in by_row.items() if row in wanted for name in studies]
+
+
 def _one(
     name: str,
-    arms: str | None,
-    seeds: str | None,
     json_: bool,
     *,
+    arms: str | None,
+    seeds: str | None,
     exams: str | None,
     data: str | None,
     records: Path | None,
@@ -143,7 +162,8 @@ def _one(
     minutes: float | None,
     dry_run: bool,
     verdicts: bool,
-) -> None:
+) -> bool:
+    """One study; whether nothing of what was asked for is missing any more."""
     from eyechart.studies.records import Records, missing, records_folder
     from eyechart.studies.study import find
 
@@ -153,7 +173,7 @@ def _one(
     recorded = Records.of(chosen, *folders)
     if verdicts:
         _show(recorded, json_)
-        return
+        return True
     if parallel < 1:
         raise UsageError(f"--parallel must be at least 1; got {parallel}.")
     wanted = _words(arms, chosen.arms, "arm") if arms else list(chosen.arms)
@@ -161,10 +181,10 @@ def _one(
     todo = missing(chosen, recorded, wanted, numbers)
     if dry_run:
         _plan(chosen, recorded, todo, json_)
-        return
+        return True
     if not todo:
         click.echo(f"Nothing is missing: {chosen.name} is recorded.")
-        return
+        return True
     from eyechart.studies.run import Schedule, run_study
 
     with _progress(len(todo)) as (tell, report):
@@ -179,7 +199,7 @@ def _one(
         click.echo(
             f"eyechart: {len(still)} trainings are still missing; run the same command again to continue.", err=True
         )
-        sys.exit(PARTLY)
+    return not still
 
 
 def all_seeds(chosen: Study) -> list[int]:
@@ -203,14 +223,14 @@ def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> l
     return seconds_of
 
 
-def _words(text: str, allowed: Any, what: str) -> list[str]:
+def _words(text: str, allowed: Iterable[str], what: str, whose: str = "The study") -> list[str]:
     names = list(allowed)
     if text in names:  # one whose name has a comma
         return [text]
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
         if word not in names:
-            raise UsageError(f"The study has no {what} {word!r}; it has {', '.join(names)}.")
+            raise UsageError(f"{whose} has no {what} {word!r}; it has {', '.join(names)}.")
     return words
 
 

@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from eyechart.claims.gates import Facts
 from eyechart.files import read_json_lines
-from eyechart.studies.study import Contrast, ExamPlan, Study, folder
+from eyechart.studies.study import Contrast, ExamPlan, Study, find, folder
 
 DIGITS = 6  # significant ones: far below any interval, a third of the bytes
 
@@ -51,8 +51,9 @@ class Records:
 
     @classmethod
     def of(cls, study: Study, *folders: Path) -> Records:
-        """The records in these folders; the last line on a training or exam counts."""
-        return cls(study, [line for each in folders for line in read_json_lines(each / f"{study.name}.jsonl")])
+        """The records in these folders, and those of borrowed arms; the last line on a training or exam counts."""
+        own = [line for each in folders for line in read_json_lines(each / f"{study.name}.jsonl")]
+        return cls(study, [*_borrowed(study, folders), *own])
 
     def training(self, arm: str, seed: int) -> dict[str, Any] | None:
         lines = [line for line in self.lines if line.get("arm") == arm and line["seed"] == seed]
@@ -108,10 +109,12 @@ class Records:
         """The quantity of a contrast for every arm (or pair of arms) that has it, on the scale of the contrast."""
         result: dict[str, dict[int, float]] = {}
         for arms, by_seed in self.values(contrast.quantity).items():
-            if all(arm in self.study.arms for arm in arms):  # not those that came along as a next seed
+            key = " | ".join(arms)
+            # Those that came along as a next seed count only where they are asked for.
+            if key in contrast.weights or all(arm in self.study.arms for arm in arms):
                 numbers = {seed: scaled(row.value, contrast) for seed, row in by_seed.items()}
-                result[" | ".join(arms)] = {seed: number for seed, number in numbers.items() if math.isfinite(number)}
-        return result
+                result[key] = {seed: number for seed, number in numbers.items() if math.isfinite(number)}
+        return result | {name: choice.of_seeds(result) for name, choice in contrast.chosen.items()}
 
     def facts(self, arm: str) -> Facts | None:
         """What is known of an arm, over its seeds: the input of the gates."""
@@ -138,6 +141,26 @@ class Records:
 
     def failures(self) -> list[dict[str, Any]]:
         return [line for line in self.lines if line.get("failed")]
+
+
+def _borrowed(study: Study, folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Lines of other studies on arms that this one borrows: trainings, and exams that both plan alike."""
+    exams = {exam.name: exam for exam in study.exams}
+    lines: list[dict[str, Any]] = []
+    for lender in map(find, study.lenders):
+        lent = {arm.name for arm in study.arms.values() if arm.home == lender.name}
+        alike = {
+            exam.name
+            for exam in lender.exams
+            if exam.name in exams and replace(exam, arms=()) == replace(exams[exam.name], arms=())
+        }
+        lines += [
+            line
+            for each in folders
+            for line in read_json_lines(each / f"{lender.name}.jsonl")
+            if line.get("arm") in lent or (line.get("exam") in alike and set(line["arms"]) <= lent)
+        ]
+    return lines
 
 
 def scaled(value: float, contrast: Contrast) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 
 import eyechart
 from eyechart.studies.records import Records, append
-from eyechart.studies.study import ExamPlan, Study
+from eyechart.studies.study import NEXT_SEED, ExamPlan, Study
 from eyechart.training.progress import Report
 from eyechart.training.run import TrainingRun
 from eyechart.training.workers import Ended, Job, work_through
@@ -82,7 +82,7 @@ class Schedule:
 
     def exam_job(self, exam: ExamPlan, group: Sequence[str], trained_arms: Sequence[str], seed: int) -> Job:
         second = [each for each in exam.second_runs(self.study.arms, seed) if each in self.trained]
-        plan = {**asdict(exam), "arms": [*trained_arms, *(f"{arm}, next seed" for arm, _ in second)]}
+        plan = {**asdict(exam), "arms": [*trained_arms, *(f"{arm}{NEXT_SEED}" for arm, _ in second)]}
         runs = [
             json.loads(self.run_of(arm, number).as_json())
             for arm, number in [*((arm, seed) for arm in trained_arms), *second]

@@ -13,15 +13,19 @@ counts how often these 95 % intervals hold the truth.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc, stdtrit
 
+from eyechart.methods.ranks import rank_correlation
+
 CONFIDENCE = 0.95
 LEAST_SEEDS = 3
+MOST_DRAWS = 20_000  # ways to take one seed of each arm: 3 seeds of 9 arms
 UNEQUAL = 0.05
 """Variances count as unequal below this p of Bartlett's test."""
 
@@ -41,12 +45,18 @@ class OverSeeds:
     freedom: float
     pooled: int = 0
     """How many arms the variance is pooled over; 0 where each arm keeps its own."""
+    draws: int = 0
+    """Of how many ways to take one seed of each arm it is the middle 95 %; 0: it is a t interval."""
 
     @property
     def words(self) -> str:
         """How the interval was made, for the page."""
         if math.isnan(self.low):
             return f"no interval: {self.seeds} of at least {LEAST_SEEDS} seeds"
+        if not self.freedom and not self.draws:
+            return f"all {self.seeds} seeds alike: as sure as a run is by itself"
+        if self.draws:
+            return f"middle 95 % of {self.draws} ways to take one of {self.seeds} seeds of each arm"
         how = f"variance pooled over {self.pooled} arms" if self.pooled else "each arm with its own variance"
         return f"t interval over {self.seeds} seeds, {how} ({self.freedom:.1f} degrees of freedom)"
 
@@ -81,6 +91,30 @@ def contrast_over_seeds(weights: Mapping[str, float], values: Values, pool: Valu
 def mean_over_seeds(numbers: np.ndarray) -> OverSeeds:
     """The mean of one number a seed: a t interval by itself."""
     return contrast_over_seeds({"": 1.0}, {"": numbers}, {})
+
+
+def rank_over_seeds(pairs: Sequence[np.ndarray]) -> OverSeeds:
+    """Spearman's correlation over arms; `pairs` holds for each arm two numbers a seed.
+
+    Trainings of different arms share nothing but the number of their seed, so every way to take one seed of each arm is
+    as good a draw as any other. The value is that of the means over seeds.
+
+    >>> arms = [np.array([[1.0, 10.0], [1.2, 11.0], [1.1, 12.0]]) * factor for factor in (1, 2, 3, 4)]
+    >>> over_seeds = rank_over_seeds(arms)
+    >>> over_seeds.value, over_seeds.low, over_seeds.draws
+    (1.0, 1.0, 81)
+    """
+    seeds = min(len(each) for each in pairs)
+    value = rank_correlation(*np.array([each.mean(0) for each in pairs]).T)
+    if seeds < LEAST_SEEDS:
+        return OverSeeds(value, math.nan, math.nan, seeds, 0)
+    every = itertools.product(*(range(len(each)) for each in pairs))
+    draws = [
+        rank_correlation(*np.array([each[at] for each, at in zip(pairs, ways, strict=True)]).T)
+        for ways in itertools.islice(every, MOST_DRAWS)
+    ]
+    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="closest_observation")
+    return OverSeeds(value, float(low), float(high), seeds, 0, draws=len(draws))
 
 
 def ends(value: float, error: float, freedom: float) -> tuple[float, float]:

@@ -2,19 +2,24 @@
 
 title, question, row      what it asks, and its row of the run list
 data, seeds, [common]     settings that all trainings share; settings are those of `eyechart train`
-[[arm]]                   a name, settings of its own, and `seeds` where it has more than the others
+[[arm]]                   a name, settings of its own, and `seeds` where it has more than the others; or `borrow`, the
+                          study whose arm of that name it is: what is recorded there counts here
 [[exam]]                  which arms are examined, on which images, by which measures; `together` where a measure
                           compares arms, which are then seen side by side, seed by seed; `next_seed` names those that
                           come along once more, as their next seed: the ceiling of what two trainings can share
 [[contrast]]              a number made of one quantity of several arms with equal seed: a weighted sum (`weights`), or
                           the slope over a number that each arm has (`per_doubling_of`, `per_unit_of`), less another
-                          slope (`less_per_doubling_of`). A quantity of two arms is asked for as "one | other"
+                          slope (`less_per_doubling_of`). A quantity of two arms is asked for as "one | other", that
+                          of two seeds of an arm as "one | one, next seed". `chosen` names the best of several arms, as
+                          told by the other seeds; `each_pair_of` makes a contrast of every two of these arms;
+                          `ranks` is a rank correlation over arms, with a number each has or with another quantity
 [[claim]]                 what a claim asks of these contrasts; its margins are those of claims.toml
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import tomllib
@@ -43,6 +48,8 @@ class Arm:
     name: str
     settings: Mapping[str, Any]
     seeds: tuple[int, ...]
+    home: str = ""
+    """The study that records it, where that is another one."""
 
     def label(self, seed: int) -> str:
         """What the files of one training are called."""
@@ -84,6 +91,34 @@ class ExamPlan:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """The arm that does best among several, as told by the other seeds, so that no seed chooses for itself.
+
+    Where `highest` is the mean over the other seeds, the seed's own number of the arm in the same position of `take`
+    counts (by default of the chosen arm itself); `lowest` likewise.
+    """
+
+    by: tuple[str, ...]
+    take: tuple[str, ...]
+    highest: bool = True
+
+    def of_seeds(self, numbers: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
+        """The number of each seed that all arms have.
+
+        >>> both = {"a": {0: 0.9, 1: 0.5, 2: 0.5}, "b": {0: 0.6, 1: 0.6, 2: 0.6}}
+        >>> Choice(("a", "b"), ("a", "b")).of_seeds(both)
+        {0: 0.6, 1: 0.5, 2: 0.5}
+        """
+        seeds = sorted(set.intersection(*(set(numbers.get(arm, {})) for arm in (*self.by, *self.take))))
+        result = {}
+        for seed in seeds if len(seeds) > 1 else []:
+            means = [sum(numbers[arm][other] for other in seeds if other != seed) for arm in self.by]
+            best = means.index(max(means) if self.highest else min(means))
+            result[seed] = numbers[self.take[best]][seed]
+        return result
+
+
+@dataclass(frozen=True)
 class Contrast:
     """Σ weight · quantity over arms of equal seed; on the scale "log" of its logarithm, on "ratio" the exponential of
     that."""
@@ -92,21 +127,32 @@ class Contrast:
     quantity: str
     words: str
     weights: Mapping[str, float]
-    """By arm, or by "one | other" for a quantity of two arms."""
+    """By arm, by "one | other" for a quantity of two arms, or by the name of a choice."""
     scale: Scale = "plain"
+    chosen: Mapping[str, Choice] = field(default_factory=dict)
+    ranked_with: str = ""
+    """A rank correlation in place of a sum: with the weights ("weights"), or with this quantity of the same arms."""
 
     @property
     def arms(self) -> tuple[str, ...]:
         """Every arm it is about."""
-        return tuple(dict.fromkeys(arm for key in self.weights for arm in arms_of(key)))
+        arms: list[str] = []
+        for key in self.weights:
+            choice = self.chosen.get(key)
+            arms += arms_of(key) if choice is None else (*choice.by, *choice.take)
+        return tuple(dict.fromkeys(arms))
+
+
+NEXT_SEED = ", next seed"
+"""What a training that comes along with its next seed is called after its arm."""
 
 
 def arms_of(key: str) -> tuple[str, ...]:
     """
-    >>> arms_of("vit"), arms_of("vit-10-percent | vit")
-    (('vit',), ('vit-10-percent', 'vit'))
+    >>> arms_of("vit"), arms_of("vit-10-percent | vit"), arms_of("vit | vit, next seed")
+    (('vit',), ('vit-10-percent', 'vit'), ('vit', 'vit'))
     """
-    return tuple(key.split(" | "))
+    return tuple(arm.removesuffix(NEXT_SEED) for arm in key.split(" | "))
 
 
 @dataclass(frozen=True)
@@ -136,7 +182,13 @@ class Study:
 
     @property
     def runs(self) -> list[tuple[Arm, int]]:
-        return [(arm, seed) for arm in self.arms.values() for seed in arm.seeds]
+        """Its own trainings; those of borrowed arms are another study's."""
+        return [(arm, seed) for arm in self.arms.values() if not arm.home for seed in arm.seeds]
+
+    @property
+    def lenders(self) -> list[str]:
+        """The studies that it borrows arms from."""
+        return list(dict.fromkeys(arm.home for arm in self.arms.values() if arm.home))
 
     @cached_property
     def registered(self) -> dict[str, str]:
@@ -148,7 +200,7 @@ class Study:
         arms = sorted({arm for contrast in used for arm in contrast.arms})
         return hash_of(
             test,
-            contrasts=[asdict(contrast) for contrast in used],
+            contrasts=[_registered(contrast) for contrast in used],
             arms={arm: dict(self.arms[arm].settings) for arm in arms},
         )
 
@@ -159,6 +211,11 @@ class Study:
     def training(self, arm: Arm, seed: int, data: str, out: str) -> TrainingRun:
         """One training of the study, as `eyechart train` would make it."""
         return make_run({**arm.settings, "seed": seed, "name": arm.label(seed), "data": data, "out": out})
+
+
+def _registered(contrast: Contrast) -> dict[str, Any]:
+    """What is hashed of a contrast. Without a choice or ranks it hashes as it did before there were any."""
+    return {name: value for name, value in asdict(contrast).items() if value or name not in ("chosen", "ranked_with")}
 
 
 def key_of(test: ClaimTest) -> str:
@@ -201,21 +258,15 @@ def read_study(name: str, text: str) -> Study:
     document = tomllib.loads(text)
     seeds = tuple(document["seeds"])
     common = document.get("common", {})
-    arms = {
-        entry["name"]: Arm(
-            entry["name"],
-            {**common, **{key: value for key, value in entry.items() if key not in ("name", "seeds")}},
-            tuple(entry.get("seeds", seeds)),
-        )
-        for entry in document["arm"]
-    }
+    arms = {entry["name"]: _arm(entry, common, seeds, name) for entry in document["arm"]}
     if len(arms) < len(document["arm"]):
         raise UsageError(f"The study {name} names an arm twice.")
     for arm in arms.values():  # a mistake in a setting is found before anything runs
         make_run({**arm.settings, "data": document["data"]})
     exams = tuple(_exam(entry, arms) for entry in document.get("exam", []))
-    contrasts = {entry["name"]: _contrast(entry, arms, name) for entry in document.get("contrast", [])}
-    tests = tuple(_test(entry, contrasts, name) for entry in document.get("claim", []))
+    groups = {entry["name"]: _contrasts(entry, arms, name) for entry in document.get("contrast", [])}
+    contrasts = {contrast.name: contrast for group in groups.values() for contrast in group}
+    tests = tuple(_test(entry, groups, name) for entry in document.get("claim", []))
     return Study(
         name=name,
         title=document["title"],
@@ -234,6 +285,18 @@ def read_study(name: str, text: str) -> Study:
         figure=document.get("figure", {}),
         text=text,
     )
+
+
+def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], seeds: Sequence[int], study: str) -> Arm:
+    own = {key: value for key, value in entry.items() if key not in ("name", "seeds", "borrow")}
+    if "borrow" not in entry:
+        return Arm(entry["name"], {**common, **own}, tuple(entry.get("seeds", seeds)))
+    if own:
+        raise UsageError(f"The arm {entry['name']} of {study} is borrowed and has settings of its own ({min(own)}).")
+    lender = find(entry["borrow"])
+    _check_arm(entry["name"], lender.arms, f"{study}, borrowing from {lender.name},")
+    arm = lender.arms[entry["name"]]
+    return Arm(arm.name, arm.settings, tuple(entry.get("seeds", arm.seeds)), arm.home or lender.name)
 
 
 def _exam(entry: Mapping[str, Any], arms: Mapping[str, Arm]) -> ExamPlan:
@@ -258,17 +321,40 @@ def _check_arm(arm: str, arms: Mapping[str, Arm], what: str) -> None:
         raise UsageError(f"{what} names the arm {arm!r}, which the study does not have; {near}")
 
 
-def _contrast(entry: Mapping[str, Any], arms: Mapping[str, Arm], study: str) -> Contrast:
-    weights = _weights(entry)
-    contrast = Contrast(entry["name"], entry["quantity"], entry["words"], weights, entry.get("scale", "plain"))
-    for arm in contrast.arms:
-        _check_arm(arm, arms, f"The contrast {entry['name']} of {study}")
-    return contrast
+def _contrasts(entry: Mapping[str, Any], arms: Mapping[str, Arm], study: str) -> list[Contrast]:
+    """One contrast; or one of every two arms, each called and worded after its two arms."""
+    if "each_pair_of" not in entry:
+        contrasts = [_contrast(entry, _weights(entry))]
+    else:
+        contrasts = [
+            _contrast(
+                {**entry, "name": f"{entry['name']}: {one}, {other}"}, {one: 1, other: -1}, f"{one} minus {other}"
+            )
+            for one, other in itertools.combinations(entry["each_pair_of"], 2)
+        ]
+    for contrast in contrasts:
+        for arm in contrast.arms:
+            _check_arm(arm, arms, f"The contrast {entry['name']} of {study}")
+    return contrasts
+
+
+def _contrast(entry: Mapping[str, Any], weights: Mapping[str, float], which: str = "") -> Contrast:
+    chosen = {
+        name: Choice(tuple(by), tuple(choice.get("take", by)), highest="highest" in choice)
+        for name, choice in entry.get("chosen", {}).items()
+        for by in [choice["highest"] if "highest" in choice else choice["lowest"]]
+    }
+    words = f"{entry['words']}, {which}" if which else entry["words"]
+    ranks = entry.get("ranks", "")
+    ranked_with = ranks if isinstance(ranks, str) else "weights"
+    return Contrast(entry["name"], entry["quantity"], words, weights, entry.get("scale", "plain"), chosen, ranked_with)
 
 
 def _weights(entry: Mapping[str, Any]) -> dict[str, float]:
     if "weights" in entry:
         return {**entry["weights"]}
+    if "ranks" in entry:
+        return {**entry["ranks"]} if isinstance(entry["ranks"], Mapping) else dict.fromkeys(entry["over"], 1.0)
     if "per_unit_of" in entry:
         return slope_weights(entry["per_unit_of"])
     weights = slope_weights(doublings(entry["per_doubling_of"]))
@@ -289,27 +375,29 @@ def slope_weights(values: Mapping[str, float]) -> dict[str, float]:
     """
     if not values:
         return {}
-    middle = sum(values.values()) / len(values)
-    spread = sum((value - middle) ** 2 for value in values.values())
+    # fsum, because these weights are hashed: sum() rounds otherwise from Python 3.12 on.
+    middle = math.fsum(values.values()) / len(values)
+    spread = math.fsum((value - middle) ** 2 for value in values.values())
     return {arm: (value - middle) / spread for arm, value in values.items()}
 
 
-def _test(entry: Mapping[str, Any], contrasts: Mapping[str, Contrast], study: str) -> ClaimTest:
+def _test(entry: Mapping[str, Any], groups: Mapping[str, Sequence[Contrast]], study: str) -> ClaimTest:
     if entry["id"] not in CLAIMS:
         raise UsageError(f"The study {study} names the claim {entry['id']!r}, which is not in the table.")
     claim = CLAIMS[entry["id"]]
     parts = []
     for part in entry["parts"]:
-        if part["contrast"] not in contrasts:
+        if part["contrast"] not in groups:
             raise UsageError(
                 f"{claim.id} of {study} asks for a contrast {part['contrast']!r} that the study does not have."
             )
-        contrast = contrasts[part["contrast"]]
-        asked = Part(contrast.name, part["side"], float(part["margin"]), contrast.words, part.get("inclusive", False))
         fixed = {(margin.side, margin.margin, margin.inclusive) for margin in claim.margins}
-        if (asked.side, asked.margin, asked.inclusive) not in fixed:
-            what = f"{claim.id} of {study} asks {contrast.name!r} to be {asked.asks}"
-            raise UsageError(f"{what}, but claims.toml fixes {claim.margin}.")
-        parts.append(asked)
+        for contrast in groups[part["contrast"]]:
+            inclusive = part.get("inclusive", False)
+            asked = Part(contrast.name, part["side"], float(part["margin"]), contrast.words, inclusive)
+            if (asked.side, asked.margin, asked.inclusive) not in fixed:
+                what = f"{claim.id} of {study} asks {contrast.name!r} to be {asked.asks}"
+                raise UsageError(f"{what}, but claims.toml fixes {claim.margin}.")
+            parts.append(asked)
     gates = tuple(GATES[key] for key in entry.get("gates", claim.gates))
     return ClaimTest(claim.id, tuple(parts), gates, reading=entry.get("reading", ""))

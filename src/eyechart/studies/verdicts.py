@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from eyechart.claims.judge import Measured, decide
 from eyechart.claims.parts import ClaimTest
 from eyechart.claims.verdict import Verdict
 from eyechart.studies.records import Records, Row
-from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds
+from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds, rank_over_seeds
 from eyechart.studies.study import Contrast, Study, arms_of, hash_of, key_of
 
 
@@ -78,9 +79,9 @@ def registration(study: Study, test: ClaimTest, records: Records) -> str:
     made = {
         line.get("registered", {}).get(key_of(test))
         for line in records.lines
-        if line.get("arm") in used or used & set(line.get("arms", ()))
+        if line.get("study") == study.name and (line.get("arm") in used or used & set(line.get("arms", ())))
     }
-    return "before the runs" if made <= {now} else "changed after the runs"
+    return "before the runs" if made == {now} else "changed after the runs"
 
 
 def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
@@ -88,11 +89,17 @@ def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
     by_arm = records.of_arms(contrast)
     if any(not by_arm.get(arm) for arm in contrast.weights):
         return None
+    if contrast.ranked_with:
+        return ranks_of(contrast, by_arm, records)
     values = {arm: np.array(list(numbers.values())) for arm, numbers in by_arm.items() if numbers}
     recipes = {key: facts.settings for key in values if (facts := records.facts(arms_of(key)[-1])) is not None}
     shared = [recipes.get(arm) for arm in contrast.weights]
     pool = {arm: numbers for arm, numbers in values.items() if all(recipes.get(arm) == other for other in shared)}
     over_seeds = contrast_over_seeds(contrast.weights, values, pool)
+    if contrast.chosen:  # what is chosen may be one arm twice, so each seed gives one number
+        seeds = set.intersection(*(set(by_arm[arm]) for arm in contrast.weights))
+        sums = [sum(weight * by_arm[arm][seed] for arm, weight in contrast.weights.items()) for seed in sorted(seeds)]
+        over_seeds = mean_over_seeds(np.array(sums))
     if over_seeds.low == over_seeds.high:
         over_seeds = within_runs(contrast, records, over_seeds)
     if contrast.scale != "ratio":
@@ -102,13 +109,41 @@ def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
     )
 
 
+def ranks_of(contrast: Contrast, by_arm: Mapping[str, Mapping[int, float]], records: Records) -> OverSeeds | None:
+    """A rank correlation over arms, of each seed's numbers with the arms' order or with another quantity of theirs."""
+    if contrast.ranked_with == "weights":
+        others = {arm: dict.fromkeys(by_arm[arm], weight) for arm, weight in contrast.weights.items()}
+    else:
+        others = records.of_arms(replace(contrast, quantity=contrast.ranked_with))
+    pairs = []
+    for arm in contrast.weights:
+        seeds = sorted(by_arm[arm].keys() & others.get(arm, {}).keys())
+        pairs.append(np.array([(by_arm[arm][seed], others[arm][seed]) for seed in seeds]))
+    return rank_over_seeds(pairs) if all(len(each) for each in pairs) else None
+
+
 def of_seeds(rows: Sequence[Row]) -> OverSeeds:
     """The mean of one quantity over seeds; where the seeds do not differ at all, as sure as its runs are."""
     over_seeds = mean_over_seeds(np.array([row.value for row in rows]))
-    if over_seeds.low != over_seeds.high:
-        return over_seeds
-    half = float(np.mean([max(row.high - row.value, row.value - row.low) for row in rows])) / math.sqrt(len(rows))
-    return replace(over_seeds, low=over_seeds.value - half, high=over_seeds.value + half)
+    if over_seeds.low == over_seeds.high:
+        half = float(np.mean([max(row.high - row.value, row.value - row.low) for row in rows])) / math.sqrt(len(rows))
+        over_seeds = replace(over_seeds, low=over_seeds.value - half, high=over_seeds.value + half)
+    lowest, highest = limits_of(rows[0].measure, rows[0].quantity)
+    return replace(
+        over_seeds,
+        low=over_seeds.low if lowest is None else max(over_seeds.low, lowest),
+        high=over_seeds.high if highest is None else min(over_seeds.high, highest),
+    )
+
+
+@cache
+def limits_of(measure: str, name: str) -> tuple[float | None, float | None]:
+    """Between which numbers a quantity of a measure can lie."""
+    from eyechart.measures import choose_measures
+
+    (chosen,) = choose_measures([measure])
+    (quantity,) = (each for each in chosen.quantities if each.name == name)
+    return (0.0, 1.0) if quantity.share or quantity.among is not None else quantity.limits
 
 
 def within_runs(contrast: Contrast, records: Records, over_seeds: OverSeeds) -> OverSeeds:
@@ -116,7 +151,8 @@ def within_runs(contrast: Contrast, records: Records, over_seeds: OverSeeds) -> 
     rows = {" | ".join(arms): by_seed for arms, by_seed in records.values(contrast.quantity).items()}
     total = 0.0
     for arm, weight in contrast.weights.items():
-        halves = [max(row.high - row.value, row.value - row.low) for row in rows[arm].values()]
+        arms = contrast.chosen[arm].take if arm in contrast.chosen else (arm,)
+        halves = [max(row.high - row.value, row.value - row.low) for each in arms for row in rows[each].values()]
         total += (weight * float(np.mean(halves))) ** 2 / len(halves)
     half = math.sqrt(total)
     return replace(over_seeds, low=over_seeds.value - half, high=over_seeds.value + half)

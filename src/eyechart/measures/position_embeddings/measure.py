@@ -29,7 +29,7 @@ from eyechart.measures.position_embeddings.tables import (
     thinned,
     thinned_grid,
 )
-from eyechart.quantity import Compute, PerSubjects, Quantity, of_each
+from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, of_pairs
 from eyechart.reading_estimates import in_words
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, PositionTable
@@ -96,6 +96,24 @@ def of_first_table(variable: str) -> Compute:
     return of_each(number, "vit")
 
 
+def first_cosines(estimate: xarray.Dataset, subject: str) -> np.ndarray | None:
+    """How alike the embeddings of every two patches are, in the first absolute table that a subject learned."""
+    rows = np.flatnonzero((estimate.subject.values == subject) & (estimate.learned.values != 0))
+    if not len(rows):
+        return None
+    cosine = estimate.cosine.values[rows[0]]
+    patches = int(estimate.rows.values[rows[0]] * estimate.columns.values[rows[0]])
+    return np.asarray(cosine[:patches, :patches][np.triu_indices(patches, 1)])
+
+
+def pattern_distance(estimate: xarray.Dataset, one: str, other: str) -> float | None:
+    """1 − correlation, over pairs of patches, of two subjects' likeness; what all pairs share is no pattern."""
+    patterns = first_cosines(estimate, one), first_cosines(estimate, other)
+    if patterns[0] is None or patterns[1] is None or len(patterns[0]) != len(patterns[1]):
+        return None
+    return 1 - float(np.corrcoef(patterns[0], patterns[1])[0, 1])
+
+
 def of_steps(estimate: xarray.Dataset) -> PerSubjects:
     """Mean over the heads of all relative tables of a subject."""
     names = estimate.steps_subject.values
@@ -156,6 +174,12 @@ class PositionEmbeddings(Experiment):
                 limits=(-2, 2),
             )
             for line in ("row", "column")
+        ),
+        Quantity(
+            "position_pattern_distance",
+            of_pairs(pattern_distance, "vit", "vit"),
+            "1 − correlation, over all pairs of patches, of how alike two subjects' position embeddings are",
+            exact=True,
         ),
         Quantity(
             "relative_nearness",

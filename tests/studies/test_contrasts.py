@@ -1,0 +1,284 @@
+"""Contrasts that are more than a weighted sum, and arms whose records are another study's."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eyechart.errors import UsageError
+from eyechart.studies.records import Records, records_folder
+from eyechart.studies.seeds import rank_over_seeds
+from eyechart.studies.study import Choice, Study, find, names, read_study
+from eyechart.studies.verdicts import interval_of, own_verdict
+
+HEAD = """
+title = "Made up"
+question = "?"
+row = 99
+data = "toys"
+minutes = 1
+seeds = [0, 1, 2]
+
+[common]
+model = "vit"
+recipe = "zoo"
+"""
+
+
+def study_of(*arms: str, more: str) -> Study:
+    return read_study("made-up", HEAD + "".join(f'[[arm]]\nname = "{arm}"\n' for arm in arms) + more)
+
+
+def recorded(study: Study, accuracies: Mapping[str, list[float]], **more: Any) -> Records:
+    """Trainings that ended with these accuracies, a seed each."""
+    lines = [
+        {
+            "study": study.name,
+            "arm": arm,
+            "seed": seed,
+            "registered": study.registered,
+            "scores": {
+                "test_accuracy": [value, value - 0.01, value + 0.01, 1000],
+                "test_nll": [1 - value, None, None, 1000],
+            },
+            "facts": {"architecture": "vit", "grid": [8, 8], "heads": [8]},
+            "data": "toys",
+            "recipe": {"name": "zoo"},
+            "train_images": 1000,
+            "classes": 100,
+            **more,
+        }
+        for arm, values in accuracies.items()
+        for seed, value in enumerate(values)
+    ]
+    return Records(study, lines)
+
+
+# --- The best of several arms ----------------------------------------------------------------------------------------
+
+BEST = """
+[[contrast]]
+name = "best minus base"
+quantity = "test_accuracy"
+words = "best minus base"
+weights = { best = 1, base = -1 }
+[contrast.chosen]
+best = { highest = ["low", "high"] }
+"""
+
+
+def test_the_best_arm_is_chosen_by_the_other_seeds() -> None:
+    study = study_of("base", "low", "high", more=BEST)
+    records = recorded(study, {"base": [0.5, 0.5, 0.5], "low": [0.95, 0.4, 0.4], "high": [0.6, 0.6, 0.6]})
+    interval = interval_of(study.contrasts["best minus base"], records)
+    assert interval is not None
+    # Seed 0 alone favours "low"; the others tell it to take "high", and it tells them to take "low".
+    assert interval.value == pytest.approx(np.mean([0.6, 0.4, 0.4]) - 0.5)
+
+
+def test_choosing_among_equals_gains_nothing() -> None:
+    """The larger of two equally good arms lies above both; chosen by other seeds it does not."""
+    random = np.random.default_rng(0)
+    gains, greedy = [], []
+    for _ in range(2000):
+        arms = {name: dict(enumerate(random.normal(size=3))) for name in "ab"}
+        gains.append(np.mean(list(Choice(("a", "b"), ("a", "b")).of_seeds(arms).values())))
+        greedy.append(max(np.mean(list(values.values())) for values in arms.values()))
+    assert abs(np.mean(gains)) < 4 * np.std(gains) / math.sqrt(len(gains))
+    assert np.mean(greedy) > 0.2
+
+
+def test_a_choice_can_take_what_another_arm_has_at_the_same_position() -> None:
+    numbers = {"a": {0: 1.0, 1: 1.0}, "b": {0: 2.0, 1: 2.0}, "x": {0: 0.3, 1: 0.4}, "y": {0: 0.5, 1: 0.6}}
+    assert Choice(("a", "b"), ("x", "y")).of_seeds(numbers) == {0: 0.5, 1: 0.6}
+    assert Choice(("a", "b"), ("x", "y"), highest=False).of_seeds(numbers) == {0: 0.3, 1: 0.4}
+
+
+def test_one_arm_chosen_twice_differs_by_nothing_and_is_not_called_certain() -> None:
+    more = BEST.replace("base = -1", "again = -1") + 'again = { highest = ["low", "high"] }\n'
+    study = study_of("base", "low", "high", more=more)
+    records = recorded(study, {"base": [0.5] * 3, "low": [0.1, 0.2, 0.3], "high": [0.6, 0.7, 0.8]})
+    interval = interval_of(study.contrasts["best minus base"], records)
+    assert interval is not None
+    assert interval.value == 0
+    assert interval.low < 0 < interval.high
+
+
+# --- Every two arms --------------------------------------------------------------------------------------------------
+
+PAIRS = """
+[[contrast]]
+name = "two of them"
+quantity = "test_accuracy"
+words = "accuracy"
+each_pair_of = ["a", "b", "c"]
+[[claim]]
+id = "C02"
+gates = []
+parts = [{ contrast = "two of them", side = "within", margin = 0.01 }]
+"""
+
+
+@pytest.mark.parametrize(("third", "verdict"), [(0.6, "holds"), (0.7, "fails")])
+def test_a_claim_about_every_two_arms_asks_each_pair(third: float, verdict: str) -> None:
+    study = study_of("a", "b", "c", more=PAIRS)
+    (test,) = study.tests
+    assert [part.words for part in test.parts] == ["accuracy, a minus b", "accuracy, a minus c", "accuracy, b minus c"]
+    spread = np.array([-0.001, 0.0, 0.001])
+    records = recorded(study, {"a": list(0.6 + spread), "b": list(0.6 + spread), "c": list(third + spread)})
+    judged = own_verdict(test, records)
+    assert judged is not None
+    assert judged.verdict.verdict == verdict
+    assert judged.registered == "before the runs"
+
+
+# --- Ranks over arms -------------------------------------------------------------------------------------------------
+
+RANKS = """
+[[contrast]]
+name = "order"
+quantity = "test_accuracy"
+words = "rank correlation"
+ranks = { a = 1, b = 2, c = 3, d = 4 }
+[[contrast]]
+name = "both"
+quantity = "test_accuracy"
+words = "rank correlation"
+ranks = "test_nll"
+over = ["a", "b", "c", "d"]
+"""
+
+
+def test_ranks_over_arms_are_spearmans_of_every_combination_of_seeds() -> None:
+    import itertools
+
+    from scipy.stats import spearmanr
+
+    study = study_of("a", "b", "c", "d", more=RANKS)
+    values = {"a": [0.1, 0.35, 0.1], "b": [0.3, 0.31, 0.32], "c": [0.5, 0.2, 0.5], "d": [0.6, 0.6, 0.6]}
+    records = recorded(study, values)
+    order = interval_of(study.contrasts["order"], records)
+    assert order is not None
+    draws = [spearmanr([1, 2, 3, 4], ways).statistic for ways in itertools.product(*values.values())]
+    assert order.value == pytest.approx(1.0)
+    assert order.draws == len(draws) == 81
+    assert order.low == pytest.approx(sorted(draws)[round(0.025 * 81) - 1], abs=0.21)
+    assert min(draws) <= order.low < order.high <= 1
+    both = interval_of(study.contrasts["both"], records)
+    assert both is not None
+    assert both.value == pytest.approx(-1.0)
+    assert "81 ways" in order.words
+
+
+def test_ranks_of_two_seeds_have_no_interval() -> None:
+    assert math.isnan(rank_over_seeds([np.array([[1.0, 1.0], [2.0, 2.0]])] * 3).low)
+
+
+# --- Borrowed arms ---------------------------------------------------------------------------------------------------
+
+BORROWED = """
+title = "Made up"
+question = "?"
+row = 99
+data = "cifar100"
+minutes = 1
+seeds = [0, 1, 2]
+[[arm]]
+name = "vit"
+borrow = "warmup"
+[[arm]]
+name = "vit-gap"
+borrow = "warmup"
+[[exam]]
+name = "loss of the paper"
+arms = ["vit", "vit-gap"]
+snapshot = "warmup"
+images = "train"
+limit = 1024
+block = 256
+measures = ["hessian"]
+options = { "hessian.images" = 1024, "hessian.recipe" = "strong", "hessian.augmentation" = "recipe" }
+keep = { hessian = ["eigenvalue"] }
+[[contrast]]
+name = "negative share, class token minus pooling"
+quantity = "nep_augmented_penalty"
+words = "negative share, class token minus pooling"
+weights = { vit = 1, vit-gap = -1 }
+[[claim]]
+id = "C36"
+parts = [{ contrast = "negative share, class token minus pooling", side = "above", margin = 0.0 }]
+"""
+
+
+def test_what_is_recorded_of_a_borrowed_arm_counts() -> None:
+    study, lender = read_study("made-up", BORROWED), find("warmup")
+    records = Records.of(study, records_folder())
+    assert study.runs == []
+    assert study.arms["vit"].settings == lender.arms["vit"].settings
+    assert all(records.recorded(arm, seed) for arm in study.arms for seed in (0, 1, 2))
+    contrast = "negative share, class token minus pooling"
+    ours = interval_of(study.contrasts[contrast], records)
+    theirs = interval_of(lender.contrasts[contrast], Records.of(lender, records_folder()))
+    assert ours is not None
+    assert theirs is not None
+    assert ours.value == theirs.value
+    judged = own_verdict(study.tests[0], records)
+    assert judged is not None
+    assert judged.registered == "changed after the runs"  # nothing was run for this study, so nothing was foretold
+
+
+def test_an_exam_that_is_planned_otherwise_does_not_count() -> None:
+    study = read_study("made-up", BORROWED.replace("limit = 1024", "limit = 512"))
+    records = Records.of(study, records_folder())
+    assert records.training("vit", 0) is not None
+    assert not records.recorded("vit", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('borrow = "warmup"', 'borrow = "warmup"\nepochs = 3'), "borrowed and has settings of its own (epochs)"),
+        (('name = "vit"', 'name = "vot"'), "names the arm 'vot', which the study does not have; did you mean vit?"),
+    ],
+)
+def test_a_mistake_in_borrowing_is_told(change: tuple[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read_study("made-up", BORROWED.replace(*change, 1))
+    assert words in str(error.value)
+
+
+def test_studies_of_the_package_borrow_only_from_earlier_rows() -> None:
+    studies = {name: find(name) for name in names()}
+    for study in studies.values():
+        assert all(studies[lender].row < study.row for lender in study.lenders)
+
+
+def test_every_quantity_of_a_study_is_measured_by_it() -> None:
+    """A contrast over a quantity that no exam of its arms measures would stay silent for ever."""
+    from eyechart.measures import choose_measures
+
+    of_trainings = {"test_accuracy", "test_error", "test_nll", "test_ece", "augmented_train_nll", "clean_train_nll"}
+    for study in map(find, names()):
+        for contrast in study.contrasts.values():
+            for arm in contrast.arms:
+                offered = set(of_trainings)
+                for exam in study.exams:
+                    if arm in exam.arms:
+                        for measure in choose_measures(list(exam.measures), exam.options):
+                            offered |= {quantity.name for quantity in measure.quantities}
+                for quantity in {contrast.quantity, contrast.ranked_with} - {"", "weights"}:
+                    assert quantity in offered, (study.name, contrast.name, arm, quantity)
+
+
+def test_records_are_made_under_what_decides_today() -> None:
+    """A reading, margin or arm changed after its runs is shown as such; here it is seen when it happens."""
+    for study in map(find, names()):
+        path = records_folder() / f"{study.name}.jsonl"
+        if not Path(path).is_file():
+            continue
+        for line in Records.of(study, records_folder()).lines:
+            if line["study"] == study.name:
+                assert line["registered"] == study.registered, (study.name, line.get("arm", line.get("exam")))
