@@ -58,6 +58,11 @@ def test_the_picture_of_the_layers_is_what_import_linter_holds() -> None:
     assert not list(held)
 
 
+def test_no_file_is_longer_than_400_lines() -> None:
+    lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in (ROOT / "src").rglob("*.py")}
+    assert {str(path): length for path, length in lengths.items() if length > 400} == {}
+
+
 def test_every_file_that_a_batch_passes_exists_and_is_named_once() -> None:
     hops = TEXT.partition("One batch, from the command to the page")[2].partition("## Add a measure")[0]
     files = [name.replace("NAME", "cka") for name in re.findall(r"`([\w/]+\.py|images/)`", hops)]

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import eyechart
+from eyechart.studies.contrasts import NEXT_SEED
 from eyechart.studies.records import Records, append
-from eyechart.studies.study import NEXT_SEED, ExamPlan, Study
+from eyechart.studies.study import ExamPlan, Study
 from eyechart.training.progress import Report
 from eyechart.training.run import TrainingRun
 from eyechart.training.workers import Ended, Job, work_through
