@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
@@ -15,6 +16,8 @@ from PIL import Image
 from eyechart.claims.table import CLAIMS
 from eyechart.cli import main
 from eyechart.engines.plan import reasons
+from eyechart.measure_options import meanings_of
+from eyechart.measures import measures
 from eyechart.terminal import quantity_of
 
 
@@ -183,6 +186,31 @@ def test_classes_by_index_or_name(photos: Path, tmp_path: Path) -> None:
     assert call("exam", "zoo:resnet", *words, "--classes", tmp_path / "map.json").exit_code == 0
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["subjects"][0]["labels"]["indices"] == [3, 5]
+
+
+def test_every_option_says_what_it_does() -> None:
+    silent = [
+        f"{name} --{option.name}"
+        for name, command in main.commands.items()
+        for option in command.params
+        if isinstance(option, click.Option) and not option.help
+    ]
+    assert not silent
+    assert all(meaning for measure in measures().values() for meaning in meanings_of(measure).values())
+
+
+def test_an_exam_of_one_measure_imports_no_other() -> None:
+    program = """
+import sys
+from eyechart.exam import exam
+from eyechart.measures import choose_measures
+choose_measures("cka")
+heavy = ("eyechart.measures.", "eyechart.curvature", "eyechart.training", "eyechart.studies", "eyechart.corruptions")
+others = [name for name in sys.modules if name.startswith(heavy) and not name.startswith("eyechart.measures.cka")]
+sys.exit(f"imported {others}" if others else 0)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 def test_exit_codes_are_in_the_help() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from eyechart.measures import find_measure, load_plugin
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
-TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def shown(language: str) -> str:
@@ -40,6 +42,40 @@ def plugin(tmp_path: Path) -> Iterator[Path]:
     measures._from_files.clear()
     measures.measures.cache_clear()
     CLAIMS.pop("L01", None)
+
+
+def test_the_picture_of_the_layers_is_what_import_linter_holds() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = [layer.split(" : ") for layer in project["tool"]["importlinter"]["contracts"][0]["layers"]]
+    held = iter(layers[1:])  # without __main__, which only calls the commands
+    picture = TEXT.partition("## Layers")[2].partition("One batch")[0]
+    for names in re.findall(r"^    (\w+(?:, \w+)*)  ", picture, re.MULTILINE):
+        line = set(names.split(", "))
+        while line:
+            layer = set(next(held))
+            assert layer <= line, f"{layer} stand above or below {line}"
+            line -= layer
+    assert not list(held)
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in (ROOT / "src").rglob("*.py")}
+    assert {str(path): length for path, length in lengths.items() if length > 400} == {}
+
+
+def test_every_file_that_a_batch_passes_exists_and_is_named_once() -> None:
+    hops = TEXT.partition("One batch, from the command to the page")[2].partition("## Add a measure")[0]
+    files = [name.replace("NAME", "cka") for name in re.findall(r"`([\w/]+\.py|images/)`", hops)]
+    assert len(files) == len(set(files)) > 15
+    assert all((ROOT / "src" / "eyechart" / name).exists() for name in files)
+
+
+def test_the_tests_stand_where_the_code_stands() -> None:
+    source, tests = ROOT / "src" / "eyechart", ROOT / "tests"
+    folders = {path.relative_to(tests) for path in tests.rglob("*") if path.is_dir() and path.name != "__pycache__"}
+    assert {path for path in folders if not (source / path).is_dir()} == {Path("claims/nulls")}
+    rooms = tuple(f"test_{name}" for name in measures.built_in())
+    assert all(path.name.startswith(rooms) for path in tests.glob("measures/test_*.py"))
 
 
 def test_the_example_measures_the_length_of_features(plugin: Path) -> None:

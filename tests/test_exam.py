@@ -16,6 +16,7 @@ from PIL import Image
 from torch import nn
 
 import eyechart
+from eyechart.claims.asking import asked_of
 from eyechart.claims.table import CLAIMS
 from eyechart.engines.shard import examine_shard
 from eyechart.errors import NotFinite, RunFolderError, UsageError
@@ -71,21 +72,14 @@ def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     assert list(run.findings) == [name for name in measures() if name not in left_out]
     assert {verdict.claim for verdict in run.verdicts} == set(CLAIMS)
     tested = {verdict.claim for verdict in run.verdicts if verdict.verdict != "not tested"}
-    of_the_vit_paper = {"C03", "C05", "C09", "C10"}
-    of_raghu = {
-        "C13",
-        "C14",
-        "C15",
-        *(f"C{number}" for number in range(18, 25)),
-        "C27",
-        "C28",
-        "C29",
-        "C30",
-        "C32",
-        "C34",
-        "C39",
+    numbers = {name: set(finding["quantity"].values.tolist()) for name, finding in run.findings.items()}
+    asked = asked_of(run.measures.values())
+    assert tested == {
+        test.claim
+        for test in asked
+        if all(part.quantity in numbers.get(part.measure or test.measure, ()) for part in test.parts)
     }
-    assert tested == of_the_vit_paper | of_raghu | {"C56", "C57", "C58", "C68", "C71", "C79"}
+    assert 20 < len(tested) < len({test.claim for test in asked})  # the pair has no Swin, no GAP twin, no hybrid
 
 
 def test_every_number_has_an_interval_around_it(run: Run) -> None:

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import eyechart
-from eyechart.errors import EyechartError, UsageError
+from eyechart.errors import PARTLY, EyechartError, Interrupted, UsageError
 from eyechart.phrases import printable, printable_json
 from eyechart.studies.command import study
 from eyechart.training.command import train
 
 if TYPE_CHECKING:
     from eyechart.run import Run
-
-PARTLY, INTERRUPTED = 3, 130
 
 
 def say(text: object = "", err: bool = False) -> None:
@@ -50,7 +48,7 @@ class GroupWithPlainErrors(click.Group):
             ctx.exit(1)
         except KeyboardInterrupt:
             say("eyechart: interrupted, finished shards are kept; run the same command again to continue.", err=True)
-            ctx.exit(INTERRUPTED)
+            ctx.exit(Interrupted.exit_code)
 
 
 EXIT_CODES = """\b
@@ -251,7 +249,14 @@ def report(run: Path, plugins: tuple[Path, ...]) -> None:
 
 @main.command()
 @run_argument
-@click.option("--format", "format_", type=click.Choice(["png", "svg", "pdf"]), default="png", show_default=True)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["png", "svg", "pdf"]),
+    default="png",
+    show_default=True,
+    help="What kind of file.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder; by default RUN/figures.")
 @plugin_option
 def figures(run: Path, format_: str, out: Path | None, plugins: tuple[Path, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Everything eyechart refuses, as one tree. Each message is one sentence: what was expected, what came, what to do.
+"""Everything eyechart refuses, as one tree. Each message is one sentence: what was expected, what it got, what to do.
 
 EyechartError                   the command prints it without a traceback and exits with 1
 ├── UsageError                  the question itself is malformed (exit 2)
@@ -13,6 +13,7 @@ EyechartError                   the command prints it without a traceback and ex
 ├── DoesNotApply                a measure cannot be taken of these subjects; says why
 ├── TallyError                  tallies that do not fit together, or a tally whose fields lack dimensions or merge law
 ├── EngineError                 workers on other processes or machines are gone, late, or not the same
+├── Interrupted                 stopped by the user; says what is kept and how to go on
 └── RunFolderError              a run folder is damaged, of another version, of another question, or cannot be written
 """
 
@@ -69,5 +70,13 @@ class EngineError(EyechartError):
     pass
 
 
+class Interrupted(EyechartError):
+    exit_code = 130
+
+
 class RunFolderError(EyechartError):
     pass
+
+
+PARTLY = 3
+"""The exit code of what was done in part."""

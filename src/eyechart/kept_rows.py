@@ -7,16 +7,14 @@ Rows have no fold axis; the field `dealt` says how the folds are weighted (leave
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from eyechart.scene import Batch, Scene
 from eyechart.tally import Concat, Sum, Tally
-
-if TYPE_CHECKING:
-    from eyechart.scene import Batch, Scene
 
 
 def kept(batch: Batch, scene: Scene, most: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -16,14 +16,12 @@ from eyechart.sites import Anatomy, Site
 from eyechart.tracing.needs import Need, View
 
 if TYPE_CHECKING:
-    import altair
     import torch
     import xarray
 
+    from eyechart.charts.theme import Chart as Chart
     from eyechart.tally import Tally
     from eyechart.tracing.bench import Bench
-
-    Chart = altair.Chart | altair.LayerChart | altair.ConcatChart
 
 EFFORTS = ("quick", "normal", "full")
 SPEED = 4e10
@@ -46,6 +44,10 @@ class Views:
     def experiment(self, subject: str) -> Mapping[str, torch.Tensor]:
         """What `Measure.experiment` returned for this subject."""
         return self._results[subject]
+
+    def experiments(self, subjects: Iterable[str]) -> Iterator[tuple[int, Mapping[str, torch.Tensor]]]:
+        """The results of those subjects that have any, each with its place among them all."""
+        return ((row, self._results[subject]) for row, subject in enumerate(subjects) if self._results[subject])
 
 
 def option(default: Any, help: str) -> Any:
@@ -191,6 +193,11 @@ class SampledExperiment(Experiment):
         # Up to twice its seconds where it would otherwise show numbers and decide nothing.
         least = max(self.least_images, LEAST_IMAGES) if decides else self.least_images
         return replace(self, images=min(max(images, least), scene.images))
+
+
+def subject_coordinates(scene: Scene, subjects: Sequence[str]) -> dict[str, Any]:
+    """Coordinates of an axis of subjects."""
+    return {"subject": list(subjects), "family": ("subject", [scene.anatomy(name).family for name in subjects])}
 
 
 def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str = "site") -> dict[str, Any]:

@@ -8,14 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray
 
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import PerSubjects
+from eyechart.quantity import PerSubjects
 
 
 def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:
@@ -33,6 +31,12 @@ def by_subject(estimate: xarray.Dataset, variable: str) -> dict[str, Any]:
 def with_ends(finding: xarray.Dataset, name: str) -> tuple[float, float, float]:
     """A single number of a finding and the ends of its interval."""
     return float(finding[name]), float(finding[f"{name}_low"]), float(finding[f"{name}_high"])
+
+
+def in_words(finding: xarray.Dataset, name: str, form: str) -> str:
+    """A single number of a finding with its interval: "92.0% [90.1%, 93.6%]"."""
+    value, low, high = (f"{each:{form}}" for each in with_ends(finding, name))
+    return f"{value} [{low}, {high}]"
 
 
 def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:
@@ -66,7 +70,7 @@ def scored_vit_minus_cnn(estimate: xarray.Dataset, variable: str, sign: int = 1)
     }
 
 
-def places_of(estimate: xarray.Dataset, subject: str, *roles: str) -> np.ndarray:
+def site_indices(estimate: xarray.Dataset, subject: str, *roles: str) -> np.ndarray:
     """Indices of a subject's sites on the site axis, in execution order; of these roles or all."""
     columns = estimate.variables
     of_subject = columns["subject"].values == subject

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,3 +73,8 @@ class Scene:
     def sites(self, choose: Callable[[Anatomy], Sequence[Site]]) -> list[tuple[str, Site]]:
         """The flat `site` axis of a tally or finding: (subject, site) over all subjects, in order."""
         return [(anatomy.subject, site) for anatomy in self.anatomies for site in choose(anatomy)]
+
+    def rows(self, choose: Callable[[Anatomy], Sized]) -> dict[str, slice]:
+        """Which rows of such an axis are each subject's."""
+        ends = [0, *itertools.accumulate(len(choose(anatomy)) for anatomy in self.anatomies)]
+        return {subject: slice(*ends) for subject, ends in zip(self.subjects, itertools.pairwise(ends), strict=True)}

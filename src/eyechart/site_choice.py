@@ -41,10 +41,48 @@ def stem_and_blocks(anatomy: Anatomy) -> Sequence[Site]:
     return [site for site in anatomy.sites if site.role in ("stem", "block") and by_image(site)]
 
 
+def layers_inside_too(anatomy: Anatomy) -> Sequence[Site]:
+    """Stem and blocks, residual sums, and all layers inside the blocks."""
+    outside = [site for site in anatomy.sites if site.role in ("stem", "junction", "block")]
+    return [site for site in sorted([*anatomy.layers, *outside], key=lambda site: site.depth) if by_image(site)]
+
+
+def evenly(count: int, most: int) -> Sequence[int]:
+    """At most `most` of `count` things in order, evenly spaced, with the first and the last.
+
+    >>> evenly(9, 4), evenly(3, 4)
+    ([0, 3, 5, 8], [0, 1, 2])
+    """
+    if count <= most:
+        return list(range(count))
+    return [round(step * (count - 1) / (most - 1)) for step in range(most)]
+
+
+def some_blocks_with_grid(anatomy: Anatomy, most: int, least_side: int = 1) -> Sequence[Site]:
+    """At most so many, evenly spaced."""
+    blocks = blocks_with_grid(anatomy, least_side)
+    return [blocks[index] for index in evenly(len(blocks), most)]
+
+
+def some_blocks_and_mixing_branches(anatomy: Anatomy, most: int) -> Sequence[Site]:
+    """Blocks, at most so many, and before each the branches in it that mix positions.
+
+    An MLP's branch looks at single tokens that the skip has already reached, so it says nothing of its own.
+    """
+    blocks = [site for site in anatomy.pick("block") if has_several_positions(site)]
+    chosen: list[Site] = []
+    for block in (blocks[index] for index in evenly(len(blocks), most)):
+        branches = [
+            site for site in junctions_of(anatomy, block) if site.kind != "mlp" and site.skip_operand is not None
+        ]
+        chosen += [*(site for site in branches if has_several_positions(site)), block]
+    return chosen
+
+
 def last_and_before(sites: Sequence[Site], count: int) -> Sequence[Site]:
     """The last one and others evenly before it, `count` in all."""
     chosen = {round((step + 1) * len(sites) / count) - 1 for step in range(count)}
-    return [site for place, site in enumerate(sites) if place in chosen]
+    return [site for index, site in enumerate(sites) if index in chosen]
 
 
 def blocks_with_inner_cells(anatomy: Anatomy, of_cnn: int, of_others: int) -> Sequence[Site]:
@@ -79,6 +117,28 @@ def attentions_with_maps(anatomy: Anatomy) -> Sequence[Site]:
     return [site for site in attentions(anatomy) if site.attention is not None and site.attention.keys > 0]
 
 
+def gives_answers(anatomy: Anatomy) -> bool:
+    """Whether a subject classifies. Without a classifier its output looks like logits, but is features.
+
+    A fully convolutional classifier pools last, so for a CNN only the experiment itself can decide it.
+    """
+    return bool(classifier(anatomy)) and (anatomy.pooling is not None or anatomy.architecture == "cnn")
+
+
+def attentions_of_classifiers(anatomy: Anatomy) -> Sequence[Site]:
+    """Attention between places, of subjects that give answers."""
+    return attentions(anatomy) if gives_answers(anatomy) else []
+
+
+def attention_of(anatomy: Anatomy, site: Site) -> Site | None:
+    """The attention a sub-layer consists of, where queries and keys lie on its own grid.
+
+    The sub-layer is a junction, or a block that has no other (AlterNet's).
+    """
+    inside = [a for a in anatomy.pick("attention") if a.block == site.block and a.grid == site.grid]
+    return inside[0] if site.kind == "attention" and len(inside) == 1 else None
+
+
 def residual_additions(anatomy: Anatomy) -> Sequence[Site]:
     """Additions to the picture's stream, not those of a class token alone (CaiT, attention pooling)."""
     readable = [site for site in anatomy.pick("junction") if by_image(site) and "C" in site.layout.axes]
@@ -87,6 +147,23 @@ def residual_additions(anatomy: Anatomy) -> Sequence[Site]:
 
 def junctions_of(anatomy: Anatomy, block: Site) -> Sequence[Site]:
     return [site for site in anatomy.pick("junction") if site.block == block.block]
+
+
+def has_projected_skip(anatomy: Anatomy, block: Site) -> bool:
+    """Where a stage begins; removing such a skip would remove a layer with weights as well."""
+    return any(junction.projected for junction in junctions_of(anatomy, block))
+
+
+def blocks_trained_without_skips(anatomy: Anatomy) -> Sequence[Site]:
+    """Blocks without any residual addition in a subject whose other blocks have as many as one another.
+
+    In a plain network there is none to miss, and where blocks differ (EfficientNet) a missing skip is by design.
+    """
+    counts = {block.block: len(junctions_of(anatomy, block)) for block in anatomy.pick("block")}
+    with_skips = {count for count in counts.values() if count}
+    if len(with_skips) != 1 or anatomy.family != "vit":
+        return []
+    return [block for block in anatomy.pick("block") if not counts[block.block]]
 
 
 def sub_layers(anatomy: Anatomy) -> Sequence[Site]:

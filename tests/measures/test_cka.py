@@ -358,5 +358,12 @@ def test_images_that_coincide_make_no_neighbours() -> None:
 
 
 def test_only_claims_without_a_limit_of_cka_are_read_by_neighbours() -> None:
-    read = {(test.claim, test.reading) for test in asked_of([Cka(index="neighbours")])}
-    assert read == {(claim, "by nearest neighbours") for claim in ("C14", "C60", "C79")}
+    by_neighbours, by_cka = asked_of([Cka(index="neighbours")]), asked_of([Cka()])
+    assert {test.reading for test in by_neighbours} == {"by nearest neighbours"}
+    limited = {
+        "uniformity_gap",
+        "top_likeness",
+        "top_likeness_without_cls",
+    }  # compared with a value of CKA itself, which neighbours do not have
+    without = {test.claim for test in by_cka if not limited & {part.quantity for part in test.parts}}
+    assert {test.claim for test in by_neighbours} == without != {test.claim for test in by_cka}

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from eyechart.intervals import with_intervals
 from eyechart.measure import Views
-from eyechart.measures.fourier.measure import PARTS, Fourier, attention_of, depth_part, mean_change, stride_to, views_of
+from eyechart.measures.fourier.measure import PARTS, Fourier, depth_part, mean_change, stride_to, views_of
 from eyechart.methods.spectrum import BANDS, describe
-from eyechart.site_choice import sub_layers
+from eyechart.site_choice import attention_of, sub_layers
 from eyechart.sites import Anatomy, Kind
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject

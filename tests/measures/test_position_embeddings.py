@@ -14,7 +14,7 @@ from eyechart.subjects.load import load_subject
 from tests.cases import inside
 from tests.measures.on_subjects import finding_of, module_subject, quantities, staged, tally_of
 from tests.measures.staging import anatomy, scene, site
-from tests.measures.test_position_tables import sinusoids
+from tests.measures.test_position_embeddings_tables import sinusoids
 
 
 @pytest.fixture(scope="module")

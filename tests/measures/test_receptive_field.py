@@ -20,10 +20,11 @@ from eyechart.errors import DoesNotApply
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measure import Experiment, Views
-from eyechart.measures.receptive_field.measure import ReceptiveField, before_after
+from eyechart.measures.receptive_field.measure import ReceptiveField
 from eyechart.measures.receptive_field.over_depth import skip_effect
 from eyechart.methods.receptive import cell_radius, largest_step, radius_of_share, ring_width, summary
 from eyechart.scene import Scene
+from eyechart.site_choice import some_blocks_and_mixing_branches
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
@@ -72,7 +73,7 @@ def stack_of(unit: Callable[[], nn.Module], count: int = 3) -> nn.Module:
 def test_stacked_convolutions_see_2L_plus_1_pixels(norm: Callable[[], nn.Module]) -> None:
     bench = bench_of(stack_of(lambda: NormedUnit(norm())), cases.images(2))
     seen = EXACT.experiment(bench)["map"].sum(0) > 0
-    for place, found in zip(before_after(bench.anatomy, 12), seen, strict=True):
+    for place, found in zip(some_blocks_and_mixing_branches(bench.anatomy, 12), seen, strict=True):
         reach = 2 * (place.block + 1)  # L convolutions so far
         expected = torch.zeros(32, 32, dtype=torch.bool)
         expected[16 - reach : 17 + reach, 16 - reach : 17 + reach] = True
@@ -94,7 +95,7 @@ def without_attention() -> nn.Module:
 
 def test_a_vit_without_attention_sees_its_own_patch_only() -> None:
     bench = bench_of(without_attention(), cases.images(16))
-    places = before_after(bench.anatomy, 12)
+    places = some_blocks_and_mixing_branches(bench.anatomy, 12)
     found = ReceptiveField(images=16).experiment(bench)["map"].sum(0)
     for place, one in zip(places, found, strict=True):
         if place.role == "block":
@@ -173,7 +174,7 @@ def test_signs_do_not_depend_on_how_many_images_are_used() -> None:
 
 def test_deep_subjects_are_read_at_evenly_spaced_blocks() -> None:
     sites = [site(str(block), block=block, depth=(block + 1) / 24) for block in range(24)]
-    chosen = [place.block for place in before_after(anatomy("deep", sites), 12)]
+    chosen = [place.block for place in some_blocks_and_mixing_branches(anatomy("deep", sites), 12)]
     assert len(chosen) == 12
     assert (chosen[0], chosen[-1]) == (0, 23)
 
@@ -194,7 +195,7 @@ def test_claims_are_decided_for_a_vit_and_a_cnn() -> None:
     facts = {bench.subject.name: Facts.of(bench.anatomy, trained=True) for bench in benches}
     verdicts = judge(asked_of([ReceptiveField()]), {"receptive_field": finding}, facts)
     found = {verdict.claim: verdict for verdict in verdicts if verdict.verdict != "not tested"}
-    assert found.keys() == {"C19", "C20"}
+    assert found.keys() == {test.claim for test in asked_of([ReceptiveField()])}
     assert found["C20"].subjects == ("vit", "cnn")
     effects = {part.quantity: part.effect for part in found["C20"].parts}
     assert effects["late_own_share_after_minus_before"] == pytest.approx(skip_effect(finding, "vit"))

@@ -27,11 +27,11 @@ from eyechart.measures.skip_removal.variants import (
     removable,
     share_gap,
     small_block,
-    trained_without,
     used_of,
 )
 from eyechart.methods.hsic import gram, hsic_table
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import blocks_trained_without_skips
 from eyechart.subjects.subject import Subject
 from eyechart.tracing.bench import Bench
 from eyechart.zoo.resnet import resnet
@@ -152,7 +152,7 @@ def test_which_skips_pass_unchanged() -> None:
     assert [block.name for block, _ in removable(cnn)] == ["layer1.0", "layer2.1"]
     assert projected_blocks(cnn) == ["layer2.0", "layer3.0", "layer4.0"]
     assert [len(junctions) for _, junctions in removable(swin)] == [2, 2, 2, 2]
-    assert not trained_without(cnn)
+    assert not blocks_trained_without_skips(cnn)
 
 
 def test_recalibration_by_brute_force() -> None:
@@ -205,8 +205,8 @@ def test_a_twin_trained_without_a_skip_is_recognised_and_judged() -> None:
     whole, twin = module_subject(vit(), "whole"), module_subject(vit(no_skip_at=(1,)), "twin")
     early = module_subject(vit(no_skip_at=(0,)), "early")
     _, scene = staged(whole, twin)
-    assert not trained_without(scene.anatomies[0])
-    assert [block.name for block in trained_without(scene.anatomies[1])] == ["blocks.1"]
+    assert not blocks_trained_without_skips(scene.anatomies[0])
+    assert [block.name for block in blocks_trained_without_skips(scene.anatomies[1])] == ["blocks.1"]
     finding = finding_of(whole, twin, early)
     found = quantities(finding)
     places = {

@@ -14,16 +14,15 @@ from torch import Tensor
 from eyechart.methods.scoring import (
     CONFIDENCE,
     COUNTS,
-    KNOWN,
+    HAS_CLASS,
     NLL,
     RIGHT,
     SAME,
     TRIED,
     accuracy_of,
     changed_of,
-    gives_answers,
-    known,
-    known_of,
+    has_class,
+    images_with_class,
     labelled,
     outcomes,
     right,
@@ -50,11 +49,11 @@ def test_counts_by_hand() -> None:
     after = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     counted = outcomes(after, INTACT, torch.tensor([0, 1, 1, -1]))
     assert counted[:, RIGHT].tolist() == [1, 0, 0, 0]
-    assert counted[:, KNOWN].tolist() == [1, 1, 1, 0]
+    assert counted[:, HAS_CLASS].tolist() == [1, 1, 1, 0]
     assert counted[:, SAME].tolist() == [1, 0, 1, 1]
     assert accuracy_of(counted.sum(0)) == 1 / 3
     assert changed_of(counted.sum(0)) == 1 / 4
-    assert known_of(counted.sum(0)) == 3  # not 4: an unknown class is no trial of an accuracy
+    assert images_with_class(counted.sum(0)) == 3  # not 4: an unknown class is no trial of an accuracy
 
 
 def test_what_is_not_a_number_is_no_answer() -> None:
@@ -70,13 +69,6 @@ def test_without_classes_or_classifier() -> None:
     assert np.isnan(accuracy_of(counted))
     assert counted[TRIED] == 4
     assert outcomes(torch.zeros(3, 0), torch.zeros(3, 0), None).tolist() == [[0.0] * COUNTS] * 3
-
-
-def test_features_are_no_answers() -> None:
-    assert gives_answers(anatomy("vit", [HEAD], cls=0))
-    assert not gives_answers(anatomy("features", [HEAD]))
-    assert gives_answers(anatomy("squeezenet", [HEAD], architecture="cnn"))
-    assert not gives_answers(anatomy("maps", []))
 
 
 def test_who_is_scored() -> None:
@@ -98,7 +90,7 @@ def test_the_class_is_wanted_or_else_the_intact_answer() -> None:
     assert wanted(bench(targets), INTACT).tolist() == [1, 0, -1, 1]
     assert wanted(bench(None), INTACT).tolist() == [0, 1, 0, 1]
     assert right(after, targets).tolist() == [0, 1, 0, 1]
-    assert known(targets).tolist() == [1, 1, 0, 1]
+    assert has_class(targets).tolist() == [1, 1, 0, 1]
     after[1, 0], after[2, 0] = torch.nan, torch.inf
     assert right(after, targets).tolist() == [0, 0, 0, 1]
     assert wanted(bench(None), after).tolist() == [0, -1, -1, 1]  # no answer to agree with

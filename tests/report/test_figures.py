@@ -284,7 +284,9 @@ def test_panels_of_different_kinds_share_a_legend() -> None:
     """Of two panels' lists Vega would take the first, and draw the second's marks in the wrong shapes."""
     both = ["conv", "attention"]
     shown = [
-        theme.kind_points(pd.DataFrame({"x": [0], "y": [1.0], "kind": [kind]}), alt.X("x:Q"), alt.Y("y:Q"), known=both)
+        theme.kind_points(
+            pd.DataFrame({"x": [0], "y": [1.0], "kind": [kind]}), alt.X("x:Q"), alt.Y("y:Q"), in_legend=both
+        )
         for kind in both
     ]
     words = words_of(theme.panels(shown, shared=("shape",)))

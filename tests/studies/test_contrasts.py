@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from eyechart.errors import UsageError
+from eyechart.studies.contrasts import Choice
 from eyechart.studies.records import Records, records_folder
 from eyechart.studies.seeds import rank_over_seeds
-from eyechart.studies.study import Choice, Study, find, names, read_study
+from eyechart.studies.study import Study, find, names, read_study
 from eyechart.studies.verdicts import interval_of, own_verdict
 
 HEAD = """

@@ -10,8 +10,8 @@ from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
 from eyechart.exam import exam
 from eyechart.measures import measures
-from eyechart.studies.answers import Answer, all_records, answers, change_of_mind, summary
 from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.claim_answers import Answer, all_records, answers, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import page

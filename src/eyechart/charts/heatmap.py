@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.palette import MAGMA, shades
+from eyechart.charts.pictures import data_uri
 from eyechart.charts.tables import tooltips
 
 
@@ -96,13 +94,12 @@ def heatmap(
         cell = alt.Chart(at[np.isfinite(numbers)]).mark_rect()
         layers.append(cell.encode(place_x, place_y, x2="x2", y2="y2", color=alt.Color(value, **colour), tooltip=shown))
     sides: list[tuple[Any, str, str | None]] = [(place_x, x, x_group), (place_y, y, y_group)]
-    for place, column, group in sides:
+    for axis, column, group in sides:
         edges = _edges(frame, column, group)
         if edges:
             rule = alt.Chart(pd.DataFrame({"edge": edges})).mark_rule(style="boundary", tooltip=None)
-            layers.append(rule.encode(theme.column_on(place, "edge")))
-    chart = cast(alt.LayerChart, alt.layer(*layers)).properties(width=width, height=height)
-    return chart if title is None else chart.properties(title=title)
+            layers.append(rule.encode(theme.column_on(axis, "edge")))
+    return theme.panel(alt.layer(*layers), (width, height), title)
 
 
 def _colour_bar(
@@ -118,7 +115,7 @@ def _colour_bar(
 
 
 def _places(frame: pd.DataFrame, column: str) -> dict[str, int]:
-    return {name: place for place, name in enumerate(dict.fromkeys(frame[column].astype(str)))}
+    return {name: index for index, name in enumerate(dict.fromkeys(frame[column].astype(str)))}
 
 
 def _span(count: int) -> alt.Scale:
@@ -135,7 +132,7 @@ def _axis(names: dict[str, int], title: str, pixels: int, labels: bool, up: bool
     return alt.Axis(
         title=title or None,
         titleLimit=pixels,  # a long name is cut there; the panel's own title has it whole
-        values=[place + 0.5 for place in shown],
+        values=[index + 0.5 for index in shown],
         tickCount=len(shown),
         labelExpr=f"{listed}[floor(datum.value)]",
         labels=labels,
@@ -151,17 +148,11 @@ def _edges(frame: pd.DataFrame, column: str, group: str | None) -> list[int]:
     if group is None:
         return []
     groups = frame.assign(name=frame[column].astype(str)).drop_duplicates("name")[group].tolist()
-    return [place for place in range(1, len(groups)) if groups[place] != groups[place - 1]]
+    return [index for index in range(1, len(groups)) if groups[index] != groups[index - 1]]
 
 
 def _picture(values: np.ndarray, colours: Sequence[str]) -> str:
-    """A PNG of `values` in 0..1 as a data URI, row 0 at the bottom, NaN clear.
-
-    About 480 pixels wide, because some viewers of PDF smooth what they enlarge; equal pixels cost little in a PNG.
-    """
-    times = max(1, 480 // max(values.shape))
+    """`values` in 0..1, row 0 at the bottom, NaN clear; about 480 pixels wide, as equal pixels cost little in a PNG."""
     alpha = np.where(np.isfinite(values), 255, 0)[..., None]
     pixels = np.concatenate([shades(values, colours), alpha], axis=-1).astype(np.uint8)[::-1]
-    file = io.BytesIO()
-    Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1), "RGBA").save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return data_uri(pixels, times=max(1, 480 // max(values.shape)))

@@ -31,23 +31,14 @@ DIVERGING = (
 
 #: What a junction or step does, in the colours of Park and Kim's figures: attention grey, MLP and convolution white,
 #: sub-sampling blue. White marks need the outline that `kind_points` gives them.
-KIND_COLOURS = {
-    "attention": "#8b9099",
-    "mlp": "#ffffff",
-    "conv": "#ffffff",
-    "mixer": "#d9c27a",
-    "pool": "#a8c8e8",
-    "subsampling": "#4f94d4",
-    "other": "#d6d8dc",
-}
-KIND_SHAPES = {
-    "attention": "circle",
-    "mlp": "square",
-    "conv": "diamond",
-    "mixer": "triangle-up",
-    "pool": "triangle-down",
-    "subsampling": "circle",
-    "other": "cross",
+KIND_MARKS = {
+    "attention": ("#8b9099", "circle"),
+    "mlp": ("#ffffff", "square"),
+    "conv": ("#ffffff", "diamond"),
+    "mixer": ("#d9c27a", "triangle-up"),
+    "pool": ("#a8c8e8", "triangle-down"),
+    "subsampling": ("#4f94d4", "circle"),
+    "other": ("#d6d8dc", "cross"),
 }
 
 
@@ -138,9 +129,9 @@ def in_inks(inks: Sequence[str]) -> dict[str, Any]:
 def shades(values: np.ndarray, colours: Sequence[str]) -> np.ndarray:
     """Red, green and blue (0 to 255) for values in 0..1 on a ramp of colours, as Vega mixes them."""
     stops = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours], dtype=float)
-    places = np.linspace(0.0, 1.0, len(colours))
+    along = np.linspace(0.0, 1.0, len(colours))
     clipped = np.clip(np.nan_to_num(values), 0.0, 1.0)
-    return np.stack([np.interp(clipped, places, stops[:, channel]) for channel in range(3)], axis=-1).round()
+    return np.stack([np.interp(clipped, along, stops[:, channel]) for channel in range(3)], axis=-1).round()
 
 
 def shade_names(values: np.ndarray, colours: Sequence[str]) -> list[str]:

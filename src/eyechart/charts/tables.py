@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def ends_of(name: str) -> tuple[str, str]:

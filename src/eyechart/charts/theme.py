@@ -8,7 +8,7 @@ configuration of a finished chart. Nothing here computes a statistic, and frames
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -20,8 +20,7 @@ import numpy as np
 import pandas as pd
 
 from eyechart.charts.palette import DIVERGING as DIVERGING
-from eyechart.charts.palette import KIND_COLOURS as KIND_COLOURS
-from eyechart.charts.palette import KIND_SHAPES as KIND_SHAPES
+from eyechart.charts.palette import KIND_MARKS as KIND_MARKS
 from eyechart.charts.palette import MAGMA as MAGMA
 from eyechart.charts.palette import SUBJECT_COLOURS as SUBJECT_COLOURS
 from eyechart.charts.palette import VIRIDIS as VIRIDIS
@@ -29,6 +28,7 @@ from eyechart.charts.palette import configuration as configuration
 from eyechart.charts.palette import shade_names
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
+Chart = alt.Chart | alt.LayerChart | alt.ConcatChart
 
 #: Kinds as a legend says them.
 KIND_WORDS = "{mlp: 'MLP', conv: 'convolution', subsampling: 'sub-sampling'}[datum.label] || datum.label"
@@ -114,8 +114,8 @@ def subject_colour(subject: str, subjects: Sequence[str] = ()) -> str:
 
 def subject_scale(subjects: Sequence[str]) -> alt.Scale:
     """Colour scale for a `subject` field, the same on the whole page even where a measure has only some of them."""
-    known = list(dict.fromkeys(subjects))
-    return alt.Scale(domain=known, range=[subject_colour(subject, known) for subject in known])
+    names = list(dict.fromkeys(subjects))
+    return alt.Scale(domain=names, range=[subject_colour(subject, names) for subject in names])
 
 
 def ordered_colours(count: int) -> list[str]:
@@ -128,29 +128,29 @@ def ordered_colours(count: int) -> list[str]:
 
 def ordered_scale(labels: Sequence[str]) -> alt.Scale:
     """Colour scale for labels in order of depth."""
-    known = list(dict.fromkeys(labels))
-    return alt.Scale(domain=known, range=ordered_colours(len(known)))
-
-
-def kind_scale(kinds: Sequence[str]) -> alt.Scale:
-    """Fill scale for a `kind` field: attention grey, MLP and convolution white, sub-sampling blue."""
-    known = [kind for kind in KIND_COLOURS if kind in set(kinds)]
-    return alt.Scale(domain=known, range=[KIND_COLOURS[kind] for kind in known])
+    names = list(dict.fromkeys(labels))
+    return alt.Scale(domain=names, range=ordered_colours(len(names)))
 
 
 def kind_points(
-    frame: pd.DataFrame, x: alt.X, y: alt.Y, kind: str = "kind", known: Iterable[str] | None = None, **encoding: Any
+    frame: pd.DataFrame,
+    x: alt.X,
+    y: alt.Y,
+    kind: str = "kind",
+    in_legend: Iterable[str] | None = None,
+    marks: Mapping[str, tuple[str, str]] = KIND_MARKS,
+    **encoding: Any,
 ) -> alt.Chart:
     """Marks that tell what each step does by fill and shape together, outlined so that white ones show.
 
-    Panels that share one legend name all kinds that they have together as `known`: of two lists Vega takes the first.
+    Panels that share one legend name all kinds they have together as `in_legend`: of two lists Vega takes the first.
     """
-    met = set(frame[kind] if known is None else known)
-    known = [name for name in KIND_COLOURS if name in met]
+    present = set(frame[kind] if in_legend is None else in_legend)
+    kinds = [name for name in marks if name in present]
     # A legend without entries makes Vega's picture infinitely large, so where there is nothing to show there is none.
-    legend = alt.Legend(labelExpr=KIND_WORDS) if known else None
-    fill = alt.Fill(kind, type="nominal", scale=kind_scale(known), title=None, legend=legend)
-    shapes = alt.Scale(domain=known, range=[KIND_SHAPES[name] for name in known])
+    legend = alt.Legend(labelExpr=KIND_WORDS) if kinds else None
+    fills, shapes = (alt.Scale(domain=kinds, range=[marks[name][part] for name in kinds]) for part in (0, 1))
+    fill = alt.Fill(kind, type="nominal", scale=fills, title=None, legend=legend)
     shape = alt.Shape(kind, type="nominal", scale=shapes, title=None, legend=legend)
     points: alt.Chart = (
         alt.Chart(frame).mark_point(style="outlined", size=70).encode(x=x, y=y, fill=fill, shape=shape, **encoding)
@@ -170,8 +170,10 @@ def error_bars(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **e
     return bars.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
 
 
-def depth_axis() -> alt.X:
-    return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1]))
+def depth_axis(end: float | None = None) -> alt.X:
+    """From 0 to 1, or to an `end` beyond, so that marks at the last block are whole."""
+    scale = alt.Scale(domain=[0, 1]) if end is None else alt.Scale(domain=[0, end], nice=False)
+    return alt.X("depth:Q", title="depth (input → output)", scale=scale)
 
 
 def curve(
@@ -259,11 +261,19 @@ def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
     >>> log_y("ratio", [0.4, 7.0], "ratio").to_dict()["axis"]["values"]
     [0.5, 1.0, 2.0, 5.0]
     """
-    known = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
-    low, high = float(known.min()) / 1.1, float(known.max()) * 1.1
+    positive = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
+    low, high = float(positive.min()) / 1.1, float(positive.max()) * 1.1
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     axis = axis_at(log_marks(low, high), labelOverlap=False, format="~g")
     return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
+
+
+def y_stretched_about_0(field: str, title: str) -> alt.Y:
+    """For log changes, most of which are small: even near 0 and logarithmic beyond."""
+    ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
+    axis = axis_at([0, *ticks], format="~g", labelOverlap=False)
+    scale = alt.Scale(type="symlog", constant=0.02)
+    return alt.Y(f"{field}:Q", title=f"{title} (log scale about 0)", scale=scale, axis=axis)
 
 
 def log_marks(low: float, high: float) -> list[float]:
@@ -295,6 +305,12 @@ def panels(charts: Sequence[Any], columns: int = 3, shared: Collection[str] = ("
     return joined
 
 
+def panel(chart: Any, size: tuple[int, Any], title: str | alt.TitleParams | None = None) -> alt.LayerChart:
+    """The layers of a chart as one panel, (width, height) pixels large."""
+    framed: alt.LayerChart = chart.properties(width=size[0], height=size[1])
+    return framed if title is None else framed.properties(title=title)
+
+
 def nothing(
     title: str | alt.TitleParams | None, size: tuple[int, int], words: str = "no finite value"
 ) -> alt.LayerChart:
@@ -304,5 +320,4 @@ def nothing(
     frame = empty.mark_rect(style="frame").encode(
         x=alt.value(0), x2=alt.value(size[0]), y=alt.value(0), y2=alt.value(size[1])
     )
-    chart = cast(alt.LayerChart, alt.layer(frame, said)).properties(width=size[0], height=size[1])
-    return chart if title is None else chart.properties(title=title)
+    return panel(alt.layer(frame, said), size, title)

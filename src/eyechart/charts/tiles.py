@@ -27,19 +27,19 @@ class Tile:
 def tiles(
     rows: Sequence[Sequence[Tile]],
     cells: tuple[int, int],
-    places: Sequence[str],
+    patch_names: Sequence[str],
     *,
     title: str | alt.TitleParams,
     size: int,
     value_title: str = "CKA",
 ) -> alt.LayerChart:
-    """Rows of tiles, the first on top, each a map of `cells`; `places` names them. About `size` pixels wide."""
+    """Rows of tiles, the first on top, each a map of `cells`; `patch_names` names these. About `size` pixels wide."""
     height, width = cells
     table = pd.DataFrame(
         [
             {
                 "token": tile.name,
-                "patch": places[y * width + x],
+                "patch": patch_names[y * width + x],
                 "across": f"{column} {x}",
                 "up": f"{row} {y}",
                 "column": column,
@@ -52,7 +52,7 @@ def tiles(
             for x in range(width)
         ]
     )
-    known = table["value"][np.isfinite(table["value"])]
+    finite = table["value"][np.isfinite(table["value"])]
     chart = heatmap(
         table,
         x="across",
@@ -60,7 +60,7 @@ def tiles(
         value="value",
         value_title=value_title,
         title=title,
-        domain=(0, max(float(known.max()), 1e-3)) if len(known) else None,
+        domain=(0, max(float(finite.max()), 1e-3)) if len(finite) else None,
         x_group="column",
         y_group="row",
         x_labels=False,
@@ -74,7 +74,7 @@ def tiles(
         for column, tile in enumerate(line)
         if tile.own is not None
     ]
-    if not own or not len(known):
+    if not own or not len(finite):
         return chart
     outlines = alt.Chart(pd.DataFrame([{**at, "x2": at["x"] + 1, "y2": at["y"] + 1} for at in own])).mark_rect(
         fill=None, stroke=theme.SUBJECT_COLOURS[5], strokeWidth=1.5, tooltip=None

@@ -27,18 +27,18 @@ METHODS: Mapping[str, Callable[[Tensor, Any, Generator], Tensor]] = {
 }
 
 
-def corrupt(pixels: Tensor, name: str, severity: int, dice: Generator, constants: Set | None = None) -> Tensor:
+def corrupt(pixels: Tensor, name: str, severity: int, generator: Generator, constants: Set | None = None) -> Tensor:
     """Pictures (image, 3, y, x) of 0 … 1, corrupted; severity 0 leaves them as they are.
 
     The constants are those of the published set whose pictures are about as large, unless told.
 
     >>> import torch
-    >>> pictures, dice = torch.rand(2, 3, 32, 32), torch.Generator().manual_seed(0)
-    >>> bool(corrupt(pictures, "contrast", 3, dice).std() < pictures.std())
+    >>> pictures, generator = torch.rand(2, 3, 32, 32), torch.Generator().manual_seed(0)
+    >>> bool(corrupt(pictures, "contrast", 3, generator).std() < pictures.std())
     True
     """
     if severity == 0:
         return pixels
     height, width = pixels.shape[-2:]
     strength = STRENGTHS[constants or set_for(height, width)][name][severity - 1]
-    return METHODS[name](pixels.clamp(0, 1), strength, dice).clamp(0, 1)
+    return METHODS[name](pixels.clamp(0, 1), strength, generator).clamp(0, 1)

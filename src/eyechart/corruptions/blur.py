@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 
-def defocus_blur(pixels: Tensor, strength: tuple[float, float], dice: Generator) -> Tensor:
+def defocus_blur(pixels: Tensor, strength: tuple[float, float], generator: Generator) -> Tensor:
     """The mean over a disc, whose edge is softened by a small Gaussian; the picture is mirrored at its borders."""
     kernel = disc(*strength).to(pixels)
     half = kernel.shape[0] // 2
@@ -66,17 +66,17 @@ def smoothing(size: int, sigma: float, border: str, truncate: float) -> Tensor:
     return torch.from_numpy(folded).float()
 
 
-def glass_blur(pixels: Tensor, strength: tuple[float, int, int], dice: Generator) -> Tensor:
+def glass_blur(pixels: Tensor, strength: tuple[float, int, int], generator: Generator) -> Tensor:
     """Smoothed, then pixels are moved about within `reach`, then smoothed again."""
     sigma, reach, rounds = strength
     moved = gaussian(pixels, sigma, border="nearest")
     for _ in range(rounds):
-        source = scattered(pixels, reach, dice).to(pixels.device)
+        source = scattered(pixels, reach, generator).to(pixels.device)
         moved = moved.flatten(2).gather(2, source[:, None].expand(-1, pixels.shape[1], -1)).view(pixels.shape)
     return gaussian(moved, sigma, border="nearest")
 
 
-def scattered(pixels: Tensor, reach: int, dice: Generator) -> Tensor:
+def scattered(pixels: Tensor, reach: int, generator: Generator) -> Tensor:
     """Where each pixel of a round gets its value from, (image, place), counted row by row.
 
     From the lower right to the upper left, each pixel but those at the border takes over the value that a random one
@@ -86,7 +86,7 @@ def scattered(pixels: Tensor, reach: int, dice: Generator) -> Tensor:
     """
     height, width = pixels.shape[-2:]
     indices = torch.arange(height * width).view(height, width)
-    steps = torch.randint(-reach, reach, (2, len(pixels), height, width), generator=dice)
+    steps = torch.randint(-reach, reach, (2, len(pixels), height, width), generator=generator)
     inside = torch.zeros(height, width, dtype=torch.bool)
     inside[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
     taken = torch.where(inside, indices + steps[0] * width + steps[1], indices).flatten(1)
@@ -99,13 +99,13 @@ def scattered(pixels: Tensor, reach: int, dice: Generator) -> Tensor:
         goes_on = further
 
 
-def motion_blur(pixels: Tensor, strength: tuple[float, float], dice: Generator) -> Tensor:
+def motion_blur(pixels: Tensor, strength: tuple[float, float], generator: Generator) -> Tensor:
     """Half a Gaussian along a line of random direction within 45° of level."""
-    return dragged(pixels, *strength, angles(len(pixels), -45, 45, dice))
+    return dragged(pixels, *strength, angles(len(pixels), -45, 45, generator))
 
 
-def angles(count: int, low: float, high: float, dice: Generator) -> Tensor:
-    return low + (high - low) * torch.rand(count, generator=dice)
+def angles(count: int, low: float, high: float, generator: Generator) -> Tensor:
+    return low + (high - low) * torch.rand(count, generator=generator)
 
 
 def dragged(maps: Tensor, radius: float, sigma: float, degrees: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ def dragged(maps: Tensor, radius: float, sigma: float, degrees: Tensor) -> Tenso
     return result
 
 
-def zoom_blur(pixels: Tensor, strength: tuple[float, float], dice: Generator) -> Tensor:
+def zoom_blur(pixels: Tensor, strength: tuple[float, float], generator: Generator) -> Tensor:
     """The mean of the picture and of enlargements of its middle, from 1 up to the strength."""
     factors = np.arange(1, *strength)
     return (pixels + sum(enlarged(pixels, float(factor)) for factor in factors)) / (len(factors) + 1)

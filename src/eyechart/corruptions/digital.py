@@ -14,18 +14,18 @@ from torch.nn import functional as F
 from eyechart.corruptions.blur import gaussian
 
 
-def contrast(pixels: Tensor, left: float, dice: Generator) -> Tensor:
+def contrast(pixels: Tensor, left: float, generator: Generator) -> Tensor:
     """Each colour drawn towards its mean over the picture."""
     mean = pixels.mean((2, 3), keepdim=True)
     return (pixels - mean) * left + mean
 
 
-def elastic_transform(pixels: Tensor, strength: tuple[float, float, float], dice: Generator) -> Tensor:
+def elastic_transform(pixels: Tensor, strength: tuple[float, float, float], generator: Generator) -> Tensor:
     """Three points of the picture are shifted, and all follow linearly; then it is stretched here and there."""
     height, width = pixels.shape[-2:]
     stretch, smoothness, shift = (part * width for part in strength)
-    shifted = sampled(pixels, affine(len(pixels), height, width, shift, dice), border="centre")
-    steps = 2 * torch.rand(len(pixels), 2, height, width, generator=dice) - 1
+    shifted = sampled(pixels, affine(len(pixels), height, width, shift, generator), border="centre")
+    steps = 2 * torch.rand(len(pixels), 2, height, width, generator=generator) - 1
     steps = stretch * gaussian(steps, smoothness, border="mirror", truncate=3.0)
     return sampled(shifted, grid(height, width) + steps.movedim(1, -1), border="edge")
 
@@ -36,11 +36,11 @@ def grid(height: int, width: int) -> Tensor:
     return torch.stack(coordinates, dim=-1).float()
 
 
-def affine(images: int, height: int, width: int, shift: float, dice: Generator) -> Tensor:
+def affine(images: int, height: int, width: int, shift: float, generator: Generator) -> Tensor:
     """Where each pixel comes from, (image, y, x, 2), under the linear map that shifts three corners of a square."""
     centre, half = torch.tensor([float(height // 2), float(width // 2)]), min(height, width) // 3
     corners = centre + half * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]])
-    moved = corners + shift * (2 * torch.rand(images, 3, 2, generator=dice) - 1)
+    moved = corners + shift * (2 * torch.rand(images, 3, 2, generator=generator) - 1)
     back = torch.linalg.solve(with_one(moved), corners.expand(images, 3, 2))
     return with_one(grid(height, width)).flatten(0, 1).matmul(back).view(images, height, width, 2)
 
@@ -57,7 +57,7 @@ def sampled(pixels: Tensor, positions: Tensor, *, border: str) -> Tensor:
     return F.grid_sample(pixels, wanted, mode="bilinear", padding_mode="reflection", align_corners=centre)
 
 
-def pixelate(pixels: Tensor, share: float, dice: Generator) -> Tensor:
+def pixelate(pixels: Tensor, share: float, generator: Generator) -> Tensor:
     """Made smaller and larger again, both by Pillow's box filter."""
 
     def change(picture: Image.Image) -> Image.Image:
@@ -67,7 +67,7 @@ def pixelate(pixels: Tensor, share: float, dice: Generator) -> Tensor:
     return through_pillow(pixels, change)
 
 
-def jpeg_compression(pixels: Tensor, quality: int, dice: Generator) -> Tensor:
+def jpeg_compression(pixels: Tensor, quality: int, generator: Generator) -> Tensor:
     def change(picture: Image.Image) -> Image.Image:
         file = io.BytesIO()
         picture.save(file, "JPEG", quality=quality)

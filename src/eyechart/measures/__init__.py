@@ -66,8 +66,8 @@ def _imported(name: str) -> Measure:
 
 def measures_in(module: Any) -> list[type[Measure]]:
     """The measures that a module defines."""
-    found = [thing for thing in vars(module).values() if isinstance(thing, type) and issubclass(thing, Measure)]
-    return [kind for kind in found if kind.__module__ == module.__name__ and not inspect.isabstract(kind)]
+    classes = [thing for thing in vars(module).values() if isinstance(thing, type) and issubclass(thing, Measure)]
+    return [kind for kind in classes if kind.__module__ == module.__name__ and not inspect.isabstract(kind)]
 
 
 def load_plugin(path: str | Path) -> list[str]:

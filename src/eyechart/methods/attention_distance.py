@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 
 from eyechart.site_choice import attentions
+from eyechart.sites import Anatomy
 from eyechart.tracing.needs import View
-
-if TYPE_CHECKING:
-    from eyechart.sites import Anatomy
-    from eyechart.tracing.views import Look
+from eyechart.tracing.views import Look
 
 Cls = Literal["drop", "keep"]
 VANISHED = 1e-6  # a row with less than this on patches says nothing about distance: counted, not averaged

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
 from eyechart.methods.token_lengths import Tokens, output_of
-
-if TYPE_CHECKING:
-    from eyechart.tracing.views import Look
+from eyechart.tracing.views import Look
 
 Cells = tuple[int, int]
 FINEST = 14  # cells a side; finer maps are averaged into cells, or a 56×56 map would need 10 million pairs

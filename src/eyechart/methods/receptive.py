@@ -142,17 +142,6 @@ def radius_of_share(rings: Tensor, width: Tensor, share: float = 0.5) -> Tensor:
     return ((ring + part).squeeze(-1) * width).where(total.squeeze(-1) > 0, torch.nan)
 
 
-def evenly(count: int, most: int) -> Sequence[int]:
-    """At most `most` of `count` things in order, evenly spaced, with the first and the last.
-
-    >>> evenly(9, 4), evenly(3, 4)
-    ([0, 3, 5, 8], [0, 1, 2])
-    """
-    if count <= most:
-        return list(range(count))
-    return [round(step * (count - 1) / (most - 1)) for step in range(most)]
-
-
 def summary(maps: Tensor, grid: tuple[int, int]) -> dict[str, Tensor]:
     """What is kept of the maps (image, y, x) of one site, each with the image first, on the CPU.
 

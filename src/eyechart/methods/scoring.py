@@ -11,31 +11,23 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
-from eyechart.sites import Anatomy
+from eyechart.scene import Batch, Scene
+from eyechart.site_choice import classifier
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 
 if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.scene import Scene
-    from eyechart.tracing.bench import Bench
+    from eyechart.measure import Views
 
 RIGHT, NLL, CONFIDENCE = range(3)
 """Columns of `scored`."""
-KNOWN, SAME, TRIED = range(1, 4)
+HAS_CLASS, SAME, TRIED = range(1, 4)
 """Columns of `outcomes` after the first, which is RIGHT too."""
 COUNTS = 4
 LOGITS = View("logits", lambda look: look.output.float())
-
-
-def gives_answers(anatomy: Anatomy) -> bool:
-    """Whether a subject classifies. Without a classifier its output looks like logits, but is features.
-
-    A fully convolutional classifier pools last, so for a CNN only the experiment itself can decide it.
-    """
-    return bool(anatomy.pick("head")) and (anatomy.pooling is not None or anatomy.architecture == "cnn")
 
 
 def strangers(scene: Scene) -> list[str]:
@@ -49,6 +41,18 @@ def about_strangers(finding: xarray.Dataset) -> str:
     if not names:
         return ""
     return f" Left out, because their classes are not those of the images: {', '.join(names)}."
+
+
+def with_classes(batch: Batch, views: Views, scene: Scene) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+    """Of the images whose class is known: their folds, and of each scored subject its logits and their targets."""
+    assert batch.labels is not None  # a label map exists, so the images have classes
+    chosen = torch.as_tensor(batch.labels >= 0)
+    answers = []
+    for subject in scene.scored_subjects:
+        (site,) = classifier(scene.anatomy(subject))
+        targets = torch.as_tensor(scene.targets(subject, batch))
+        answers.append((views(subject, site, LOGITS)[chosen].double(), targets[chosen]))
+    return torch.as_tensor(batch.image_folds)[chosen], answers
 
 
 def labelled(bench: Bench) -> Bench:
@@ -71,7 +75,7 @@ def wanted(bench: Bench, intact: Tensor) -> Tensor:
 
 
 def right(logits: Tensor, target: Tensor) -> Tensor:
-    """1.0 where an answer is the wanted one, (image,); 0 also where no class is known, which `known` says.
+    """1.0 where an answer is the wanted one, (image,); 0 also where no class is known, which `has_class` says.
 
     As in `outcomes`, what is not a number is no answer: `argmax` would name the class of the first NaN.
     """
@@ -79,7 +83,7 @@ def right(logits: Tensor, target: Tensor) -> Tensor:
     return ((answers == target) & (answers >= 0)).double()
 
 
-def known(target: Tensor) -> Tensor:
+def has_class(target: Tensor) -> Tensor:
     return (target >= 0).to(torch.float64)
 
 
@@ -114,8 +118,8 @@ def outcomes(logits: Tensor, intact: Tensor, targets: Tensor | None) -> Tensor:
     counted[:, SAME] = ((answers == before) & (answers >= 0)).double()
     counted[:, TRIED] = 1
     if targets is not None:
-        counted[:, KNOWN] = known(targets.cpu())
-        counted[:, RIGHT] = counted[:, KNOWN] * (answers == targets.cpu())
+        counted[:, HAS_CLASS] = has_class(targets.cpu())
+        counted[:, RIGHT] = counted[:, HAS_CLASS] * (answers == targets.cpu())
     return counted
 
 
@@ -126,7 +130,7 @@ def answers_of(logits: Tensor) -> Tensor:
 
 def accuracy_of(counted: Tensor) -> np.ndarray:
     """Share named right of those whose class is known, from counts (…, 4); NaN where none is."""
-    return share(counted[..., RIGHT], counted[..., KNOWN])
+    return share(counted[..., RIGHT], counted[..., HAS_CLASS])
 
 
 def changed_of(counted: Tensor) -> np.ndarray:
@@ -134,9 +138,9 @@ def changed_of(counted: Tensor) -> np.ndarray:
     return 1 - share(counted[..., SAME], counted[..., TRIED])
 
 
-def known_of(counted: Tensor) -> float:
+def images_with_class(counted: Tensor) -> float:
     """How many images have a class: the trials of an accuracy. The same for all that is compared; at least 1."""
-    return max(float(counted[..., KNOWN].max()), 1.0)
+    return max(float(counted[..., HAS_CLASS].max()), 1.0)
 
 
 def share(part: Tensor, whole: Tensor) -> np.ndarray:

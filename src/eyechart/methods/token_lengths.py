@@ -6,13 +6,12 @@ dominate the likeness of two layers: SPEC T15. With equal lengths, every token o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 
-if TYPE_CHECKING:
-    from eyechart.sites import Site
-    from eyechart.tracing.views import Look
+from eyechart.sites import Site
+from eyechart.tracing.views import Look
 
 Tokens = Literal["plain", "normalised"]
 TOKEN_WORDS: dict[Tokens, str] = {"plain": "", "normalised": "with all tokens of length one"}

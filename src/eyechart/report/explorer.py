@@ -13,7 +13,7 @@ from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.measures.attention_maps.rows import LEVELS, NOTHING
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.report.embed import data_uri
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
             "size": finding.picture_size.values[index].tolist(),
             "photo": bool(finding.picture_size.values[index].max() > PHOTO),
             "noRollout": str(finding.no_rollout.values[index]),
-            "layers": [layer(finding, at) for at in places_of(finding, name).tolist()],
+            "layers": [layer(finding, at) for at in site_indices(finding, name).tolist()],
         }
         for index, name in enumerate(names)
     ]
@@ -88,7 +88,7 @@ def layer(finding: xarray.Dataset, site: int) -> dict[str, Any]:
 def rows(finding: xarray.Dataset, subject: str, example: int) -> str:
     """One picture's rows, deflated, in base64: for each attention the codes of heads and rollout; then all peaks."""
     codes, peaks = [], []
-    for site in places_of(finding, subject).tolist():
+    for site in site_indices(finding, subject).tolist():
         heads, queries, keys = shape_of(finding, site)
         codes += [finding.maps.values[example, site, :heads, :queries, :keys]]
         codes += [finding.rollout.values[example, site, :queries, :keys]]

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eyechart.errors import EyechartError, UsageError
-from eyechart.phrases import printable
+from eyechart.errors import PARTLY, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from eyechart.studies.records import Records
     from eyechart.studies.study import Study
-
-PARTLY, INTERRUPTED = 3, 130
 
 
 @click.command()
@@ -86,19 +83,15 @@ def study(
             complete &= _one(each, json_, minutes=left_over, **options)
         if not complete:
             sys.exit(PARTLY)
-    except EyechartError as error:
-        click.echo(f"eyechart: {printable(error)}", err=True)
-        sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        click.echo("eyechart: interrupted, what ended is recorded; run the same command again to continue.", err=True)
-        sys.exit(INTERRUPTED)
+        raise Interrupted("interrupted, what ended is recorded; run the same command again to continue.") from None
 
 
 def _report(out: Path, exam_runs: Sequence[Path]) -> None:
     from eyechart.files import write_text
     from eyechart.run import Run
-    from eyechart.studies.answers import all_records, answers
     from eyechart.studies.bundled_exams import BundledExams
+    from eyechart.studies.claim_answers import all_records, answers
     from eyechart.studies.markdown import markdown
     from eyechart.studies.page import page
     from eyechart.studies.questions import questions

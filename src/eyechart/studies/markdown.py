@@ -1,4 +1,4 @@
-"""`docs/reproduction.md`: every claim with what was all_answers, made from the records by `eyechart study --report`."""
+"""`docs/reproduction.md`: every claim with what was found, made from the records by `eyechart study --report`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from eyechart.claims.table import EVIDENCE
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import interval_words
 from eyechart.phrases import count
-from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
 from eyechart.studies.verdicts import StudyVerdict

@@ -1,4 +1,4 @@
-"""The page of the studies: every claim with what was all_answers, in the looks of an exam's page."""
+"""The page of the studies: every claim with what was found, in the looks of an exam's page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from eyechart.claims.verdict import Verdict
 from eyechart.report import page as exam_page
 from eyechart.report.embed import data_uri, on_both_papers
 from eyechart.report.verdict_rows import KINDS, references, rows
-from eyechart.studies.answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.questions import Question
 from eyechart.studies.records import Records

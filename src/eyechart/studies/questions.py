@@ -16,8 +16,8 @@ import numpy as np
 
 from eyechart.claims.wording import interval_words
 from eyechart.errors import EyechartError
-from eyechart.studies.answers import Answer
 from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.claim_answers import Answer
 from eyechart.studies.records import Records
 from eyechart.studies.study import folder
 from eyechart.studies.verdicts import interval_of

@@ -19,7 +19,8 @@ import numpy as np
 
 from eyechart.claims.gates import Facts
 from eyechart.files import read_json_lines
-from eyechart.studies.study import Contrast, ExamPlan, Study, find, folder
+from eyechart.studies.contrasts import Contrast
+from eyechart.studies.study import ExamPlan, Study, find, folder
 
 DIGITS = 6  # significant ones: far below any interval, a third of the bytes
 

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import eyechart
+from eyechart.studies.contrasts import NEXT_SEED
 from eyechart.studies.records import Records, append
-from eyechart.studies.study import NEXT_SEED, ExamPlan, Study
+from eyechart.studies.study import ExamPlan, Study
 from eyechart.training.progress import Report
 from eyechart.training.run import TrainingRun
 from eyechart.training.workers import Ended, Job, work_through
 
-Told = Callable[[str, bool], None]  # a sentence, and whether a training ended with it
+Notice = Callable[[str, bool], None]  # a sentence, and whether a training ended with it
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Schedule:
     work: Path
     """Where weights go; not kept in the repository."""
     parallel: int = 1
-    tell: Told = lambda words, training: None
+    tell: Notice = lambda words, training: None
     trained: set[tuple[str, int]] = field(default_factory=set)
     lost: set[tuple[str, int]] = field(default_factory=set)
     only_exams: tuple[str, ...] = ()

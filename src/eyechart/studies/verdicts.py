@@ -18,9 +18,10 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import Measured, decide
 from eyechart.claims.parts import ClaimTest
 from eyechart.claims.verdict import Verdict
+from eyechart.studies.contrasts import Contrast, arms_of
 from eyechart.studies.records import Records, Row
 from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds, rank_over_seeds
-from eyechart.studies.study import Contrast, Study, arms_of, hash_of, key_of
+from eyechart.studies.study import Study, hash_of, key_of
 
 
 @dataclass(frozen=True)

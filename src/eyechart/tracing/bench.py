@@ -88,7 +88,7 @@ class Bench:
                 pieces.append(logits.float().cpu())
             return torch.cat(pieces)
 
-        with self.dice(draw):
+        with self.seeded(draw):
             return self.piece_size.fit(len(images), work)
 
     def look(
@@ -106,12 +106,12 @@ class Bench:
                 return tap.run(images, self.subject.call)[1]
             return tap.run_in_pieces(images, size, self.subject.call)[1]
 
-        with self.dice(0):
+        with self.seeded(0):
             seen = self.piece_size.fit(len(images), work)
         return {site: {name: value.cpu() for name, value in at_site.items()} for site, at_site in seen.items()}
 
     @contextmanager
-    def dice(self, draw: int = 0) -> Iterator[None]:
+    def seeded(self, draw: int = 0) -> Iterator[None]:
         """Passes with and without a change differ by the change alone, not by random numbers drawn in between."""
         if not self.anatomy.random:
             yield

@@ -6,7 +6,7 @@ All tensors are kept alive until it ends, so that `id()` names one of them; afte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -51,15 +51,11 @@ class DryRun(TorchFunctionMode):
 
     @contextmanager
     def _module_hooks(self) -> Iterator[None]:
-        handles = []
-        for path, module in self.module.named_modules():
-            handles.append(module.register_forward_pre_hook(self._enter(path), with_kwargs=True))
-            handles.append(module.register_forward_hook(self._leave, with_kwargs=True))
-        try:
+        with ExitStack() as hooks:
+            for path, module in self.module.named_modules():
+                hooks.enter_context(module.register_forward_pre_hook(self._enter(path), with_kwargs=True))
+                hooks.enter_context(module.register_forward_hook(self._leave, with_kwargs=True))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _enter(self, path: str) -> Callable[..., None]:
         def enter(module: nn.Module, args: Any, kwargs: Any) -> None:

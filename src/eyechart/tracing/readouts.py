@@ -8,19 +8,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from eyechart.scene import Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Anatomy, Site
 from eyechart.tracing.area import area_means
 from eyechart.tracing.views import Look
-
-if TYPE_CHECKING:
-    from eyechart.scene import Scene
 
 READOUTS = ("tokens", "cls", "gap", "gap with cls", "first")
 WITHOUT_CLS = ("tokens", "gap", "first")

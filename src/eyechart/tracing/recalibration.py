@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from eyechart.tracing.bench import Bench
+from eyechart.tracing.interventions import Intervention
 from eyechart.tracing.taps import Tap
-
-if TYPE_CHECKING:
-    from eyechart.tracing.bench import Bench
-    from eyechart.tracing.interventions import Intervention
 
 
 def batch_norms(module: nn.Module) -> list[_BatchNorm]:

@@ -7,7 +7,7 @@ run unchanged, so without interventions its output is bit for bit what the plain
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -128,18 +128,14 @@ class Tap:
 
     @contextmanager
     def _module_hooks(self, watch: _Pass) -> Iterator[None]:
-        handles = []
-        for path, module in self.module.named_modules():
-            if path in self._modules:
-                handles.append(module.register_forward_hook(_replacing(self._modules[path].change)))
-            if path in self._hooked:
-                handles.append(module.register_forward_pre_hook(watch.enter(path), with_kwargs=True))
-                handles.append(module.register_forward_hook(watch.leave))
-        try:
+        with ExitStack() as hooks:
+            for path, module in self.module.named_modules():
+                if path in self._modules:
+                    hooks.enter_context(module.register_forward_hook(_replacing(self._modules[path].change)))
+                if path in self._hooked:
+                    hooks.enter_context(module.register_forward_pre_hook(watch.enter(path), with_kwargs=True))
+                    hooks.enter_context(module.register_forward_hook(watch.leave))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
 
 class _Pass(TorchFunctionMode):

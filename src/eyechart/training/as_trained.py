@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
+from eyechart.tracing.bench import Bench
 from eyechart.training.augment import Normalisation, prepare_chunk
 from eyechart.training.recipes import find_recipe
-
-if TYPE_CHECKING:
-    from eyechart.tracing.bench import Bench
 
 
 def as_trained(bench: Bench, recipe: str, batch: int, purpose: str, classes: int) -> tuple[Tensor, Tensor]:

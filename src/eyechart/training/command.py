@@ -10,15 +10,12 @@ import click
 from click.core import ParameterSource
 
 from eyechart import zoo
-from eyechart.errors import EyechartError, UsageError
-from eyechart.phrases import printable
+from eyechart.errors import PARTLY, Interrupted, UsageError
 from eyechart.training.progress import board
 from eyechart.training.recipes import RECIPES
 from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, STOPS, TrainingRun
 from eyechart.training.settings import make_run, parse_pairs, read_list, refuse_clashes
 from eyechart.training.side_by_side import run_side_by_side
-
-PARTLY, INTERRUPTED = 3, 130
 
 
 @click.command()
@@ -95,13 +92,9 @@ def train(
             raise UsageError(f"--parallel must be at least 1; got {parallel}.")
         with board([run.label for run in runs]) as report:
             codes = run_side_by_side(runs, parallel, report, engine)
-    except EyechartError as error:
-        click.echo(f"eyechart: {printable(error)}", err=True)
-        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         again = max((run.again for run in runs), key=len, default="the same command")
-        click.echo(f"eyechart: interrupted; {again} continues from the last states.", err=True)
-        sys.exit(INTERRUPTED)
+        raise Interrupted(f"interrupted; {again} continues from the last states.") from None
     failed = [name for name, code in codes.items() if code]
     for run in runs:
         if run.label not in failed:

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from eyechart.errors import EyechartError
+from eyechart.errors import EyechartError, Interrupted
 from eyechart.training.run import TrainingRun
 
-INTERRUPTED = 130
 Event = Mapping[str, Any]
 
 
@@ -28,7 +27,7 @@ def train_run(run: TrainingRun, report: Callable[[Event], None]) -> tuple[int, E
         report({"run": run.label, "error": str(error)})
         return error.exit_code, None
     except KeyboardInterrupt:
-        return INTERRUPTED, None
+        return Interrupted.exit_code, None
     except BrokenPipeError:  # who asked for the training is gone; its last state is kept
         os._exit(1)
     except Exception as error:
@@ -66,7 +65,7 @@ def serve(work: Callable[[Event, Callable[[Event], None]], tuple[int, Event | No
 
     for line in sys.stdin:
         code, result = work(json.loads(line), report)
-        if code == INTERRUPTED:
+        if code == Interrupted.exit_code:
             return code
         report({"ended": code, "result": result})
         clean_up()

@@ -10,7 +10,7 @@ from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject
 from tests.claims.nulls.case import Case
 from tests.measures.on_subjects import module_subject
-from tests.measures.test_position_tables import sinusoids
+from tests.measures.test_position_embeddings_tables import sinusoids
 
 
 def with_table(table: np.ndarray, name: str) -> Subject:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -53,7 +48,7 @@ def sorted_heads(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) ->
         high="distance_high",
     )
     references = theme.reference(uniform, "uniform attention", at="start") + theme.reference(0, "attends itself")
-    return (lines + references).properties(width=400, height=260, title=f"{subject}: lowest and highest blocks")
+    return theme.panel(lines + references, (400, 260), f"{subject}: lowest and highest blocks")
 
 
 def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) -> Chart:
@@ -65,5 +60,4 @@ def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) 
     dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, color=colour, tooltip=tooltip)
     bars = theme.error_bars(table, x, y, "distance_low", "distance_high", color=colour)
     references = theme.reference(uniform, "uniform", at="beyond") + theme.reference(0, "itself", at="beyond")
-    chart: Chart = (bars + dots + references).properties(width=400, height=260, title=f"{subject}: all heads")
-    return chart
+    return theme.panel(bars + dots + references, (400, 260), f"{subject}: all heads")

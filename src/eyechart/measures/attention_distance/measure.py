@@ -11,24 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import room_for
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, tokens_from
 from eyechart.quantity import Bounds, Compute, Quantity, of_each, of_pairs, subjects_in
-from eyechart.reading_estimates import by_subject, places_of, thirds
+from eyechart.reading_estimates import by_subject, site_indices, thirds
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
-
-if TYPE_CHECKING:
-    import xarray
 
 LOCAL = 0.5  # SPEC: a head is local if it looks less than half as far as uniform attention
 
@@ -44,7 +42,7 @@ class DistanceTally(Tally):
 
 def heads_of(estimate: xarray.Dataset, subject: str, attentions: slice, variable: str = "relative") -> np.ndarray:
     """Values of all heads of some attention sites of one subject, pooled."""
-    rows: np.ndarray = estimate[variable].values[places_of(estimate, subject)][attentions]
+    rows: np.ndarray = estimate[variable].values[site_indices(estimate, subject)][attentions]
     return np.asarray(rows[np.isfinite(rows)])
 
 
@@ -53,8 +51,8 @@ def vits(estimate: xarray.Dataset) -> list[str]:
     return [
         subject
         for subject in subjects_in(estimate, "vit")
-        if len(places_of(estimate, subject)) >= 4
-        and np.isfinite(estimate.relative.values[places_of(estimate, subject)]).any(axis=1).all()
+        if len(site_indices(estimate, subject)) >= 4
+        and np.isfinite(estimate.relative.values[site_indices(estimate, subject)]).any(axis=1).all()
     ]
 
 
@@ -67,7 +65,7 @@ def patch_vits(estimate: xarray.Dataset) -> list[str]:
 def hybrids(estimate: xarray.Dataset) -> list[str]:
     """Subjects whose tokens come from a CNN, with at least four attention sites."""
     tokens = by_subject(estimate, "tokens_from")
-    return [name for name in tokens if tokens[name] == "a CNN" and len(places_of(estimate, name)) >= 4]
+    return [name for name in tokens if tokens[name] == "a CNN" and len(site_indices(estimate, name)) >= 4]
 
 
 def over_heads(
@@ -98,7 +96,7 @@ def near_and_far(summary: Callable[[np.ndarray], float], *, covering: float) -> 
     """
 
     def number(estimate: xarray.Dataset, subject: str) -> float:
-        rows = places_of(estimate, subject)[:2]
+        rows = site_indices(estimate, subject)[:2]
         relative, mass, coverage = (estimate[name].values[rows] for name in ("relative", "prefix_mass", "coverage"))
         heads = relative[np.isfinite(relative) & (mass <= 0.5) & (coverage >= covering)]
         return float(summary(heads)) if len(heads) else 0.0 if covering else math.nan
@@ -108,13 +106,13 @@ def near_and_far(summary: Callable[[np.ndarray], float], *, covering: float) -> 
 
 def growth(estimate: xarray.Dataset, subject: str) -> float:
     """Mean distance of all heads over the last third of the attentions minus over the first."""
-    first, last = (np.nanmean(estimate.relative.values[rows]) for rows in thirds(places_of(estimate, subject)))
+    first, last = (np.nanmean(estimate.relative.values[rows]) for rows in thirds(site_indices(estimate, subject)))
     return float(last - first)
 
 
 def farthest_prefix_mass(estimate: xarray.Dataset, subject: str) -> float:
     """What the farthest early head gives to the class token: one that gives it everything looks uniform."""
-    rows = places_of(estimate, subject)[:2]
+    rows = site_indices(estimate, subject)[:2]
     farthest = np.unravel_index(np.nanargmax(estimate.relative.values[rows]), estimate.relative.values[rows].shape)
     return float(estimate.prefix_mass.values[rows][farthest])
 
@@ -302,18 +300,12 @@ class AttentionDistance(Measure):
         for row, (subject, site) in enumerate(scene.sites(attentions)):
             distance, prefix_mass, coverage, share = views(subject, site, self.view).double().unbind(-1)
             counted = (share > 0).double()
-            for total, values in (
-                (tally.distance, distance * counted),
-                (tally.coverage, coverage * counted),
-                (tally.prefix_mass, prefix_mass),
-                (tally.counted, counted),
-            ):
-                total[:, row, : values.shape[1]].index_add_(0, folds, values)
+            sums = {"distance": distance * counted, "coverage": coverage * counted, "prefix_mass": prefix_mass}
+            for name, values in {**sums, "counted": counted}.items():
+                tally.add(name, folds, values, row, slice(values.shape[1]))
         tally.add("images", folds)
 
     def estimate(self, total: DistanceTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(attentions)
         counted = np.where(total.counted > 0, total.counted, np.nan)
         heads = np.array([site.heads for _, site in sites])

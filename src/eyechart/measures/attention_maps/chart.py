@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
+from eyechart.charts.pictures import data_uri
 from eyechart.charts.tables import tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.measures.attention_maps.rows import MEAN, PREFIX, decoded
 from eyechart.quantity import subjects_in
-from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.reading_estimates import site_indices
 
 TILE, GAP = 84, 6
 PIXELS = 128  # of a tile, half more than the page shows
@@ -62,16 +58,16 @@ class Asked:
 
 def columns_of(finding: xarray.Dataset, subject: str) -> list[Asked]:
     """The rollout up to the last block, where there is one, and the narrowest head of a low, middle and high block."""
-    places = places_of(finding, subject)
+    sites = site_indices(finding, subject)
     rows = []
-    if finding.rollout_peak.values[:, places[-1]].any():
-        rows.append(Asked(subject, int(places[-1]), None, asked_query(finding, int(places[-1]))))
-    for place in dict.fromkeys(places[[0, len(places) // 2, -1]].tolist()):
-        query = asked_query(finding, place)
-        from_class = finding.query_place.values[place, query, 0] == PREFIX
-        spread = finding.class_relative.values[place] if from_class else finding.relative.values[place]
+    if finding.rollout_peak.values[:, sites[-1]].any():
+        rows.append(Asked(subject, int(sites[-1]), None, asked_query(finding, int(sites[-1]))))
+    for site in dict.fromkeys(sites[[0, len(sites) // 2, -1]].tolist()):
+        query = asked_query(finding, site)
+        from_class = finding.query_place.values[site, query, 0] == PREFIX
+        spread = finding.class_relative.values[site] if from_class else finding.relative.values[site]
         head = 0 if np.isnan(spread).all() else int(np.nanargmin(spread))
-        rows.append(Asked(subject, place, head, query))
+        rows.append(Asked(subject, site, head, query))
     return rows
 
 
@@ -95,8 +91,7 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     for example in range(count):
         picture = picture_of(finding, subject, example)
         drawn = [picture, *(tile(finding, each, example, picture) for each in asked)]
-        tiles += [{"column": column, "row": example, "url": data_uri(pixels)} for column, pixels in enumerate(drawn)]
-    size = {"width": len(heads) * (TILE + GAP), "height": count * (TILE + GAP)}
+        tiles += [{"column": column, "row": example, "url": drawn_small(pixels)} for column, pixels in enumerate(drawn)]
     band = alt.Scale(type="band", paddingInner=GAP / (TILE + GAP), paddingOuter=0)
     x = alt.X("column:O", scale=band, axis=named([f"{one}\n{two}" for one, two in heads], orient="top"), title=None)
     names = [name or f"picture {at + 1}" for at, name in enumerate(finding.class_name.values[:count].tolist())]
@@ -105,8 +100,8 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     kinds = {int(finding.query_place.values[each.site, each.query, 0]) for each in asked if each.head is not None}
     alone = {PREFIX: "the class token looks", MEAN: "the average patch looks"}
     looking = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"
-    chart: Chart = image.encode(x, y, url="url:N").properties(**size, title=f"{subject}: where {looking}")
-    return chart
+    size = len(heads) * (TILE + GAP), count * (TILE + GAP)
+    return theme.panel(image.encode(x, y, url="url:N"), size, f"{subject}: where {looking}")
 
 
 def rows_of(finding: xarray.Dataset) -> int:
@@ -115,7 +110,7 @@ def rows_of(finding: xarray.Dataset) -> int:
 
 
 def named(names: list[str], orient: Literal["top", "left"]) -> alt.Axis:
-    """Names of one or two lines at places 0, 1, …; they stand in an expression, so "<" is spelt out."""
+    """Names of one or two lines at 0, 1, …; they stand in an expression, so "<" is spelt out."""
     listed = json.dumps([name.split("\n") for name in names]).replace("<", "\\u003c")
     return alt.Axis(
         orient=orient,
@@ -131,9 +126,9 @@ def named(names: list[str], orient: Literal["top", "left"]) -> alt.Axis:
 
 def picture_of(finding: xarray.Dataset, subject: str, example: int) -> np.ndarray:
     """(y, x, 3), 0 to 255."""
-    place = finding.shown_subject.values.tolist().index(subject)
-    height, width = finding.picture_size.values[place]
-    return np.asarray(finding.picture.values[example, place, :height, :width])
+    index = finding.shown_subject.values.tolist().index(subject)
+    height, width = finding.picture_size.values[index]
+    return np.asarray(finding.picture.values[example, index, :height, :width])
 
 
 def tile(finding: xarray.Dataset, asked: Asked, example: int, picture: np.ndarray) -> np.ndarray:
@@ -180,19 +175,16 @@ def heat_map(
     return heat, covered
 
 
-def data_uri(pixels: np.ndarray) -> str:
-    """Photographs as JPEG, small pictures and maps as PNG, enlarged because some viewers of PDF smooth."""
+def drawn_small(pixels: np.ndarray) -> str:
+    """Photographs as JPEG, small pictures and maps as PNG."""
     times = max(1, PIXELS // max(pixels.shape[:2]))
     photo = times == 1 and max(pixels.shape[:2]) < PIXELS
-    file = io.BytesIO()
-    image = Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1))
-    image.save(file, "JPEG" if photo else "PNG", quality=88, optimize=True)
-    return f"data:image/{'jpeg' if photo else 'png'};base64," + base64.b64encode(file.getvalue()).decode()
+    return data_uri(pixels, "JPEG" if photo else "PNG", times)
 
 
 def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     """Every head as a dot over depth, of query patches and of the class token."""
-    mine = finding.isel(site=places_of(finding, subject))
+    mine = finding.isel(site=site_indices(finding, subject))
     tables = []
     for variable, asking in (("relative", "query patches"), ("class_relative", "class token")):
         table = value_table(mine, variable, also=["entropy"])
@@ -217,7 +209,5 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     ]
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
     references = theme.reference(1, "uniform attention") + theme.reference(0, "a single key")
-    chart = alt.layer(bars, *reversed(dots), references).properties(
-        width=400, height=rows_of(finding) * (TILE + GAP) - GAP, title=f"{subject}: all heads"
-    )
-    return cast("Chart", chart)
+    size = 400, rows_of(finding) * (TILE + GAP) - GAP
+    return theme.panel(alt.layer(bars, *reversed(dots), references), size, f"{subject}: all heads")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,13 +18,11 @@ from eyechart.measures.attention_maps.rows import (
     rollout,
     why_no_rollout,
 )
+from eyechart.scene import Batch
+from eyechart.sites import Site
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
-
-if TYPE_CHECKING:
-    from eyechart.scene import Batch
-    from eyechart.sites import Site
-    from eyechart.tracing.bench import Bench
-    from eyechart.tracing.views import Look
+from eyechart.tracing.views import Look
 
 MOST, FEWEST = 6, 4  # pictures; before fewer than four would fit, queries are thinned
 ROOM = 2_300_000  # bytes of maps kept of a subject: 6 pictures of the bundled ViT
@@ -57,7 +54,7 @@ def spread_over_classes(batch: Batch, count: int) -> Tensor:
     for label in range(len(batch.images)) if batch.labels is None else batch.labels.tolist():
         turns.append(seen.get(label, 0))
         seen[label] = turns[-1] + 1
-    return torch.tensor(sorted(range(len(turns)), key=lambda place: (turns[place], place))[:count])
+    return torch.tensor(sorted(range(len(turns)), key=lambda index: (turns[index], index))[:count])
 
 
 def look_at_rows(kept: Mapping[str, Kept], with_rollout: bool) -> View:

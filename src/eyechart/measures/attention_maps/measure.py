@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -29,18 +30,14 @@ from eyechart.measures.attention_maps.rows import (
     why_no_rollout,
 )
 from eyechart.quantity import Compute, Quantity, of_each, subjects_in
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Max, Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
-    from eyechart.tracing.views import Look
+from eyechart.tracing.views import Look
 
 PADDED_ROOM = 64_000_000  # bytes of the maps of all subjects together, which are padded to one shape
 
@@ -91,8 +88,8 @@ class MapsTally(Tally):
         for name, law in self.laws.items():
             if isinstance(law, Concat) and name not in rows:
                 rows[name] = law.identity((count, *(sizes[axis] for axis in law.dims[1:])))
-        for place, of_subject in enumerate(examples.values()):
-            lay(rows["picture"][:, place], of_subject["picture"][:count])
+        for index, of_subject in enumerate(examples.values()):
+            lay(rows["picture"][:, index], of_subject["picture"][:count])
         for row, (subject, site) in enumerate(scene.sites(attentions_with_maps)):
             for name in ("maps", "peak", "rollout", "rollout_peak"):
                 lay(rows[name][:, row], examples[subject][f"{name} of {site.name}"][:count])
@@ -108,7 +105,7 @@ def lay(whole: Tensor, values: Tensor) -> None:
 
 def relative_of(estimate: xarray.Dataset, subject: str) -> np.ndarray:
     """(attention, head) of one subject; NaN beyond its heads, and where weights can be negative."""
-    values: np.ndarray = estimate.relative.values[places_of(estimate, subject)]
+    values: np.ndarray = estimate.relative.values[site_indices(estimate, subject)]
     return values
 
 
@@ -252,8 +249,6 @@ class AttentionMaps(SampledExperiment):
             tally.keep_examples(scene, results)
 
     def estimate(self, total: MapsTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(attentions_with_maps)
         keys = np.array([site.attention.keys for _, site in sites if site.attention])
         exists = np.arange(total.entropy.shape[1])[None] < np.array([site.heads or 1 for _, site in sites])[:, None]
@@ -285,7 +280,7 @@ class AttentionMaps(SampledExperiment):
                 parts.append(f"The weights of {subject} can be negative, so its heads have no entropy")
                 continue
             row, head = np.unravel_index(np.nanargmin(values), values.shape)
-            name = finding.name.values[places_of(finding, subject)[row]].removesuffix(" attention")
+            name = finding.name.values[site_indices(finding, subject)[row]].removesuffix(" attention")
             parts.append(
                 f"Heads of {subject} spread their attention over {mean_known(values[0]):.2f} of the entropy of uniform "
                 f"attention in its first block and {mean_known(values[-1]):.2f} in its last; the narrowest is head "

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from eyechart.sites import Anatomy, AttentionGeometry, Site
+from eyechart.sites import Anatomy, AttentionGeometry, Site
 
 LEVELS = 100
 """A kept weight is a whole number of hundredths of the largest in its row; 255 levels make the page 23 % larger."""

@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.measures.attention_role.kernels import REPLACEMENTS
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
-
 
 VALUE_TOOLTIPS = interval_tooltips("value", "value", ".2f")
 
 
 def draw(finding: xarray.Dataset) -> Chart:
-    known = bool(np.isfinite(finding.lost.values).all())
+    has_labels = bool(np.isfinite(finding.lost.values).all())
     shared = ("color", "strokeDash")
-    rows = [theme.panels([together(finding, known), specific(finding)], columns=2, shared=shared)]
+    rows = [theme.panels([together(finding, has_labels), specific(finding)], columns=2, shared=shared)]
     if np.isfinite(finding.changed_alone.values).any():
-        each = [alone(finding, known, replacement) for replacement in REPLACEMENTS]
+        each = [alone(finding, has_labels, replacement) for replacement in REPLACEMENTS]
         rows.append(theme.panels(each, columns=3, shared=shared))
     return theme.panels(rows, columns=1, shared=shared)
 
 
-def costs(finding: xarray.Dataset, known: bool, suffix: str = "") -> tuple[pd.DataFrame, str]:
+def costs(finding: xarray.Dataset, has_labels: bool, suffix: str = "") -> tuple[pd.DataFrame, str]:
     """What is drawn, and what its axis says: accuracy lost, drawn downwards, or the share of answers that change."""
-    if known:
+    if has_labels:
         return value_table(finding, f"lost{suffix}", times=-100.0), "Δ accuracy (points)"
     return value_table(finding, f"changed{suffix}", times=100.0), "answers that change (%)"
 
 
-def together(finding: xarray.Dataset, known: bool) -> Chart:
-    table, title = costs(finding, known)
+def together(finding: xarray.Dataset, has_labels: bool) -> Chart:
+    table, title = costs(finding, has_labels)
     x = alt.X("replacement:N", sort=list(REPLACEMENTS), title=None, axis=alt.Axis(labelAngle=0))
     y = alt.Y("value:Q", title=title)
     apart = alt.XOffset("who:N", sort=finding.who.values.tolist())
@@ -47,18 +41,15 @@ def together(finding: xarray.Dataset, known: bool) -> Chart:
     tooltip = [*tooltips("who"), *VALUE_TOOLTIPS]
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart, color=colour)
     points = alt.Chart(table).mark_point(size=90).encode(x, y, xOffset=apart, color=colour, tooltip=tooltip)
-    chart = alt.layer(bars, points, theme.reference(0, "as intact" if known else "same answers"))
-    return cast(
-        alt.LayerChart,
-        chart.properties(width=380, height=250, title=alt.TitleParams("all attentions replaced at once")),
-    )
+    chart = alt.layer(bars, points, theme.reference(0, "as intact" if has_labels else "same answers"))
+    return theme.panel(chart, (380, 250), alt.TitleParams("all attentions replaced at once"))
 
 
-def alone(finding: xarray.Dataset, known: bool, replacement: str) -> Chart:
-    every, title = costs(finding, known, "_alone")
+def alone(finding: xarray.Dataset, has_labels: bool, replacement: str) -> Chart:
+    every, title = costs(finding, has_labels, "_alone")
     ends = alt.Scale(domain=[float(every["low"].min()), float(every["high"].max())])  # the same for all replacements
     table = every[every["replacement"] == replacement]
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.02], nice=False))
+    x = theme.depth_axis(1.02)
     y = alt.Y("value:Q", title=title, scale=ends)
     colour = subject_colours(finding.subject.values)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour)
@@ -67,7 +58,7 @@ def alone(finding: xarray.Dataset, known: bool, replacement: str) -> Chart:
     points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tooltip)
     chart = alt.layer(line, bars, points, theme.reference(0, ""))
     words = alt.TitleParams(f"one at a time: {replacement}")
-    return cast(alt.LayerChart, chart.properties(width=240, height=220, title=words))
+    return theme.panel(chart, (240, 220), words)
 
 
 def specific(finding: xarray.Dataset) -> Chart:
@@ -77,7 +68,7 @@ def specific(finding: xarray.Dataset) -> Chart:
     between = table_of(finding, "head_specific", ends=False, gaps=True).rename(columns={"head_specific": "value"})
     kinds = ["from picture to picture", "from head to head"]
     lines = pd.concat([means.assign(varies=kinds[0]), between.assign(varies=kinds[1])], ignore_index=True)
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.02], nice=False))
+    x = theme.depth_axis(1.02)
     y = alt.Y("value:Q", title="share of the kernel that varies", scale=alt.Scale(domainMin=0))
     colour = subject_colours(finding.subject.values)
     dashes = alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])
@@ -86,4 +77,4 @@ def specific(finding: xarray.Dataset) -> Chart:
     points = alt.Chart(heads).mark_point(size=26, opacity=0.55)
     chart = line + points.encode(x, y, color=colour, tooltip=[*tooltips("subject", "name", "head"), *VALUE_TOOLTIPS])
     words = alt.TitleParams("how much of each head's pattern varies")
-    return cast(alt.LayerChart, chart.properties(width=380, height=250, title=words))
+    return theme.panel(chart, (380, 250), words)

@@ -16,29 +16,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
 from eyechart.measures.attention_role.kernels import EVEN, MEAN, OTHER, REPLACEMENTS, kernel_spread
-from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, gives_answers, known_of, outcomes, share
+from eyechart.methods.scoring import (
+    COUNTS,
+    LOGITS,
+    accuracy_of,
+    changed_of,
+    images_with_class,
+    outcomes,
+    share,
+)
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import attentions, classifier
+from eyechart.site_choice import attentions_of_classifiers, classifier
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.interventions import ReplaceAttention
 from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 GROUP = 32  # pictures whose attention is averaged: the mean of 31 others has 1/31 of one picture's variance
 WORDS = {
@@ -46,11 +51,6 @@ WORDS = {
     MEAN: ("mean", "the mean weights of other pictures"),
     OTHER: ("another", "the weights of another picture"),
 }
-
-
-def chosen(anatomy: Anatomy) -> Sequence[Site]:
-    """Attention between places, of subjects that give answers."""
-    return attentions(anatomy) if gives_answers(anatomy) else []
 
 
 @dataclass
@@ -140,7 +140,7 @@ class AttentionRole(SampledExperiment):
     )
 
     def passes(self, anatomy: Anatomy) -> float:
-        sites = chosen(anatomy)
+        sites = attentions_of_classifiers(anatomy)
         alone = 0 if self.each == "no" else len(sites)
         return 1.0 + len(REPLACEMENTS) * (1 + alone) if sites else 0.0
 
@@ -153,7 +153,7 @@ class AttentionRole(SampledExperiment):
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         few = bench.first(self.images) if self.images else bench
-        sites = chosen(bench.anatomy)
+        sites = attentions_of_classifiers(bench.anatomy)
         if len(few) < 2 or not sites:
             return {}
 
@@ -187,7 +187,7 @@ class AttentionRole(SampledExperiment):
     # --- the tally ----------------------------------------------------------------------------------------------
 
     def tally(self, scene: Scene) -> AttentionRoleTally:
-        sites = scene.sites(chosen)
+        sites = scene.sites(attentions_of_classifiers)
         if not sites:
             raise DoesNotApply("no subject has both a classifier and attention between places.")
         return AttentionRoleTally.empty(
@@ -203,17 +203,12 @@ class AttentionRole(SampledExperiment):
 
     @staticmethod
     def _subjects(scene: Scene) -> list[str]:
-        return list(dict.fromkeys(subject for subject, _ in scene.sites(chosen)))
+        return list(dict.fromkeys(subject for subject, _ in scene.sites(attentions_of_classifiers)))
 
     def update(self, tally: AttentionRoleTally, batch: Batch, views: Views, scene: Scene) -> None:
-        first = 0
-        for row, subject in enumerate(self._subjects(scene)):
-            results, sites = views.experiment(subject), chosen(scene.anatomy(subject))
-            rows = slice(first, first + len(sites))
-            first += len(sites)
-            if not results:
-                continue
-            folds = results["folds"]
+        subjects, rows_of = self._subjects(scene), scene.rows(attentions_of_classifiers)
+        for row, results in views.experiments(subjects):
+            folds, rows = results["folds"], rows_of[subjects[row]]
             tally.add("together", folds, results["together"], row)
             tally.add("spread", folds, results["spread"], rows, slice(results["spread"].shape[2]))
             if "alone" in results:
@@ -222,14 +217,12 @@ class AttentionRole(SampledExperiment):
                 tally.add("images", folds)
 
     def estimate(self, total: AttentionRoleTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
-        sites, subjects, images = scene.sites(chosen), self._subjects(scene), float(total.images)
+        sites, subjects, images = scene.sites(attentions_of_classifiers), self._subjects(scene), float(total.images)
         accuracy, alone = accuracy_of(total.together), accuracy_of(total.alone)
         owner = [subjects.index(subject) for subject, _ in sites]
         power, over_pictures, over_heads = total.spread.unbind(-1)
         counts: dict[str, Any] = {"limits": (0.0, 1.0), "trials": images}
-        labelled = known_of(total.together)
+        labelled = images_with_class(total.together)
         right: dict[str, Any] = {"limits": (0.0, 1.0), "trials": labelled}
         pairs: dict[str, Any] = {"limits": (-1.0, 1.0), "pairs": labelled}
         each, together = ("site", "replacement"), ("who", "replacement")

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import altair as alt
+import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.band_noise.measure import END, RINGS
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray
-
-    from eyechart.measure import Chart
 
 SIZE = (380, 280)
 
@@ -49,8 +45,7 @@ def by_frequency(finding: xarray.Dataset) -> Chart:
     title = f"by frequency: noise of {unit(finding)} {strength:.2f}"
     ends = theme.reference(END / RINGS, "low", axis="x", side="left")
     ends += theme.reference(1 - END / RINGS, "high", axis="x")
-    drawn: Chart = (lines + theme.reference(0, "") + ends).properties(width=SIZE[0], height=SIZE[1], title=title)
-    return drawn
+    return theme.panel(lines + theme.reference(0, "") + ends, SIZE, title)
 
 
 def unit(finding: xarray.Dataset) -> str:
@@ -71,5 +66,4 @@ def by_strength(finding: xarray.Dataset) -> Chart:
     layers = lines + theme.reference(-10, "10 points")
     if not math.isnan(float(finding.read_at[0])):
         layers += theme.reference(float(finding.read_at[0]), "read at left", axis="x")
-    drawn: Chart = layers.properties(width=260, height=SIZE[1], title="mean over all frequencies")
-    return drawn
+    return theme.panel(layers, (260, SIZE[1]), "mean over all frequencies")

@@ -15,27 +15,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
-from eyechart.measure import SampledExperiment, Source, Views, option
-from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
+from eyechart.measure import SampledExperiment, Source, Views, option, subject_coordinates
+from eyechart.methods.scoring import has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.quantity import Compute, Quantity, of_each
 from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import gives_answers
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 RINGS = 10
 STRENGTHS = (0.08, 0.16, 0.32, 0.64)
@@ -236,17 +234,14 @@ class BandNoise(SampledExperiment):
         return {
             "right": torch.stack(answers, dim=1).reshape(len(bench), -1, RINGS),
             "intact": right(intact, target),
-            "known": known(target),
+            "known": has_class(target),
             "rungs": rungs,
             "folds": bench.folds(),
         }
 
     def update(self, tally: NoiseTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(examined(scene)):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for column, results in views.experiments(examined(scene)):
             folds, labelled = results["folds"], results["known"]
             for rung, noisy in zip(results["rungs"].T, results["right"].unbind(1), strict=True):
                 tally.right[:, column].index_put_((folds, rung), noisy * labelled[:, None], accumulate=True)
@@ -256,8 +251,6 @@ class BandNoise(SampledExperiment):
             tally.add("images", folds)
 
     def estimate(self, total: NoiseTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = examined(scene)
         drops = ((total.intact[..., None] - total.right) / total.seen[..., None]).numpy()  # subject, strength, ring
         at = crossing(drops.mean((0, 2)))
@@ -274,8 +267,7 @@ class BandNoise(SampledExperiment):
                 "read_at": ("subject", np.full(len(subjects), read_at), {"limits": (0.0, np.inf)}),
             },
             coords={
-                "subject": subjects,
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, subjects),
                 "scored": ("subject", [scored_by(scene, subject) for subject in subjects]),
                 "pictures": ("subject", [str(scene.anatomy(subject).input_size) for subject in subjects]),
                 "strength": list(self.strengths()),

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
-
+from eyechart.charts.theme import Chart
 
 TOGETHER = 2  # subjects in one reliability diagram; the intervals of more would hide each other
 
@@ -46,10 +40,7 @@ def reliability(finding: xarray.Dataset, subjects: list[str], title: str, side: 
     points = (
         alt.Chart(table).mark_point(filled=True, opacity=0.65).encode(x, y, color=colour, size=size, tooltip=tooltip)
     )
-    drawn: Chart = (diagonal + lines + bars + points).properties(
-        width=side, height=side, title=alt.TitleParams(title, limit=side)
-    )
-    return drawn
+    return theme.panel(diagonal + lines + bars + points, (side, side), alt.TitleParams(title, limit=side))
 
 
 def errors(finding: xarray.Dataset) -> Chart:
@@ -77,7 +68,4 @@ def errors(finding: xarray.Dataset) -> Chart:
     tooltip = tooltips("subject", weights="logits", **numbers)
     points = base.mark_point(size=70, filled=True).encode(y, tooltip=tooltip)
     floor = base.mark_tick(orient="horizontal", thickness=2, size=22).encode(alt.Y("floor:Q", title=title))
-    drawn: Chart = (bars + floor + points).properties(
-        width=260, height=330, title="calibration error (strokes: chance)"
-    )
-    return drawn
+    return theme.panel(bars + floor + points, (260, 330), "calibration error (strokes: chance)")

@@ -15,25 +15,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 from torch.nn import functional as F
 
-from eyechart.measure import Measure, Source, Views
+from eyechart.measure import Measure, Source, Views, subject_coordinates
 from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at
-from eyechart.methods.scoring import LOGITS
+from eyechart.methods.scoring import LOGITS, with_classes
 from eyechart.quantity import Compute, Quantity, of_pairs
 from eyechart.reading_estimates import by_subject, per_subject, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
-
-if TYPE_CHECKING:
-    import xarray
 
 SURE = 0.9
 TEMPERATURES = 2.0 ** torch.arange(-2, 2.01, 0.125, dtype=torch.float64)
@@ -151,16 +149,11 @@ class Calibration(Measure):
         )
 
     def update(self, tally: CalibrationTally, batch: Batch, views: Views, scene: Scene) -> None:
-        assert batch.labels is not None  # a label map exists, so the images have classes
-        labelled = torch.as_tensor(batch.labels >= 0)
-        folds = torch.as_tensor(batch.image_folds)[labelled]
+        folds, answers = with_classes(batch, views, scene)
         # Halves within a fold, so that every fold has both; the order of images is random, so any rule will do.
-        halves = ((batch.start + torch.arange(len(labelled))) // scene.folds % 2)[labelled]
-        cells = folds * 2 + halves
-        for column, subject in enumerate(scene.scored_subjects):
-            (site,) = classifier(scene.anatomy(subject))
-            logits = views(subject, site, LOGITS)[labelled].double()
-            targets = torch.as_tensor(scene.targets(subject, batch))[labelled]
+        halves = (batch.start + torch.arange(len(batch.images))) // scene.folds % 2
+        cells = folds * 2 + halves[torch.as_tensor(batch.labels) >= 0]
+        for column, (logits, targets) in enumerate(answers):
             for row, temperature in enumerate(TEMPERATURES):
                 self.add(tally, cells, row, column, logits / temperature, targets)
             probabilities = logits.softmax(1)
@@ -194,8 +187,6 @@ class Calibration(Measure):
         tally.nll[:, :, row, column] += counted.view(-1, 2)
 
     def estimate(self, total: CalibrationTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects, images = scene.scored_subjects, float(total.images)
         bins = {name: getattr(total, name).numpy() for name in ("images_in", "confidence", "right", "chance")}
         plain = {name: values[:, PLAIN].sum(0) for name, values in bins.items()}
@@ -242,8 +233,7 @@ class Calibration(Measure):
                 "unc_90": ("subject", unc_90, {**unit, "trials": wrong}),
             },
             coords={
-                "subject": subjects,
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, subjects),
                 "bin": [f"{edge / BINS:.1f}–{(edge + 1) / BINS:.1f}" for edge in range(BINS)],
             },
             attrs={"images": int(images)},

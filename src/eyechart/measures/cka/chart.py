@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, interval_tooltips, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
-from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.reading_estimates import site_indices
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -58,13 +55,13 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     """For each block of a ViT, the CKA of the CNN's most similar layer; with and without the class token."""
     patches = np.flatnonzero((finding.patch_subject.values == vit) & (finding.patch_role.values == "block"))
     kinds = {
-        "all tokens": ("match_cka", "site", places_of(finding, vit, "block")),
+        "all tokens": ("match_cka", "site", site_indices(finding, vit, "block")),
         "without class token": ("patch_match_cka", "patch_site", patches),
     }
     rows = []
-    for tokens, (name, axis, places) in kinds.items():
+    for tokens, (name, axis, indices) in kinds.items():
         columns = (name, *ends_of(name))
-        values, low, high = (finding[column].sel(matched=cnn).isel({axis: places}).values for column in columns)
+        values, low, high = (finding[column].sel(matched=cnn).isel({axis: indices}).values for column in columns)
         rows.append(
             pd.DataFrame(
                 {"block": np.arange(1, len(values) + 1), "cka": values, "low": low, "high": high, "tokens": tokens}
@@ -74,9 +71,9 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     reach = alt.Scale(domain=[1, max(2, int(frame["block"].max()))], nice=False)
     x = alt.X("block:Q", title=f"block of {vit}", axis=alt.Axis(tickMinStep=1), scale=reach)
     y = alt.Y("cka:Q", title=f"best {finding.attrs['index']}", scale=alt.Scale(domain=[0, 1]))
-    known = [tokens for tokens in kinds if (frame["tokens"] == tokens).any()]
-    dashes = alt.Scale(domain=known, range=[[1, 0], [5, 4]][: len(known)])
-    legend = alt.Legend(orient="bottom", symbolSize=500) if len(known) > 1 else None
+    shown = [tokens for tokens in kinds if (frame["tokens"] == tokens).any()]
+    dashes = alt.Scale(domain=shown, range=[[1, 0], [5, 4]][: len(shown)])
+    legend = alt.Legend(orient="bottom", symbolSize=500) if len(shown) > 1 else None
     dash = alt.StrokeDash("tokens:N", scale=dashes, title=None, legend=legend)
     colour = alt.value(theme.subject_colour(vit))
     tooltip = tooltips("block:Q", "tokens", cka=("cka", ".3f"))
@@ -84,5 +81,4 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     line = alt.Chart(frame).mark_line(strokeWidth=2, tooltip=None).encode(x, y, strokeDash=dash, color=colour)
     dots = alt.Chart(frame).mark_point(size=30, filled=True).encode(x, y, color=colour, tooltip=tooltip)
     title = alt.TitleParams([vit, f"× {cnn}: best match"], limit=300)
-    chart: Chart = (bars + line + dots).properties(width=250, height=190, title=title)
-    return chart
+    return theme.panel(bars + line + dots, (250, 190), title)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
@@ -41,13 +42,10 @@ from eyechart.methods.hsic import Readout, check_blocks, gram_view, hsic_table, 
 from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens, has_tokens
 from eyechart.quantity import Quantity, minus_cnn, of_each, of_pairs
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import stem_and_blocks
+from eyechart.site_choice import layers_inside_too, stem_and_blocks
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
-
-if TYPE_CHECKING:
-    import xarray
 
 
 @dataclass
@@ -199,17 +197,10 @@ class Cka(Measure):
         return gram_view("prefix", self.tokens)
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
-        """The stem and block outputs; `fine` adds residual sums and all layers inside the blocks."""
-        if self.granularity == "blocks":
-            chosen = stem_and_blocks(anatomy)
-        else:
-            inside = [site for site in anatomy.sites if site.role in ("stem", "junction", "block")]
-            chosen = sorted([*anatomy.layers, *inside], key=lambda site: site.depth)
-        return [site for site in chosen if self._readable(site, anatomy)]
+        choose = stem_and_blocks if self.granularity == "blocks" else layers_inside_too
+        return [site for site in choose(anatomy) if self._readable(site, anatomy)]
 
     def _readable(self, site: Site, anatomy: Anatomy) -> bool:
-        if not site.layout.axes.startswith("N"):
-            return False
         if self.readout == "cls":
             return anatomy.cls == 0 and site.layout.prefix > 0
         if self.readout == "all":
@@ -254,8 +245,6 @@ class Cka(Measure):
         tally.blocks[batch.fold] += 1
 
     def estimate(self, total: CkaTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites, patch_sites = scene.sites(self.sites), scene.sites(self.patch_sites)
         hsic, patch_hsic = (total.hsic / total.blocks).numpy(), (total.patch_hsic / total.blocks).numpy()
         self_hsic = np.diagonal(hsic)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
-from eyechart.quantity import Compute, of_each, of_pairs, subjects_in
-from eyechart.reading_estimates import places_of, thirds
+from eyechart.quantity import Bounds, Compute, of_each, of_pairs, subjects_in
+from eyechart.reading_estimates import site_indices, thirds
 
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import Bounds
-
-Blocks = Callable[["xarray.Dataset", str], np.ndarray]
+Blocks = Callable[[xarray.Dataset, str], np.ndarray]
 """Some blocks of a subject, as indices on the site axis."""
 
 
 def uniformity_of(estimate: xarray.Dataset, subject: str) -> float | None:
     """Mean CKA of the lowest third of the blocks with the highest."""
-    low, high = thirds(places_of(estimate, subject, "block"))
+    low, high = thirds(site_indices(estimate, subject, "block"))
     return float(estimate.cka.values[np.ix_(low, high)].mean()) if len(low) else None
 
 
@@ -39,7 +34,7 @@ def contrast(cka: np.ndarray, stages: np.ndarray) -> float:
 
 
 def block_contrast(estimate: xarray.Dataset, subject: str) -> float | None:
-    blocks = places_of(estimate, subject, "block")
+    blocks = site_indices(estimate, subject, "block")
     stages = estimate.stage.values[blocks]
     return contrast(estimate.cka.values[np.ix_(blocks, blocks)], stages) if len(set(stages)) > 1 else None
 
@@ -52,7 +47,8 @@ def contrast_over_vit(estimate: xarray.Dataset, staged: str, vit: str) -> float 
     of_staged = block_contrast(estimate, staged)
     if of_staged is None:
         return None
-    stages, blocks = estimate.stage.values[places_of(estimate, staged, "block")], places_of(estimate, vit, "block")
+    stages = estimate.stage.values[site_indices(estimate, staged, "block")]
+    blocks = site_indices(estimate, vit, "block")
     cuts = stages[((np.arange(len(blocks)) + 0.5) / len(blocks) * len(stages)).astype(int)]
     return of_staged - contrast(estimate.cka.values[np.ix_(blocks, blocks)], cuts)
 
@@ -76,7 +72,7 @@ def step(cka: np.ndarray, stages: np.ndarray) -> float:
 
 def step_beside_vit(estimate: xarray.Dataset, staged: str, vit: str) -> float:
     """The step at the stage boundaries of a subject, for it and every ViT: a part of claims about both."""
-    blocks = places_of(estimate, staged, "block")
+    blocks = site_indices(estimate, staged, "block")
     return step(estimate.cka.values[np.ix_(blocks, blocks)], estimate.stage.values[blocks])
 
 
@@ -87,12 +83,10 @@ def turned(compute: Compute) -> Compute:
 
 def lag_map(estimate: xarray.Dataset) -> xarray.DataArray:
     """For every site, the depth of the stem or block of each subject that it resembles most."""
-    import xarray
-
     subjects = subjects_in(estimate)
     depths = np.full((estimate.sizes["site"], len(subjects)), np.nan)
     for column, subject in enumerate(subjects):
-        sites = places_of(estimate, subject, "stem", "block")
+        sites = site_indices(estimate, subject, "stem", "block")
         table = np.where(np.isnan(estimate.cka.values[:, sites]), -np.inf, estimate.cka.values[:, sites])
         if len(sites):
             best = estimate.depth.values[sites][table.argmax(1)]
@@ -103,12 +97,10 @@ def lag_map(estimate: xarray.Dataset) -> xarray.DataArray:
 
 def best_matches(estimate: xarray.Dataset, rows: str = "site", cka: str = "cka") -> xarray.DataArray:
     """The highest CKA of each row with a stem or block of each subject."""
-    import xarray
-
     subjects = subjects_in(estimate)
     best = np.full((estimate.sizes[rows], len(subjects)), np.nan)
     for column, subject in enumerate(subjects):
-        table = estimate[cka].values[:, places_of(estimate, subject, "stem", "block")]
+        table = estimate[cka].values[:, site_indices(estimate, subject, "stem", "block")]
         best[:, column] = np.where(np.isnan(table), -np.inf, table).max(1, initial=-np.inf)
     attributes = {"smooth": False, "limits": (-1.0, 1.0)}
     best = np.where(np.isinf(best), np.nan, best)
@@ -120,7 +112,7 @@ def half_way(estimate: xarray.Dataset, cnn: str) -> np.ndarray:
 
     Not the whole lower half, because with no lag at all its mean depth would be 0.25.
     """
-    blocks = places_of(estimate, cnn, "block")
+    blocks = site_indices(estimate, cnn, "block")
     depths = (np.arange(len(blocks)) + 1) / len(blocks)
     half = blocks[(depths > 3 / 8) & (depths <= 1 / 2)]
     return half if len(half) else blocks[depths <= 1 / 2][-1:]
@@ -128,7 +120,7 @@ def half_way(estimate: xarray.Dataset, cnn: str) -> np.ndarray:
 
 def last_quarter(estimate: xarray.Dataset, subject: str) -> np.ndarray:
     """Blocks whose middle lies in the last quarter; at least the last one."""
-    blocks = places_of(estimate, subject, "block")
+    blocks = site_indices(estimate, subject, "block")
     middle = (np.arange(len(blocks)) + 0.5) / len(blocks)
     late = blocks[middle > 3 / 4]
     return late if len(late) else blocks[-1:]
@@ -157,7 +149,7 @@ def matched_depth(choose: Blocks) -> Compute:
     """The mean depth, in each ViT, of what the chosen blocks of each CNN resemble most."""
 
     def number(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
-        sites = places_of(estimate, vit, "stem", "block")
+        sites = site_indices(estimate, vit, "stem", "block")
         depths = estimate.depth.values[sites]
         rows = estimate.cka.values[choose(estimate, cnn)][:, sites]
         return float(np.mean([peak(row, depths) for row in rows])) if len(rows) else float("nan")
@@ -174,10 +166,10 @@ def within_half_a_block(choose: Blocks) -> Callable[[xarray.Dataset], Bounds]:
     def bounds(estimate: xarray.Dataset) -> Bounds:
         result: dict[tuple[str, ...], tuple[float, float]] = {}
         for (vit, cnn), depth in matched_depth(choose)(estimate).items():
-            sites = places_of(estimate, vit, "stem", "block")
+            sites = site_indices(estimate, vit, "stem", "block")
             best = estimate.cka.values[choose(estimate, cnn)][:, sites].argmax(1)
             at_an_end = float(np.mean((best == 0) | (best == len(sites) - 1))) if len(best) else 0.0
-            half = 0.5 * at_an_end / max(len(places_of(estimate, vit, "block")), 1)
+            half = 0.5 * at_an_end / max(len(site_indices(estimate, vit, "block")), 1)
             result[vit, cnn] = (max(depth - half, 0.0), min(depth + half, 1.0))
         return result
 
@@ -193,7 +185,7 @@ def match_above_stem(choose: Blocks) -> Compute:
 
     def number(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
         rows = estimate.cka.values[choose(estimate, cnn)]
-        blocks, stem = places_of(estimate, vit, "block"), places_of(estimate, vit, "stem")
+        blocks, stem = site_indices(estimate, vit, "block"), site_indices(estimate, vit, "stem")
         gain = rows[:, blocks].max(1, initial=-np.inf) - rows[:, stem].max(1, initial=-np.inf)
         return float(gain.mean()) if len(stem) and len(blocks) and len(rows) else float("nan")
 
@@ -203,15 +195,15 @@ def match_above_stem(choose: Blocks) -> Compute:
 def top_quarter_is_matched(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
     """Largest lead, over the layers of a CNN, of a ViT's last quarter over its earlier sites; below 0: never ahead."""
     late = last_quarter(estimate, vit)
-    early = np.setdiff1d(places_of(estimate, vit, "stem", "block"), late)
-    rows = estimate.cka.values[places_of(estimate, cnn, "stem", "block")]
+    early = np.setdiff1d(site_indices(estimate, vit, "stem", "block"), late)
+    rows = estimate.cka.values[site_indices(estimate, cnn, "stem", "block")]
     ahead = rows[:, late].max(1, initial=-np.inf) - rows[:, early].max(1, initial=-np.inf)
     return float(ahead.max()) if len(early) else float("nan")
 
 
 def top_is_unlike(estimate: xarray.Dataset, vit: str, cnn: str) -> float | None:
     """Best match of the ViT's lowest third with any CNN site minus that of its highest third."""
-    return _drop_of_the_best(estimate.match_cka.sel(matched=cnn).values, places_of(estimate, vit, "block"))
+    return _drop_of_the_best(estimate.match_cka.sel(matched=cnn).values, site_indices(estimate, vit, "block"))
 
 
 def top_is_unlike_without_cls(estimate: xarray.Dataset, vit: str, cnn: str) -> float | None:
@@ -221,7 +213,7 @@ def top_is_unlike_without_cls(estimate: xarray.Dataset, vit: str, cnn: str) -> f
 
 def top_likeness(estimate: xarray.Dataset, vit: str, cnn: str) -> float | None:
     """The best match of the ViT's highest third with any CNN site."""
-    high = thirds(places_of(estimate, vit, "block"))[1]
+    high = thirds(site_indices(estimate, vit, "block"))[1]
     return float(estimate.match_cka.sel(matched=cnn).values[high].max()) if len(high) else None
 
 

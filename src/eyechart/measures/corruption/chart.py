@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import io
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
-from PIL import Image
+import xarray
 
 from eyechart.charts import theme
+from eyechart.charts.pictures import data_uri
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.charts.theme import Chart
 
 TILE, COLUMNS = 96, 8
 """Pixels of a picture in the strip, and how many stand in a row."""
@@ -49,10 +44,10 @@ def examples(finding: xarray.Dataset) -> Chart:
     names = ["clean", *map(named, finding.type.values.tolist())]
     table = pd.DataFrame(
         {
-            "x": [(place % COLUMNS + 0.5) * (TILE + 6) for place in range(len(tiles))],
-            "y": [(place // COLUMNS) * (TILE + 24) + TILE / 2 for place in range(len(tiles))],
+            "x": [(index % COLUMNS + 0.5) * (TILE + 6) for index in range(len(tiles))],
+            "y": [(index // COLUMNS) * (TILE + 24) + TILE / 2 for index in range(len(tiles))],
             "name": names,
-            "url": [data_uri(tile) for tile in tiles],
+            "url": [drawn_small(tile) for tile in tiles],
         }
     )
     rows = -(-len(tiles) // COLUMNS)
@@ -62,17 +57,13 @@ def examples(finding: xarray.Dataset) -> Chart:
     base = alt.Chart(table).encode(x, y)
     pictures = base.mark_image(width=TILE, height=TILE, tooltip=None).encode(url="url:N")
     words = base.mark_text(style="note", baseline="top", dy=TILE / 2 + 4, tooltip=None).encode(text="name:N")
-    drawn = (pictures + words).properties(width=width, height=height, title="the corruptions, at severity 3")
-    return cast("Chart", drawn)
+    return theme.panel(pictures + words, (width, height), "the corruptions, at severity 3")
 
 
-def data_uri(pixels: np.ndarray) -> str:
+def drawn_small(pixels: np.ndarray) -> str:
     """Small pictures enlarged without smoothing, as PNG; the rest as JPEG."""
-    times, file = max(1, TILE // max(pixels.shape[:2])), io.BytesIO()
-    image = Image.fromarray(pixels.repeat(times, axis=0).repeat(times, axis=1))
-    kind = "PNG" if times > 1 else "JPEG"
-    image.save(file, kind, quality=88, optimize=True)
-    return f"data:image/{kind.lower()};base64," + base64.b64encode(file.getvalue()).decode()
+    times = max(1, TILE // max(pixels.shape[:2]))
+    return data_uri(pixels, "PNG" if times > 1 else "JPEG", times)
 
 
 def by_severity(finding: xarray.Dataset, name: str, title: str, form: str) -> Chart:
@@ -86,34 +77,18 @@ def by_severity(finding: xarray.Dataset, name: str, title: str, form: str) -> Ch
     tooltip += tooltips(ece=("calibration error (ECE)", ".3f")) if form == "+.2f" else []
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
-    drawn: Chart = (lines + theme.reference(0, "") if form == "+.2f" else lines).properties(width=215, height=210)
-    return drawn
-
-
-def rows_of(finding: xarray.Dataset) -> dict[str, Any]:
-    order = [named(name) for name in finding.type.values.tolist()]
-    axis = alt.Axis(labelFontSize=12, labelLimit=200, grid=True)
-    offset = alt.YOffset("subject:N", sort=finding.subject.values.tolist(), scale=alt.Scale(paddingOuter=0.8))
-    return {"y": alt.Y("corruption:N", sort=order, title=None, axis=axis), "yOffset": offset}
+    return theme.panel(lines + theme.reference(0, "") if form == "+.2f" else lines, (215, 210))
 
 
 def by_type(finding: xarray.Dataset) -> Chart:
     """One row a type: the accuracy of every subject, with a stroke at its clean accuracy."""
-    colour = subject_colours(finding.subject.values)
     table = table_of(finding, "by_type", gaps=True).assign(corruption=lambda frame: frame["type"].map(named))
     clean = finding.by_severity.sel(level=0).to_dataframe(name="clean").reset_index()
-    x = alt.X("by_type:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    base = alt.Chart(table).encode(**rows_of(finding), color=colour)
-    span = base.mark_rule(strokeWidth=2.5, opacity=0.4, tooltip=None)
-    points = base.mark_point(size=45, filled=True, opacity=1)
-    tooltip = tooltips("subject", "corruption") + interval_tooltips("by_type", "value", ".1%")
     rules = alt.Chart(clean).mark_rule(strokeDash=[4, 3], strokeWidth=1.5, tooltip=None)
-    drawn = alt.layer(
-        rules.encode(alt.X("clean:Q", title="accuracy"), color=colour),
-        span.encode(alt.X("by_type_low:Q", title="accuracy"), x2="by_type_high:Q"),
-        points.encode(x, tooltip=tooltip),
-    ).properties(width=330, height=ROW * finding.sizes["type"], title="by type; dashed: clean")
-    return cast("Chart", drawn)
+    rules = rules.encode(alt.X("clean:Q", title="accuracy"), color=subject_colours(finding.subject.values))
+    x: dict[str, Any] = {"title": "accuracy", "scale": alt.Scale(domain=[0, 1]), "axis": alt.Axis(format="%")}
+    layers = row_layers(finding, table, rules, "by_type", ".1%", **x)
+    return theme.panel(layers, (330, ROW * finding.sizes["type"]), "by type; dashed: clean")
 
 
 def differences(finding: xarray.Dataset) -> Chart:
@@ -121,15 +96,26 @@ def differences(finding: xarray.Dataset) -> Chart:
     first = finding.one.values[0]
     table = table_of(finding.isel(pair=finding.one.values == first), "difference", gaps=True, times=100)
     table = table.assign(corruption=table["type"].map(named), subject=table["other"].astype(str))
-    colour = subject_colours(finding.subject.values)
-    title = f"points more than {first}"
-    x = alt.X("difference:Q", title=title)
-    base = alt.Chart(table).encode(**rows_of(finding), color=colour)
-    span = base.mark_rule(strokeWidth=2.5, opacity=0.4, tooltip=None)
-    tooltip = tooltips("subject", "corruption") + interval_tooltips("difference", "value", "+.1f")
-    drawn = alt.layer(
-        theme.reference(0, "", axis="x"),
-        span.encode(alt.X("difference_low:Q", title=title), x2="difference_high:Q"),
-        base.mark_point(size=45, filled=True, opacity=1).encode(x, tooltip=tooltip),
-    ).properties(width=250, height=ROW * finding.sizes["type"], title="difference")
-    return cast("Chart", drawn)
+    zero = theme.reference(0, "", axis="x")
+    layers = row_layers(finding, table, zero, "difference", "+.1f", title=f"points more than {first}")
+    return theme.panel(layers, (250, ROW * finding.sizes["type"]), "difference")
+
+
+def row_layers(
+    finding: xarray.Dataset, table: pd.DataFrame, below: Chart, name: str, form: str, *, title: str, **x: Any
+) -> Chart:
+    """One row a corruption: each subject's number on its interval, above what lies `below`."""
+    order = [named(kind) for kind in finding.type.values.tolist()]
+    axis = alt.Axis(labelFontSize=12, labelLimit=200, grid=True)
+    y = alt.Y("corruption:N", sort=order, title=None, axis=axis)
+    offset = alt.YOffset("subject:N", sort=finding.subject.values.tolist(), scale=alt.Scale(paddingOuter=0.8))
+    base = alt.Chart(table).encode(y=y, yOffset=offset, color=subject_colours(finding.subject.values))
+    low, high = ends_of(name)
+    span = base.mark_rule(strokeWidth=2.5, opacity=0.4, tooltip=None).encode(
+        alt.X(f"{low}:Q", title=title), x2=f"{high}:Q"
+    )
+    tooltip = tooltips("subject", "corruption") + interval_tooltips(name, "value", form)
+    points = base.mark_point(size=45, filled=True, opacity=1).encode(
+        alt.X(f"{name}:Q", title=title, **x), tooltip=tooltip
+    )
+    return cast(alt.LayerChart, alt.layer(below, span, points))

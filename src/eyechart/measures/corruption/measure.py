@@ -13,15 +13,16 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.corruptions import SEVERITIES, TYPES, corrupt, set_for
-from eyechart.measure import SampledExperiment, Source, Views
+from eyechart.measure import SampledExperiment, Source, Views, subject_coordinates
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, about_strangers, labelled, scored, strangers
 from eyechart.quantity import Quantity
@@ -29,11 +30,7 @@ from eyechart.reading_estimates import per_subject, vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 EXAMPLE_SIDE = 64
 EXAMPLE_SEVERITY = 3
@@ -161,10 +158,7 @@ class Corruption(SampledExperiment):
 
     def update(self, tally: CorruptionTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(scene.scored_subjects):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for column, results in views.experiments(scene.scored_subjects):
             folds, scores = results["folds"], results["scores"]
             tally.add("seen", folds, None, column)
             rest = scores[:, 1:].view(len(scores), len(TYPES), SEVERITIES, -1)
@@ -184,8 +178,6 @@ class Corruption(SampledExperiment):
         add_to_bins(sums, (folds[:, None].expand_as(confidence),), confidence, scores[..., RIGHT])
 
     def estimate(self, total: CorruptionTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects, seen = scene.scored_subjects, total.seen.numpy()
         kinds = [kinds_of(scene, subject) for subject in subjects]
         pairs = [pair for pair in itertools.combinations(range(len(subjects)), 2) if kinds[pair[0]] == kinds[pair[1]]]
@@ -218,8 +210,7 @@ class Corruption(SampledExperiment):
                 "example": (("shown", "tile", "y", "x", "channel"), total.example.numpy()),
             },
             coords={
-                "subject": subjects,
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, subjects),
                 "pictures": ("subject", kinds),
                 "stranger": strangers(scene),
                 "type": list(TYPES),

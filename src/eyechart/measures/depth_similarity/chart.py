@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, interval_tooltips, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.methods.twins import WORDS
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 GREY = "#8b9099"
 DASHES = {"seed": [6, 4], "untrained": [2, 3]}
@@ -54,17 +51,17 @@ def curves(finding: xarray.Dataset, rows: list[int], variable: str) -> Chart:
             )
         )
     table = pd.concat(frames)
-    known = table.drop_duplicates("pair")
-    colours = list(known["colour"])
-    for place in range(len(colours)):  # two pairs of one subject need colours of their own
-        if colours[place] != GREY and colours[place] in colours[:place]:
-            colours[place] = next(each for each in theme.SUBJECT_COLOURS[::-1] if each not in colours)
+    pairs = table.drop_duplicates("pair")
+    colours = list(pairs["colour"])
+    for index in range(len(colours)):  # two pairs of one subject need colours of their own
+        if colours[index] != GREY and colours[index] in colours[:index]:
+            colours[index] = next(each for each in theme.SUBJECT_COLOURS[::-1] if each not in colours)
     shape: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 500, "symbolOpacity": 1}
     legend = alt.Legend(orient="bottom", columns=1, labelLimit=420, **shape)
-    colour = alt.Color("pair:N", scale=alt.Scale(domain=list(known["pair"]), range=colours), title=None, legend=legend)
-    dashes = [DASHES.get(relation, [1, 0]) for relation in known["relation"]]
+    colour = alt.Color("pair:N", scale=alt.Scale(domain=list(pairs["pair"]), range=colours), title=None, legend=legend)
+    dashes = [DASHES.get(relation, [1, 0]) for relation in pairs["relation"]]
     dash = alt.StrokeDash(
-        "pair:N", scale=alt.Scale(domain=list(known["pair"]), range=dashes), title=None, legend=legend
+        "pair:N", scale=alt.Scale(domain=list(pairs["pair"]), range=dashes), title=None, legend=legend
     )
     reach = [1, max(2, int(table["block"].max()))]
     x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1), scale=alt.Scale(domain=reach, nice=False))
@@ -74,8 +71,7 @@ def curves(finding: xarray.Dataset, rows: list[int], variable: str) -> Chart:
     area = theme.band(table, x, y, *ends_of("cka"), color=colour)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     dots = alt.Chart(table).mark_point(size=36, filled=True).encode(x, y, color=colour, tooltip=tooltip)
-    chart: Chart = (area + line + dots).properties(width=400, height=270)
-    return chart
+    return theme.panel(area + line + dots, (400, 270))
 
 
 def size_map(finding: xarray.Dataset, at: int) -> Chart:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -27,9 +28,6 @@ from eyechart.site_choice import blocks, blocks_with_prefix
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
-
-if TYPE_CHECKING:
-    import xarray
 
 
 @dataclass
@@ -180,8 +178,6 @@ class DepthSimilarity(Measure):
         tally.blocks[batch.fold] += 1
 
     def estimate(self, total: TwinTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         pairs = pairs_of(scene)
         counts = np.array(
             [[len(blocks(scene.anatomy(subject))) for subject in (pair.one, pair.other)] for pair in pairs]

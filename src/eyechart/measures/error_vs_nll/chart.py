@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, subject_colours, tooltips
+from eyechart.charts.theme import Chart
 
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
-
-WIDTH, HEIGHT = 320, 280
+SIZE = (320, 280)
 NOW, WRITTEN, STAND_IN = "measured now", "training record", "on the exam's pictures"
 
 
@@ -36,7 +31,7 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def panel(table: pd.DataFrame, title: str, subjects: list[str], kinds: list[str]) -> Chart:
     if table.empty:
-        return theme.nothing(None, (WIDTH, HEIGHT), f"{title}: not known")
+        return theme.nothing(None, SIZE, f"{title}: not known")
     x = alt.X("nll:Q", title=title, scale=alt.Scale(zero=False, padding=18))
     errors = table[["error", *ends_of("error")]].to_numpy(dtype=float)
     low, high = float(np.nanmin(errors)), float(np.nanmax(errors))
@@ -56,8 +51,7 @@ def panel(table: pd.DataFrame, title: str, subjects: list[str], kinds: list[str]
         layers.append(across.encode(alt.X("nll_low:Q", title=title), y, x2="nll_high:Q", color=colour))
     points = alt.Chart(table).mark_point(size=90, filled=True, opacity=0.9)
     layers.append(points.encode(x, y, color=colour, shape=shape, tooltip=tooltip))
-    layered = cast(alt.LayerChart, alt.layer(*layers))
-    return layered.properties(width=WIDTH, height=HEIGHT)
+    return theme.panel(alt.layer(*layers), SIZE)
 
 
 def points_of(finding: xarray.Dataset, train: str, stand_in: str, record: str) -> pd.DataFrame:

@@ -14,18 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+import xarray
 from torch import Tensor
 
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
 from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.methods.ranks import rank_correlation
-from eyechart.methods.scoring import LOGITS, labelled
+from eyechart.methods.scoring import LOGITS, labelled, with_classes
 from eyechart.methods.twins import build_of, snapshot
 from eyechart.quantity import Compute, PerSubjects, Quantity
 from eyechart.reading_estimates import by_subject
@@ -34,14 +35,10 @@ from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
 from eyechart.subjects.labels import match_classes
 from eyechart.tally import Max, Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import Need
 from eyechart.training.as_trained import as_trained
 from eyechart.training.subject_records import record_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 MIXED = SMALLEST_BLOCK
 """Images that share one draw of mixup or cutmix.
@@ -254,8 +251,6 @@ class ErrorVsNll(SampledExperiment):
 
     def training(self, bench: Bench) -> Bench | None:
         """A bench with training images in place of the exam's; None where they are not known."""
-        from eyechart.tracing.bench import Bench
-
         card: Mapping[str, Any] = bench.subject.card
         name = self.train or BUNDLED.get(str(card.get("zoo", card).get("data")), "")
         if not name:
@@ -265,35 +260,30 @@ class ErrorVsNll(SampledExperiment):
         if logits_of is None or source.labels is None:
             return None
         batch = plan_batches(source, limit=self.images, block=max(4, self.images)).batch(0)
-        images = bench.subject.prepare([common_crop(source.picture(int(place))) for place in batch.images])
+        images = bench.subject.prepare([common_crop(source.picture(int(index))) for index in batch.images])
         labels = torch.as_tensor(batch.labels)
         targets = torch.as_tensor(logits_of)[labels]
         device, dtype = bench.images.device, bench.images.dtype
         made = Bench(
             bench.subject, bench.anatomy, batch, images.to(device, dtype), targets.to(device), bench.piece_size
         )
-        with_classes = made.picked((labels >= 0).nonzero().flatten())
-        return with_classes if len(with_classes) else None
+        labelled_images = made.picked((labels >= 0).nonzero().flatten())
+        return labelled_images if len(labelled_images) else None
 
     def update(self, tally: ErrorNllTally, batch: Batch, views: Views, scene: Scene) -> None:
-        assert batch.labels is not None  # a label map exists, so the images have classes
-        with_classes = torch.as_tensor(batch.labels >= 0)
-        folds = torch.as_tensor(batch.image_folds)[with_classes]
+        folds, answers = with_classes(batch, views, scene)
         tally.add("images", folds)
-        for column, subject in enumerate(scene.scored_subjects):
-            (site,) = classifier(scene.anatomy(subject))
-            logits = views(subject, site, LOGITS)[with_classes].double()
-            target = torch.as_tensor(scene.targets(subject, batch))[with_classes]
+        for column, (subject, (logits, target)) in enumerate(zip(scene.scored_subjects, answers, strict=True)):
             tally.add("wrong", folds, (logits.argmax(1) != target).double(), column)
             tally.add("clean", folds, F.cross_entropy(logits, target, reduction="none"), column)
             results = views.experiment(subject)
             earlier = batch.index * (scene.block // MIXED)
-            for place, name in enumerate(("exam", "train")):
+            for index, name in enumerate(("exam", "train")):
                 if f"{name} nll" in results:
                     group_folds = (earlier + results[f"{name} group"]) % scene.folds
-                    tally.add("augmented", group_folds, results[f"{name} nll"], column, place)
-                    tally.add("entropy", group_folds, results[f"{name} entropy"], column, place)
-                    tally.add("shown", group_folds, None, column, place)
+                    tally.add("augmented", group_folds, results[f"{name} nll"], column, index)
+                    tally.add("entropy", group_folds, results[f"{name} entropy"], column, index)
+                    tally.add("shown", group_folds, None, column, index)
             if "train clean" in results:
                 group_folds = results["train clean fold"]
                 tally.add("train_clean", group_folds, results["train clean"], column)
@@ -302,8 +292,6 @@ class ErrorVsNll(SampledExperiment):
                 tally.record[column] = torch.maximum(tally.record[column], results["record"].double())
 
     def estimate(self, total: ErrorNllTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = scene.scored_subjects
 
         def mean(sums: Tensor, counts: Tensor) -> np.ndarray:
@@ -326,8 +314,8 @@ class ErrorVsNll(SampledExperiment):
                 "floor": ("subject", floor[:, 0], positive),
                 "floor_train": ("subject", floor[:, 1], positive),
                 **{
-                    f"recorded_{name}": ("subject", record[:, place], {"exact": True})
-                    for place, name in enumerate(RECORDED)
+                    f"recorded_{name}": ("subject", record[:, index], {"exact": True})
+                    for index, name in enumerate(RECORDED)
                 },
             },
             coords={

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 import altair as alt
 import numpy as np
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.feature_variance.measure import of_first_half
 from eyechart.quantity import subjects_in
 
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
-
-
-WIDTH, HEIGHT = 400, 280
+SIZE = (400, 280)
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -43,8 +37,8 @@ def levels(finding: xarray.Dataset) -> list[Chart]:
         line = alt.Chart(table).mark_line(strokeWidth=1.5).encode(x, y, color=colour)
         bars = theme.error_bars(table, x, y, low, high, color=colour)
         tooltip = tooltips("name", "kind", **{column: (column, ".3g")})
-        marks = theme.kind_points(table[table["role"] != "stem"], x, y, kind="kind", tooltip=tooltip)
-        panels.append((line + bars + marks).properties(width=WIDTH, height=HEIGHT))
+        marks = theme.kind_points(table[table["role"] != "stem"], x, y, tooltip=tooltip)
+        panels.append(theme.panel(line + bars + marks, SIZE))
     return panels
 
 
@@ -53,29 +47,23 @@ def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
     table = table_of(finding, name)
     table = table[np.isfinite(table[name])]
     if table.empty:
-        return theme.nothing(title, (WIDTH, HEIGHT))
-    ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
-    y = alt.Y(
-        f"{name}:Q",
-        title="log change (log scale about 0)",
-        scale=alt.Scale(type="symlog", constant=0.02),
-        axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
-    )
+        return theme.nothing(title, SIZE)
+    y = theme.y_stretched_about_0(name, "log change")
     x = theme.depth_axis()
     colour = subject_colours(finding.subject.values)
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")
     bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)
     tooltip = tooltips("name", "kind") + interval_tooltips(name, "log change", "+.3f")
-    known = [*finding.kind.values[finding.role.values != "stem"], "subsampling"]
-    marks = theme.kind_points(table, x, y, kind="kind", known=known, tooltip=tooltip)
+    in_legend = [*finding.kind.values[finding.role.values != "stem"], "subsampling"]
+    marks = theme.kind_points(table, x, y, in_legend=in_legend, tooltip=tooltip)
     layers = [theme.reference(0, ""), *first_half(finding), line, bars, marks]
-    return cast(alt.LayerChart, alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title))
+    return theme.panel(alt.layer(*layers), SIZE, title)
 
 
 def first_half(finding: xarray.Dataset) -> list[alt.LayerChart]:
     """A line behind the last sub-layer of the first ViT that its claim counts."""
     for vit in subjects_in(finding, "vit")[:1]:
-        counted = [place for kind in ("attention", "mlp") for place in of_first_half(finding, vit, kind)]
+        counted = [index for kind in ("attention", "mlp") for index in of_first_half(finding, vit, kind)]
         rest = finding.depth.values[(finding.subject.values == vit) & (finding.role.values != "stem")]
         if counted:
             edge = finding.depth.values[counted].max()

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, site_coordinates
@@ -25,9 +26,6 @@ from eyechart.site_choice import skip_of, skips_of_sub_layers, sub_layers
 from eyechart.sites import Layout
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def variance_and_square(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
@@ -204,8 +202,6 @@ class FeatureVariance(Measure):
         tally.add("images", folds)
 
     def estimate(self, total: VarianceTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(sub_layers)
         has_skip = np.array([skip_of(scene.anatomy(subject), site) is not None for subject, site in sites])
         variance, square, skip_variance, skip_square = (

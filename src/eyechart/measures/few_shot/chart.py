@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.few_shot.measure import SHOTS
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 SIDE = 260  # pixels of a panel
 TOO_FEW = "too few pictures of each class"
@@ -36,7 +31,7 @@ def linear_curves(finding: xarray.Dataset) -> Chart:
     tooltip = tooltips("subject", shot=("shots", "")) + interval_tooltips("linear", "accuracy")
     lines = theme.curve(table, shot_axis(), y, colour, *ends_of("linear"), tooltip=tooltip)
     chance = theme.reference(1 / int(finding.way.max()), "guessing")
-    return (lines + chance).properties(width=SIDE, height=SIDE, title="linear evaluation")
+    return theme.panel(lines + chance, (SIDE, SIDE), "linear evaluation")
 
 
 def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
@@ -53,8 +48,7 @@ def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
     guesses = table[["way", "ways"]].drop_duplicates().assign(guess=lambda rows: 1 / rows["way"])
     dashed: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[5, 4], strokeWidth=1.75, tooltip=None)
     chance: alt.Chart = dashed.encode(y="guess:Q", color=colour)
-    drawn: alt.LayerChart = (lines + chance).properties(width=SIDE, height=SIDE, title=title)
-    return drawn
+    return theme.panel(lines + chance, (SIDE, SIDE), title)
 
 
 def shot_axis() -> alt.X:

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -40,12 +40,10 @@ from eyechart.measures.few_shot.quantities import (
 )
 from eyechart.methods.ridge import solve
 from eyechart.quantity import Quantity, of_each
+from eyechart.reading_estimates import in_words
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier_input
 from eyechart.tracing.needs import Need
-
-if TYPE_CHECKING:
-    import xarray
 
 ROWS = 8192
 """Images that leave a row: 25 MB of a ViT-B."""
@@ -250,8 +248,6 @@ class FewShot(Measure):
         tally.keep(batch, features, (batch.labels >= 0) & kept(batch, scene, ROWS))
 
     def estimate(self, total: FewShotTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = [subject for subject, _ in scene.sites(classifier_input)]
         pool = Pool.of(total, EPISODES)
         classes = len(pool.members)
@@ -267,10 +263,10 @@ class FewShot(Measure):
             standard = (features - features[drawn_from].mean(0)) / scale
             distances[row] = tightness(standard.double(), pool.members)
             for column, shots in enumerate(SHOTS):
-                for place, way in enumerate(ways):
+                for index, way in enumerate(ways):
                     drawn = pool.draw(shots, way)
                     if drawn is not None:
-                        episodes[row, place, column] = share_right(nearest_mean, standard, *drawn)
+                        episodes[row, index, column] = share_right(nearest_mean, standard, *drawn)
                 everyone = pool.draw(shots, classes, LINEAR_QUERIES)
                 if everyone is not None:
                     some = [part[: max(3, min(LINEAR_DRAWS, 320 // classes))] for part in everyone]
@@ -302,9 +298,7 @@ class FewShot(Measure):
             measured = row.linear.dropna("shot")
             shown = dict.fromkeys([*measured.shot.values[:1].tolist(), *measured.shot.values[-1:].tolist()])
             said = [
-                f"{float(row.linear.sel(shot=shot)):.1%} [{float(row.linear_low.sel(shot=shot)):.1%}, "
-                f"{float(row.linear_high.sel(shot=shot)):.1%}] of the pictures "
-                f"from {shot} of each class"
+                f"{in_words(row.sel(shot=shot), 'linear', '.1%')} of the pictures from {shot} of each class"
                 for shot in shown
             ]
             spread = spread_of(finding)[subject]

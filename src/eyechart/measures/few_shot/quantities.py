@@ -8,17 +8,12 @@ by the chance of which subjects were given. The intervals of both are over image
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from eyechart.methods.twins import snapshot
-from eyechart.quantity import Compute, of_each
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import PerSubjects
+from eyechart.quantity import Compute, PerSubjects, of_each
 
 
 def slope(values: np.ndarray, over: np.ndarray) -> float:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 CHANGES = {
     "change": ("highest frequency against the mean", "change of Δ log amplitude"),
@@ -42,8 +37,8 @@ def spectra(finding: xarray.Dataset, subject: str) -> Chart:
     shown = ends[np.unique(np.linspace(0, len(ends) - 1, min(len(ends), CURVES)).round().astype(int))]
     table = table_of(own.isel(site=shown), "delta").assign(radians=lambda rows: rows["radians"] / np.pi)
     x = alt.X("radians:Q", title="frequency / π", scale=alt.Scale(domain=[0, 1]))
-    known = np.concatenate([finding[name].values.ravel() for name in ("delta", *ends_of("delta"))])
-    reach = [float(np.nanmin(known, initial=-1.0)), float(np.nanmax(known, initial=0.0))]  # the same for all subjects
+    levels = np.concatenate([finding[name].values.ravel() for name in ("delta", *ends_of("delta"))])
+    reach = [float(np.nanmin(levels, initial=-1.0)), float(np.nanmax(levels, initial=0.0))]  # the same for all subjects
     y = alt.Y("delta:Q", title="Δ log amplitude", scale=alt.Scale(domain=reach))
     shades = alt.Scale(domain=list(np.linspace(0, 1, 9)), range=theme.ordered_colours(9))
     legend = alt.Legend(title="depth", type="gradient", gradientLength=120, values=[0, 0.5, 1])
@@ -53,8 +48,7 @@ def spectra(finding: xarray.Dataset, subject: str) -> Chart:
     tooltip = tooltips(name="after", radians=("frequency / π", ".3f")) + interval_tooltips("delta", "value", ".2f")
     points = alt.Chart(table).mark_point(size=14, filled=True, aria=False).encode(x, y, colour, tooltip=tooltip)
     title = alt.TitleParams(f"{subject}: spectrum by depth", limit=WIDTH)
-    drawn: Chart = (bands + lines + points).properties(width=WIDTH, height=HEIGHT, title=title)
-    return drawn
+    return theme.panel(bands + lines + points, (WIDTH, HEIGHT), title)
 
 
 def kinds_of(finding: xarray.Dataset) -> list[str]:
@@ -75,14 +69,13 @@ def over_depth(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of("highest"), color=colour)
     steps = table[table["role"] != "stem"]
     tooltip = tooltips(name="after", kind="kind") + interval_tooltips("highest", "value", ".2f")
-    marks = theme.kind_points(steps, x, y, known=kinds_of(finding), tooltip=tooltip)
+    marks = theme.kind_points(steps, x, y, in_legend=kinds_of(finding), tooltip=tooltip)
     control = table.dropna(subset=["strided"])
     crosses = alt.Chart(control).mark_point(shape="cross", size=60, angle=45, filled=True)
     striding = tooltips(name="after", strided=("mere striding", ".2f"))
     crosses = crosses.encode(x, alt.Y("strided:Q"), colour, tooltip=striding)
     title = "highest frequency" + (" (×: mere striding)" if len(control) else "")
-    drawn: Chart = (line + bars + crosses + marks).properties(width=WIDTH, height=HEIGHT, title=title)
-    return drawn
+    return theme.panel(line + bars + crosses + marks, (WIDTH, HEIGHT), title)
 
 
 def changes(finding: xarray.Dataset, name: str) -> Chart:
@@ -90,22 +83,15 @@ def changes(finding: xarray.Dataset, name: str) -> Chart:
     table, title = table_of(finding, name), f"what a sub-layer changes: {CHANGES[name][0]}"
     if table.empty:
         return theme.nothing(title, (WIDTH, HEIGHT))
-    ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
-    y = alt.Y(
-        f"{name}:Q",
-        title=f"{CHANGES[name][1]} (log scale about 0)",
-        scale=alt.Scale(type="symlog", constant=0.02),
-        axis=theme.axis_at([0, *ticks], format="~g", labelOverlap=False),
-    )
+    y = theme.y_stretched_about_0(name, CHANGES[name][1])
     x = theme.depth_axis()
     colour = subject_colours(finding.subject.values)
     bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")
     tooltip = tooltips(name="after", kind="kind") + interval_tooltips(name, "value")
-    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=tooltip)
+    marks = theme.kind_points(table, x, y, in_legend=kinds_of(finding), tooltip=tooltip)
     zero = theme.reference(0, "")
-    drawn: Chart = (zero + line + bars + marks).properties(width=WIDTH, height=HEIGHT, title=title)
-    return drawn
+    return theme.panel(zero + line + bars + marks, (WIDTH, HEIGHT), title)
 
 
 def taken_apart(finding: xarray.Dataset) -> Chart:
@@ -124,12 +110,9 @@ def taken_apart(finding: xarray.Dataset) -> Chart:
     line = line.encode(x, y, colour, alt.StrokeDash("step:N", scale=dashes, legend=legend))
     bars = theme.error_bars(table, x, y, *ends_of("change"), color=colour)
     tooltip = tooltips("name", "step") + interval_tooltips("change", "value")
-    marks = theme.kind_points(table, x, y, known=kinds_of(finding), tooltip=tooltip)
+    marks = theme.kind_points(table, x, y, in_legend=kinds_of(finding), tooltip=tooltip)
     zero = theme.reference(0, "")
-    drawn: Chart = (zero + line.encode(detail="kind:N") + bars + marks).properties(
-        width=WIDTH, height=HEIGHT, title=title
-    )
-    return drawn
+    return theme.panel(zero + line.encode(detail="kind:N") + bars + marks, (WIDTH, HEIGHT), title)
 
 
 def energies(finding: xarray.Dataset) -> Chart:
@@ -147,5 +130,4 @@ def energies(finding: xarray.Dataset) -> Chart:
     tooltip = tooltips(name="after", band="band") + interval_tooltips("energy", "value", ".3g")
     points = alt.Chart(table).mark_point(size=16, filled=True, aria=False).encode(x, y, colour, tooltip=tooltip)
     title = "absolute energy by frequency"
-    drawn: Chart = (line + bands + points).properties(width=WIDTH, height=HEIGHT, title=title)
-    return drawn
+    return theme.panel(line + bands + points, (WIDTH, HEIGHT), title)

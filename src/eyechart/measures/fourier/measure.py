@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -29,17 +30,13 @@ from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_am
 from eyechart.methods.steps import KIND_WORDS, beyond_rounding
 from eyechart.quantity import Compute, Quantity, of_each, subjects_in
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import skip_of, sub_layers
+from eyechart.site_choice import attention_of, skip_of, sub_layers
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.rasters import on_grid
 from eyechart.tracing.views import Look
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 PARTS = ("result", "skip", "branch", "values", "mixed", "strided")
 """Whose spectrum: the sub-layer's result, the skip it met, its branch, what its attention mixed and what came out, and
@@ -58,15 +55,6 @@ def stride_to(before: Site, after: Site) -> int | None:
     step = round(before.grid[0] / after.grid[0])
     fits = step > 1 and all(-(-large // step) == small for large, small in zip(before.grid, after.grid, strict=True))
     return step if fits else None
-
-
-def attention_of(anatomy: Anatomy, site: Site) -> Site | None:
-    """The attention a sub-layer consists of, where queries and keys lie on its own grid.
-
-    The sub-layer is a junction, or a block that has no other (AlterNet's).
-    """
-    inside = [a for a in anatomy.pick("attention") if a.block == site.block and a.grid == site.grid]
-    return inside[0] if site.kind == "attention" and len(inside) == 1 else None
 
 
 def mixing_view(average: Average, part: str) -> View:
@@ -249,36 +237,32 @@ class Fourier(SampledExperiment):
         along = torch.full((len(bench), len(layers), len(PARTS), longest), torch.nan)
         energy = torch.full((len(bench), len(layers), len(PARTS), len(BANDS)), torch.nan)
         for row, part, site, view in wanted:
-            spectrum, place = seen[site.name][view.name], PARTS.index(part)
-            along[:, row, place, : bins(layers[row])] = spectrum[:, : -len(BANDS)]
-            energy[:, row, place] = spectrum[:, -len(BANDS) :]
+            spectrum, index = seen[site.name][view.name], PARTS.index(part)
+            along[:, row, index, : bins(layers[row])] = spectrum[:, : -len(BANDS)]
+            energy[:, row, index] = spectrum[:, -len(BANDS) :]
         return {"along": along, "energy": energy, "folds": bench.folds()}
 
     def update(self, tally: FourierTally, batch: Batch, views: Views, scene: Scene) -> None:
-        row, folds = 0, None
-        for subject in scene.subjects:
-            layers, results = len(sub_layers(scene.anatomy(subject))), views.experiment(subject)
-            if results:
+        folds = None
+        for subject, rows in scene.rows(sub_layers).items():
+            if results := views.experiment(subject):
                 folds, along = results["folds"], results["along"].double()
-                tally.add("along", folds, along, slice(row, row + layers), slice(None), slice(along.shape[-1]))
-                tally.add("energy", folds, results["energy"].double(), slice(row, row + layers))
-            row += layers
+                tally.add("along", folds, along, rows, slice(None), slice(along.shape[-1]))
+                tally.add("energy", folds, results["energy"].double(), rows)
         if folds is not None:
             tally.add("images", folds)
 
     def estimate(self, total: FourierTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(sub_layers)
         ends = np.array([bins(site) for _, site in sites])
         level = log_amplitude(total.along / total.images, self.average).numpy()
         level[np.broadcast_to(np.arange(level.shape[-1]) >= ends[:, None, None], level.shape)] = np.nan
         level[np.isneginf(level)] = np.nan  # a branch that is zero, as in a ResNet before training, has no spectrum
         delta = level - level[..., :1]
-        highest = {part: delta[np.arange(len(sites)), place, ends - 1] for place, part in enumerate(PARTS)}
+        highest = {part: delta[np.arange(len(sites)), index, ends - 1] for index, part in enumerate(PARTS)}
         energy = (total.energy / total.images).numpy()
         positive = np.where(energy > 0, energy, np.nan)
-        high = {part: np.log(positive[:, place, -1]) / 2 for place, part in enumerate(PARTS)}
+        high = {part: np.log(positive[:, index, -1]) / 2 for index, part in enumerate(PARTS)}
         radians = np.full(level[:, 0].shape, np.nan)
         for row, (_, site) in enumerate(sites):
             assert site.grid is not None

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import interval_tooltips, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.head_subsets.measure import curves_of
-from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.reading_estimates import site_indices
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -27,7 +22,7 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
     """R's figure 5: CKA over the distance of the head group, one curve a CNN site."""
-    part = finding.isel(group=finding.group_subject.values == subject, site=places_of(finding, cnn))
+    part = finding.isel(group=finding.group_subject.values == subject, site=site_indices(finding, cnn))
     table = table_of(part, "cka", also=["distance"], gaps=True)
     labels = list(dict.fromkeys(table["name"]))
     uniform = float(part.group_uniform.values[0])
@@ -51,5 +46,4 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
         title.subtitle = f"uniform attention would be {uniform:.1f} px, beyond this axis"
     else:
         lines += theme.reference(uniform, "uniform attention", axis="x", at="start", side="left")
-    chart: Chart = lines.properties(width=400, height=280, title=title)
-    return chart
+    return theme.panel(lines, (400, 280), title)

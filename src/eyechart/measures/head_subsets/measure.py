@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
@@ -26,16 +27,13 @@ from eyechart.methods.attention_distance import HOW_FAR
 from eyechart.methods.hsic import WHOLE, check_blocks, gram, hsic_table, scale_of
 from eyechart.methods.ranks import rank_correlation
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, first_units
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
 from eyechart.tracing.views import Look
-
-if TYPE_CHECKING:
-    import xarray
 
 LOW_UNITS = (3, 2)  # units of a CNN's first and second stage: Raghu et al. show block1unit1 to block2unit2
 
@@ -74,7 +72,7 @@ def curves_of(estimate: xarray.Dataset, family: str | None = None) -> Iterator[t
         groups = estimate.group_subject.values == subject
         if family in (None, estimate.group_family.values[groups][0]):
             for cnn in subjects_in(estimate, cnn_family):
-                yield (subject, cnn), estimate.cka.values[np.ix_(groups, places_of(estimate, cnn))]
+                yield (subject, cnn), estimate.cka.values[np.ix_(groups, site_indices(estimate, cnn))]
 
 
 def falls_with_distance(estimate: xarray.Dataset) -> PerSubjects:
@@ -208,8 +206,6 @@ class HeadSubsets(Measure):
         tally.blocks[batch.fold] += 1
 
     def estimate(self, total: HeadSubsetsTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         heads, sites = self.heads(scene), scene.sites(low_sites)
         distance = total.distance.numpy() / np.where(total.counted > 0, total.counted, np.nan)
         hsic = (total.hsic / total.blocks).numpy()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import Any, SupportsFloat
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
+from eyechart.curvature import Eigenvalues
 from eyechart.intervals import jackknife, t_quantile
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.curvature import Eigenvalues
-    from eyechart.quantity import Bounds, Compute
+from eyechart.quantity import Bounds, Compute
 
 
 def share_gap_bounds(compute: Compute, variant: str) -> Callable[[xarray.Dataset], Bounds]:

@@ -6,22 +6,18 @@ An open mark holds eigenvalues that are not settled.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.hessian.bounds import ape_ends
 
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
-
-PLACES = 140
+POINTS = 140
 """Points of a density curve."""
 TICKS = 40
 """Eigenvalues drawn one by one, of a subject in a panel; of more, evenly many from small to large."""
@@ -78,8 +74,7 @@ def half(finding: xarray.Dataset, variant: str, sign: int, curves: pd.DataFrame,
         .encode(x, y=alt.value("height"), color=colour, tooltip=tooltip),
     ]
     title = alt.TitleParams(variant if sign < 0 else " ", anchor="start")
-    layered = cast(alt.LayerChart, alt.layer(*layers))
-    return layered.properties(width=210 if sign < 0 else 330, height=190, title=title)
+    return theme.panel(alt.layer(*layers), (210 if sign < 0 else 330, 190), title)
 
 
 def collected(finding: xarray.Dataset, subject: str, variant: str) -> np.ndarray:
@@ -101,11 +96,11 @@ def density(subject: str, values: np.ndarray, sign: int, ends: float) -> Iterato
         return
     spread = min(own.std(ddof=1), (np.quantile(own, 0.75) - np.quantile(own, 0.25)) / 1.34) or own.std(ddof=1)
     width = max(0.9 * spread * len(own) ** -0.2, 1e-3 * ends)  # Silverman's rule
-    places = ends * np.linspace(0, 1, PLACES) ** 1.5  # denser near zero, where flat subjects lie
-    kernels = sum(np.exp(-0.5 * ((places[:, None] - own * side) / width) ** 2) for side in (1, -1))
+    points = ends * np.linspace(0, 1, POINTS) ** 1.5  # denser near zero, where flat subjects lie
+    kernels = sum(np.exp(-0.5 * ((points[:, None] - own * side) / width) ** 2) for side in (1, -1))
     heights = np.sum(kernels, axis=1) / (len(values) * width * np.sqrt(2 * np.pi))
-    for place, height in zip(places, heights, strict=True):
-        yield subject, sign * float(place), float(f"{height:.4g}")
+    for point, height in zip(points, heights, strict=True):
+        yield subject, sign * float(point), float(f"{height:.4g}")
 
 
 def numbers(finding: xarray.Dataset, name: str) -> Chart:
@@ -130,8 +125,8 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
     sure = alt.condition(f"datum.{doubt} > 0", alt.value(0), alt.value(1))
     edge = alt.Stroke("subject:N", scale=theme.subject_scale(subjects), legend=None)
     marks = base.mark_point(size=60, filled=True, strokeWidth=1.5).encode(x, stroke=edge, fillOpacity=sure)
-    layered = cast(alt.LayerChart, alt.layer(rules, marks))
-    return layered.properties(width=210 if left else 330, height=alt.Step(max(9, 36 // max(1, len(subjects)))))
+    size = 210 if left else 330, alt.Step(max(9, 36 // max(1, len(subjects))))
+    return theme.panel(alt.layer(rules, marks), size)
 
 
 def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from eyechart.errors import DoesNotApply
+from eyechart.subjects.subject import Subject
 from eyechart.training.step import soft_cross_entropy
-
-if TYPE_CHECKING:
-    from eyechart.subjects.subject import Subject
 
 
 def weights_and_loss(subject: Subject) -> tuple[dict[str, Tensor], Callable[..., Tensor]]:

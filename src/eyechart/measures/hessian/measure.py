@@ -12,11 +12,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+import xarray
 from torch import Tensor
 
 from eyechart.curvature import Penalty, spectra
@@ -45,12 +46,8 @@ from eyechart.methods.twins import build_of
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.training.as_trained import as_trained
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 TOLERANCE = 1e-3
 """Relative, of every eigenvalue (see `curvature/lanczos.py`); true errors were at most 2e-4 on the zoo."""
@@ -228,7 +225,7 @@ class HessianSpectrum(SampledExperiment):
         penalty = Penalty(self.l2, self.weight, weights)
         pairs = spectra(loss, weights, batches, penalty, top=self.top, tolerance=TOLERANCE, most=PRODUCTS)
         count = len(pairs) // len(shown)
-        by_picture = {name: pairs[place * count : (place + 1) * count] for place, name in enumerate(shown)}
+        by_picture = {name: pairs[index * count : (index + 1) * count] for index, name in enumerate(shown)}
         tables = as_tensors(
             [
                 [each.penalised if "penalty" in variant else each.plain for each in by_picture[variant.split()[0]]]
@@ -265,8 +262,6 @@ class HessianSpectrum(SampledExperiment):
     # --- the numbers --------------------------------------------------------------------------------------------
 
     def estimate(self, total: HessianTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects, folds = self.subjects(scene), total.dealt.shape[0]
         in_fold = torch.bincount(total.fold, minlength=folds).clamp_min(1)
         counted = (total.dealt / in_fold)[total.fold].numpy()[:, None, None]

@@ -5,18 +5,15 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import xarray
 
 from eyechart.measures.hessian.bounds import mean_bounds, share_gap_bounds, small_share_bounds
 from eyechart.methods.twins import snapshot
 from eyechart.quantity import Compute, PerSubjects, Quantity
 from eyechart.reading_estimates import by_subject
+from eyechart.sites import Anatomy
 from eyechart.zoo import SNAPSHOTS
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.sites import Anatomy
 
 VARIANTS = ("augmented + penalty", "augmented", "clean + penalty", "clean")
 PAPER, PLAIN = VARIANTS[0], VARIANTS[-1]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import subject_colours, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.landscape.plane import on_ring
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 FINE = 4  # cells drawn for one step, so that bands have smooth edges
 BANDS = 12
@@ -54,9 +49,9 @@ def above(finding: xarray.Dataset, name: str, subject: str) -> np.ndarray:
 def finer(values: np.ndarray) -> np.ndarray:
     """The surface at `FINE` times as many points, linearly in between; unknown next to what is unknown."""
     side = len(values)
-    places = np.linspace(0, side - 1, (side - 1) * FINE + 1)
-    low = np.minimum(places.astype(int), side - 2)
-    share = places - low
+    points = np.linspace(0, side - 1, (side - 1) * FINE + 1)
+    low = np.minimum(points.astype(int), side - 2)
+    share = points - low
     rows = values[low] * (1 - share)[:, None] + values[low + 1] * share[:, None]
     both: np.ndarray = rows[:, low] * (1 - share) + rows[:, low + 1] * share
     return both
@@ -69,9 +64,9 @@ def plane(values: np.ndarray, name: str, subject: str, highest: float, names: tu
     """
     fine = np.log10(1 + np.maximum(finer(values), 0))
     banded = np.floor(fine / highest * BANDS) * highest / BANDS
-    places = [f"{place:.3f}" for place in np.linspace(-1, 1, len(fine))]
+    labels = [f"{offset:.3f}" for offset in np.linspace(-1, 1, len(fine))]
     table = pd.DataFrame(
-        {"a": np.repeat(places, len(places)), "b": np.tile(places, len(places)), "rise": banded.ravel()}
+        {"a": np.repeat(labels, len(labels)), "b": np.tile(labels, len(labels)), "rise": banded.ravel()}
     )
     title = alt.TitleParams(name, subtitle=subject)
     chart = heatmap(
@@ -107,20 +102,20 @@ def perspective(values: np.ndarray, subject: str, subjects: list[str], highest: 
     lines = []
     for direction, (x, y) in {"rows": (across, up), "columns": (across.T, up.T)}.items():
         for number in range(side):
-            known = np.isfinite(y[number])
+            finite = np.isfinite(y[number])
             lines.append(
                 pd.DataFrame(
                     {
-                        "x": x[number][known],
-                        "y": y[number][known],
+                        "x": x[number][finite],
+                        "y": y[number][finite],
                         "line": f"{direction} {number}",
-                        "order": np.flatnonzero(known),
+                        "order": np.flatnonzero(finite),
                     }
                 )
             )
     table = pd.concat(lines)
     hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False, title=None)
-    drawn: Chart = (
+    return theme.panel(
         alt.Chart(table)
         .mark_line(strokeWidth=1, color=theme.subject_colour(subject, subjects), tooltip=None)
         .encode(
@@ -128,10 +123,10 @@ def perspective(values: np.ndarray, subject: str, subjects: list[str], highest: 
             alt.Y("y:Q", axis=hidden, scale=alt.Scale(domain=[-0.6, 2.3])),
             detail="line:N",
             order="order:Q",
-        )
-        .properties(width=230, height=220, title=alt.TitleParams(subject, subtitle="NLL, augmented, in perspective"))
+        ),
+        (230, 220),
+        alt.TitleParams(subject, subtitle="NLL, augmented, in perspective"),
     )
-    return drawn
 
 
 def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]) -> Chart:
@@ -152,5 +147,4 @@ def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]
     lines = base.mark_line(tooltip=None).encode(alt.StrokeDash("surface:N", scale=dashes, title=None, legend=legend))
     tooltip = tooltips("subject", "surface", "distance:Q", rise=("rise", ".3f"))
     points = base.mark_point(size=26, filled=True).encode(detail="surface:N", tooltip=tooltip)
-    drawn: Chart = (lines + points).properties(width=260, height=220, title="by distance")
-    return drawn
+    return theme.panel(lines + points, (260, 220), "by distance")

@@ -6,12 +6,14 @@ landscapes about three quarters of the rise is the penalty (SPEC T9), which says
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply, UsageError
@@ -23,14 +25,8 @@ from eyechart.quantity import Compute, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.training.as_trained import as_trained
-
-if TYPE_CHECKING:
-    import contextlib
-
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 DATA = ("clean", "augmented")
 MIXED = SMALLEST_BLOCK
@@ -146,13 +142,13 @@ class Landscape(SampledExperiment):
             raise UsageError(f"landscape.steps takes an odd number of at least 3; got {self.steps}.")
 
     def passes(self, anatomy: Anatomy) -> float:
-        return len(DATA) * self.places().size ** 2
+        return len(DATA) * self.offsets().size ** 2
 
     def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
         finer = self if self.steps else replace(self, steps=21 if effort == "full" else 11)
         return super(Landscape, finer).sized(effort, scene, asked_for=asked_for, decides=decides)
 
-    def places(self) -> np.ndarray:
+    def offsets(self) -> np.ndarray:
         return np.linspace(-1, 1, self.steps or 11)
 
     def tally(self, scene: Scene) -> LandscapeTally:
@@ -163,7 +159,7 @@ class Landscape(SampledExperiment):
                 f"batch_norm=images takes statistics of blocks of at least {STATISTICS} images, and {scene.images} "
                 f"images come in blocks of {scene.block}; give at least {scene.folds * STATISTICS}."
             )
-        side, subjects = self.places().size, len(scene.scored_subjects)
+        side, subjects = self.offsets().size, len(scene.scored_subjects)
         return LandscapeTally.empty(fold=scene.folds, subject=subjects, data=len(DATA), a=side, b=side)
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
@@ -183,12 +179,12 @@ class Landscape(SampledExperiment):
         module = bench.subject.module
         weights = dict(moved(module))
         one, two = (direction(weights, number, self.normalisation) for number in (1, 2))
-        side = self.places().size
+        side = self.offsets().size
         losses = torch.zeros(len(DATA), side, side, len(few))
         penalties = torch.zeros(side, side, dtype=torch.float64)
         everything = dict(module.named_parameters())
-        for row, a in enumerate(self.places()):
-            for column, b in enumerate(self.places()):
+        for row, a in enumerate(self.offsets()):
+            for column, b in enumerate(self.offsets()):
                 with at(weights, {name: a * one[name] + b * two[name] for name in weights}), self.norms(bench):
                     for number, (images, targets) in enumerate(shown):
                         logits = few.logits(images)
@@ -199,16 +195,11 @@ class Landscape(SampledExperiment):
         return {"losses": losses, "penalty": penalties, "group": torch.arange(len(few)) // MIXED}
 
     def norms(self, bench: Bench) -> contextlib.AbstractContextManager[None]:
-        import contextlib
-
         return batch_statistics(bench.subject.module) if self.batch_norm == "images" else contextlib.nullcontext()
 
     def update(self, tally: LandscapeTally, batch: Batch, views: Views, scene: Scene) -> None:
         counted = False
-        for row, subject in enumerate(scene.scored_subjects):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for row, results in views.experiments(scene.scored_subjects):
             losses = results["losses"].double().movedim(-1, 0)
             fold = (batch.index * (scene.block // MIXED) + results["group"]) % scene.folds
             finite = losses.isfinite()
@@ -222,11 +213,9 @@ class Landscape(SampledExperiment):
             counted = True
 
     def estimate(self, total: LandscapeTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         seen = np.where(total.seen > 0, total.seen, np.nan)[:, None, None, None]
         nll = np.where(total.infinite.numpy() > 0, np.nan, total.nll.numpy() / seen)
-        steps = self.places()
+        steps = self.offsets()
         return xarray.Dataset(
             {
                 "nll": (("subject", "data", "a", "b"), nll),

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import interval_tooltips, tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.measures.lesion.units import BRANCH, CONVOLUTION, INTACT
 from eyechart.quantity import subjects_in
 
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
-
 #: Fill and shape of each kind: P's attention grey and the rest white.
-MARKS = {kind: (theme.KIND_COLOURS[kind], theme.KIND_SHAPES[kind]) for kind in ("attention", "mlp", "mixer", "pool")}
-MARKS |= {
-    CONVOLUTION: (theme.KIND_COLOURS["conv"], theme.KIND_SHAPES["conv"]),
-    BRANCH: (theme.KIND_COLOURS["other"], "triangle-right"),
-}
+MARKS = {kind: theme.KIND_MARKS[kind] for kind in ("attention", "mlp", "mixer", "pool")}
+MARKS |= {CONVOLUTION: theme.KIND_MARKS["conv"], BRANCH: (theme.KIND_MARKS["other"][0], "triangle-right")}
 WIDTH, HEIGHT = 320, 250
 TICKS = [-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100]
 
 
 def draw(finding: xarray.Dataset) -> Chart:
     subjects = subjects_in(finding)
-    known = finding.place_subject.values[np.isfinite(finding.place_cost.values)]
-    staged = [subject for subject in subjects if subject in known]
+    with_stages = finding.place_subject.values[np.isfinite(finding.place_cost.values)]
+    staged = [subject for subject in subjects if subject in with_stages]
     if not subjects:
         nothing = pd.DataFrame({"x": [""], "y": [""], "value": [np.nan]})
         return heatmap(nothing, x="x", y="y", value="value", title="no subject gives answers")
@@ -63,12 +57,12 @@ def was_recalibrated(finding: xarray.Dataset, subject: str) -> bool:
 def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
     """What each unit costs; `again` with the statistics of batch norms re-estimated without the unit."""
     mine = finding.isel(unit=(finding.subject.values == subject) & (finding.kind.values != INTACT))
-    known = bool(np.isfinite(mine.lost.values).all())
-    variable = ("lost_recalibrated" if again else "lost") if known else "changed"
-    sign = -100.0 if known else 100.0  # what is lost is drawn downwards, as in the paper
+    has_labels = bool(np.isfinite(mine.lost.values).all())
+    variable = ("lost_recalibrated" if again else "lost") if has_labels else "changed"
+    sign = -100.0 if has_labels else 100.0  # what is lost is drawn downwards, as in the paper
     table = value_table(mine, variable, gaps=True, times=sign)
-    x = alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1.03], nice=False))
-    title = "Δ accuracy (points)" if known else "answers that change (%)"
+    x = theme.depth_axis(1.03)
+    title = "Δ accuracy (points)" if has_labels else "answers that change (%)"
     y = change("value", title, table[["low", "high"]])
     # One way through attention and MLP in turn; a CNN's convolutions and branches are two.
     table = table.assign(way=table["kind"].where(table["kind"].isin([CONVOLUTION, BRANCH]), "units"))
@@ -78,11 +72,9 @@ def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
         alt.Chart(table).mark_line(strokeWidth=1, opacity=0.5, color=colour, tooltip=None).encode(x, y, detail="way:N")
     )
     bars = theme.error_bars(table, x, y, "low", "high", color=alt.value(colour))
-    marks = points(finding, table, x, y, tooltip)
-    chart = alt.layer(*shades(table), line, bars, marks, theme.reference(0, "")).properties(
-        width=WIDTH, height=HEIGHT, title=titled(finding, subject, again)
-    )
-    return cast(alt.LayerChart, chart)
+    marks = theme.kind_points(table, x, y, in_legend=finding.kind.values, marks=MARKS, tooltip=tooltip)
+    chart = alt.layer(*shades(table), line, bars, marks, theme.reference(0, ""))
+    return theme.panel(chart, (WIDTH, HEIGHT), titled(finding, subject, again))
 
 
 def titled(finding: xarray.Dataset, subject: str, again: bool) -> alt.TitleParams:
@@ -90,22 +82,6 @@ def titled(finding: xarray.Dataset, subject: str, again: bool) -> alt.TitleParam
         return alt.TitleParams(subject, limit=WIDTH)
     statistics = "batch norms recalibrated" if again else "batch norms as trained"
     return alt.TitleParams(subject, subtitle=statistics, limit=WIDTH)
-
-
-def points(
-    finding: xarray.Dataset, table: pd.DataFrame, x: alt.X, y: alt.Y, tooltip: list[alt.Tooltip], kind: str = "kind"
-) -> alt.Chart:
-    known = [name for name in MARKS if name in set(finding.kind.values)]  # of all panels: they share one legend
-    fill = alt.Scale(domain=known, range=[MARKS[name][0] for name in known])
-    shape = alt.Scale(domain=known, range=[MARKS[name][1] for name in known])
-    words = alt.Legend(labelExpr=theme.KIND_WORDS)
-    drawn: alt.Chart = (
-        alt.Chart(table)
-        .mark_point(style="outlined", size=70)
-        .encode(x, y, fill=alt.Fill(kind, type="nominal", scale=fill, title=None, legend=words), tooltip=tooltip)
-        .encode(shape=alt.Shape(kind, type="nominal", scale=shape, title=None, legend=words))
-    )
-    return drawn
 
 
 def shades(table: pd.DataFrame) -> list[alt.Chart]:
@@ -129,8 +105,6 @@ def within_stages(finding: xarray.Dataset, subject: str) -> Chart:
     apart = alt.XOffset("place_kind:N", sort=list(MARKS))
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart)
     tooltip = tooltips(place_kind="without", value=("Δ", ".2f"))
-    marks = points(finding, table, x, y, tooltip, "place_kind").encode(xOffset=apart)
-    chart = alt.layer(bars, marks, theme.reference(0, "")).properties(
-        width=170, height=HEIGHT, title=alt.TitleParams(f"{subject}: ends of later stages", limit=220)
-    )
-    return cast(alt.LayerChart, chart)
+    marks = theme.kind_points(table, x, y, "place_kind", finding.kind.values, MARKS, tooltip=tooltip, xOffset=apart)
+    title = alt.TitleParams(f"{subject}: ends of later stages", limit=220)
+    return theme.panel(alt.layer(bars, marks, theme.reference(0, "")), (170, HEIGHT), title)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -32,21 +33,16 @@ from eyechart.measures.lesion.units import (
     unit_coordinates,
     units_of,
 )
-from eyechart.methods.scoring import COUNTS, TRIED, accuracy_of, changed_of, known_of
+from eyechart.methods.scoring import COUNTS, TRIED, accuracy_of, changed_of, images_with_class
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
 from eyechart.reading_estimates import halves
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
+from eyechart.tracing.interventions import Intervention, ReplaceOperation
 from eyechart.tracing.interventions import Lesion as CutBranch
-from eyechart.tracing.interventions import ReplaceOperation
 from eyechart.tracing.recalibration import batch_norms
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
-    from eyechart.tracing.interventions import Intervention
 
 LEAST_OTHERS = 16
 """Images that statistics of batch normalisations are re-estimated on, at least."""
@@ -266,25 +262,21 @@ class Lesion(SampledExperiment):
         return [unit for anatomy in scene.anatomies for unit in units_of(anatomy)]
 
     def update(self, tally: LesionTally, batch: Batch, views: Views, scene: Scene) -> None:
-        first, seen = 0, False
-        for anatomy in scene.anatomies:
-            results, count = views.experiment(anatomy.subject), len(units_of(anatomy))
-            if results:
+        counted = False
+        for subject, units in scene.rows(units_of).items():
+            if results := views.experiment(subject):
                 folds = results["folds"]
                 for name in {"counted", "recalibrated"} & results.keys():
-                    tally.add(name, folds, results[name].transpose(0, 1), slice(first, first + count))
-                if not seen:
+                    tally.add(name, folds, results[name].transpose(0, 1), units)
+                if not counted:
                     tally.add("images", folds)
-                seen = True
-            first += count
+                counted = True
 
     def estimate(self, total: LesionTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         units, images = self._units(scene), float(total.images)
         owner = np.maximum.accumulate([at if unit.site is None else 0 for at, unit in enumerate(units)])
         accuracy, again = accuracy_of(total.counted), accuracy_of(total.recalibrated)
-        labelled, again_labelled = known_of(total.counted), known_of(total.recalibrated)
+        labelled, again_labelled = images_with_class(total.counted), images_with_class(total.recalibrated)
         estimate = xarray.Dataset(
             {
                 "accuracy": ("unit", accuracy, {"limits": (0.0, 1.0), "trials": labelled}),
@@ -347,8 +339,6 @@ class Lesion(SampledExperiment):
 
 def by_place(estimate: xarray.Dataset) -> xarray.Dataset:
     """Mean cost of each kind of unit in the first and in the last block of the stages after the first."""
-    import xarray
-
     table = pd.DataFrame({name: estimate[name].values for name in ("subject", "kind", "stage", "block", "lost")})
     rows = []
     for (subject, kind), units in table[table["kind"] != INTACT].groupby(["subject", "kind"], sort=False):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from eyechart.methods.scoring import COUNTS, gives_answers, outcomes
+from eyechart.methods.scoring import COUNTS, outcomes
+from eyechart.site_choice import gives_answers
 from eyechart.sites import Anatomy, Site
+from eyechart.tracing.bench import Bench
+from eyechart.tracing.interventions import Intervention
 from eyechart.tracing.recalibration import recalibrated
-
-if TYPE_CHECKING:
-    from eyechart.tracing.bench import Bench
-    from eyechart.tracing.interventions import Intervention
 
 INTACT, CONVOLUTION, BRANCH = "intact", "spatial convolution", "whole branch"
 SLOTS = 2  # spatial convolutions of a block that are tried: a bottleneck has one, a basic block two
@@ -74,17 +73,11 @@ def spatial_convolutions(bench: Bench) -> list[str]:
 
         return note
 
-    handles = [
-        module.register_forward_hook(watch(path))
-        for path, module in bench.subject.module.named_modules()
-        if isinstance(module, nn.Conv2d) and max(module.kernel_size) > 1
-    ]
-    try:
-        with torch.no_grad():
-            bench.subject.call(bench.images[:1])
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for path, module in bench.subject.module.named_modules():
+            if isinstance(module, nn.Conv2d) and max(module.kernel_size) > 1:
+                hooks.enter_context(module.register_forward_hook(watch(path)))
+        bench.subject.call(bench.images[:1])
     return kept
 
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.charts.tiles import Tile, tiles
 from eyechart.methods.places import ASKED, asked
 from eyechart.methods.twins import untrained_twin
 from eyechart.quantity import subjects_in
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 TILES = 5  # tokens a side that the figure shows
 
 
 def draw(finding: xarray.Dataset) -> Chart:
     owner = owners(finding)
-    last = [finding.isel(site=place) for place in np.flatnonzero(finding.final.values)]
+    last = [finding.isel(site=index) for index in np.flatnonzero(finding.final.values)]
     maps = [token_tiles(at, floor=at.subject.item() in owner) for at in last]
     references = [reference_tiles(at) for at in last if at.subject.item() not in owner]
     rows = [theme.panels(maps, columns=2, shared=()), theme.panels(references, columns=4, shared=())]
@@ -47,9 +42,9 @@ def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
     cells = int(at.rows), int(at.columns)
     sides = [min(side, ASKED) for side in cells]
     picked = [np.unique(np.linspace(0, side - 1, min(TILES, side)).round().astype(int)) for side in sides]
-    names, places = at.token_place.values.tolist(), asked(cells).tolist()
+    names, patches = at.token_place.values.tolist(), asked(cells).tolist()
     maps = [
-        [Tile(names[token], at.cka.values[token], own=places[token]) for token in (y * sides[1] + picked[1]).tolist()]
+        [Tile(names[token], at.cka.values[token], patches[token]) for token in (y * sides[1] + picked[1]).tolist()]
         for y in picked[0]
     ]
     some = "" if cells == (len(picked[0]), len(picked[1])) else f"{len(picked[0])}×{len(picked[1])} of "
@@ -66,10 +61,10 @@ def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
 def reference_tiles(at: xarray.Dataset) -> Chart:
     """The maps of a token without a place and, where there is one, of the class token."""
     references = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
-    known = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
-    title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
+    shown = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
+    title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in shown))
     cells = int(at.rows), int(at.columns)
-    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=130 * len(known))
+    return tiles([shown], cells, at.patch_place.values.tolist(), title=title, size=130 * len(shown))
 
 
 def over_depth(
@@ -98,5 +93,4 @@ def over_depth(
             .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
             .encode(x, alt.Y("chance:Q"), color=colour)
         )
-    chart: Chart = layers.properties(width=420, height=260, title="interior tokens, over depth")
-    return chart
+    return theme.panel(layers, (420, 260), "interior tokens, over depth")

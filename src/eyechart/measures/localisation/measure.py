@@ -15,10 +15,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
@@ -65,9 +66,6 @@ from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
 from eyechart.tracing.views import Look
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def token_view(lengths: Tokens) -> View:
@@ -299,8 +297,6 @@ class Localisation(Measure):
         tally.blocks[fold] += 1
 
     def estimate(self, total: LocalisationTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(self.sites)
         # Also NaN: tokens and patches beyond a smaller grid, whose sums are 0.
         token, patch, reference = (scale_of(sums.numpy()) for sums in (total.token, total.patch, total.reference))

@@ -6,20 +6,15 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from eyechart.intervals import room_for
 from eyechart.methods.twins import untrained_twin
-from eyechart.quantity import Compute, of_each, of_pairs, subjects_in
+from eyechart.quantity import Bounds, Compute, PerSubjects, of_each, of_pairs, subjects_in
 from eyechart.reading_estimates import by_subject
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import Bounds, PerSubjects
-    from eyechart.sites import Anatomy
+from eyechart.sites import Anatomy
 
 
 def at_end(estimate: xarray.Dataset, subject: str, variable: str = "hit_rate") -> float:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.charts.theme import Chart
 
 TITLES = {"nll": "negative log-likelihood", "accuracy": "accuracy", "ece": "calibration error"}
 
@@ -32,5 +27,4 @@ def by_size(finding: xarray.Dataset, name: str) -> Chart:
     colour = subject_colours(finding.subject.values)
     tooltip = tooltips("subject", size=("passes", "")) + interval_tooltips(name, TITLES[name], form)
     lines = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
-    drawn: Chart = lines.properties(width=225, height=230)
-    return drawn
+    return theme.panel(lines, (225, 230))

@@ -13,10 +13,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -28,12 +29,8 @@ from eyechart.reading_estimates import per_subject
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.zoo.dropout import choose_draw
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 SIZES = (1, 2, 5, 10, 20, 50)
 DRAWS = SIZES[-1]
@@ -160,10 +157,7 @@ class McDropout(SampledExperiment):
 
     def update(self, tally: EnsembleTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(stochastic(scene)):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for column, results in views.experiments(stochastic(scene)):
             folds = results["folds"]
             tally.add("alike", folds, results["alike"], column)
             tally.add("moved", folds, results["moved"].double(), column)
@@ -177,8 +171,6 @@ class McDropout(SampledExperiment):
             tally.add("images", folds)
 
     def estimate(self, total: EnsembleTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects, images = stochastic(scene), float(total.images)
         bins = [getattr(total, name).numpy() for name in ("images_in", "confidence", "right")]
         share: dict[str, Any] = {"limits": (0.0, 1.0)}

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
-from PIL import Image
+import xarray
 
 from eyechart.charts import theme
+from eyechart.charts.pictures import data_uri
 from eyechart.charts.tables import tooltips
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.charts.theme import Chart
 
 COLUMNS = 7
 TILE, GAP = 44, 4
@@ -53,21 +48,15 @@ def picture(tiles: np.ndarray, subject: str, words: str) -> Chart:
     x = alt.X("column:O", axis=None, scale=step)
     y = alt.Y("row:O", axis=None, scale=step)
     image = alt.Chart(pd.DataFrame(rows)).mark_image(width=TILE, height=TILE, aspect=False, smooth=False)
-    size = {"width": COLUMNS * (TILE + GAP), "height": (1 + (len(tiles) - 1) // COLUMNS) * (TILE + GAP)}
-    chart: Chart = image.encode(x, y, url="url:N", tooltip=tooltips(tile=("number", "")))
-    return chart.properties(**size, title=alt.TitleParams(subject, subtitle=words))
+    size = COLUMNS * (TILE + GAP), (1 + (len(tiles) - 1) // COLUMNS) * (TILE + GAP)
+    chart = image.encode(x, y, url="url:N", tooltip=tooltips(tile=("number", "")))
+    return theme.panel(chart, size, alt.TitleParams(subject, subtitle=words))
 
 
 def png(tile: np.ndarray) -> str:
-    """(colour, y, x) in 0 … 1 as a data URI; enlarged, because some viewers of PDF smooth what they enlarge.
-
-    No more than to the size on the page: speckles do not compress, and four subjects have a hundred tiles.
-    """
-    times = max(1, TILE // max(tile.shape[1:]))
-    pixels = (tile.transpose(1, 2, 0) * 255).round().astype(np.uint8).repeat(times, axis=0).repeat(times, axis=1)
-    file = io.BytesIO()
-    Image.fromarray(pixels, "RGB").save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    """(colour, y, x) in 0 … 1, no larger than on the page: speckles do not compress, and there are a hundred tiles."""
+    pixels = (tile.transpose(1, 2, 0) * 255).round().astype(np.uint8)
+    return data_uri(pixels, times=max(1, TILE // max(tile.shape[1:])))
 
 
 def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
@@ -95,8 +84,7 @@ def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
     title = alt.TitleParams("grey: 95 % of the components of random filters", fontSize=12, fontWeight="normal")
     last = pd.DataFrame({"component": [COLUMNS + 0.5]} if count > COLUMNS else {"component": []})
     ends = alt.Chart(last).mark_rule(strokeDash=[4, 3], color="#8b9099", tooltip=None).encode(x)
-    chart: Chart = (band + middle + ends + line + dots).properties(width=330, height=150, title=title)
-    return chart
+    return theme.panel(band + middle + ends + line + dots, (330, 150), title)
 
 
 def variance(at: xarray.Dataset, subject: str, count: int) -> Chart:
@@ -112,5 +100,4 @@ def variance(at: xarray.Dataset, subject: str, count: int) -> Chart:
     dash = alt.StrokeDash("kind:N", scale=dashes, title=None, legend=alt.Legend(orient="bottom", symbolSize=500))
     tooltip = tooltips("component:Q", held=("held", ".1%"), kind="kind")
     line = alt.Chart(table).mark_line(strokeWidth=2).encode(x, y, strokeDash=dash, tooltip=tooltip)
-    chart: Chart = line.encode(color=alt.value(theme.subject_colour(subject))).properties(width=330, height=110)
-    return chart
+    return theme.panel(line.encode(color=alt.value(theme.subject_colour(subject))), (330, 110))

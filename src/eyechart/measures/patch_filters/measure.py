@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import Experiment, Source, Views
+from eyechart.measure import Experiment, Source, Views, subject_coordinates
 from eyechart.measures.patch_filters.filters import (
     principal_components,
     random_centroids,
@@ -29,11 +30,7 @@ from eyechart.quantity import Bounds, Compute, Quantity, of_each
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Filters
 from eyechart.tally import Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 MOST = 28  # the paper's number of components
 LEADING = 7  # its first row of tiles: those that "leading" says most of
@@ -223,8 +220,6 @@ class PatchFilters(Experiment):
                 field[(row, *map(slice, values.shape))] += values.double()
 
     def estimate(self, total: FilterTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = with_filters(scene)
         shapes = [filters.shape for filters in subjects.values()]
         centroid, smooth = np.full((2, len(subjects), MOST), np.nan)
@@ -250,8 +245,7 @@ class PatchFilters(Experiment):
                 "random_single": (("subject", "draw"), total.random_single.numpy(), exact),
             },
             coords={
-                "subject": list(subjects),
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, list(subjects)),
                 "filter_kind": ("subject", [filters.kind for filters in subjects.values()]),
                 "filter_path": ("subject", [filters.path for filters in subjects.values()]),
                 "filters": ("subject", [shape[0] for shape in shapes]),

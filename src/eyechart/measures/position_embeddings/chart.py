@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import table_of, tooltips
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.charts.theme import Chart
 
 SIDE = 8  # small squares along each side of the grid of grids
 HEADS = 8  # tables of heads in a row
@@ -49,28 +46,31 @@ def grid_of_grids(at: xarray.Dataset, subject: str, *, legend: bool) -> Chart:
     maps = at.cosine.values[: height * width, : height * width].reshape(height, width, height, width)
     maps = maps[np.ix_(picked[0], picked[1])]  # (row, column, y, x)
     flat = maps.transpose(0, 2, 1, 3).reshape(len(picked[0]) * height, len(picked[1]) * width)[::-1]
-    rows, columns = flat.shape
-    up, across = np.divmod(np.arange(flat.size), columns)
-    table = pd.DataFrame({"x": across.astype(str), "y": up.astype(str), "cosine": flat.ravel()})
-    table["column"], table["row"] = across // width, up // height
     learned = "learned" if int(at.learned) else "fixed"
-    few = "" if rows * columns == (height * width) ** 2 else f", {len(picked[0])}×{len(picked[1])} of them shown"
+    few = "" if flat.size == (height * width) ** 2 else f", {len(picked[0])}×{len(picked[1])} of them shown"
+    title = alt.TitleParams(subject, subtitle=f"{height}×{width} {learned} positions, {place(int(at.block))}{few}")
+    looks: dict[str, Any] = {"domain": (-1.0, 1.0), "colours": theme.VIRIDIS, "legend": legend, "title": title}
+    return side_by_side(flat, (height, width), "cosine", **looks)
+
+
+def side_by_side(flat: np.ndarray, tile: tuple[int, int], value_title: str, **looks: Any) -> Chart:
+    """Maps that lie side by side in one array, lowest row first, with lines between them."""
+    up, across = np.divmod(np.arange(flat.size), flat.shape[1])
+    table = pd.DataFrame({"x": across.astype(str), "y": up.astype(str), "value": flat.ravel()})
+    table["column"], table["row"] = across // tile[1], up // tile[0]
     return heatmap(
         table,
         x="x",
         y="y",
-        value="cosine",
-        value_title="cosine",
-        title=alt.TitleParams(subject, subtitle=f"{height}×{width} {learned} positions, {place(int(at.block))}{few}"),
-        domain=(-1.0, 1.0),
-        legend=legend,
-        colours=theme.VIRIDIS,
+        value="value",
+        value_title=value_title,
         x_group="column",
         y_group="row",
         x_labels=False,
         y_labels=False,
-        size=(SIZE, round(SIZE * rows / columns)),
+        size=(SIZE, round(SIZE * flat.shape[0] / flat.shape[1])),
         for_export=True,  # up to 60,000 cells: one picture, also on the page
+        **looks,
     )
 
 
@@ -96,10 +96,7 @@ def over_distance(at: xarray.Dataset, subject: str) -> Chart:
     tooltip = tooltips("pairs", "distance:Q", cosine=("cosine", ".3f"))
     words = f"nearness {float(at.nearness):.2f}, rows {float(at.row_bonus):+.3f}, columns {float(at.column_bonus):+.3f}"
     lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)
-    chart: Chart = (lines + theme.reference(0, "")).properties(
-        width=300, height=260, title=alt.TitleParams(words, fontSize=12, fontWeight="normal")
-    )
-    return chart
+    return theme.panel(lines + theme.reference(0, ""), (300, 260), quiet_title(words))
 
 
 def step_tables(at: xarray.Dataset, subject: str) -> Chart:
@@ -112,29 +109,12 @@ def step_tables(at: xarray.Dataset, subject: str) -> Chart:
     for head, values in enumerate(maps):
         row, column = divmod(head, width)
         flat[row * rows : (row + 1) * rows, column * columns : (column + 1) * columns] = values
-    flat = flat[::-1]
-    up, across = np.divmod(np.arange(flat.size), flat.shape[1])
-    table = pd.DataFrame({"x": across.astype(str), "y": up.astype(str), "value": flat.ravel()})
-    table["column"], table["row"] = across // columns, up // rows
     bias = str(at.steps_kind.item()) == "relative bias"
     largest = max(float(np.nanmax(np.abs(flat))) if np.isfinite(flat).any() else 1.0, 1e-6)
     what = f"bias of {count} of {int(at.steps_heads)} heads" if bias else "cosine with no step"
-    return heatmap(
-        table,
-        x="x",
-        y="y",
-        value="value",
-        value_title="bias" if bias else "cosine",
-        title=alt.TitleParams(subject, subtitle=f"block {int(at.steps_block) + 1}: {what}"),
-        domain=(-largest, largest),
-        colours=theme.DIVERGING,
-        x_group="column",
-        y_group="row",
-        x_labels=False,
-        y_labels=False,
-        size=(SIZE, round(SIZE * flat.shape[0] / flat.shape[1])),
-        for_export=True,
-    )
+    title = alt.TitleParams(subject, subtitle=f"block {int(at.steps_block) + 1}: {what}")
+    looks: dict[str, Any] = {"domain": (-largest, largest), "colours": theme.DIVERGING, "title": title}
+    return side_by_side(flat[::-1], (rows, columns), "bias" if bias else "cosine", **looks)
 
 
 def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
@@ -146,7 +126,10 @@ def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
     tooltip = tooltips("block:Q", "head:Q", steps_nearness=("nearness", ".2f"))
     dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, tooltip=tooltip)
     dots = dots.encode(color=alt.value(theme.subject_colour(subject)))
-    chart: Chart = (dots + theme.reference(0, "no relation", at="beyond")).properties(
-        width=300, height=260, title=alt.TitleParams("each point a head", fontSize=12, fontWeight="normal")
+    return theme.panel(
+        dots + theme.reference(0, "no relation", at="beyond"), (300, 260), quiet_title("each point a head")
     )
-    return chart
+
+
+def quiet_title(words: str) -> alt.TitleParams:
+    return alt.TitleParams(words, fontSize=12, fontWeight="normal")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -29,14 +30,11 @@ from eyechart.measures.position_embeddings.tables import (
     thinned_grid,
 )
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, of_pairs
+from eyechart.reading_estimates import in_words
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy, PositionTable
 from eyechart.tally import Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 LINES: tuple[Lines, ...] = ("rows", "columns")
 MOST = 3  # absolute tables of one subject: the first, a middle and the last, where every layer has one
@@ -239,8 +237,6 @@ class PositionEmbeddings(Experiment):
             tally.steps[at, :heads, :down, :across] += values
 
     def estimate(self, total: PositionTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         tables, steps = rows_of(scene, absolute), rows_of(scene, relative)
         far = max((max(row.grid) for row in tables), default=1) - 1
         near, bonus, *bonuses = np.full((4, len(tables)), np.nan)
@@ -293,11 +289,7 @@ class PositionEmbeddings(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for at, subject in enumerate(finding.subject.values.tolist()):
-            bonuses = [
-                f"{float(finding[name][at]):+.3f} [{float(finding[f'{name}_low'][at]):+.3f}, "
-                f"{float(finding[f'{name}_high'][at]):+.3f}]"
-                for name in ("row_bonus", "column_bonus")
-            ]
+            bonuses = [in_words(finding.isel(table=at), name, "+.3f") for name in ("row_bonus", "column_bonus")]
             parts.append(
                 f"{subject}: likeness of the {int(finding.rows[at])}×{int(finding.columns[at])} position embeddings "
                 f"{where(int(finding.block[at]))} goes with nearness at a rank correlation of "

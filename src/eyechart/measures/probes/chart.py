@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
+import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
-from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.reading_estimates import site_indices
 
 WORDS = {
     "cls": "class token",
@@ -65,7 +60,7 @@ def one_readout(finding: xarray.Dataset, readout: str, width: int) -> alt.LayerC
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of("accuracy"), tooltip=TOOLTIPS)
     chance = theme.reference(float(finding.chance[0]), "commonest class")
-    return (lines + chance).properties(width=width, height=240)
+    return theme.panel(lines + chance, (width, 240))
 
 
 def readout_curves(finding: xarray.Dataset) -> Chart:
@@ -75,17 +70,16 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     x = theme.depth_axis()
     y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]))
     colour = subject_colours(finding.subject.values)
-    known = [words for words in WORDS.values() if words in set(table["readout"])]
+    readouts = [words for words in WORDS.values() if words in set(table["readout"])]
     patterns = {"class token": [1, 0], "mean of patch tokens": [7, 3], "mean with class token": [2, 2]}
-    scale = alt.Scale(domain=known, range=[patterns.get(words, [8, 3, 2, 3]) for words in known])
+    scale = alt.Scale(domain=readouts, range=[patterns.get(words, [8, 3, 2, 3]) for words in readouts])
     legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=700, labelLimit=200)
     dash = alt.StrokeDash("readout:N", scale=scale, legend=legend)
     bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=colour)
     lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(table).mark_point(size=24).encode(x, y, color=colour, tooltip=TOOLTIPS)
     chance = theme.reference(float(finding.chance[0]), "commonest class")
-    drawn: alt.LayerChart = (bars + lines + points + chance).properties(width=380, height=240, title="one vector")
-    return drawn
+    return theme.panel(bars + lines + points + chance, (380, 240), "one vector")
 
 
 def token_maps(finding: xarray.Dataset) -> Chart:
@@ -93,11 +87,9 @@ def token_maps(finding: xarray.Dataset) -> Chart:
     highest = float(finding.token_accuracy.max())
     charts = []
     for subject in subjects_in(finding):
-        places = places_of(finding, subject)
-        for place in dict.fromkeys(
-            places[[0, min(1, len(places) - 1), len(places) // 2, -2 % len(places), -1]].tolist()
-        ):
-            table = table_of(finding.isel(site=place), "token_accuracy", ends=False)
+        sites = site_indices(finding, subject)
+        for site in dict.fromkeys(sites[[0, min(1, len(sites) - 1), len(sites) // 2, -2 % len(sites), -1]].tolist()):
+            table = table_of(finding.isel(site=site), "token_accuracy", ends=False)
             table = table.sort_values(["y", "x"], ascending=[False, True])  # the first row of the frame is the lowest
             charts.append(
                 heatmap(
@@ -106,7 +98,7 @@ def token_maps(finding: xarray.Dataset) -> Chart:
                     y="y",
                     value="token_accuracy",
                     value_title="accuracy",
-                    title=alt.TitleParams(str(finding.name.values[place]), subtitle=subject, limit=130),
+                    title=alt.TitleParams(str(finding.name.values[site]), subtitle=subject, limit=130),
                     domain=(0.0, highest),
                     x_labels=False,
                     y_labels=False,

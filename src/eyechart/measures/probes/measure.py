@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -39,15 +40,12 @@ from eyechart.measures.probes.quantities import (
 from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.methods.twins import build_of
 from eyechart.quantity import Quantity, of_each, subjects_in
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.tally import Sum
 from eyechart.tracing.needs import Need, View
 from eyechart.tracing.readouts import READOUTS, Group, Widths, groups_of, read_out
-
-if TYPE_CHECKING:
-    import xarray
 
 PARTS = 4
 LARGEST_ROWS = 1 << 30  # bytes; the rows of all images together
@@ -178,8 +176,6 @@ class Probes(Measure):
             tally.counts[part] += torch.bincount(labels, minlength=tally.sizes["class"])
 
     def estimate(self, total: ProbeTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         groups, sites = groups_of(scene, self.widths), scene.sites(blocks_with_grid)
         if len(total.image) not in total.computed:
             total.computed[len(total.image)] = self.right_by_fold(total, groups)
@@ -235,14 +231,13 @@ class Probes(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            last = finding.isel(site=places_of(finding, subject)[-1])
+            last = finding.isel(site=site_indices(finding, subject)[-1])
             said = {"tokens": "a single token", "cls": "the class token", "gap": "the mean token"}
             numbers = [
-                f"{float(last.accuracy.sel(readout=readout)):.1%} from {words} "
-                f"[{float(last.accuracy_low.sel(readout=readout)):.1%}, "
-                f"{float(last.accuracy_high.sel(readout=readout)):.1%}]"
+                f"{value:.1%} from {words} [{low:.1%}, {high:.1%}]"
                 for readout, words in said.items()
-                if np.isfinite(last.accuracy.sel(readout=readout))
+                for value, low, high in [with_ends(last.sel(readout=readout), "accuracy")]
+                if np.isfinite(value)
             ]
             parts.append(f"after the last block of {subject} a probe names {', '.join(numbers)}")
         said_all = "; ".join(parts)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from eyechart.quantity import Compute, OfOne, OfTwo, of_each, of_pairs, subjects_in
-from eyechart.reading_estimates import by_subject, late_over_rest, places_of, thirds
+from eyechart.reading_estimates import by_subject, late_over_rest, site_indices, thirds
 from eyechart.tracing.readouts import READOUTS, Group
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def mean_of(estimate: xarray.Dataset, blocks: np.ndarray, readout: str) -> float:
@@ -20,11 +17,11 @@ def mean_of(estimate: xarray.Dataset, blocks: np.ndarray, readout: str) -> float
 
 
 def at_last(estimate: xarray.Dataset, subject: str, readout: str) -> float:
-    return mean_of(estimate, places_of(estimate, subject)[-1:], readout)
+    return mean_of(estimate, site_indices(estimate, subject)[-1:], readout)
 
 
 def pooling_of(estimate: xarray.Dataset, subject: str) -> str:
-    return str(estimate.pooling.values[places_of(estimate, subject)[0]])
+    return str(estimate.pooling.values[site_indices(estimate, subject)[0]])
 
 
 def own_readout(estimate: xarray.Dataset, subject: str) -> float:
@@ -34,7 +31,7 @@ def own_readout(estimate: xarray.Dataset, subject: str) -> float:
 
 def middle_third(estimate: xarray.Dataset, subject: str) -> np.ndarray:
     """Indices of the blocks between the lowest and the highest third."""
-    blocks = places_of(estimate, subject)
+    blocks = site_indices(estimate, subject)
     return np.setdiff1d(blocks, np.concatenate(thirds(blocks)))
 
 
@@ -101,7 +98,7 @@ def lead_of_cls(estimate: xarray.Dataset, subject: str) -> np.ndarray:
 
     The mean of all tokens, the class token among them: the paper's "CLS; GAP". "CLS; GAP except CLS" is another curve.
     """
-    accuracy = estimate.accuracy.isel(site=places_of(estimate, subject))
+    accuracy = estimate.accuracy.isel(site=site_indices(estimate, subject))
     return np.asarray((accuracy.sel(readout="cls") - accuracy.sel(readout="gap with cls")).values)
 
 
@@ -124,7 +121,7 @@ def depth_of_half(lead: np.ndarray, depth: np.ndarray) -> float:
 
 
 def half_lead_depth(estimate: xarray.Dataset, subject: str) -> float:
-    return depth_of_half(lead_of_cls(estimate, subject), estimate.depth.values[places_of(estimate, subject)])
+    return depth_of_half(lead_of_cls(estimate, subject), estimate.depth.values[site_indices(estimate, subject)])
 
 
 def early_lead(estimate: xarray.Dataset, subject: str) -> float | None:
@@ -145,13 +142,13 @@ def divergence(estimate: xarray.Dataset, gap: str, cls: str) -> float | None:
     standard error (.006 with 1,000 images), which counts twice against the claim.
     """
     tokens = estimate.accuracy.sel(readout="tokens").values
-    of_gap, of_cls = (tokens[places_of(estimate, subject)] for subject in (gap, cls))
+    of_gap, of_cls = (tokens[site_indices(estimate, subject)] for subject in (gap, cls))
     return late_over_rest(np.abs(of_gap - of_cls)) if len(of_cls) >= 3 else None
 
 
 def middle_accuracy(estimate: xarray.Dataset, subject: str) -> float | None:
     """Mean token at the middle third of the blocks, of every subject that has three."""
-    deep = len(places_of(estimate, subject)) >= 3
+    deep = len(site_indices(estimate, subject)) >= 3
     return mean_of(estimate, middle_third(estimate, subject), "gap") if deep else None
 
 
@@ -236,7 +233,7 @@ def through_a_projection(finding: xarray.Dataset) -> list[str]:
     """Which probes did not read the features themselves, as a sentence; none where all did."""
     phrases = []
     for subject in subjects_in(finding):
-        blocks = finding.isel(site=places_of(finding, subject))
+        blocks = finding.isel(site=site_indices(finding, subject))
         features, read = blocks.features.values, blocks.features_read.values
         for words, columns in (("single tokens", slice(0, 1)), ("single vectors", slice(1, None))):
             projected = features[:, columns] > read[:, columns]

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips, value_table
-from eyechart.methods.receptive import cell_radius, evenly, middle
+from eyechart.charts.theme import Chart
+from eyechart.methods.receptive import cell_radius, middle
 from eyechart.quantity import subjects_in
-from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.reading_estimates import site_indices
+from eyechart.site_choice import evenly
 
 TILES = 6  # depths that are shown, as in the original
 WIDTH, HEIGHT = 420, 250
@@ -35,16 +33,16 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
     """One row of the original: what the middle of the map sees, a tile for each depth."""
-    places = places_of(finding, subject, role)
-    places = places[[*evenly(len(places), TILES)]]
-    kinds = " and ".join(dict.fromkeys(finding.kind.values[places].tolist()))
+    sites = site_indices(finding, subject, role)
+    sites = sites[[*evenly(len(sites), TILES)]]
+    kinds = " and ".join(dict.fromkeys(finding.kind.values[sites].tolist()))
     words = AFTER if role == "block" else f"{kinds} branch, before the addition"
-    title = alt.TitleParams(subject, subtitle=words if len(places) else "no branch before an addition")
+    title = alt.TitleParams(subject, subtitle=words if len(sites) else "no branch before an addition")
     side = finding.sizes["x"]
-    if not len(places):
+    if not len(sites):
         nothing = pd.DataFrame({"x": [0], "y": [0], "gradient": [np.nan]})
         return heatmap(nothing, x="x", y="y", value="gradient", title=title, size=(WIDTH, WIDTH // TILES))
-    across = np.concatenate([*finding.field.values[places]], axis=1) / 255  # tiles side by side
+    across = np.concatenate([*finding.field.values[sites]], axis=1) / 255  # tiles side by side
     y, x = np.divmod(np.arange(across.size), across.shape[1])
     chart = heatmap(
         pd.DataFrame({"x": x, "y": -y, "gradient": np.sqrt(across[::-1].ravel()), "tile": x // side}),
@@ -57,16 +55,16 @@ def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
         x_group="tile",
         x_labels=False,
         y_labels=False,
-        size=(WIDTH * len(places) // TILES, WIDTH // TILES),
+        size=(WIDTH * len(sites) // TILES, WIDTH // TILES),
         for_export=True,  # a picture on the page as well: the maps of four subjects are 50,000 rectangles
     )
-    return cast("Chart", chart + outlines(finding, places, side) + depths(finding, places, side, chart.height))
+    return cast("Chart", chart + outlines(finding, sites, side) + depths(finding, sites, side, chart.height))
 
 
-def outlines(finding: xarray.Dataset, places: np.ndarray, side: int) -> alt.Chart:
+def outlines(finding: xarray.Dataset, sites: np.ndarray, side: int) -> alt.Chart:
     """The own patch in every tile."""
     boxes = []
-    for tile, at in enumerate(places):
+    for tile, at in enumerate(sites):
         grid = int(finding.rows[at]), int(finding.columns[at])
         (row, column), (height, width) = middle(grid), (side / grid[0], side / grid[1])
         left, low = tile * side + column * width, side - (row + 1) * height
@@ -75,9 +73,9 @@ def outlines(finding: xarray.Dataset, places: np.ndarray, side: int) -> alt.Char
     return cast(alt.Chart, frame.encode(alt.X("x:Q"), alt.Y("y:Q"), x2="x2", y2="y2", tooltip=alt.value(None)))
 
 
-def depths(finding: xarray.Dataset, places: np.ndarray, side: int, height: float) -> alt.Chart:
-    labels = [f"block {int(block) + 1}" for block in finding.block.values[places]]
-    frame = pd.DataFrame({"x": [(tile + 0.5) * side for tile in range(len(places))], "text": labels})
+def depths(finding: xarray.Dataset, sites: np.ndarray, side: int, height: float) -> alt.Chart:
+    labels = [f"block {int(block) + 1}" for block in finding.block.values[sites]]
+    frame = pd.DataFrame({"x": [(tile + 0.5) * side for tile in range(len(sites))], "text": labels})
     words = alt.Chart(frame).mark_text(style="note", baseline="top", dy=4, fontSize=10, tooltip=None)
     return cast(alt.Chart, words.encode(alt.X("x:Q"), y=alt.value(height), text="text:N"))
 
@@ -132,4 +130,4 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, explained: 
     layers = line + area + points
     if explained == "subject":
         layers += bare_cells(finding, x, colour)
-    return cast("Chart", layers.properties(width=WIDTH, height=HEIGHT))
+    return theme.panel(layers, (WIDTH, HEIGHT))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
@@ -33,7 +34,6 @@ from eyechart.measures.receptive_field.over_depth import (
 from eyechart.methods.receptive import (
     RINGS,
     SIDE,
-    evenly,
     exact_map,
     fixed_weights,
     middle,
@@ -45,17 +45,13 @@ from eyechart.methods.receptive import (
 )
 from eyechart.quantity import Quantity, of_each, of_pairs, subjects_in
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import has_several_positions
+from eyechart.site_choice import some_blocks_and_mixing_branches
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 PIECE = 16  # images whose graph is in memory at once: a ViT-B keeps about 0.2 GB an image
 
@@ -68,19 +64,6 @@ def at_middle(look: Look, tensor: torch.Tensor) -> torch.Tensor:
 
 AFTER = View("middle of the map", lambda look: at_middle(look, look.output))
 BEFORE = View("middle of the branch", lambda look: at_middle(look, look.branch), before=True)
-
-
-def before_after(anatomy: Anatomy, depths: int) -> list[Site]:
-    """Blocks (read after their last addition) and, before each, the branches in it that mix places.
-
-    An MLP's branch looks at single tokens that the skip has already reached, so it says nothing of its own.
-    """
-    blocks = [site for site in anatomy.pick("block") if has_several_positions(site)]
-    chosen: list[Site] = []
-    for block in (blocks[place] for place in evenly(len(blocks), depths)):
-        inside = [site for site in anatomy.pick("junction") if site.block == block.block and site.kind != "mlp"]
-        chosen += [site for site in inside if has_several_positions(site) and site.skip_operand is not None] + [block]
-    return chosen
 
 
 @dataclass
@@ -201,7 +184,7 @@ class ReceptiveField(SampledExperiment):
     depths: int = option(12, "blocks that are looked at, at most")
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
-        return before_after(anatomy, self.depths)
+        return some_blocks_and_mixing_branches(anatomy, self.depths)
 
     def passes(self, anatomy: Anatomy) -> float:
         """A backward pass to the input alone costs what the forward pass up to there did; keeping the graph, a half."""
@@ -247,20 +230,16 @@ class ReceptiveField(SampledExperiment):
         return ReceptiveTally.empty(fold=scene.folds, site=len(sites), y=SIDE, x=SIDE, centre=2, ring=RINGS)
 
     def update(self, tally: ReceptiveTally, batch: Batch, views: Views, scene: Scene) -> None:
-        at, counted = 0, False
-        for anatomy in scene.anatomies:
-            results, count = views.experiment(anatomy.subject), len(self.sites(anatomy))
-            if results:
-                for key, total in (("map", tally.map), ("ring", tally.ring), ("own", tally.own)):
-                    total[:, at : at + count].index_add_(0, results["fold"], results[key].double())
+        counted = False
+        for subject, rows in scene.rows(self.sites).items():
+            if results := views.experiment(subject):
+                for name in ("map", "ring", "own"):
+                    tally.add(name, results["fold"], results[name].double(), rows)
                 if not counted:
                     tally.add("images", results["fold"])
                 counted = True
-            at += count
 
     def estimate(self, total: ReceptiveTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(self.sites)
         sizes = [scene.anatomy(subject).input_size for subject, _ in sites]
         grids = [site.grid or (1, 1) for _, site in sites]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from eyechart.methods.receptive import cell_radius, largest_step, place_of_largest_step
-from eyechart.quantity import of_pairs, subjects_in
-from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import Bounds
+from eyechart.quantity import Bounds, of_pairs, subjects_in
+from eyechart.reading_estimates import site_indices
 
 
 def of_blocks(estimate: xarray.Dataset, subject: str, variable: str) -> np.ndarray:
-    return np.asarray(estimate[variable].values[places_of(estimate, subject, "block")])
+    return np.asarray(estimate[variable].values[site_indices(estimate, subject, "block")])
 
 
 def early(estimate: xarray.Dataset, subject: str) -> float:
@@ -89,7 +84,7 @@ def is_late(estimate: xarray.Dataset) -> np.ndarray:
 
 def skip_effect(estimate: xarray.Dataset, subject: str) -> float:
     """Own-patch share of a late block's output minus that of the branches in it; mean over the last third."""
-    after, before = places_of(estimate, subject, "block"), places_of(estimate, subject, "junction")
+    after, before = site_indices(estimate, subject, "block"), site_indices(estimate, subject, "junction")
     after = after[is_late(estimate)[after]]
     share, block = estimate.own_share.values, estimate.block.values
     gaps = [share[at] - share[before[block[before] == block[at]]].mean() for at in after if block[at] in block[before]]
@@ -100,7 +95,7 @@ def late(variable: str) -> Callable[[xarray.Dataset, str], float]:
     """Mean over the last third of the blocks."""
 
     def compute(estimate: xarray.Dataset, subject: str) -> float:
-        blocks = places_of(estimate, subject, "block")
+        blocks = site_indices(estimate, subject, "block")
         values = estimate[variable].values[blocks[is_late(estimate)[blocks]]]
         return float(values.mean()) if len(values) else float("nan")
 

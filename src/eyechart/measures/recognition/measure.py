@@ -8,22 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.measure import Measure, Source, Views
-from eyechart.methods.scoring import LOGITS
+from eyechart.methods.scoring import LOGITS, with_classes
 from eyechart.quantity import Quantity
 from eyechart.reading_estimates import per_subject, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Concat, Sum, Tally
 from eyechart.tracing.needs import Need
-
-if TYPE_CHECKING:
-    import xarray
 
 
 @dataclass
@@ -72,24 +70,17 @@ class Recognition(Measure):
         return RecognitionTally.empty(fold=scene.folds, subject=len(scene.scored_subjects))
 
     def update(self, tally: RecognitionTally, batch: Batch, views: Views, scene: Scene) -> None:
-        assert batch.labels is not None  # a label map exists, so the images have classes
-        labelled = torch.as_tensor(batch.labels >= 0)
-        folds = torch.as_tensor(batch.image_folds)[labelled]
-        right = torch.zeros(int(labelled.sum()), tally.right.shape[1], dtype=torch.bool)
-        for column, subject in enumerate(scene.scored_subjects):
-            (site,) = classifier(scene.anatomy(subject))
-            logits = views(subject, site, LOGITS)[labelled].double()
-            target = torch.as_tensor(scene.label_maps[subject])[torch.as_tensor(batch.labels)[labelled]]
+        folds, answers = with_classes(batch, views, scene)
+        right = torch.zeros(len(folds), tally.right.shape[1], dtype=torch.bool)
+        for column, (logits, target) in enumerate(answers):
             right[:, column] = logits.argmax(1) == target
             nll = torch.nn.functional.cross_entropy(logits, target, reduction="none")
             tally.add("correct", folds, right[:, column].double(), column)
             tally.add("nll", folds, nll, column)
         tally.add("images", folds)
-        tally.append(image=torch.as_tensor(batch.images)[labelled], right=right)
+        tally.append(image=torch.as_tensor(batch.images)[torch.as_tensor(batch.labels) >= 0], right=right)
 
     def estimate(self, total: RecognitionTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         return xarray.Dataset(
             {
                 "accuracy": (

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.charts.theme import Chart
 
 TITLES = {
     "occlusion": ("patches missing", "share of an 8×8 grid"),
@@ -44,11 +39,11 @@ def curve_table(finding: xarray.Dataset, kind: str, name: str) -> pd.DataFrame:
 
 def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Chart:
     table = curve_table(finding, kind, name)
-    places = sorted(set(table["at"]))
+    strengths = sorted(set(table["at"]))
     title, axis = TITLES[kind]
     scale = alt.Scale(type="log", base=2) if kind == "shuffle" else alt.Scale(nice=False)
     form = "%" if kind == "occlusion" else ".3~g"
-    shown = places[::2] if kind == "occlusion" else places
+    shown = strengths[::2] if kind == "occlusion" else strengths
     x = alt.X("at:Q", title=axis, scale=scale, axis=theme.axis_at(shown, format=form, grid=False))
     words = {"accuracy": "accuracy", "relative": "of its accuracy when intact"}[name]
     highest = finding[f"{name}_high"].values
@@ -61,5 +56,4 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     if name == "accuracy" and finding.attrs["classes"]:
         chart += theme.reference(1 / finding.attrs["classes"], "guessing" if first else "", at="start")
     steps = f", {finding.attrs['steps']} steps" if kind == "pgd" else ""
-    drawn: Chart = chart.properties(width=190, height=200, **({"title": title + steps} if name == "accuracy" else {}))
-    return drawn
+    return theme.panel(chart, (190, 200), title + steps if name == "accuracy" else None)

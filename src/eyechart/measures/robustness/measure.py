@@ -10,27 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
-from eyechart.measure import SampledExperiment, Source, Views, option
+from eyechart.measure import SampledExperiment, Source, Views, option, subject_coordinates
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.patches import dropped, orders, shuffled
 from eyechart.methods.scoring import about_strangers, answers_of, labelled, strangers
 from eyechart.quantity import PerSubjects, Quantity
-from eyechart.reading_estimates import per_subject, vit_minus_cnn
+from eyechart.reading_estimates import in_words, per_subject, vit_minus_cnn
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-from eyechart.tracing.bench import plain_arithmetic
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench, plain_arithmetic
 
 GRID = 8
 SHARES = tuple(eighths / 8 for eighths in range(1, 8))
@@ -235,26 +231,22 @@ class Robustness(SampledExperiment):
     def stands(self, right: Tensor, epsilon: float) -> Tensor:
         """Which pictures are read right intact and under every FGSM within the ball of ε."""
         within = [
-            place
-            for place, (kind, strength) in enumerate(self.conditions)
+            index
+            for index, (kind, strength) in enumerate(self.conditions)
             if kind == "intact" or (kind == "fgsm" and strength <= epsilon)
         ]
         return right[:, within].all(1)
 
     def update(self, tally: RobustnessTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(scene.scored_subjects):
-            results = views.experiment(subject)
-            if results:
-                folds = results["folds"]
-                tally.add("right", folds, results["right"].double(), column)
-                tally.add("seen", folds, None, column)
+        for column, results in views.experiments(scene.scored_subjects):
+            folds = results["folds"]
+            tally.add("right", folds, results["right"].double(), column)
+            tally.add("seen", folds, None, column)
         if folds is not None:
             tally.add("images", folds)
 
     def estimate(self, total: RobustnessTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects, seen = scene.scored_subjects, total.seen.numpy()
         met = np.array([kind for kind, _ in self.conditions])
         kinds = [kind for kind in KINDS if kind in met]
@@ -273,8 +265,7 @@ class Robustness(SampledExperiment):
                 "kept": (("subject", "kind"), kept, {"limits": (0.0, np.inf)}),
             },
             coords={
-                "subject": subjects,
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, subjects),
                 "pictures": ("subject", ["{}×{}".format(*scene.anatomy(subject).input_size) for subject in subjects]),
                 "stranger": strangers(scene),
                 "kind": kinds,
@@ -298,11 +289,7 @@ class Robustness(SampledExperiment):
                 continue
             half = row.isel(condition=(row.met.values == "occlusion") & (row.strength.values == 0.5)).squeeze()
             first = row.isel(condition=np.flatnonzero(row.met.values == attack)[0])
-            accuracies = (
-                f"{float(where.accuracy):.0%} [{float(where.accuracy_low):.0%}, {float(where.accuracy_high):.0%}]"
-                for where in (half, first)
-            )
-            hidden, attacked = accuracies
+            hidden, attacked = (in_words(condition, "accuracy", ".0%") for condition in (half, first))
             parts.append(
                 f"{subject} names {float(row.accuracy[0]):.0%} right, {hidden} with half of the patches missing and "
                 f"{attacked} under {attack.upper()} of ε = {255 * float(first.strength):.3g}/255"

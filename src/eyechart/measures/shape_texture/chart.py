@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, tooltips, value_table
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.charts.theme import Chart
 
 FILTERS = {"low_passed": "only lower frequencies", "high_passed": "only higher frequencies"}
 
@@ -56,10 +51,7 @@ def filters(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, accuracy(finding), *ends_of("accuracy"), color=colour(finding))
     points = alt.Chart(table).mark_point(size=36, filled=True)
     points = points.encode(x, accuracy(finding), colour(finding), tooltip=tooltip)
-    drawn: Chart = with_chance(line + bars + points, finding).properties(
-        width=270, height=260, title="filtered pictures"
-    )
-    return drawn
+    return theme.panel(with_chance(line + bars + points, finding), (270, 260), "filtered pictures")
 
 
 def shuffles(finding: xarray.Dataset) -> Chart:
@@ -76,8 +68,7 @@ def shuffles(finding: xarray.Dataset) -> Chart:
         *ends_of("accuracy"),
         tooltip=tooltips_of(tiles="pieces"),
     )
-    drawn: Chart = with_chance(lines, finding).properties(width=230, height=260, title="shuffled pictures")
-    return drawn
+    return theme.panel(with_chance(lines, finding), (230, 260), "shuffled pictures")
 
 
 def conflicts(finding: xarray.Dataset) -> Chart:
@@ -95,5 +86,4 @@ def conflicts(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=plain)
     points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltips_of())
     layers = bars + points + theme.reference(0.5, "both alike", at="beyond")
-    drawn: Chart = layers.properties(width=max(120, 60 * len(subjects)), height=260, title="cue conflict")
-    return drawn
+    return theme.panel(layers, (max(120, 60 * len(subjects)), 260), "cue conflict")

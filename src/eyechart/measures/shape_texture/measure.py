@@ -15,27 +15,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
-from eyechart.measure import SampledExperiment, Source, Views
+from eyechart.measure import SampledExperiment, Source, Views, subject_coordinates
 from eyechart.methods.patches import orders, shuffled
-from eyechart.methods.scoring import gives_answers, known, right, scored_by, wanted
+from eyechart.methods.scoring import has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import split, swapped
 from eyechart.quantity import Quantity
-from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
+from eyechart.reading_estimates import in_words, scored_vit_minus_cnn
 from eyechart.scene import Batch, Scene
+from eyechart.site_choice import gives_answers
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 CUTOFFS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """Radial frequencies at which half of the amplitude passes, in units of π."""
@@ -186,11 +184,11 @@ class ShapeTexture(SampledExperiment):
         pixels = bench.pixels()
         mixed, touched = in_range(swapped(pixels, pixels[partner.to(pixels.device)]))
         said = bench.logits(bench.from_pixels(mixed))
-        conflict = known(target) * known(target[partner]) * (target != target[partner])
+        conflict = has_class(target) * has_class(target[partner]) * (target != target[partner])
         return {
             "right": torch.stack(answers, dim=1),
             "clipped": torch.stack(clipped, dim=1),
-            "seen": known(target),
+            "seen": has_class(target),
             "by_phase": right(said, target) * conflict,
             "by_amplitude": right(said, target[partner]) * conflict,
             "pairs": conflict,
@@ -200,10 +198,7 @@ class ShapeTexture(SampledExperiment):
 
     def update(self, tally: ShapeTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds = None
-        for column, subject in enumerate(examined(scene)):
-            results = views.experiment(subject)
-            if not results:
-                continue
+        for column, results in views.experiments(examined(scene)):
             folds = results["folds"]
             for name in ("seen", "by_phase", "by_amplitude", "pairs", "conflict_clipped"):
                 tally.add(name, folds, results[name], column)
@@ -213,8 +208,6 @@ class ShapeTexture(SampledExperiment):
             tally.add("images", folds)
 
     def estimate(self, total: ShapeTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = examined(scene)
         accuracy = (total.right / total.seen[:, None]).numpy()
         clean, rest = accuracy[:, 0], accuracy[:, 1:]
@@ -244,8 +237,7 @@ class ShapeTexture(SampledExperiment):
                 ),
             },
             coords={
-                "subject": subjects,
-                "family": ("subject", [scene.anatomy(subject).family for subject in subjects]),
+                **subject_coordinates(scene, subjects),
                 "scored": ("subject", [scored_by(scene, subject) for subject in subjects]),
                 "pictures": ("subject", [str(scene.anatomy(subject).input_size) for subject in subjects]),
                 "cutoff": list(CUTOFFS),
@@ -263,11 +255,10 @@ class ShapeTexture(SampledExperiment):
                     f"{subject} is left out, because its own transform does more with colours than shift and scale"
                 )
                 continue
-            value, low, high = with_ends(row, "phase_share")
             named = str(row.scored.item()) == "accuracy"
             what = "accuracy" if named else "agreement with its own answers to the intact pictures"
             parts.append(
-                f"{subject} follows the phases in {value:.0%} [{low:.0%}, {high:.0%}] of the decided conflicts "
+                f"{subject} follows the phases in {in_words(row, 'phase_share', '.0%')} of the decided conflicts "
                 f"({float(row.decided):.0%} are decided, {float(row.clipped):.0%} of their pixel values were clipped) "
                 f"and loses {float(row.shuffle_loss):.0%} of its {what} to shuffling; of that it keeps "
                 f"{abs(float(row.filter_bias)):.0%} {'more' if row.filter_bias > 0 else 'less'} on low-passed than on "

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import interval_tooltips, subject_colours, tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 WIDTH, HEIGHT = 400, 250
 ALONG, STAYED = "the map moves along", "the map stays"
@@ -64,7 +59,7 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
     own = "; ".join(f"{name} {patch} px" for name, patch in zip(finding.who.values, finding.patch.values, strict=True))
     words = own if shift == "one patch" else "the same for all"
     title = alt.TitleParams(f"features, {shift}", subtitle=words, limit=WIDTH)
-    return cast("Chart", alt.layer(line, area, *marks).properties(width=WIDTH, height=HEIGHT, title=title))
+    return theme.panel(alt.layer(line, area, *marks), (WIDTH, HEIGHT), title)
 
 
 def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) -> Chart:
@@ -85,4 +80,4 @@ def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) ->
     ring = (
         alt.Chart(own).mark_point(size=140, filled=False, strokeWidth=1.5).encode(x, y, color=colour, tooltip=tooltip)
     )
-    return cast("Chart", alt.layer(bars, curve, ring).properties(width=WIDTH, height=HEIGHT, title=heading))
+    return theme.panel(alt.layer(bars, curve, ring), (WIDTH, HEIGHT), heading)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.images.plan import FOLDS
@@ -25,20 +26,15 @@ from eyechart.measures.shift.shifts import (
     similarity,
     variation,
 )
-from eyechart.methods.receptive import evenly
 from eyechart.quantity import Compute, PerSubjects, Quantity, minus_cnn, of_each
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
-from eyechart.site_choice import blocks_with_grid
+from eyechart.site_choice import some_blocks_with_grid
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 DEPTHS = 12  # blocks that are looked at, at most
 PIECE = 16  # images whose maps are in memory at once
@@ -49,8 +45,7 @@ MAP = View("whole map", lambda look: look.map(look.output).float())
 
 def blocks(anatomy: Anatomy) -> Sequence[Site]:
     """Blocks with a map of at least 4×4 cells: a coarser one cannot move by a cell within the room there is."""
-    with_grid = blocks_with_grid(anatomy, 4)
-    return [with_grid[place] for place in evenly(len(with_grid), DEPTHS)]
+    return some_blocks_with_grid(anatomy, DEPTHS, least_side=4)
 
 
 def patch_of(anatomy: Anatomy) -> int:
@@ -81,7 +76,7 @@ class ShiftTally(Tally):
 def of_features(variable: str, kind: int) -> Compute:
     """Mean over a subject's blocks."""
     return of_each(
-        lambda estimate, subject: float(estimate[variable].values[places_of(estimate, subject), kind].mean())
+        lambda estimate, subject: float(estimate[variable].values[site_indices(estimate, subject), kind].mean())
     )
 
 
@@ -89,8 +84,8 @@ def of_answers(variable: str, kind: int) -> Compute:
     """What a shift by one pixel, or by the subject's own patch, does to its answers; NaN without any."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        wanted = [1] * estimate.sizes["who"] if kind == PIXEL else estimate.patch.values
-        column = [int(np.flatnonzero(row == shift)[0]) for row, shift in zip(estimate.px.values, wanted, strict=True)]
+        asked = [1] * estimate.sizes["who"] if kind == PIXEL else estimate.patch.values
+        column = [int(np.flatnonzero(row == shift)[0]) for row, shift in zip(estimate.px.values, asked, strict=True)]
         values = estimate[variable].values[np.arange(len(column)), column]
         return {(str(subject),): float(value) for subject, value in zip(estimate.who.values, values, strict=True)}
 
@@ -211,7 +206,7 @@ class Shift(SampledExperiment):
         answers, still = list[torch.Tensor](), dict[str, dict[str, torch.Tensor]]()
         for shift, picture in zip((0, *shifts), pictures, strict=True):
             kinds = [kind for pixel, kind in asked if pixel == shift]
-            with bench.dice():  # a stochastic subject draws the same numbers for every position
+            with bench.seeded():  # a stochastic subject draws the same numbers for every position
                 output, seen = (tap if shift == 0 or kinds else plain).run(picture, bench.subject.call)
             logits = bench.subject.logits(output)
             answers += [] if logits is None else [logits]
@@ -243,14 +238,13 @@ class Shift(SampledExperiment):
         )
 
     def update(self, tally: ShiftTally, batch: Batch, views: Views, scene: Scene) -> None:
-        start, counted = 0, False
-        for row, anatomy in enumerate(scene.anatomies):
-            results, end = views.experiment(anatomy.subject), start + len(blocks(anatomy))
-            if results:
-                folds, here = results["fold"], slice(start, end)
-                for column, total in enumerate((tally.along, tally.stayed, tally.squares, tally.places)):
-                    total[:, here].index_add_(0, folds, results["sums"][..., column])
-                tally.add("both", folds, results["both"], here, slice(None), slice(results["both"].shape[-1]))
+        counted = False
+        for row, (subject, sites) in enumerate(scene.rows(blocks).items()):
+            if results := views.experiment(subject):
+                folds = results["fold"]
+                for column, name in enumerate(("along", "stayed", "squares", "places")):
+                    tally.add(name, folds, results["sums"][..., column], sites)
+                tally.add("both", folds, results["both"], sites, slice(None), slice(results["both"].shape[-1]))
                 if "variation" in results:
                     shifts = results["variation"].shape[1]
                     tally.add("variation", folds, results["variation"].double(), row, slice(shifts))
@@ -259,11 +253,8 @@ class Shift(SampledExperiment):
                 if not counted:
                     tally.add("images", folds)
                 counted = True
-            start = end
 
     def estimate(self, total: ShiftTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(blocks)
         shifts = [pixels(anatomy) for anatomy in scene.anatomies]
         longest = total.variation.shape[1]

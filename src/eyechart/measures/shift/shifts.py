@@ -94,7 +94,7 @@ def inner(maps: Tensor, axis: int) -> Tensor:
 def similarity(difference: Tensor, squares: Tensor, both: Tensor, cells: Tensor) -> Tensor:
     """1 - Σ|a - b|² / (Σ|a - m|² + Σ|b - m|²) with m the mean of all: 1 if equal, 0 if unrelated; NaN if constant.
 
-    `both` is Σ(a + b) with its channels last; `places` counts the vectors of each map.
+    `both` is Σ(a + b) with its channels last; `cells` counts the vectors of each map.
     """
     spread = squares - both.square().sum(-1) / (2 * cells)
     return (1 - difference / spread).where(spread > 1e-9 * squares, torch.nan)

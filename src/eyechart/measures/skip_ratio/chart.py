@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips, value_table
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
-from eyechart.reading_estimates import places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.reading_estimates import site_indices
 
 
 def draw(finding: xarray.Dataset) -> Chart:
     one_grid = [subject for subject in subjects_in(finding) if has_one_grid(finding, subject)]
-    known = finding.ratio.values[np.isin(finding.subject.values, one_grid)]
-    known = known[np.isfinite(known) & (known > 0)]
-    ends = (float(known.min()), float(known.max())) if known.size else (1.0, 1.0)  # the same colours for all
+    ratios = finding.ratio.values[np.isin(finding.subject.values, one_grid)]
+    ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
+    ends = (float(ratios.min()), float(ratios.max())) if ratios.size else (1.0, 1.0)  # the same colours for all
     maps = [token_panel(finding, subject, ends) for subject in one_grid]
     if len(maps) < 2:
         return theme.panels([curves(finding), *maps], columns=2, shared=())
@@ -47,10 +42,9 @@ def curves(finding: xarray.Dataset) -> Chart:
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
     bars = theme.error_bars(table, x, y, low, high, color=colour)
     tooltip = tooltips("name", "token", ratio=("ratio", ".3g"))
-    marks = theme.kind_points(table, x, y, kind="kind", tooltip=tooltip)
+    marks = theme.kind_points(table, x, y, tooltip=tooltip)
     at_one = theme.reference(1, "branch writes as much as was there")
-    chart: Chart = (line + bars + marks + at_one).properties(width=400, height=280)
-    return chart
+    return theme.panel(line + bars + marks + at_one, (400, 280))
 
 
 def curve_table(finding: xarray.Dataset) -> pd.DataFrame:
@@ -63,7 +57,7 @@ def curve_table(finding: xarray.Dataset) -> pd.DataFrame:
 
 def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]) -> Chart:
     """R's heat-map: token by junction, input at the bottom; colour by the logarithm of the ratio."""
-    part = finding.isel(site=places_of(finding, subject))
+    part = finding.isel(site=site_indices(finding, subject))
     table = table_of(part, "ratio", ends=False)
     prefix = int(part.prefix.values.max())
     table["token"] = [
@@ -90,4 +84,4 @@ def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]
 
 def has_one_grid(finding: xarray.Dataset, subject: str) -> bool:
     """Whether a token is the same place at every junction, so that a column of the heat-map means something."""
-    return len(set(finding.stage.values[places_of(finding, subject)])) == 1
+    return len(set(finding.stage.values[site_indices(finding, subject)])) == 1

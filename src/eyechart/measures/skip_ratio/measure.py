@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, site_coordinates
@@ -30,15 +31,12 @@ from eyechart.measures.skip_ratio.phases import (
 )
 from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, tokens_of
 from eyechart.quantity import Quantity, of_each, subjects_in
-from eyechart.reading_estimates import halves, places_of
+from eyechart.reading_estimates import halves, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import residual_additions
 from eyechart.sites import Site
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
-
-if TYPE_CHECKING:
-    import xarray
 
 CLEAR = 0.1
 """Log ratio: a phase change smaller than this is none. Untrained ViTs differ by .05 (standard deviation of ten) in what
@@ -159,13 +157,11 @@ class SkipRatio(Measure):
         folds = torch.as_tensor(batch.image_folds)
         for row, (subject, site) in enumerate(scene.sites(residual_additions)):
             values = views(subject, site, SKIP_AND_BRANCH).double()
-            for column, total in enumerate((tally.ratio, tally.cosine, tally.branch_cosine, tally.finite)):
-                total[:, row, : values.shape[1]].index_add_(0, folds, values[:, :, column])
+            for column, name in enumerate(("ratio", "cosine", "branch_cosine", "finite")):
+                tally.add(name, folds, values[:, :, column], row, slice(values.shape[1]))
         tally.add("images", folds)
 
     def estimate(self, total: SkipRatioTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(residual_additions)
         count = total.ratio.shape[1]
         exists = np.arange(count)[None] < np.array([tokens_of(site) for _, site in sites])[:, None]
@@ -193,7 +189,7 @@ class SkipRatio(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            ratios = finding.ratio_grid.values[places_of(finding, subject)]
+            ratios = finding.ratio_grid.values[site_indices(finding, subject)]
             if not np.isfinite(ratios).any():
                 parts.append(f"in {subject} every branch adds exactly zero, so all rides the skip")
                 continue

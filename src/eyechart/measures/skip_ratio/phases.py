@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
-from eyechart.quantity import Compute, of_each, subjects_in
-from eyechart.reading_estimates import halves, places_of
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import Bounds, PerSubjects
-    from eyechart.sites import Kind
+from eyechart.quantity import Bounds, Compute, PerSubjects, of_each, subjects_in
+from eyechart.reading_estimates import halves, site_indices
+from eyechart.sites import Kind
 
 KINDS: dict[Kind, str] = {"attention": "attention", "mlp": "MLPs"}
 """The residual additions of a transformer block, and their names in texts. They may go opposite ways: in zoo:vit the
@@ -37,7 +32,7 @@ def profile(estimate: xarray.Dataset, subject: str, variable: str, token: str, k
 
 def with_class_token(estimate: xarray.Dataset) -> list[str]:
     """ViTs whose class token is there at every junction and is what the classifier reads (CaiT's enters late)."""
-    return [s for s in subjects_in(estimate, "vit") if estimate.class_token.values[places_of(estimate, s)].all()]
+    return [s for s in subjects_in(estimate, "vit") if estimate.class_token.values[site_indices(estimate, s)].all()]
 
 
 def halves_apart(values: np.ndarray) -> float:
@@ -121,7 +116,7 @@ def higher_share(estimate: xarray.Dataset) -> PerSubjects:
     depths = (np.arange(100) + 0.5) / 100
     curve_of = {}
     for subject in subjects_in(estimate):
-        kinds = set(estimate.kind.values[places_of(estimate, subject)].tolist())
+        kinds = set(estimate.kind.values[site_indices(estimate, subject)].tolist())
         curves = []
         for kind in kinds & set(KINDS) or [None]:  # a CNN is read block by block, whatever stands in its branch
             values = profile(estimate, subject, "ratio", "grid", kind)

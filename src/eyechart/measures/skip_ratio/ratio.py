@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
+from eyechart.sites import Site
 from eyechart.tracing.area import area_means
 from eyechart.tracing.needs import View
-
-if TYPE_CHECKING:
-    from eyechart.sites import Site
-    from eyechart.tracing.views import Look
+from eyechart.tracing.views import Look
 
 FINEST = 16  # cells a side: a ResNet's 112×112 locations are averaged into cells, or the tally would grow to gigabytes
 

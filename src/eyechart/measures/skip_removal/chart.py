@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.measures.skip_removal.variants import INTACT, MODES
 from eyechart.quantity import subjects_in
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 WIDTH = 350  # pixels of a panel: one curve, or two maps side by side
 
@@ -54,8 +49,7 @@ def curve(finding: xarray.Dataset, variable: str, title: str, scale: float, refe
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash.title(None))
     bars = theme.error_bars(table, x, y, *ends_of(variable), color=colour)
     points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tooltip)
-    drawn: Chart = (line + bars + points + reference).properties(width=WIDTH, height=230)
-    return drawn
+    return theme.panel(line + bars + points + reference, (WIDTH, 230))
 
 
 def scale_of(table: pd.DataFrame, variable: str) -> alt.Scale:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import xarray
 
 from eyechart.claims.judge import LEAST_IMAGES
 from eyechart.errors import DoesNotApply
@@ -24,19 +25,15 @@ from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.measures.skip_removal import variants as skips
 from eyechart.measures.skip_removal.variants import MODES, Variant, sites_of, variants_of
 from eyechart.methods.hsic import check_blocks, hsic_table, read_out
-from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, known_of, outcomes
+from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, images_with_class, outcomes
 from eyechart.quantity import Quantity, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.recalibration import batch_norms, recalibrated
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 
 @dataclass
@@ -219,24 +216,21 @@ class SkipRemoval(SampledExperiment):
         )
 
     def update(self, tally: SkipRemovalTally, batch: Batch, views: Views, scene: Scene) -> None:
-        size, first = skips.small_block(scene.block, self.images), 0
-        for at, anatomy in enumerate(scene.anatomies):
-            results, count = views.experiment(anatomy.subject), len(variants_of(anatomy))
+        size = skips.small_block(scene.block, self.images)
+        for at, (subject, variants) in enumerate(scene.rows(variants_of).items()):
+            results = views.experiment(subject)
             for number in range(results["hsic"].shape[2] if results else 0):
                 # Small blocks are dealt to the folds one by one: CKA and accuracy of a fold are of the same images.
                 fold = (batch.index * (scene.block // size) + number) % scene.folds
                 for mode, hsic in enumerate(results["hsic"]):
                     sites = slice(0, hsic.shape[-1])
-                    tally.hsic[fold, first : first + count, mode, sites, sites] += hsic[:, number]
+                    tally.hsic[fold, variants, mode, sites, sites] += hsic[:, number]
                     images = results["counted"][mode, :, number * size : (number + 1) * size]
-                    tally.counted[fold, first : first + count, mode] += images.sum(1)
-                tally.stale[fold, first : first + count] += results["stale"]
+                    tally.counted[fold, variants, mode] += images.sum(1)
+                tally.stale[fold, variants] += results["stale"]
                 tally.images[fold] += size if at == 0 else 0
-            first += count
 
     def estimate(self, total: SkipRemovalTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         variants = [variant for anatomy in scene.anatomies for variant in variants_of(anatomy)]
         owner = np.maximum.accumulate([at if v.block is None else 0 for at, v in enumerate(variants)])
         accuracy, images = accuracy_of(total.counted), int(total.images)
@@ -247,7 +241,7 @@ class SkipRemoval(SampledExperiment):
                 count, place = len(sites_of(variant.anatomy)), sites_of(variant.anatomy).index(variant.block)
                 without, intact = (skips.across(cka[row, :, :count, :count], place) for row in (at, owner[at]))
                 relative[at] = without / intact
-        labelled = known_of(total.counted)
+        labelled = images_with_class(total.counted)
         pairs = {"limits": (-1.0, 1.0), "pairs": labelled}
         normalised = (total.hsic[owner, 1] != 0).any(-1).any(-1).numpy()
         variables: dict[str, Any] = {

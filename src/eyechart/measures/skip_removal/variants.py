@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from eyechart.methods.hsic import gram, scale_of
 from eyechart.methods.twins import build_of
-from eyechart.quantity import Compute, minus_cnn, of_each
+from eyechart.quantity import Compute, PerSubjects, minus_cnn, of_each
 from eyechart.reading_estimates import by_subject
-from eyechart.site_choice import junctions_of, stem_and_blocks
+from eyechart.site_choice import blocks_trained_without_skips, has_projected_skip, junctions_of, stem_and_blocks
 from eyechart.sites import Anatomy, Site
-from eyechart.tracing.interventions import RemoveSkip
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.quantity import PerSubjects
-    from eyechart.tracing.interventions import Intervention
+from eyechart.tracing.interventions import Intervention, RemoveSkip
 
 MODES = ("as trained", "recalibrated")
 LEAST_BLOCK = 12  # images: with 8 the CKA across a block spreads half as much again as with 12, 20 or 62
@@ -32,37 +27,18 @@ SAME_FOR_ALL = 1e-5  # of the largest number: rounding leaves equal features thi
 
 
 def removable(anatomy: Anatomy) -> list[tuple[Site, tuple[str, ...]]]:
-    """Blocks whose skips all pass unchanged, each with its junctions.
-
-    Where a skip is projected (a stage begins), removing it would remove a layer with weights as well.
-    """
+    """Blocks whose skips all pass unchanged, each with its junctions."""
     blocks = [(block, junctions_of(anatomy, block)) for block in anatomy.pick("block")]
     return [
         (block, tuple(junction.name for junction in junctions))
         for block, junctions in blocks
-        if junctions and not any(junction.projected for junction in junctions)
+        if junctions and not has_projected_skip(anatomy, block)
     ]
 
 
 def projected_blocks(anatomy: Anatomy) -> list[str]:
     """Blocks that are left out because a skip of theirs is projected."""
-    return [
-        block.name
-        for block in anatomy.pick("block")
-        if any(junction.projected for junction in junctions_of(anatomy, block))
-    ]
-
-
-def trained_without(anatomy: Anatomy) -> list[Site]:
-    """Blocks without any residual addition in a subject whose other blocks have as many as one another.
-
-    In a plain network there is none to miss, and where blocks differ (EfficientNet) a missing skip is by design.
-    """
-    counts = {block.block: len(junctions_of(anatomy, block)) for block in anatomy.pick("block")}
-    with_skips = {count for count in counts.values() if count}
-    if len(with_skips) != 1 or anatomy.family != "vit":
-        return []
-    return [block for block in anatomy.pick("block") if not counts[block.block]]
+    return [block.name for block in anatomy.pick("block") if has_projected_skip(anatomy, block)]
 
 
 @dataclass(frozen=True)
@@ -185,7 +161,9 @@ def coordinates(variants: Sequence[Variant], normalised: np.ndarray, stale: np.n
         "depth": [v.block.depth if v.block else np.nan for v in variants],
         "stage": [v.block.stage if v.block else -1 for v in variants],
         "projected": [", ".join(projected_blocks(v.anatomy)) for v in variants],
-        "trained_without": [" ".join(str(block.block) for block in trained_without(v.anatomy)) for v in variants],
+        "trained_without": [
+            " ".join(str(block.block) for block in blocks_trained_without_skips(v.anatomy)) for v in variants
+        ],
         "shape_of": [f"{build_of(v.anatomy)}, {v.anatomy.pooling}" for v in variants],
         "normalised": normalised.astype(int).tolist(),
         "stale": stale.astype(int).tolist(),
@@ -215,8 +193,6 @@ def intact_across(variants: Sequence[Variant], cka: np.ndarray) -> dict[str, Any
 
 def shown_maps(variants: Sequence[Variant], cka: np.ndarray, normalised: np.ndarray) -> xarray.Dataset:
     """CKA maps of the intact subjects and without some blocks' skips, one row a cell; recalibrated where there is."""
-    import xarray
-
     columns: dict[str, list[Any]] = {name: [] for name in ("subject", "removed", "name", "other_name")}
     columns |= {"stage": [], "other_stage": []}
     values: list[float] = []

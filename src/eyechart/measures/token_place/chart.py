@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
+from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
 
 DASHES = {"own": [1, 0], "adjacent": [6, 3], "far": [2, 3]}
 ORDER = ["plain", "colour removed", "patches shuffled"]
 
 
 def draw(finding: xarray.Dataset) -> Chart:
-    return theme.panels([controls(finding), places(finding), patches(finding)], columns=3)
+    return theme.panels([controls(finding), place_decoder(finding), patch_decoder(finding)], columns=3)
 
 
 def controls(finding: xarray.Dataset) -> Chart:
@@ -36,8 +31,7 @@ def controls(finding: xarray.Dataset) -> Chart:
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour, tooltip=tooltip)
     bars = alt.Chart(table).mark_rule(strokeWidth=1.6)
     bars = bars.encode(x, alt.Y("hit_rate_low:Q"), offset, colour, y2="hit_rate_high:Q")
-    drawn: Chart = (bars + points).properties(width=270, height=250, title="last block, under controls")
-    return drawn
+    return theme.panel(bars + points, (270, 250), "last block, under controls")
 
 
 def least(lows: pd.Series) -> float:
@@ -45,14 +39,14 @@ def least(lows: pd.Series) -> float:
     return float(np.nanmax([np.nanmin([0.0, *lows]), -0.5]))
 
 
-def places(finding: xarray.Dataset) -> Chart:
+def place_decoder(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "place")
     y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[least(table.place_low), 1]))
     lines = theme.curve(table, theme.depth_axis(), y, subject_colours(finding.subject.values), *ends_of("place"))
-    return lines.properties(width=250, height=250, title="where does it stand?")
+    return theme.panel(lines, (250, 250), "where does it stand?")
 
 
-def patches(finding: xarray.Dataset) -> Chart:
+def patch_decoder(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "pixels")
     colour = subject_colours(finding.subject.values)
     y = alt.Y("pixels:Q", title="patch decoded (R²)", scale=alt.Scale(domain=[least(table.pixels_low), 1]))
@@ -64,5 +58,4 @@ def patches(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of("pixels"), color=colour)
     tooltip = tooltips("subject", name="block", relation="patch", pixels=("R²", ".3f"))
     points = alt.Chart(table).mark_point(size=30, filled=True).encode(x, y, colour, tooltip=tooltip)
-    drawn: Chart = (lines + bars + points).properties(width=250, height=250, title="which pixels does it hold?")
-    return drawn
+    return theme.panel(lines + bars + points, (250, 250), "which pixels does it hold?")

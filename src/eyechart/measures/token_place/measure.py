@@ -12,10 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -25,18 +26,14 @@ from eyechart.measures.token_place.linear_maps import Sums, explained, place_exp
 from eyechart.methods.hsic import packed, scale_of
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
-from eyechart.reading_estimates import places_of
+from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
 from eyechart.tally import Sum, Tally
+from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.readouts import narrow
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
 
 WIDTH = 128
 CHUNK = 32
@@ -94,7 +91,7 @@ def shuffled(images: Tensor, cells: Cells, generator: torch.Generator) -> Tensor
 
 
 def exchanged(images: Tensor, cells: Cells, cells_changed: Tensor) -> Tensor:
-    """Every picture with one patch, at `places` (image,), from the next picture of the batch."""
+    """Every picture with one patch, at `cells_changed` (image,), from the next picture of the batch."""
     patches = cut(images, cells)
     rows = torch.arange(len(images), device=images.device)
     patches[rows, cells_changed] = patches.roll(1, 0)[rows, cells_changed]
@@ -131,7 +128,7 @@ def at_end(variable: str, **where: str) -> Compute:
 
     def number(estimate: xarray.Dataset, subject: str) -> float:
         values = estimate[variable].sel(where) if where else estimate[variable]
-        return float(values[places_of(estimate, subject)[-1]])
+        return float(values[site_indices(estimate, subject)[-1]])
 
     return of_each(number)
 
@@ -294,8 +291,6 @@ class TokenPlace(SampledExperiment):
             tally.patch[fold, at, subject, : len(patches)] += patches.square().sum(1)
 
     def estimate(self, total: TokenPlaceTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         sites = scene.sites(sites_of)
         final = {subject: row for row, (subject, _) in enumerate(sites)}
         hits, stays = np.full((len(sites), len(CONTROLS)), np.nan), np.full(len(sites), np.nan)
@@ -328,7 +323,7 @@ class TokenPlace(SampledExperiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            last = finding.isel(site=places_of(finding, subject)[-1])
+            last = finding.isel(site=site_indices(finding, subject)[-1])
             plain, colourless, mixed = (float(last.hit_rate.sel(control=control)) for control in CONTROLS)
             shuffle = f", {mixed:.0%} when patches are shuffled" if np.isfinite(mixed) else ""
             where = "the last block" if float(last.depth) == 1 else f"{last['name'].item()}, the last with places,"

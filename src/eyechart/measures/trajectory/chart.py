@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import numpy as np
 import pandas as pd
+import xarray
 
+from eyechart.charts import theme
 from eyechart.charts.tables import subject_colours, tooltips
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.measure import Chart
+from eyechart.charts.theme import Chart
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -40,5 +36,4 @@ def draw(finding: xarray.Dataset) -> Chart:
     lines = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, order="order:Q")
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, color=colour, tooltip=tooltip)
     words = alt.Chart(table).mark_text(dy=-11, fontSize=11).encode(x, y, text="moment:N", color=colour)
-    drawn: Chart = (circles + lines + points + words).properties(width=380, height=380)
-    return drawn
+    return theme.panel(circles + lines + points + words, (380, 380))

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
+import xarray
 from torch import Tensor
 
 from eyechart.errors import DoesNotApply
@@ -21,11 +22,7 @@ from eyechart.measures.trajectory.sketch import BUCKETS, sketch
 from eyechart.quantity import PerSubjects, Quantity
 from eyechart.scene import Batch, Scene
 from eyechart.tally import Sum, Tally
-
-if TYPE_CHECKING:
-    import xarray
-
-    from eyechart.tracing.bench import Bench
+from eyechart.tracing.bench import Bench
 
 MOMENTS = ("init", "warmup", "quarter", "end")
 NAME = re.compile(rf"^(?P<training>.*?)(?:[@.](?P<moment>{'|'.join(MOMENTS[:-1])}))?(?P<file>\.safetensors)?$")
@@ -119,13 +116,10 @@ class Trajectory(Experiment):
 
     def update(self, tally: TrajectoryTally, batch: Batch, views: Views, scene: Scene) -> None:
         tally.images[batch.fold] += len(batch.images)
-        for row, subject in enumerate(self.subjects(scene)):
-            if results := views.experiment(subject):
-                tally.sketch[row] += results["sketch"]
+        for row, results in views.experiments(self.subjects(scene)):
+            tally.sketch[row] += results["sketch"]
 
     def estimate(self, total: TrajectoryTally, scene: Scene) -> xarray.Dataset:
-        import xarray
-
         subjects = self.subjects(scene)
         rows = dict(zip(subjects, total.sketch.numpy(), strict=True))
         radius, angle, moments, names = [], [], [], []

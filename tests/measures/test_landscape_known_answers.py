@@ -26,22 +26,22 @@ def test_a_quadratic_bowl_is_recovered(normalisation: Normalisation, steps: int)
     weights = moved(module)
     start = {name: weight.detach().clone() for name, weight in weights.items()}
     one, two = (direction(weights, number, normalisation) for number in (1, 2))
-    places = Landscape(steps=steps).places()
+    offsets = Landscape(steps=steps).offsets()
     surface = np.zeros((steps, steps))
-    for row, a in enumerate(places):
-        for column, b in enumerate(places):
+    for row, a in enumerate(offsets):
+        for column, b in enumerate(offsets):
             with at(weights, {name: a * one[name] + b * two[name] for name in weights}), torch.no_grad():
                 surface[row, column] = sum(float((weights[n] - start[n]).square().sum()) / 2 for n in weights)
     squared = sum(float(value.square().sum()) for value in start.values())
     across = sum(float((one[name] * two[name]).sum()) for name in weights)
-    expected = squared / 2 * (places[:, None] ** 2 + places**2) + across * places[:, None] * places
+    expected = squared / 2 * (offsets[:, None] ** 2 + offsets**2) + across * offsets[:, None] * offsets
     np.testing.assert_allclose(surface, expected, rtol=1e-9, atol=1e-9)
     estimate = xarray.Dataset(
         {
             "nll": (("subject", "data", "a", "b"), np.broadcast_to(surface + 7, (1, 2, steps, steps))),
             "penalty": (("subject", "a", "b"), surface[None] / 3),
         },
-        coords={"subject": ["bowl"], "data": ["clean", "augmented"], "a": places, "b": places},
+        coords={"subject": ["bowl"], "data": ["clean", "augmented"], "a": offsets, "b": offsets},
     )
     for radius in (0.5, 1.0):  # a·b averages to 0 on a circle
         assert rise("nll", "clean", radius)(estimate)["bowl",] == pytest.approx(squared / 2 * radius**2)

@@ -220,7 +220,7 @@ def test_jpeg_is_pillow_s(pictures: Tensor) -> None:
 
 
 def test_elastic_map_shifts_three_points_and_reads_between_pixels(pictures: Tensor) -> None:
-    places = affine(5, 32, 40, shift=3.0, dice=dice())
+    places = affine(5, 32, 40, shift=3.0, generator=dice())
     moved = torch.tensor([[26.0, 30.0], [6.0, 30.0], [6.0, 10.0]])  # ± a third of 32 around (16, 20)
     moved = moved + 3 * (2 * torch.rand(5, 3, 2, generator=dice()) - 1)
     linear = places[:, 1, 1] - places[:, 0, 1] - places[:, 1, 0] + places[:, 0, 0]
@@ -229,7 +229,7 @@ def test_elastic_map_shifts_three_points_and_reads_between_pixels(pictures: Tens
         down, across = places[image, 1, 0] - places[image, 0, 0], places[image, 0, 1] - places[image, 0, 0]
         origin = places[image, 0, 0] + moved[image, :, :1] * down + moved[image, :, 1:] * across
         assert torch.allclose(origin, torch.tensor([[26.0, 30.0], [6.0, 30.0], [6.0, 10.0]]), atol=1e-3)
-    assert torch.allclose(affine(1, 8, 8, shift=0.0, dice=dice())[0], grid(8, 8), atol=1e-4)
+    assert torch.allclose(affine(1, 8, 8, shift=0.0, generator=dice())[0], grid(8, 8), atol=1e-4)
     for border in ("centre", "edge"):
         still = sampled(pictures, grid(32, 32).expand(16, 32, 32, 2), border=border)
         assert torch.allclose(still, pictures, atol=1e-5)

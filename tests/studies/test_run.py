@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from eyechart.cli import main
-from eyechart.studies.command import PARTLY
+from eyechart.errors import PARTLY
 from eyechart.studies.records import Records
 from eyechart.studies.study import find
 from eyechart.studies.verdicts import verdicts_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from eyechart.training.command import train
+from eyechart.cli import main
 from eyechart.training.side_by_side import run_side_by_side
 
 from .toys import toy_run, write_toys
@@ -24,7 +24,7 @@ def data(tmp_path: Path) -> str:
 
 def test_two_models_side_by_side_with_a_switch(data: str, tmp_path: Path) -> None:
     arguments = ["vit-gap", "vit", "--data", data, *QUICK, "--parallel", "2", "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(train, [*arguments, "--switch", "depth=1", "--switch", "heads=10"])
+    result = CliRunner().invoke(main, ["train", *arguments, "--switch", "depth=1", "--switch", "heads=10"])
     assert result.exit_code == 0, result.output
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
     endings = ("init.safetensors", "json", "records.jsonl", "safetensors")
@@ -51,7 +51,7 @@ def test_a_reader_that_went_away_stops_nothing(data: str, tmp_path: Path) -> Non
 
 def test_a_batch_norm_over_one_value_is_told_what_it_needs(data: str, tmp_path: Path) -> None:
     arguments = ["resnet", "--data", data, *QUICK, "--batch-size", "1", "--image-size", "8", "--out", str(tmp_path)]
-    result = CliRunner().invoke(train, [*arguments, "--switch", "width=8", "--device", "cpu"])
+    result = CliRunner().invoke(main, ["train", *arguments, "--switch", "width=8", "--device", "cpu"])
     assert result.exit_code == 1, result.output
     assert (
         "Batch normalisation needs more than one value per channel; raise --batch-size (1) or --image-size"
@@ -62,7 +62,7 @@ def test_a_batch_norm_over_one_value_is_told_what_it_needs(data: str, tmp_path: 
 
 def test_scores_of_a_single_draw_are_called_so(data: str, tmp_path: Path) -> None:
     arguments = ["resnet-mcdropout", "--data", data, *QUICK, "--switch", "width=8", "--out", str(tmp_path)]
-    result = CliRunner().invoke(train, arguments)
+    result = CliRunner().invoke(main, ["train", *arguments])
     assert result.exit_code == 0, result.output
     assert "Scores are of one draw of its test-time dropout" in result.output
 
@@ -74,7 +74,7 @@ def test_a_list_in_which_one_training_fails(data: str, tmp_path: Path) -> None:
         f"[[run]]\nmodel = 'vit'\n[[run]]\nmodel = 'vit'\nname = 'none-left'\nfraction = 0.01\n"
     )
     arguments = ["--list", str(tmp_path / "runs.toml"), "--data", data, "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(train, arguments)
+    result = CliRunner().invoke(main, ["train", *arguments])
     assert result.exit_code == 3, result.output
     assert "eyechart: none-left: A fraction of 0.01 leaves the class '0' (4 images) empty" in result.output
     assert "1 of 2 trainings failed: none-left" in result.output
@@ -100,14 +100,14 @@ def test_a_list_in_which_one_training_fails(data: str, tmp_path: Path) -> None:
     ],
 )
 def test_refusals_are_one_sentence(arguments: list[str], sentence: str) -> None:
-    result = CliRunner().invoke(train, arguments)
+    result = CliRunner().invoke(main, ["train", *arguments])
     assert result.exit_code == 2
     assert sentence in result.output
     assert "Traceback" not in result.output
 
 
 def test_a_failing_training_fails_the_command(tmp_path: Path) -> None:
-    result = CliRunner().invoke(train, ["vit", "--data", str(tmp_path / "none.npz"), "--out", str(tmp_path)])
+    result = CliRunner().invoke(main, ["train", "vit", "--data", str(tmp_path / "none.npz"), "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "eyechart: vit: " in result.output
     assert "was expected" in result.output
