@@ -1,4 +1,4 @@
-"""Mutated files against every reader: python fuzz/readers.py [INPUTS A READER] [SEED]
+"""Mutated files against every reader: python fuzz/readers.py [INPUTS A READER] [SEED] [READERS WHOSE NAME HAS THIS]
 
 Counts what became of each input: read, refused with one of our errors, another error, or too slow. Anything but the
 first two is printed with its input's number and ends the script with 1. Inputs are made by `tests/mutations.py`, so one
@@ -7,7 +7,9 @@ can be made again from its seed and number. Coverage-guided fuzzing (atheris) wo
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 import json
 import resource
 import signal
@@ -30,10 +32,16 @@ import torch  # noqa: E402
 from tests.images.test_hostile_images import GOOD, PIXELS, npy, npz, picture, tar  # noqa: E402
 from tests.mutations import mutated  # noqa: E402
 from tests.subjects.test_hostile_weights import FACTS, seeds  # noqa: E402
+from tests.test_trust import examined, read_all  # noqa: E402
 
 from eyechart.errors import EyechartError  # noqa: E402
+from eyechart.files import json_of  # noqa: E402
 from eyechart.images import open_images  # noqa: E402
 from eyechart.images.tar import expand  # noqa: E402
+from eyechart.question import question_hash, seal_of  # noqa: E402
+from eyechart.report import page  # noqa: E402
+from eyechart.run import Run  # noqa: E402
+from eyechart.store import CHECKSUMS  # noqa: E402
 from eyechart.subjects.catalogue import parse_spec  # noqa: E402
 from eyechart.subjects.labels import read_mapping  # noqa: E402
 from eyechart.subjects.trained_here import trained_here  # noqa: E402
@@ -99,18 +107,66 @@ def readers(folder: Path) -> Iterator[tuple[str, Reader]]:
     yield "pattern of shards", (b"a-{000..010}-{x,y}.tar", lambda data: expand(data.decode("utf-8", "replace")))
 
 
+def run_readers(folder: Path) -> Iterator[tuple[str, Reader]]:
+    """The files of a run: as they are read, and with a checksum or seal made by somebody who knows how."""
+    page.render = lambda run, undrawn=None: "<p>"  # type: ignore[assignment]
+    run = examined(folder / "run").path
+
+    def put(name: str, then: Callable[[], object] = lambda: None) -> Reader:
+        whole, sums = (run / name).read_bytes(), (run / CHECKSUMS).read_bytes()
+
+        def read(data: bytes) -> None:
+            (run / name).write_bytes(data)
+            try:
+                then()
+                read_all(run)
+            finally:
+                (run / CHECKSUMS).write_bytes(sums)
+                (run / name).write_bytes(whole)
+
+        return whole, read
+
+    for name in ("plan.json", "verdicts.json", "checksums.json", "findings/skip_ratio.nc", "shards/00001.safetensors"):
+        yield f"run, {name}", put(name)
+    for name in ("verdicts.json", "findings/skip_ratio.nc"):
+        yield f"run, {name}, checksum", put(name, lambda name=name: Run(run).record([name]))  # type: ignore[misc]
+
+    def sealed() -> None:
+        plan = json_of((run / "plan.json").read_bytes())
+        if isinstance(plan, dict):
+            with contextlib.suppress(KeyError, TypeError, AttributeError):
+                plan["question"] = question_hash(plan)
+            (run / "plan.json").write_text(json.dumps(plan | {"seal": seal_of(plan)}))
+
+    def read_sealed(data: bytes) -> None:
+        (run / "plan.json").write_bytes(data)
+        with contextlib.suppress(ValueError):
+            sealed()
+        try:
+            with contextlib.suppress(EyechartError):
+                Run(run).record(["findings/skip_ratio.nc", "verdicts.json"], anew=True)
+            read_all(run)
+        finally:
+            (run / "plan.json").write_bytes(whole)
+
+    whole = (run / "plan.json").read_bytes()
+    yield "run, plan.json, sealed", (whole, read_sealed)
+
+
 def too_slow(number: int, frame: object) -> None:
     raise TooSlow
 
 
-def main(count: int, seed: int) -> int:
+def main(count: int, seed: int, wanted: str) -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, too_slow)
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, (sound, read) in readers(Path(folder)):
+        for name, (sound, read) in itertools.chain(readers(Path(folder)), run_readers(Path(folder))):
+            if wanted not in name:
+                continue
             began, outcomes = time.monotonic(), Counter[str]()
             for number, data in enumerate(mutated(sound, count, seed)):
                 signal.alarm(SLOW)
@@ -137,5 +193,5 @@ def main(count: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    words = [*sys.argv[1:3], *("1000", "0")[len(sys.argv) - 1 :]]
-    sys.exit(main(int(words[0]), int(words[1])))
+    words = [*sys.argv[1:4], *("1000", "0", "")[len(sys.argv) - 1 :]]
+    sys.exit(main(int(words[0]), int(words[1]), words[2]))

@@ -23,6 +23,7 @@ import eyechart
 from eyechart.engines.shard import examine_shard
 from eyechart.errors import SubjectError
 from eyechart.run import Run
+from eyechart.store import CHECKSUMS
 from tests.cases import inside
 from tests.subjects.test_trial import Odd
 from tests.test_trust import examined, files_in, no_charts, subject
@@ -87,6 +88,29 @@ def test_kills_at_random_moments_lose_nothing(undisturbed: Run, tmp_path: Path) 
                 path.unlink()
     again = examined(out)
     same(undisturbed, again)
+    assert not [name for name in files_in(out) if Path(name).name.startswith(".")]
+
+
+STEPS = ("plan.json", "00002.safetensors", "skip_ratio.nc", "verdicts.json", CHECKSUMS)
+
+
+def test_a_kill_just_before_each_file_is_in_place_loses_nothing(undisturbed: Run, tmp_path: Path) -> None:
+    out = tmp_path / "killed"
+
+    def killed_at(step: str) -> None:
+        real = os.replace
+
+        def replace(source: Any, target: Any) -> None:
+            if Path(target).name == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            real(source, target)
+
+        os.replace = replace  # type: ignore[assignment]
+        examined(out)
+
+    for step in STEPS:
+        assert os.WTERMSIG(ended(child(lambda step=step: killed_at(step)))) == signal.SIGKILL  # type: ignore[misc]
+    same(undisturbed, examined(out))
     assert not [name for name in files_in(out) if Path(name).name.startswith(".")]
 
 

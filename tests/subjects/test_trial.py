@@ -104,6 +104,18 @@ def test_each_impurity_is_said_in_one_sentence(module: Any, words: str | None) -
     assert words is None or words in notes[0]
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_rounding_of_other_numbers_is_no_impurity(dtype: torch.dtype) -> None:
+    subject = eyechart.load_subject(vit(), name="vit", input_size=32).in_numbers(
+        dtype, torch.device("cpu"), borrowed=True
+    )
+    batch = images().to(dtype)
+    rehearsal = Rehearsal(subject, batch)
+    trial = rehearsal.trial(anatomy_of("vit", subject.module, batch, call=subject.call))
+    assert trial.notes == ()
+    assert trial.steady
+
+
 def test_twins_do_not_hide_that_pictures_meet() -> None:
     assert len(tried(LooksAtTheBatch(), images()[:1].repeat(2, 1, 1, 1))[1].notes) == 1
 

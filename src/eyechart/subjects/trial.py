@@ -21,6 +21,7 @@ from eyechart.subjects.weights import hash_of
 from eyechart.tracing.graph import tensors_in
 from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
+from eyechart.tracing.views import Look
 
 if TYPE_CHECKING:
     from eyechart.sites import Anatomy
@@ -33,7 +34,14 @@ ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 5e-2, torch
 other batch sizes take other kernels. Of 6 models of the zoo and 11 of timm none moved by more than 3e-7 in float32; a
 batch normalisation left in training mode moves by more than .1."""
 
-MEAN_SIZE = View("mean size", lambda look: look.output.abs().double().flatten(1).mean(1))
+
+def mean_size(look: Look) -> Tensor:
+    """Of each image. In float32 where the subject is not in float64, which Apple's GPUs do not have."""
+    size = look.output.abs().flatten(1)
+    return size.mean(1, dtype=torch.float64 if size.dtype == torch.float64 else torch.float32)
+
+
+MEAN_SIZE = View("mean size", mean_size)
 
 
 @dataclass(frozen=True)
@@ -137,7 +145,7 @@ def told_apart(images: Tensor) -> Tensor:
 def numbers_of(output: Any) -> list[Tensor]:
     """The tensors of numbers in an output, as they are now: a module may go on writing into them."""
     tensors = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors_in(output)]
-    return [tensor.detach().to("cpu", torch.float64, copy=True) for tensor in tensors if tensor.dtype != torch.bool]
+    return [tensor.detach().cpu().to(torch.float64, copy=True) for tensor in tensors if tensor.dtype != torch.bool]
 
 
 def sampled(tensor: Tensor) -> list[float]:
