@@ -201,7 +201,7 @@ def test_a_failed_append_changes_nothing() -> None:
 
 
 def test_empty_folds_are_left_out_of_a_file_and_come_back() -> None:
-    from eyechart.store import FOLDS, restore
+    from eyechart.shard_files import FOLDS, restore
 
     @dataclass
     class Blocks(Tally):

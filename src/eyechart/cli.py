@@ -5,7 +5,6 @@ torch is imported inside the commands that need it, so `--help` answers at once.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,41 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import eyechart
-from eyechart.errors import PARTLY, EyechartError, Interrupted, UsageError
-from eyechart.phrases import printable, printable_json
+from eyechart.command_line import GroupWithPlainErrors, as_json, say
+from eyechart.errors import PARTLY, UsageError
 from eyechart.studies.command import study
 from eyechart.training.command import train
 
 if TYPE_CHECKING:
     from eyechart.run import Run
-
-
-def say(text: object = "", err: bool = False) -> None:
-    """Print a line; what a file or a subject is called cannot steer the terminal."""
-    click.echo(printable(text), err=err)
-
-
-class GroupWithPlainErrors(click.Group):
-    """A user's mistake gets one sentence with one prefix, never a traceback; an interruption says what is kept."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except EyechartError as error:
-            say(f"eyechart: {error}", err=True)
-            ctx.exit(error.exit_code)
-        except click.UsageError as error:  # click's own: an unknown option, a missing argument
-            if error.ctx is not None:
-                say(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n", err=True)
-            say(f"eyechart: {error.format_message()}", err=True)
-            ctx.exit(error.exit_code)
-        except OSError as error:  # a name that is too long, a folder that may not be read
-            named = f"{error.filename!s:.300}: " if error.filename else ""
-            say(f"eyechart: {named}{error.strerror or error}", err=True)
-            ctx.exit(1)
-        except KeyboardInterrupt:
-            say("eyechart: interrupted, finished shards are kept; run the same command again to continue.", err=True)
-            ctx.exit(Interrupted.exit_code)
 
 
 EXIT_CODES = """\b
@@ -66,10 +37,6 @@ Exit codes:
 @click.version_option(eyechart.__version__, prog_name="eyechart")
 def main() -> None:
     """An eye exam for vision models: how each one sees inside, and which published claims hold on it."""
-
-
-def as_json(data: object) -> None:
-    click.echo(printable_json(json.dumps(data, indent=2, ensure_ascii=False, default=str)))
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")

@@ -13,7 +13,8 @@ from eyechart.claims.verdict import Verdict
 from eyechart.engines.plan import scene_of
 from eyechart.errors import RunFolderError, TallyError, UsageError
 from eyechart.measures import choose_measures, names, source_of
-from eyechart.store import RunFiles, restore
+from eyechart.shard_files import restore
+from eyechart.store import RunFiles
 
 if TYPE_CHECKING:
     from eyechart.measure import Chart, Measure

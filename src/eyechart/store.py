@@ -23,7 +23,6 @@ from eyechart.errors import RunFolderError, UsageError
 from eyechart.files import (
     is_temporary,
     json_of,
-    open_regular,
     read_bytes,
     sha256_of,
     sweep,
@@ -33,7 +32,8 @@ from eyechart.files import (
 )
 from eyechart.phrases import harmless_cell
 from eyechart.plan_form import is_ours, what_is_wrong
-from eyechart.question import digest, question_hash, seal_of
+from eyechart.question import question_hash, seal_of
+from eyechart.shard_files import pack_shard, unpack_shard
 
 if TYPE_CHECKING:
     import xarray
@@ -42,45 +42,10 @@ if TYPE_CHECKING:
     from eyechart.tally import Tally
 
 FORMAT = 4  # of plan.json and the shards: raised when a run of older code cannot be read any more
-#: Bytes that are read of a file, decided before any is: a plan has 10 a picture, the largest shard here had 40 million.
-LARGEST_PLAN, LARGEST_SHARD, LARGEST_RESULT, LARGEST_CHECKSUMS = 1 << 30, 32 << 30, 4 << 30, 16 << 20
+#: Bytes that are read of a file, decided before any is: a plan has 10 a picture.
+LARGEST_PLAN, LARGEST_RESULT, LARGEST_CHECKSUMS = 1 << 30, 4 << 30, 16 << 20
 LARGEST_FINDING = 16 << 30  # unpacked
 CHECKSUMS = "checksums.json"
-FOLDS = "@folds"  # a shard's list of the folds that a field holds, beside the field
-
-
-def pack_shard(tallies: Mapping[str, Tally], question: str, index: int) -> bytes:
-    """The file of a shard: the tallies of all measures, and which shard of which question it is."""
-    from safetensors.torch import save
-
-    tensors: dict[str, Any] = {}
-    for name, tally in tallies.items():
-        for key, value in tally.tensors().items():
-            folds = tally.filled_folds(key)
-            if folds is None:
-                tensors[f"{name}/{key}"] = value
-            else:
-                # A shard of one block fills one fold of sixteen: the zeros of the others would be 90 % of the file.
-                tensors |= {f"{name}/{key}": value[folds].contiguous(), f"{name}/{key}{FOLDS}": folds}
-    about = {"question": question, "shard": str(index), "sha256": shard_hash(question, index, tensors)}
-    return save(tensors, metadata=about)
-
-
-def shard_hash(question: str, index: int, tensors: Mapping[str, Tensor]) -> str:
-    from eyechart.subjects.weights import hash_of
-
-    return digest([question, index, hash_of(tensors)])
-
-
-def restore(empty: Tally, stored: Mapping[str, Any]) -> Tally:
-    """A tally as it was before its empty folds were left out of the file."""
-    whole = {key: value for key, value in stored.items() if not key.endswith(FOLDS)}
-    for key, value in whole.items():
-        if key + FOLDS in stored:
-            whole[key] = empty.tensors()[key].index_copy(0, stored[key + FOLDS], value)
-    return type(empty).from_tensors(whole)
-
-
 RESULTS = ("verdicts.json", "summary.csv", "report.html")
 
 
@@ -236,39 +201,18 @@ class RunFiles:
     def read_shard(self, index: int) -> dict[str, dict[str, Tensor]] | None:
         """The tensors of this shard of this very question, by measure and field; None if it is to be computed: it is
         not there, or it fails its check, which `notices` then says."""
-        from safetensors import safe_open
-
         path = self.shard_path(index)
-        tensors: dict[str, Tensor] = {}
         try:
-            open_regular(path, LARGEST_SHARD).close()
-            with safe_open(path, framework="pt") as file:
-                about = file.metadata() or {}
-                if about.get("question") != self.plan["question"]:
-                    return self._distrusted(path, "it is of another exam")
-                if about.get("shard") != str(index):
-                    return self._distrusted(path, "it is another shard")
-                for key in file.keys():  # noqa: SIM118 - a file, not a dict
-                    tensors[key] = file.get_tensor(key)
+            return unpack_shard(path, self.plan["question"], index)
         except FileNotFoundError:
             return None
         except Exception as error:  # safetensors and torch have no common exception for what is no such file
-            return self._distrusted(path, str(error).partition("\n")[0])
-        if about.get("sha256") != shard_hash(self.plan["question"], index, tensors):
-            return self._distrusted(path, "its checksum does not fit")
-        by_measure: dict[str, dict[str, Tensor]] = {}
-        for key, tensor in tensors.items():
-            name, _, field = key.partition("/")
-            by_measure.setdefault(name, {})[field] = tensor
-        return by_measure
+            self._distrust(path, str(error).partition("\n")[0])
+            return None
 
     def _distrust(self, path: Path, reason: str) -> None:
         """Say once that a file was not believed."""
         self.notice(f"{path} is damaged or foreign ({reason.rstrip('.')}) and is made again.")
-
-    def _distrusted(self, path: Path, reason: str) -> dict[str, dict[str, Tensor]] | None:
-        self._distrust(path, reason)
-        return None
 
     # --- results and their checksums ----------------------------------------------------------------------------
 

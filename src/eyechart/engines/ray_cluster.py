@@ -34,7 +34,7 @@ def compute_shard(question: str, version: str, again: Prepare, shard: int, threa
     import eyechart
     from eyechart.engines.plan import scene_of
     from eyechart.measures import choose_measures
-    from eyechart.store import pack_shard
+    from eyechart.shard_files import pack_shard
 
     if eyechart.__version__ != version:
         raise EngineError(
