@@ -15,7 +15,8 @@ from click.testing import CliRunner
 import eyechart
 from eyechart import terminal
 from eyechart.charts.export import without_controls
-from eyechart.cli import as_json, main
+from eyechart.cli import main
+from eyechart.command_line import as_json
 from eyechart.errors import RunFolderError
 from eyechart.report.page import csv_of
 from eyechart.store import RunFiles
