@@ -74,13 +74,10 @@ def same(run: Run, other: Run) -> None:
 def test_kills_at_random_moments_lose_nothing(undisturbed: Run, tmp_path: Path) -> None:
     moments = random.Random(0)
     out = tmp_path / "killed"
-    began = time.monotonic()
-    assert ended(child(lambda: examined(tmp_path / "timed"))) == 0
-    whole = time.monotonic() - began
     finished = 0
     for _ in range(KILLS):
         process = child(lambda: examined(out))
-        time.sleep(moments.uniform(0, min(1.2 * whole, 0.8)))
+        time.sleep(moments.uniform(0, 0.7))  # an exam takes half a second here
         os.kill(process, signal.SIGKILL)
         finished += os.waitpid(process, 0)[1] == 0
         if finished and moments.random() < 0.5:
@@ -91,7 +88,7 @@ def test_kills_at_random_moments_lose_nothing(undisturbed: Run, tmp_path: Path) 
     assert not [name for name in files_in(out) if Path(name).name.startswith(".")]
 
 
-STEPS = ("plan.json", "00002.safetensors", "skip_ratio.nc", "verdicts.json", CHECKSUMS)
+STEPS = ("plan.json", "skip_ratio.nc", CHECKSUMS)
 
 
 def test_a_kill_just_before_each_file_is_in_place_loses_nothing(undisturbed: Run, tmp_path: Path) -> None:
