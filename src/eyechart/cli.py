@@ -125,6 +125,9 @@ def exam(
 ) -> None:
     """Examine SUBJECTS (zoo:NAME, timm:NAME, torchvision:NAME, hf:ORG/NAME, each with @random or @PATH) on images.
 
+    LABEL=SPEC says what tables and charts call a subject: mine=timm:vit_small_patch16_224@folder/file.safetensors.
+    Without a label a file is called by the name of its model; its path and hash are in the provenance.
+
     NAME:48px shows a subject pictures of another size than its own, here 48 pixels. Convolutions take it as it is,
     position tables are resized, and a model that cannot be resized is refused.
 

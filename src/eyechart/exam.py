@@ -26,10 +26,9 @@ from eyechart.measures import check_tests, choose_measures, load_plugin
 from eyechart.run import Run
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from eyechart.images import BatchPlan, Images
     from eyechart.sites import Anatomy
+    from eyechart.subjects.load import Given
     from eyechart.subjects.subject import Subject
 
 BUNDLED_PAIR = ("zoo:vit", "zoo:resnet")
@@ -37,7 +36,7 @@ Progress = Callable[[str, int, int], None]  # what is being done, images done, i
 
 
 def exam(
-    subjects: str | nn.Module | Subject | Sequence[str | nn.Module | Subject] = BUNDLED_PAIR,
+    subjects: Given | Sequence[Given] | Mapping[str, Given] = BUNDLED_PAIR,
     images: Any = "sample",
     measures: str | Sequence[str] | None = None,
     *,
@@ -59,7 +58,8 @@ def exam(
     The same call again continues where it stopped and computes nothing twice; another question gets another folder.
 
     subjects    one or several: a spec as on the command line ("zoo:vit", "timm:resnet50", "timm:resnet50@ckpt.pth",
-                "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing)
+                "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing);
+                {"label": subject, …} says what tables and charts call them, as "label=timm:resnet50" does
     images      a folder (subfolders are classes), an .npz, .tar shards, "hf:NAME:split", "sample" or "sample:train"
     measures    names, as a list or "cka,probes"; None: all that apply, within the time of `effort`
     out         the run folder; None: runs/<subjects>-<images>-<hash>

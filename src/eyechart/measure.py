@@ -98,7 +98,11 @@ class Measure(ABC):
         if self.labels and not scene.classes:
             raise DoesNotApply("the images have no classes; give labelled images.")
         if self.labels == "subjects" and not scene.scored_subjects:
-            raise DoesNotApply("no subject's classes match the classes of the images.")
+            headless = not any(anatomy.pick("head") for anatomy in scene.anatomies)
+            whose = f"{' and '.join(scene.subjects)} {'have' if len(scene.subjects) > 1 else 'has'}"
+            raise DoesNotApply(
+                f"{whose} no classifier." if headless else "no subject's classes match the classes of the images."
+            )
 
     def runs_at(self, effort: str) -> bool:
         """Whether it is part of an exam of this effort: one that shares the pass always is."""

@@ -47,6 +47,8 @@ class Scene:
     """Whether a subject's weights are trained, where known."""
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """How a subject was made, where known: recipe, data, seed, what it was fine-tuned from."""
+    specs: Mapping[str, str] = field(default_factory=dict)
+    """The whole spec of each subject that goes by a shorter label: its architecture, moment of training and file."""
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -61,6 +63,9 @@ class Scene:
 
     def anatomy(self, subject: str) -> Anatomy:
         return next(anatomy for anatomy in self.anatomies if anatomy.subject == subject)
+
+    def spec(self, subject: str) -> str:
+        return self.specs.get(subject, subject)
 
     def targets(self, subject: str, batch: Batch) -> np.ndarray | None:
         """The logit of each image's class in a subject, -1 unknown; None where its classes do not match the images'."""

@@ -84,7 +84,7 @@ class TinyViT(nn.Module):
 @pytest.fixture(scope="module")
 def tiny() -> Subject:
     torch.manual_seed(4)
-    subject = load_subject(TinyViT(), name="tiny", input_size=32)
+    subject = load_subject(TinyViT(), label="tiny", input_size=32)
     subject.preprocessing = load_subject("zoo:vit").preprocessing
     return subject
 
@@ -163,7 +163,7 @@ def test_pictures_whose_transform_cannot_be_undone_are_stretched(tiny: Subject) 
     def squared(picture: Image.Image) -> Tensor:
         return torch.from_numpy(np.array(picture.resize((32, 32)))).permute(2, 0, 1).float().square()
 
-    strange = load_subject(tiny.module, name="strange", transform=squared)
+    strange = load_subject(tiny.module, label="strange", transform=squared)
     assert strange.colours is None
     pictures = examined([strange], images=8).picture.values
     assert pictures.reshape(len(pictures), -1).min(1).tolist() == [0] * len(pictures)

@@ -130,7 +130,7 @@ class Nothing(nn.Module):
 
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_tokens_that_are_patches_and_tokens_that_know_no_place(everywhere: bool) -> None:
-    subject = load_subject(Patches(everywhere), name="patches", input_size=32)
+    subject = load_subject(Patches(everywhere), label="patches", input_size=32)
     source, measure = open_images("sample"), TokenPlace(images=128)
     plan = plan_batches(source, limit=128, block=32)
     anatomy = anatomy_of("patches", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)

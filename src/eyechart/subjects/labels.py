@@ -51,6 +51,8 @@ def match_classes(
     given = read_mapping(mapping)
     if not image_classes:
         return ClassMatch(None, "The images have no classes.")
+    if not getattr(subject, "classifier", True):
+        return ClassMatch(None, f"{name} has no classifier.")
     if classes is None and not all(isinstance(given.get(label), int) for label in image_classes):
         return ClassMatch(None, f"The classes of {name} are not known.")
     index = _Index(classes or ())
@@ -194,6 +196,26 @@ def wordnet_ids(classes: tuple[str, ...]) -> tuple[str, ...] | None:
         not set(synonyms(ours)).isdisjoint(synonyms(theirs)) for ours, theirs in zip(classes, imagenet[1], strict=True)
     )
     return imagenet[0] if agreeing >= 0.9 * len(classes) else None
+
+
+def readable_class(name: str) -> str:
+    """What people call a class that is named by a wordnet id, as far as timm's lists know it; else the name itself.
+
+    >>> readable_class("n01440764"), readable_class("n01440764_tench"), readable_class("cat")
+    ('tench', 'tench', 'cat')
+    """
+    identifier = _WORDNET_ID.match(name)
+    if identifier is None:
+        return name
+    words = name[identifier.end() :].strip("_- ").replace("_", " ")
+    return words or _imagenet_words().get(identifier.group(), name)
+
+
+@cache
+def _imagenet_words() -> dict[str, str]:
+    """The first name of every wordnet id of ImageNet's 21,841."""
+    ids, labels = _imagenet(21841) or ((), ())
+    return {identifier: label.partition(",")[0] for identifier, label in zip(ids, labels, strict=True)}
 
 
 def meaningful(classes: tuple[str, ...]) -> tuple[str, ...] | None:

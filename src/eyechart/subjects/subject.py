@@ -43,17 +43,21 @@ class Subject:
     preprocessing: Prepare
     classes: tuple[str, ...] | None
     """Class names by logit index; None: unknown."""
-    trained: bool
+    trained: bool | None
+    """Whether its weights are trained; None: nobody said."""
     card: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from, its recipe and licence where known, and what was assumed; fits into JSON."""
     classifier: bool = True
     """False: it ends in features, and has no logits."""
     keyword: str | None = None
     """The argument that takes the images, if it is not the first (Hugging Face: `pixel_values`)."""
+    spec: str = ""
+    """Where it comes from in full, path and all, where `name` is only its label; by default the same as the name."""
 
     def __post_init__(self) -> None:
         self.module = unwrapped(self.module, self.name).eval()
         check_finite(self.name, self.module)
+        self.spec = self.spec or self.name
 
     @property
     def input_size(self) -> tuple[int, int]:

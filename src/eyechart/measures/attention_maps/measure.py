@@ -33,6 +33,7 @@ from eyechart.reading_estimates import places_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
+from eyechart.subjects.labels import readable_class
 from eyechart.tally import Concat, Max, Sum, Tally
 from eyechart.tracing.needs import View
 
@@ -301,7 +302,7 @@ def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
     """Coordinates with what the explorer shows: rows of attention in hundredths of their `peak`, and where they lie."""
     sizes = [picture_size(anatomy.input_size) for anatomy in with_maps(scene)]
     classes = scene.classes or ()
-    labels = [classes[label] if 0 <= label < len(classes) else "" for label in total.label.tolist()]
+    labels = [readable_class(classes[label]) if 0 <= label < len(classes) else "" for label in total.label.tolist()]
     rows, row = ("example", "site", "head", "query"), ("example", "site", "query")
     positions = {
         name: np.maximum(getattr(total, name).numpy(), NOTHING).astype(np.int16)

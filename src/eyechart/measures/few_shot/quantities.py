@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eyechart.methods.twins import snapshot
-from eyechart.quantity import Compute, of_each
+from eyechart.quantity import Compute, of_each, subjects_in
+from eyechart.reading_estimates import spec_of
 
 if TYPE_CHECKING:
     import xarray
@@ -61,7 +62,7 @@ def spread_ratio(estimate: xarray.Dataset) -> PerSubjects:
 
 def compared(estimate: xarray.Dataset) -> list[str]:
     """The subjects whose classes may be compared: untrained weights have learnt none."""
-    return [str(subject) for subject in estimate.subject.values if snapshot(str(subject))[1] > 0]
+    return [subject for subject in subjects_in(estimate) if snapshot(spec_of(estimate, subject))[1] > 0]
 
 
 def lead(number: Callable[[xarray.Dataset], dict[str, float]]) -> Compute:

@@ -317,7 +317,7 @@ class HessianSpectrum(SampledExperiment):
                 "kind": ("subject", [kind_of(scene.anatomy(subject)) for subject in subjects]),
                 "shell": ("subject", [shell_of(scene.anatomy(subject)) for subject in subjects]),
                 "build": ("subject", [str(build_of(scene.anatomy(subject))) for subject in subjects]),
-                "snapshot": ("subject", [time_of(subject) for subject in subjects]),
+                "snapshot": ("subject", [time_of(scene.spec(subject)) for subject in subjects]),
                 "refused": ("subject", (total.refused.numpy() > 0).astype(int)),
             },
             attrs={

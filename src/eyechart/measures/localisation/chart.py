@@ -37,8 +37,7 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def owners(finding: xarray.Dataset) -> dict[str, str]:
     """For every untrained twin the subject it belongs to."""
-    subjects = subjects_in(finding)
-    twins = {subject: untrained_twin(subject, subjects) for subject in reversed(subjects)}
+    twins = {subject: untrained_twin(finding, subject) for subject in reversed(subjects_in(finding))}
     return {twin: subject for subject, twin in twins.items() if twin is not None}
 
 
