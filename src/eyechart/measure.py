@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 EFFORTS = ("quick", "normal", "full")
 SPEED = 4e10
 """Operations a second of the plain machine that budgets are counted on: about one core's."""
+A_MINUTE = 60.0  # seconds that a figure of a large subject may take at any effort
 
 
 class Views:
@@ -164,6 +165,12 @@ class SampledExperiment(Experiment):
     """
     least_images: ClassVar[int] = 64
     """Where its budget does not allow as many, it is left out. To decide a claim takes more (LEAST_IMAGES)."""
+    shown_from: ClassVar[int] = 0
+    """Images from which its figure is worth showing though they decide nothing; 0: from `least_images`.
+
+    A subject too large for its budget is shown on so many, if that takes no longer than `A_MINUTE`: a figure on 16
+    pictures (one in each fold) is better than none, and its intervals say how sure it is.
+    """
 
     def passes(self, anatomy: Anatomy) -> float:
         """How many forward passes the experiment spends on each image it uses; a backward pass counts as two."""
@@ -184,6 +191,10 @@ class SampledExperiment(Experiment):
         allowed = {name: int(seconds * SPEED / work) if work else scene.images for name, seconds in self.budget.items()}
         allowed = {name: images - images % scene.folds for name, images in allowed.items()}  # as many in every fold
         images = allowed.get(effort, min(allowed.values()) if asked_for else 0)
+        few, enough = self.shown_from, max(self.least_images, self.shown_from)
+        affordable = effort in self.budget and few * work <= A_MINUTE * SPEED
+        if few and images < enough and affordable and not asked_for and scene.images >= few:
+            return replace(self, images=max(few, images))
         if images < self.least_images and not asked_for:
             # Only a measure without a budget here costs the same at a higher effort; others do more work there.
             longer = [] if effort in allowed else [name for name in allowed if allowed[name] >= self.least_images]

@@ -177,8 +177,8 @@ def notices(plan: Mapping[str, Any]) -> list[str]:
             said.append(f"{subject['name']} has random weights: what it shows is its architecture, not learning.")
         elif subject["trained"] is None:
             said.append(
-                f"Whether {subject['name']} is trained is not known; unless its answers are clearly better than chance, "
-                "no claim is decided on it. load_subject(module, trained=True) says that it is."
+                f"Whether {subject['name']} is trained is not known; unless its answers are clearly better than "
+                "chance, no claim is decided on it. load_subject(module, trained=True) says that it is."
             )
     limit = plan["settings"]["limit"]
     if limit is not None and limit > images["count"]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +23,19 @@ if TYPE_CHECKING:
 
     from eyechart.run import Run
 
-BYTES_A_SUBJECT = 2_000_000  # bytes of the page for each subject with attention
-MOST_BYTES = 3_000_000  # and for all of them: not quite a third of what the page may have
+BYTES_A_SUBJECT = 5_000_000  # bytes of the page for each subject with attention
+MOST_BYTES = 6_000_000  # and for all of them: what charts and tables of two subjects leave of the page's 10 million
+SPARSE = (7, 5, 4, 3, 2)  # rows and columns of queries in layers that cannot have all
 OVERHEAD = 2_000  # names, colours and punctuation
 PHOTO = 64  # pixels a side above which a picture is a photograph and not a grid of pixels
 
 
 def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
-    """All that explorer.js draws, in at most `budget` bytes at least one picture; None without attention maps."""
+    """All that explorer.js draws, in at most `budget` bytes at least one picture; None without attention maps.
+
+    Every patch can be asked in as many layers as fit, spread over the depth; the others keep a coarser grid of queries.
+    Only where even that is too much there are fewer pictures.
+    """
     finding = run.findings.get("attention_maps")
     if finding is None:
         return None
@@ -41,13 +48,13 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
             "size": finding.picture_size.values[index].tolist(),
             "photo": bool(finding.picture_size.values[index].max() > PHOTO),
             "noRollout": str(finding.no_rollout.values[index]),
-            "layers": [layer(finding, at) for at in places_of(finding, name).tolist()],
+            "pictures": [picture(finding, name, at) for at in examples],
         }
         for index, name in enumerate(names)
     ]
+    room = (budget - OVERHEAD - sum(len(uri) for each in subjects for uri in each["pictures"])) // len(subjects)
     for name, each in zip(names, subjects, strict=True):
-        each["pictures"] = [picture(finding, name, at) for at in examples]
-        each["rows"] = [rows(finding, name, at) for at in examples]
+        each["layers"], each["rows"] = packed(finding, name, room)
     said = len(json.dumps([each["layers"] for each in subjects], separators=(",", ":")))
     shown = np.cumsum([sum(len(each["pictures"][at] + each["rows"][at]) for each in subjects) for at in examples])
     count = max(1, int((said + shown <= budget - OVERHEAD).sum()))
@@ -62,16 +69,56 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
     }
 
 
-def shape_of(finding: xarray.Dataset, site: int) -> tuple[int, int, int]:
-    """Heads, kept queries and keys of one attention, without padding."""
+def packed(finding: xarray.Dataset, subject: str, room: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """The layers of a subject and the rows of each picture, with as many queries as `room` bytes allow."""
+    sites, examples = places_of(finding, subject).tolist(), range(finding.sizes["example"])
+    made: tuple[list[dict[str, Any]], list[str]] = ([], [])
+    sizes: list[int] = []
+    for asked in queries_of(finding, sites):
+        values = sum(math.prod(shape_of(finding, site)) * len(asked[site]) for site in sites)
+        if sizes and values * sizes[-1] / sizes[0] > room and len(asked[sites[0]]) > 8:
+            continue  # by what the last try took for each value, it is not worth trying
+        made = (
+            [layer(finding, site, asked[site]) for site in sites],
+            [rows(finding, asked, at) for at in examples],
+        )
+        taken = sum(map(len, made[1])) + len(json.dumps(made[0], separators=(",", ":")))
+        if taken <= room:
+            break
+        sizes = [values, taken]
+    return made
+
+
+def queries_of(finding: xarray.Dataset, sites: Sequence[int]) -> Iterator[dict[int, np.ndarray]]:
+    """Which queries of each attention may be asked, from all to few."""
+    whole = {site: np.flatnonzero(finding.query_place.values[site, :, 0] != NOTHING) for site in sites}
+    yield whole
+    for number, side in [(many, SPARSE[0]) for many in range(len(sites) - 1, 1, -1)] + [(0, side) for side in SPARSE]:
+        full = set(np.array(sites)[np.linspace(len(sites) - 1, 0, number).round().astype(int)].tolist())
+        yield {site: whole[site] if site in full else sparse(finding, site, whole[site], side) for site in sites}
+
+
+def sparse(finding: xarray.Dataset, site: int, queries: np.ndarray, side: int) -> np.ndarray:
+    """Those without place, and of the others `side` rows and columns, both edges among them."""
+    place = finding.query_place.values[site, queries, :2]
+    kept = np.ones(len(queries), dtype=bool)
+    for axis in (0, 1):
+        steps = np.unique(place[place[:, 0] >= 0, axis])
+        chosen = steps[np.linspace(0, len(steps) - 1, min(side, len(steps))).round().astype(int)]
+        kept &= np.isin(place[:, axis], chosen) | (place[:, 0] < 0)
+    few: np.ndarray = queries[kept]
+    return few
+
+
+def shape_of(finding: xarray.Dataset, site: int) -> tuple[int, int]:
+    """Heads and keys of one attention, without padding."""
     heads = int(finding.head_count.values[site])
-    queries = int((finding.query_place.values[site, :, 0] != NOTHING).sum())
     keys = int((finding.key_place.values[site, :, :, 0] != NOTHING).any(0).sum())
-    return heads, queries, keys
+    return heads, keys
 
 
-def layer(finding: xarray.Dataset, site: int) -> dict[str, Any]:
-    heads, queries, keys = shape_of(finding, site)
+def layer(finding: xarray.Dataset, site: int, asked: np.ndarray) -> dict[str, Any]:
+    heads, keys = shape_of(finding, site)
     windows = int((finding.key_place.values[site, :, 0, 0] != NOTHING).sum())
     spread = finding.relative.values[site, :heads]
     return {
@@ -79,25 +126,30 @@ def layer(finding: xarray.Dataset, site: int) -> dict[str, Any]:
         "heads": heads,
         "keys": keys,
         "grids": finding.grids.values[site].tolist(),
-        "queries": finding.query_place.values[site, :queries].tolist(),
+        "queries": finding.query_place.values[site, asked].tolist(),
         "windows": finding.key_place.values[site, :windows, :keys].tolist(),
         "entropy": [None if np.isnan(value) else round(float(value), 4) for value in spread],
     }
 
 
-def rows(finding: xarray.Dataset, subject: str, example: int) -> str:
-    """One picture's rows, deflated, in base64: for each attention the codes of heads and rollout; then all peaks."""
-    codes, peaks = [], []
-    for site in places_of(finding, subject).tolist():
-        heads, queries, keys = shape_of(finding, site)
-        codes += [finding.maps.values[example, site, :heads, :queries, :keys]]
-        codes += [finding.rollout.values[example, site, :queries, :keys]]
-        peaks += [finding.peak.values[example, site, :heads, :queries]]
-        peaks += [finding.rollout_peak.values[example, site, :queries]]
-    # Peaks were rounded to half precision when they were kept, so these are they. Lower bytes first, then upper ones,
+def rows(finding: xarray.Dataset, asked: Mapping[int, np.ndarray], example: int) -> str:
+    """One picture's rows, deflated, in base64: for each attention the codes of heads and rollout; then all peaks.
+
+    First the largest weights on patches, then those on tokens without place.
+    """
+    codes, peaks, besides = [], [], []
+    for site, queries in asked.items():
+        heads, keys = shape_of(finding, site)
+        codes += [finding.maps.values[example, site, :heads, queries, :keys].swapaxes(0, 1)]
+        codes += [finding.rollout.values[example, site, queries, :keys]]
+        for listed, name in ((peaks, "peak"), (besides, "beside")):
+            listed += [finding[name].values[example, site, :heads, queries].T]
+            listed += [finding[f"rollout_{name}"].values[example, site, queries]]
+    # They were rounded to half precision when they were kept, so these are they. Lower bytes first, then upper ones,
     # deflates better.
-    halves = np.concatenate([part.ravel() for part in peaks]).astype("<f2").view(np.uint8).reshape(-1, 2).T
-    packer = zlib.compressobj(9, memLevel=7)
+    halves = np.concatenate([part.ravel() for part in (*peaks, *besides)])
+    halves = halves.astype("<f2").view(np.uint8).reshape(-1, 2).T
+    packer = zlib.compressobj(6, memLevel=9)
     parts = [packer.compress(part.tobytes()) for part in (*codes, halves)]
     return base64.b64encode(b"".join([*parts, packer.flush()])).decode()
 
@@ -108,5 +160,5 @@ def picture(finding: xarray.Dataset, subject: str, example: int) -> str:
     file = io.BytesIO()
     image = Image.fromarray(np.ascontiguousarray(finding.picture.values[example, index, :height, :width]))
     photo = max(height, width) > PHOTO
-    image.save(file, "JPEG" if photo else "PNG", quality=90, optimize=True)
+    image.save(file, "JPEG" if photo else "PNG", quality=86, optimize=True)
     return data_uri(file.getvalue(), "image/jpeg" if photo else "image/png")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from eyechart.tracing.bench import Bench
     from eyechart.tracing.views import Look
 
-PADDED_ROOM = 64_000_000  # bytes of the maps of all subjects together, which are padded to one shape
+PADDED_ROOM = 160_000_000  # bytes of the maps of all subjects together, which are padded to one shape
 
 
 def with_maps(scene: Scene) -> list[Anatomy]:
@@ -79,8 +79,10 @@ class MapsTally(Tally):
     label: Annotated[Tensor, Concat("image", dtype="int64")]
     maps: Annotated[Tensor, Concat("image", "site", "head", "query", "key", dtype="uint8")]
     peak: Annotated[Tensor, Concat("image", "site", "head", "query", dtype="float32")]
+    beside: Annotated[Tensor, Concat("image", "site", "head", "query", dtype="float32")]
     rollout: Annotated[Tensor, Concat("image", "site", "query", "key", dtype="uint8")]
     rollout_peak: Annotated[Tensor, Concat("image", "site", "query", dtype="float32")]
+    rollout_beside: Annotated[Tensor, Concat("image", "site", "query", dtype="float32")]
     picture: Annotated[Tensor, Concat("image", "subject", "y", "x", "channel", dtype="uint8")]
 
     def keep_examples(self, scene: Scene, examples: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -95,7 +97,7 @@ class MapsTally(Tally):
         for place, of_subject in enumerate(examples.values()):
             lay(rows["picture"][:, place], of_subject["picture"][:count])
         for row, (subject, site) in enumerate(scene.sites(attentions_with_maps)):
-            for name in ("maps", "peak", "rollout", "rollout_peak"):
+            for name in ("maps", "peak", "beside", "rollout", "rollout_peak", "rollout_beside"):
                 lay(rows[name][:, row], examples[subject][f"{name} of {site.name}"][:count])
             for name in ("query_place", "key_place", "grids"):
                 lay(getattr(self, name)[row], examples[subject][f"{name} of {site.name}"])
@@ -157,8 +159,9 @@ class AttentionMaps(SampledExperiment):
         "and images; relative: divided by ln(keys of the window, masked ones included). Rollout: R = product over "
         "blocks of (A + I)/2 with A averaged over heads and rows normalised, from the input up to each block; only "
         "where all blocks attend globally over the same tokens. Class attention and attention pooling have no query "
-        "patches and are not shown. Kept maps are in hundredths of each row's largest weight; grids finer than 8×8 "
-        "keep 8 rows and columns of queries or fewer, and more than 196 keys are summed in square groups."
+        "patches and are not shown. Kept maps have 8 bits of the square root of each weight's share of the "
+        "largest on a patch; grids finer than 16×16 keep 16 rows and columns of queries or fewer, and more than 576 "
+        "keys are summed in square groups."
     )
     quantities = (
         Quantity(
@@ -182,7 +185,7 @@ class AttentionMaps(SampledExperiment):
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 3, "normal": 20, "full": 120}
-    least_images = 16  # one in each fold
+    least_images = shown_from = 16  # one in each fold
 
     images: int = option(0, "images whose entropy is measured; 0: as many as the effort allows")
 
@@ -299,7 +302,7 @@ class AttentionMaps(SampledExperiment):
 
 
 def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
-    """Coordinates with what the explorer shows: rows of attention in hundredths of their `peak`, and where they lie."""
+    """Coordinates with what the explorer shows: rows of attention as `coded`, and where they lie."""
     sizes = [picture_size(anatomy.input_size) for anatomy in with_maps(scene)]
     classes = scene.classes or ()
     labels = [readable_class(classes[label]) if 0 <= label < len(classes) else "" for label in total.label.tolist()]
@@ -320,8 +323,10 @@ def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
         "picture_size": (("shown_subject", "side"), np.array(sizes)),
         "maps": ((*rows, "key"), total.maps.numpy()),
         "peak": (rows, total.peak.numpy()),
+        "beside": (rows, total.beside.numpy()),
         "rollout": ((*row, "key"), total.rollout.numpy()),
         "rollout_peak": (row, total.rollout_peak.numpy()),
+        "rollout_beside": (row, total.rollout_beside.numpy()),
         "query_place": (("site", "query", "query_axis"), positions["query_place"]),
         "key_place": (("site", "window", "key", "key_axis"), positions["key_place"]),
         "grids": (("site", "grid"), positions["grids"]),

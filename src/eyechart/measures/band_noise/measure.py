@@ -182,6 +182,7 @@ class BandNoise(SampledExperiment):
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 128
+    shown_from: ClassVar[int] = 16
     scaling: Literal["equal", "paper"] = option(
         "equal", "strength of the noise: equal at all frequencies, or the natural share of each ring (paper)"
     )

@@ -49,7 +49,8 @@ def layer_map(finding: xarray.Dataset, one: str, other: str) -> Chart:
         domain=(0, 1),
         x_group="stage",
         y_group="other_stage",
-        tooltip=tooltips(name=one, other_name=other) + interval_tooltips("cka", finding.attrs["index"]),
+        tooltip=tooltips(name=f"{one}, across", other_name=f"{other}, up")
+        + interval_tooltips("cka", finding.attrs["index"]),
         size=250,
     )
 

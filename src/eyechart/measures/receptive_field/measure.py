@@ -191,7 +191,7 @@ class ReceptiveField(SampledExperiment):
         Quantity("persistence_above_cnn", of_pairs(gap_of(mean_of("persistence"))), "shape persistence, ViT minus CNN"),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 8, "normal": 60, "full": 600}
-    least_images = 64
+    least_images, shown_from = 64, 16
 
     images: int = option(0, "how many; 0: as the effort allows")
     mode: Literal["projection", "exact"] = option(
