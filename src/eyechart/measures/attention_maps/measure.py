@@ -140,18 +140,18 @@ class AttentionMaps(SampledExperiment):
         Source("Abnar & Zuidema 2020", "Section 3 (attention rollout)"),
     )
     how_to_read = (
-        "Left, for some pictures: the rollout, which shows the parts of the picture that the last block depends on "
+        "First, for some pictures: the rollout, which shows the parts of the picture that the last block depends on "
         "(bright: most, dark: least), and the attention of one head of a low, a middle and a high block, always the "
         "head that looks most narrowly there. The query is the class token; without one, the mean over all patches or, "
         "where attention stays within windows, the patch in the middle (outlined). Each head is drawn from 0 to its "
-        "own largest weight. Right: the entropy of every head over depth, with patches as queries (circles) and with "
+        "own largest weight. Next: the entropy of every head over depth, with patches as queries (circles) and with "
         "the class token (diamonds); 1 is attention spread evenly over all keys, 0 attention to a single one. A map "
         "shows where a head reads from, not what it reads: values may be small where weights are large."
     )
     how_to_read_ko = (
-        "왼쪽은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 의존하는지(롤아웃; 밝을수록 많이)와 낮은·중간·높은 "
+        "처음은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 의존하는지(롤아웃; 밝을수록 많이)와 낮은·중간·높은 "
         "블록에서 가장 좁게 보는 헤드의 어텐션이다. 질의(query)는 클래스 토큰이고, 없으면 모든 패치의 평균이나 가운데 "
-        "패치이다. 오른쪽은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 토큰이 질의일 때). 1은 "
+        "패치이다. 다음은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 토큰이 질의일 때). 1은 "
         "모든 곳을 고르게, 0은 한 곳만 보는 것이다."
     )
     method = (

@@ -1,7 +1,7 @@
 """Rows of attention: how spread out they are, where they lead through many blocks, and which are kept to be shown.
 
 A row is one query's attention over its keys. Of a few example pictures rows are kept as they are, in eight bits of the
-square root of each weight's share of the largest on any patch; fine grids are thinned, so that what is kept stays small.
+square root of each weight's share of the largest on any patch; fine grids are thinned, so that it stays small.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from eyechart.sites import Anatomy, AttentionGeometry, Site
 
 LEVELS = 255
-"""A kept weight is `(code / 255)²` of the largest weight on a patch of its row: near 0 in steps of 1/65,025, as fine as
-16 bits in half the room, and nowhere off by more than 0.4 % of the largest. Tokens without place (the class token, which
-may hold three quarters of a row) are kept relative to the largest of *them*, or they would leave three shades for the map.
+"""A kept weight is `(code / 255)²` of the largest weight on a patch of its row: near 0 in steps of 1/65,025, as fine
+as 16 bits in half the room, and nowhere off by more than 0.4 % of the largest. Tokens without place (the class token,
+which may hold three quarters of a row) are kept relative to the largest of *them*, or few shades were left for the map.
 """
 MOST_KEYS = 576
 """Keys kept in a row, beside prefix tokens: 24×24. What attends to more is summed over square groups of keys."""
