@@ -6,6 +6,7 @@ torch is imported inside the commands that need it, so `--help` answers at once.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -133,7 +134,7 @@ def exam(
 
     Without arguments: the bundled pair on the bundled sample.
     """
-    from eyechart.terminal import print_verdicts, progress
+    from eyechart.terminal import print_verdicts, progress, wrapped
 
     with progress() as report:
         from eyechart.exam import BUNDLED_PAIR
@@ -159,8 +160,8 @@ def exam(
         )
     print_verdicts(run)
     for notice in run.plan["notices"]:
-        click.echo(f"note: {notice}", err=True)
-    click.echo(f"numbers: eyechart show {run.path}")
+        click.echo(wrapped(f"note: {notice}", hang=6), err=True)
+    click.echo(f"numbers: eyechart show {shlex.quote(str(run.path))}")
     click.echo(f"report: {run.path / 'report.html'}")
     problems = run.plan["images"]["problems"]
     for problem in problems:
@@ -198,9 +199,9 @@ def show(run: Path, plugins: tuple[Path, ...], json_: bool) -> None:
         return
     from eyechart.terminal import print_findings, print_verdicts
 
-    print_findings(opened)
-    click.echo()
     print_verdicts(opened)
+    click.echo()
+    print_findings(opened)
 
 
 def open_run(path: Path, plugins: Sequence[Path]) -> Run:
@@ -320,16 +321,18 @@ def measures(plugins: tuple[Path, ...], json_: bool) -> None:
     if json_:
         as_json(rows)
         return
+    from eyechart.terminal import wrapped
+
     for row in rows:
         click.echo(f"{row['name']:20} {row['question']}")
-        click.echo(f"{'':20} {'; '.join(row['sources'])}")
+        click.echo(wrapped("; ".join(row["sources"]), indent=21))
         if row["claims"]:
-            click.echo(f"{'':20} decides {', '.join(row['claims'])}")
+            click.echo(wrapped(f"decides {', '.join(row['claims'])}", indent=21))
         for option, value in row["options"].items():
             others = ", ".join(str(choice) for choice in row["choices"][option] if choice != value)
             meaning = row["meanings"][option]
             details = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
-            click.echo(f"{'':20} --set {row['name']}.{option}={value}{details}")
+            click.echo(wrapped(f"--set {row['name']}.{option}={value}{details}", indent=21, hang=4))
 
 
 @main.command()

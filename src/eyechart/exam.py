@@ -86,7 +86,7 @@ def exam(
     from eyechart.engines import inline
     from eyechart.engines.shard import TappedSubject
     from eyechart.subjects.anatomy import anatomy_of
-    from eyechart.subjects.labels import match_classes
+    from eyechart.subjects.labels import check_mapping, match_classes
     from eyechart.subjects.load import load_subjects
 
     without_tf32()
@@ -99,6 +99,7 @@ def exam(
     check_tests(add_claims(own_claims, str(claims)), str(claims))
     asked = choose_measures(measures, options)
     source: Images = open_images(images)
+    check_mapping(classes, source.classes)
     batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)
 
     loaded: list[Subject] = [subject.to(torch_device) for subject in load_subjects(subjects)]

@@ -8,12 +8,14 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
 from eyechart.charts import theme
+from eyechart.measures.attention_maps.examples import FEWEST
 from eyechart.measures.attention_maps.rows import LEVELS, NOTHING
 from eyechart.reading_estimates import places_of
 from eyechart.report.embed import data_uri
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from eyechart.run import Run
 
-BYTES_A_SUBJECT = 5_000_000  # bytes of the page for each subject with attention
+BYTES_A_SUBJECT = 6_000_000  # bytes of the page for each subject with attention
 MOST_BYTES = 6_000_000  # and for all of them: what charts and tables of two subjects leave of the page's 10 million
 SPARSE = (7, 5, 4, 3, 2)  # rows and columns of queries in layers that cannot have all
 OVERHEAD = 2_000  # names, colours and punctuation
@@ -39,7 +41,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
     finding = run.findings.get("attention_maps")
     if finding is None:
         return None
-    names, examples = finding.shown_subject.values.tolist(), range(finding.sizes["example"])
+    names, kept = finding.shown_subject.values.tolist(), finding.sizes["example"]
     budget = min(MOST_BYTES, BYTES_A_SUBJECT * len(names)) if budget is None else budget
     subjects: list[dict[str, Any]] = [
         {
@@ -48,13 +50,18 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
             "size": finding.picture_size.values[index].tolist(),
             "photo": bool(finding.picture_size.values[index].max() > PHOTO),
             "noRollout": str(finding.no_rollout.values[index]),
-            "pictures": [picture(finding, name, at) for at in examples],
+            "pictures": [picture(finding, name, at) for at in range(kept)],
         }
         for index, name in enumerate(names)
     ]
-    room = (budget - OVERHEAD - sum(len(uri) for each in subjects for uri in each["pictures"])) // len(subjects)
-    for name, each in zip(names, subjects, strict=True):
-        each["layers"], each["rows"] = packed(finding, name, room)
+    for examples in dict.fromkeys((range(kept), range(min(kept, FEWEST)))):  # as many as there are, if they fit whole
+        pictures = sum(len(uri) for each in subjects for uri in each["pictures"][: len(examples)])
+        room = (budget - OVERHEAD - pictures) // len(subjects)
+        made = [packed(finding, name, examples, room) for name in names]
+        if all(each.whole for each in made):
+            break
+    for each, of_subject in zip(subjects, made, strict=True):
+        each["layers"], each["rows"] = of_subject.layers, of_subject.rows
     said = len(json.dumps([each["layers"] for each in subjects], separators=(",", ":")))
     shown = np.cumsum([sum(len(each["pictures"][at] + each["rows"][at]) for each in subjects) for at in examples])
     count = max(1, int((said + shown <= budget - OVERHEAD).sum()))
@@ -69,31 +76,43 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
     }
 
 
-def packed(finding: xarray.Dataset, subject: str, room: int) -> tuple[list[dict[str, Any]], list[str]]:
+def packed(finding: xarray.Dataset, subject: str, examples: range, room: int) -> Packed:
     """The layers of a subject and the rows of each picture, with as many queries as `room` bytes allow."""
-    sites, examples = places_of(finding, subject).tolist(), range(finding.sizes["example"])
-    made: tuple[list[dict[str, Any]], list[str]] = ([], [])
-    sizes: list[int] = []
-    for asked in queries_of(finding, sites):
-        values = sum(math.prod(shape_of(finding, site)) * len(asked[site]) for site in sites)
-        if sizes and values * sizes[-1] / sizes[0] > room and len(asked[sites[0]]) > 8:
-            continue  # by what the last try took for each value, it is not worth trying
-        made = (
-            [layer(finding, site, asked[site]) for site in sites],
-            [rows(finding, asked, at) for at in examples],
-        )
-        taken = sum(map(len, made[1])) + len(json.dumps(made[0], separators=(",", ":")))
-        if taken <= room:
+    sites = places_of(finding, subject).tolist()
+    choices = list(queries_of(finding, sites))
+
+    def values(asked: Mapping[int, np.ndarray]) -> int:
+        return sum(math.prod(shape_of(finding, site)) * len(asked[site]) for site in sites)
+
+    dense = len(rows(finding, choices[0], 0)) / values(choices[0])  # bytes of a value, by the first picture
+    fitting = [asked for asked in choices if 0.98 * dense * values(asked) * len(examples) <= room]
+    for asked in [*fitting, choices[-1]]:
+        layers = [layer(finding, site, asked[site]) for site in sites]
+        made = Packed(layers, [rows(finding, asked, at) for at in examples], asked is choices[0])
+        if made.size <= room:
             break
-        sizes = [values, taken]
     return made
+
+
+@dataclass(frozen=True)
+class Packed:
+    layers: list[dict[str, Any]]
+    rows: list[str]
+    whole: bool
+    """Whether every patch can be asked in every layer."""
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.rows)) + len(json.dumps(self.layers, separators=(",", ":")))
 
 
 def queries_of(finding: xarray.Dataset, sites: Sequence[int]) -> Iterator[dict[int, np.ndarray]]:
     """Which queries of each attention may be asked, from all to few."""
     whole = {site: np.flatnonzero(finding.query_place.values[site, :, 0] != NOTHING) for site in sites}
     yield whole
-    for number, side in [(many, SPARSE[0]) for many in range(len(sites) - 1, 1, -1)] + [(0, side) for side in SPARSE]:
+    some = [(many, SPARSE[0]) for many in range(len(sites) - 1, 2, -1)]
+    few = [(many, side) for many in (3, 2, 1) if many < len(sites) for side in SPARSE[1:4]]
+    for number, side in [*some, *few, *((0, side) for side in SPARSE)]:
         full = set(np.array(sites)[np.linspace(len(sites) - 1, 0, number).round().astype(int)].tolist())
         yield {site: whole[site] if site in full else sparse(finding, site, whole[site], side) for site in sites}
 
