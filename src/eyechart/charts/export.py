@@ -9,6 +9,7 @@ import altair as alt
 import vl_convert
 from PIL import Image
 
+from eyechart.charts.small_multiples import apart
 from eyechart.errors import UsageError
 
 FORMATS = ("png", "svg", "pdf")
@@ -18,7 +19,7 @@ def specification(chart: Any, validate: bool = True) -> dict[str, Any]:
     """A chart as Vega-Lite JSON, however long its tables are, with the data beside the marks."""
     with alt.data_transformers.enable("default", max_rows=None, consolidate_datasets=True):
         spec: dict[str, Any] = chart.to_dict(validate=validate)
-    return spec
+    return apart(spec)
 
 
 def picture_of(spec: dict[str, Any], format: str = "png", scale: float = 2) -> bytes:

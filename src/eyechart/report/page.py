@@ -73,7 +73,9 @@ def render(run: Run) -> str:
         "notices": plan["notices"],
         "problems": images["problems"][:MOST_PROBLEMS],
         "problem_count": len(images["problems"]),
-        "references": references(run.verdicts),
+        "references": references(
+            run.verdicts, [source.paper for name in run.findings for source in run.measures[name].sources]
+        ),
         "provenance": provenance(plan),
         "css": Markup(css + (maps["css"] if maps else "")),
         "explorer": maps,

@@ -94,7 +94,7 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         x_group="part",
         y_group="cell_other_stage",
         x_labels=False,
-        tooltip=tooltips(cell_removed="without the skips of", cell_name="layer", cell_other_name="layer")
+        tooltip=tooltips(cell_removed="without the skips of", cell_name="layer, across", cell_other_name="layer, up")
         + interval_tooltips("cka", "value"),
         size=(cell * columns, cell * sites),
     )
