@@ -211,11 +211,11 @@ class SampledExperiment(Experiment):
 def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str = "site") -> dict[str, Any]:
     """Plain coordinates of a flat site axis (subjects are ragged, and a MultiIndex does not serialise)."""
     prefix = "" if dim == "site" else dim.removesuffix("site")
-    families = {subject: scene.anatomy(subject).family for subject in dict.fromkeys(subject for subject, _ in sites)}
+    anatomies = {subject: scene.anatomy(subject) for subject in dict.fromkeys(subject for subject, _ in sites)}
     columns: dict[str, list[Any]] = {
         "subject": [subject for subject, _ in sites],
-        "family": [families[subject] for subject, _ in sites],
-        "name": [site.name for _, site in sites],
+        "family": [anatomies[subject].family for subject, _ in sites],
+        "name": [anatomies[subject].words(site) for subject, site in sites],
         "path": [site.path for _, site in sites],
         "role": [site.role for _, site in sites],
         "kind": [site.kind for _, site in sites],

@@ -140,9 +140,10 @@ def print_anatomy(anatomy: Anatomy) -> None:
         owner = blocks.get(site.block, site)
         if owner.stage != stage:
             stage = owner.stage
-            branch = tree.add(f"[bold]stage {stage}[/]" + (f"  grid {grid_words(owner)}" if owner.grid else ""))
+            branch = tree.add(f"[bold]stage {stage + 1}[/]" + (f"  grid {grid_words(owner)}" if owner.grid else ""))
         if site.block not in opened:
-            opened[site.block] = branch.add(describe(owner))
+            words = anatomy.words(owner)
+            opened[site.block] = branch.add((f"{words}  " if words != owner.name else "") + describe(owner))
         if site is not owner:
             opened[site.block].add(describe(site))
     show(tree)

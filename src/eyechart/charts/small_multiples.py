@@ -11,6 +11,7 @@ from typing import Any
 
 MOST_TOGETHER = 3  # subjects whose curves are told apart in one panel
 WIDTH = 190  # pixels of a small panel
+LEAST_HEIGHT = 130
 COLUMNS = 3
 SUBJECT_FIELDS = ("subject", "who")
 LEGENDS = ("color", "fill", "shape", "stroke", "strokeDash", "size")
@@ -57,18 +58,21 @@ def _multiplied(
     panels = []
     for subject in subjects:
         panel = copy.deepcopy({key: value for key, value in part.items() if key != "title"})
+        ratio = WIDTH / part["width"] if isinstance(part.get("width"), (int, float)) else 1.0
+        panel["width"] = WIDTH
+        if isinstance(part.get("height"), (int, float)):
+            panel["height"] = max(LEAST_HEIGHT, round(part["height"] * min(1.0, ratio)))
         for layer, table in _layers(panel, around):
             rows = datasets.get(table or "", [])
             if rows and field in rows[0]:
                 own = {"filter": {"field": field, "equal": subject}}
                 layer["transform"] = [own, *layer.get("transform", [])]
-            colour = layer.get("encoding", {}).get("color", {})
-            if colour.get("field") == field:
-                colour["legend"] = None
-        ratio = WIDTH / part["width"] if isinstance(part.get("width"), (int, float)) else 1.0
-        panel["width"] = WIDTH
-        if isinstance(part.get("height"), (int, float)):
-            panel["height"] = max(110, round(part["height"] * min(1.0, ratio)))
+            encoding = layer.get("encoding", {})
+            if encoding.get("color", {}).get("field") == field:
+                encoding["color"]["legend"] = None
+            if "title" in encoding.get("y", {}) and encoding["y"].get("axis", {}) is not None:
+                small = {"titleFontSize": 10, "titleLimit": panel.get("height", LEAST_HEIGHT) + 20}
+                encoding["y"]["axis"] = {**encoding["y"].get("axis", {}), **small}
         panel["title"] = {"text": subject, "fontSize": 12, "limit": WIDTH + 40}
         panels.append(panel)
     together = dict.fromkeys(("x", "y", *LEGENDS), "shared")

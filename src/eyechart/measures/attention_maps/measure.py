@@ -19,7 +19,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
-from eyechart.measures.attention_maps.examples import picture_size, take_examples, thinning
+from eyechart.measures.attention_maps.examples import FEWEST, picture_size, take_examples, thinning
 from eyechart.measures.attention_maps.rows import (
     NOTHING,
     count_keys,
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from eyechart.tracing.bench import Bench
     from eyechart.tracing.views import Look
 
-PADDED_ROOM = 160_000_000  # bytes of the maps of all subjects together, which are padded to one shape
+PADDED_ROOM = 64_000_000  # bytes of the maps of all subjects together, which are padded to one shape
+MOST_PADDED = 160_000_000  # and where these are fewer than four pictures
 
 
 def with_maps(scene: Scene) -> list[Anatomy]:
@@ -89,7 +90,8 @@ class MapsTally(Tally):
         """The examples of all subjects as rows of one shape: as many as every subject has, and as fit."""
         sizes, first = self.sizes, next(iter(examples.values()))
         each = math.prod(sizes[axis] for axis in ("site", "head", "query", "key"))
-        count = min(max(1, PADDED_ROOM // each), *(len(of_subject["image"]) for of_subject in examples.values()))
+        fitting = max(1, PADDED_ROOM // each, min(FEWEST, MOST_PADDED // each))
+        count = min(fitting, *(len(of_subject["image"]) for of_subject in examples.values()))
         rows: dict[str, Tensor] = {"image": first["image"][:count], "label": first["label"][:count]}
         for name, law in self.laws.items():
             if isinstance(law, Concat) and name not in rows:
@@ -307,6 +309,7 @@ def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
     classes = scene.classes or ()
     labels = [readable_class(classes[label]) if 0 <= label < len(classes) else "" for label in total.label.tolist()]
     rows, row = ("example", "site", "head", "query"), ("example", "site", "query")
+    packed = {"zlib": True, "complevel": 4}  # coordinates are not packed by themselves, and most of this is padding
     positions = {
         name: np.maximum(getattr(total, name).numpy(), NOTHING).astype(np.int16)
         for name in ("query_place", "key_place", "grids")
@@ -321,10 +324,10 @@ def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
         ),
         "picture": (("example", "shown_subject", "y", "x", "channel"), total.picture.numpy()),
         "picture_size": (("shown_subject", "side"), np.array(sizes)),
-        "maps": ((*rows, "key"), total.maps.numpy()),
+        "maps": ((*rows, "key"), total.maps.numpy(), {}, packed),
         "peak": (rows, total.peak.numpy()),
         "beside": (rows, total.beside.numpy()),
-        "rollout": ((*row, "key"), total.rollout.numpy()),
+        "rollout": ((*row, "key"), total.rollout.numpy(), {}, packed),
         "rollout_peak": (row, total.rollout_peak.numpy()),
         "rollout_beside": (row, total.rollout_beside.numpy()),
         "query_place": (("site", "query", "query_axis"), positions["query_place"]),

@@ -25,8 +25,9 @@ TILES = 5  # tokens a side that the figure shows
 def draw(finding: xarray.Dataset) -> Chart:
     owner = owners(finding)
     last = [finding.isel(site=place) for place in np.flatnonzero(finding.final.values)]
-    maps = [token_tiles(at, floor=at.subject.item() in owner) for at in last]
-    references = [reference_tiles(at) for at in last if at.subject.item() not in owner]
+    highest = max((float(np.nanmax(at.cka.values)) for at in last if np.isfinite(at.cka.values).any()), default=1.0)
+    maps = [token_tiles(at, at.subject.item() in owner, highest) for at in last]  # one scale: they are compared
+    references = [reference_tiles(at, highest) for at in last if at.subject.item() not in owner]
     rows = [theme.panels(maps, columns=2, shared=()), theme.panels(references, columns=4, shared=())]
     curves = [
         over_depth(finding, owner, "hit_rate", "tokens most like their own patch", (0, 1)),
@@ -41,7 +42,7 @@ def owners(finding: xarray.Dataset) -> dict[str, str]:
     return {twin: subject for subject, twin in twins.items() if twin is not None}
 
 
-def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
+def token_tiles(at: xarray.Dataset, floor: bool, highest: float) -> Chart:
     """R's figure 9: maps of some tokens of the last block, at most 5×5 of them, in their places."""
     cells = int(at.rows), int(at.columns)
     sides = [min(side, ASKED) for side in cells]
@@ -59,16 +60,17 @@ def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
         at.patch_place.values.tolist(),
         title=alt.TitleParams(str(at.subject.item()), subtitle=said),
         size=300,
+        highest=highest,
     )
 
 
-def reference_tiles(at: xarray.Dataset) -> Chart:
+def reference_tiles(at: xarray.Dataset, highest: float) -> Chart:
     """The maps of a token without a place and, where there is one, of the class token."""
     references = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
     known = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
     title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in known))
     cells = int(at.rows), int(at.columns)
-    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=130 * len(known))
+    return tiles([known], cells, at.patch_place.values.tolist(), title=title, size=130 * len(known), highest=highest)
 
 
 def over_depth(

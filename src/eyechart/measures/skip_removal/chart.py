@@ -124,5 +124,6 @@ def caption(mine: xarray.Dataset, removed: str) -> str:
     accuracy = float(row.accuracy.sel(mode=MODES[int(fitted(mine))]))
     said = INTACT if removed == INTACT else f"no skips in {removed}"
     if removed == INTACT and row.trained_without.item():
-        said = f"trained without, block {row.trained_without.item()}"
+        numbers = [str(int(number) + 1) for number in str(row.trained_without.item()).split()]
+        said = f"trained without, block {' and '.join(numbers)}"
     return f"{accuracy:.1%} right\n{said}" if np.isfinite(accuracy) else said
