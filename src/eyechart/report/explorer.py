@@ -156,7 +156,9 @@ def rows(finding: xarray.Dataset, asked: Mapping[int, np.ndarray], example: int)
 
     First the largest weights on patches, then those on tokens without place.
     """
-    codes, peaks, besides = [], [], []
+    codes: list[np.ndarray] = []
+    peaks: list[np.ndarray] = []
+    besides: list[np.ndarray] = []
     for site, queries in asked.items():
         heads, keys = shape_of(finding, site)
         codes += [finding.maps.values[example, site, :heads, queries, :keys].swapaxes(0, 1)]

@@ -61,7 +61,8 @@ class Asked:
             names = ("rollout", "rollout_peak", "rollout_beside")
         else:
             at, names = (example, self.site, self.head, self.query), ("maps", "peak", "beside")
-        return decoded(*(finding[name].values[at] for name in names), placed)
+        codes, peak, beside = (finding[name].values[at] for name in names)
+        return decoded(codes, peak, beside, placed)
 
 
 def columns_of(finding: xarray.Dataset, subject: str) -> list[Asked]:
