@@ -14,6 +14,7 @@ WIDTH = 190  # pixels of a small panel
 LEAST_HEIGHT = 130
 COLUMNS = 3
 SUBJECT_FIELDS = ("subject", "who")
+NOTHING = "nothing"  # in place of a mark that is left out
 LEGENDS = ("color", "fill", "shape", "stroke", "strokeDash", "size")
 
 
@@ -68,13 +69,31 @@ def _multiplied(
                 own = {"filter": {"field": field, "equal": subject}}
                 layer["transform"] = [own, *layer.get("transform", [])]
             encoding = layer.get("encoding", {})
+            if rows and field in rows[0] and not _has_values(encoding, [r for r in rows if str(r[field]) == subject]):
+                layer["mark"] = NOTHING  # Vega complains about an axis over no number at all
             if encoding.get("color", {}).get("field") == field:
                 encoding["color"]["legend"] = None
             if "title" in encoding.get("y", {}) and encoding["y"].get("axis", {}) is not None:
                 small = {"titleFontSize": 10, "titleLimit": panel.get("height", LEAST_HEIGHT) + 20}
                 encoding["y"]["axis"] = {**encoding["y"].get("axis", {}), **small}
+        _prune(panel)
         panel["title"] = {"text": subject, "fontSize": 12, "limit": WIDTH + 40}
         panels.append(panel)
     together = dict.fromkeys(("x", "y", *LEGENDS), "shared")
     made = {"concat": panels, "columns": COLUMNS, "resolve": {"scale": together}}
     return made | ({"title": part["title"]} if part.get("title") else {})
+
+
+def _has_values(encoding: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a subject has any number where a layer wants one."""
+    wanted = [encoding.get(channel, {}) for channel in ("x", "y")]
+    fields = [each["field"] for each in wanted if each.get("type") == "quantitative" and "field" in each]
+    return all(any(row.get(field) is not None for row in rows) for field in fields)
+
+
+def _prune(part: dict[str, Any]) -> None:
+    """Take away the layers that draw nothing."""
+    for each in part.get("layer", []):
+        _prune(each)
+    if "layer" in part:
+        part["layer"] = [each for each in part["layer"] if each.get("mark") != NOTHING and each.get("layer") != []]
