@@ -27,6 +27,7 @@ from eyechart.run import Run
 from eyechart.tally import Tally
 from eyechart.tracing import pieces
 from eyechart.tracing.taps import Tap
+from tests import cases
 from tests.cases import inside
 
 PAIR = ("zoo:vit", "zoo:resnet")
@@ -475,3 +476,21 @@ def test_a_tally_that_does_not_fit_is_refused_before_anything_runs(
     run = eyechart.exam(PAIR, measures=["recognition", "cka"], limit=64, out=tmp_path / "run")
     assert list(run.findings) == ["recognition"]
     assert "its tally would take" in run.plan["left_out"][0]["reason"]
+
+
+def test_nothing_is_decided_on_modules_that_may_be_untrained(tmp_path: Path) -> None:
+    """C14 held on fresh modules with 0.000 [0.000, 0.000]; also with classes, where their answers are at chance."""
+    torch.manual_seed(0)
+    classes = eyechart.load_subject("zoo:vit").classes
+    assert classes is not None
+    subjects = {
+        "fresh vit": eyechart.load_subject(cases.vit(num_classes=10), classes=classes, input_size=32),
+        "fresh cnn": eyechart.load_subject(cases.resnet(), input_size=32),
+    }
+    run = eyechart.exam(subjects, measures="recognition,cka,patch_filters", limit=160, out=tmp_path / "run")
+    assert {verdict.verdict for verdict in run.verdicts} <= {"undecided", "not tested"}
+    said = " ".join(verdict.reason for verdict in run.verdicts)
+    assert "whether fresh cnn is trained is not known" in said
+    assert "not clearly above chance for 10 classes" in said or "less than the 80 %" in said
+    page = (run.path / "report.html").read_text(encoding="utf-8")
+    assert "training not known" in page

@@ -81,7 +81,7 @@ def test_formulas_do_not_pass_into_tables(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_constant_pictures_and_an_evil_name_end_in_a_page(tmp_path: Path) -> None:
     """Constant pictures have no geometry to compare: every CKA is NaN, and its map may not be drawn."""
-    subject = eyechart.load_subject(vit(), name=f"=vit{EVIL}", input_size=32)
+    subject = eyechart.load_subject(vit(), label=f"=vit{EVIL}", input_size=32)
     assert not raw(subject.name)
     said: list[str] = []
     run = eyechart.exam(

@@ -41,7 +41,7 @@ def test_families(name: str, family: str) -> None:
 @pytest.mark.parametrize("name", ["CaiT", "XCiT", "CrossViT", "VOLO", "ViT with attention pooling (SigLIP)"])
 def test_an_exam_of_class_attention_runs_to_its_page(name: str, tmp_path: Path) -> None:
     family = KNOWN[name]
-    subject = eyechart.load_subject(family.build(), input_size=family.size, name=name)
+    subject = eyechart.load_subject(family.build(), input_size=family.size, label=name)
     run = eyechart.exam([subject], limit=8, effort="quick", out=tmp_path / "run")
     assert (run.path / "report.html").exists()
     assert {"cka", "skip_ratio"} <= set(run.findings)

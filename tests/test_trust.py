@@ -38,7 +38,7 @@ OWN_WAY = Preprocessing((32, 32), (0.5,) * 3, (0.2,) * 3)
 
 
 def subject(module: nn.Module | None = None, transform: Any = OWN_WAY) -> Subject:
-    return eyechart.load_subject(module or cnn(), transform=transform, name="mine", input_size=32)
+    return eyechart.load_subject(module or cnn(), transform=transform, label="mine", input_size=32)
 
 
 def examined(out: Path, who: Any = None, told: list[str] | None = None, **more: Any) -> Run:

@@ -5,6 +5,7 @@ torch is imported inside the commands that need it, so `--help` answers at once.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -107,12 +108,15 @@ def exam(
 ) -> None:
     """Examine SUBJECTS (zoo:NAME, timm:NAME, torchvision:NAME, hf:ORG/NAME, each with @random or @PATH) on images.
 
+    LABEL=SPEC says what tables and charts call a subject: mine=timm:vit_small_patch16_224@folder/file.safetensors.
+    Without a label a file is called by the name of its model; its path and hash are in the provenance.
+
     NAME:48px shows a subject pictures of another size than its own, here 48 pixels. Convolutions take it as it is,
     position tables are resized, and a model that cannot be resized is refused.
 
     Without arguments: the bundled pair on the bundled sample.
     """
-    from eyechart.terminal import print_verdicts, progress
+    from eyechart.terminal import print_verdicts, progress, wrapped
 
     with progress() as report:
         from eyechart.exam import BUNDLED_PAIR
@@ -142,8 +146,8 @@ def exam(
         return
     print_verdicts(run)
     for notice in run.plan["notices"]:
-        say(f"note: {notice}", err=True)
-    say(f"numbers: eyechart show {run.path}")
+        say(wrapped(f"note: {notice}", hang=6), err=True)
+    say(f"numbers: eyechart show {shlex.quote(str(run.path))}")
     say(f"report: {run.path / 'report.html'}")
     problems = run.plan["images"]["problems"]
     for problem in problems:
@@ -181,9 +185,9 @@ def show(run: Path, plugins: tuple[Path, ...], json_: bool) -> None:
         return
     from eyechart.terminal import print_findings, print_verdicts
 
-    print_findings(opened)
-    say()
     print_verdicts(opened)
+    click.echo()
+    print_findings(opened)
 
 
 def open_run(path: Path, plugins: Sequence[Path]) -> Run:
@@ -310,16 +314,18 @@ def measures(plugins: tuple[Path, ...], json_: bool) -> None:
     if json_:
         as_json(rows)
         return
+    from eyechart.terminal import wrapped
+
     for row in rows:
         say(f"{row['name']:20} {row['question']}")
-        say(f"{'':20} {'; '.join(row['sources'])}")
+        say(wrapped("; ".join(row["sources"]), indent=21))
         if row["claims"]:
-            say(f"{'':20} decides {', '.join(row['claims'])}")
+            say(wrapped(f"decides {', '.join(row['claims'])}", indent=21))
         for option, value in row["options"].items():
             others = ", ".join(str(choice) for choice in row["choices"][option] if choice != value)
             meaning = row["meanings"][option]
             details = (f" (or {others})" if others else "") + (f"  {meaning}" if meaning else "")
-            say(f"{'':20} --set {row['name']}.{option}={value}{details}")
+            say(wrapped(f"--set {row['name']}.{option}={value}{details}", indent=21, hang=4))
 
 
 @main.command()

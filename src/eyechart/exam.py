@@ -32,10 +32,9 @@ from eyechart.question import what_differs
 from eyechart.run import Run
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from eyechart.images import BatchPlan, Images
     from eyechart.sites import Anatomy
+    from eyechart.subjects.load import Given
     from eyechart.subjects.subject import Subject
     from eyechart.subjects.trial import Trial
 
@@ -44,7 +43,7 @@ Progress = Callable[[str, int, int], None]  # what is being done, images done, i
 
 
 def exam(
-    subjects: str | nn.Module | Subject | Sequence[str | nn.Module | Subject] = BUNDLED_PAIR,
+    subjects: Given | Sequence[Given] | Mapping[str, Given] = BUNDLED_PAIR,
     images: Any = "sample",
     measures: str | Sequence[str] | None = None,
     *,
@@ -68,7 +67,8 @@ def exam(
     The same call again continues where it stopped and computes nothing twice; another question gets another folder.
 
     subjects    one or several: a spec as on the command line ("zoo:vit", "timm:resnet50", "timm:resnet50@ckpt.pth",
-                "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing)
+                "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing);
+                {"label": subject, …} says what tables and charts call them, as "label=timm:resnet50" does
     images      a folder (subfolders are classes), an .npz, .tar shards, "hf:NAME:split", "sample" or "sample:train"
     measures    names, as a list or "cka,probes"; None: all that apply, within the time of `effort`
     out         the run folder; None: runs/<subjects>-<images>-<hash>
@@ -147,7 +147,7 @@ def exam(
 
 
 def prepare(
-    subjects: str | nn.Module | Subject | Sequence[str | nn.Module | Subject],
+    subjects: Given | Sequence[Given] | Mapping[str, Given],
     images: Any,
     measures: str | Sequence[str] | None,
     *,
@@ -167,7 +167,7 @@ def prepare(
 
     from eyechart.device import choose_device, choose_dtype, without_tf32
     from eyechart.subjects.anatomy import anatomy_of
-    from eyechart.subjects.labels import match_classes
+    from eyechart.subjects.labels import check_mapping, match_classes
     from eyechart.subjects.load import as_list, load_subjects
     from eyechart.subjects.subject import blamed
     from eyechart.subjects.trial import Rehearsal
@@ -182,12 +182,12 @@ def prepare(
     check_tests(add_claims(own_claims, str(claims)), str(claims))
     asked = choose_measures(measures, options)
     source: Images = open_images(images)
+    check_mapping(classes, source.classes)
     batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)
 
-    given = as_list(subjects)
     loaded: list[Subject] = [
         subject.in_numbers(torch_dtype, torch_device, borrowed=not isinstance(spec, str))
-        for spec, subject in zip(given, load_subjects(given), strict=True)
+        for spec, subject in zip(as_list(subjects), load_subjects(subjects), strict=True)
     ]
     first_two = [common_crop(source.picture(i)) for i in batches.order[:2]]
     anatomies: list[Anatomy] = []

@@ -20,6 +20,7 @@ bundled models, against what all their images give, by `tests/test_halving.py`.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,7 +178,7 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
     marked `smooth: False` (an argmax) gets the bootstrap and no replicates. The measure's quantities lie along
     `quantity_row`. With fewer than two non-empty folds all bounds are NaN.
     """
-    estimate = measure.estimate(tally.total(), scene)
+    estimate = _estimate(measure, tally.total(), scene)
     quantities = [quantity for quantity in measure.quantities if not quantity.smooth]
     variables = [str(name) for name, each in estimate.data_vars.items() if each.attrs.get("smooth") is False]
     left_out = _resample(measure, tally, scene, leave_one_out_weights(tally.fold_counts), measure.quantities, None)
@@ -246,6 +247,12 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
     return finding
 
 
+def _estimate(measure: Measure, tally: Tally, scene: Scene) -> xarray.Dataset:
+    """What a measure estimates, with the specs of subjects that go by a label: quantities see nothing but this."""
+    estimate = measure.estimate(tally, scene)
+    return estimate.assign_attrs(specs=json.dumps(dict(scene.specs))) if scene.specs else estimate
+
+
 @dataclass(frozen=True)
 class Resampled:
     """What variables and quantities became on each weighting of the folds."""
@@ -292,7 +299,7 @@ def _resample(
     for row in weights:
         key = tuple(row.tolist())
         if key not in estimated:
-            estimate = measure.estimate(tally.weighted(row), scene)
+            estimate = _estimate(measure, tally.weighted(row), scene)
             names = estimate.data_vars if variables is None else variables
             estimated[key] = (
                 {str(name): estimate[name].values for name in names},

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 EFFORTS = ("quick", "normal", "full")
 SPEED = 4e10
 """Operations a second of the plain machine that budgets are counted on: about one core's."""
+A_MINUTE = 60.0  # seconds that a figure of a large subject may take at any effort
 
 
 class Views:
@@ -100,7 +101,11 @@ class Measure(ABC):
         if self.labels and not scene.classes:
             raise DoesNotApply("the images have no classes; give labelled images.")
         if self.labels == "subjects" and not scene.scored_subjects:
-            raise DoesNotApply("no subject's classes match the classes of the images.")
+            headless = not any(anatomy.pick("head") for anatomy in scene.anatomies)
+            whose = f"{' and '.join(scene.subjects)} {'have' if len(scene.subjects) > 1 else 'has'}"
+            raise DoesNotApply(
+                f"{whose} no classifier." if headless else "no subject's classes match the classes of the images."
+            )
 
     def runs_at(self, effort: str) -> bool:
         """Whether it is part of an exam of this effort: one that shares the pass always is."""
@@ -162,6 +167,12 @@ class SampledExperiment(Experiment):
     """
     least_images: ClassVar[int] = 64
     """Where its budget does not allow as many, it is left out. To decide a claim takes more (LEAST_IMAGES)."""
+    shown_from: ClassVar[int] = 0
+    """Images from which its figure is worth showing though they decide nothing; 0: from `least_images`.
+
+    A subject too large for its budget is shown on so many, if that takes no longer than `A_MINUTE`: a figure on 16
+    pictures (one in each fold) is better than none, and its intervals say how sure it is.
+    """
 
     def passes(self, anatomy: Anatomy) -> float:
         """How many forward passes the experiment spends on each image it uses; a backward pass counts as two."""
@@ -182,6 +193,10 @@ class SampledExperiment(Experiment):
         allowed = {name: int(seconds * SPEED / work) if work else scene.images for name, seconds in self.budget.items()}
         allowed = {name: images - images % scene.folds for name, images in allowed.items()}  # as many in every fold
         images = allowed.get(effort, min(allowed.values()) if asked_for else 0)
+        few, enough = self.shown_from, max(self.least_images, self.shown_from)
+        affordable = effort in self.budget and few * work <= A_MINUTE * SPEED
+        if few and images < enough and affordable and not asked_for and scene.images >= few:
+            return replace(self, images=max(few, images))
         if images < self.least_images and not asked_for:
             # Only a measure without a budget here costs the same at a higher effort; others do more work there.
             longer = [] if effort in allowed else [name for name in allowed if allowed[name] >= self.least_images]
@@ -203,11 +218,11 @@ def subject_coordinates(scene: Scene, subjects: Sequence[str]) -> dict[str, Any]
 def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str = "site") -> dict[str, Any]:
     """Plain coordinates of a flat site axis (subjects are ragged, and a MultiIndex does not serialise)."""
     prefix = "" if dim == "site" else dim.removesuffix("site")
-    families = {subject: scene.anatomy(subject).family for subject in dict.fromkeys(subject for subject, _ in sites)}
+    anatomies = {subject: scene.anatomy(subject) for subject in dict.fromkeys(subject for subject, _ in sites)}
     columns: dict[str, list[Any]] = {
         "subject": [subject for subject, _ in sites],
-        "family": [families[subject] for subject, _ in sites],
-        "name": [site.name for _, site in sites],
+        "family": [anatomies[subject].family for subject, _ in sites],
+        "name": [anatomies[subject].words(site) for subject, site in sites],
         "path": [site.path for _, site in sites],
         "role": [site.role for _, site in sites],
         "kind": [site.kind for _, site in sites],

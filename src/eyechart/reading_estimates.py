@@ -6,6 +6,7 @@ Subjects are an axis of their own, or their sites are one flat axis over all of 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,11 @@ import numpy as np
 import xarray
 
 from eyechart.quantity import PerSubjects
+
+
+def spec_of(estimate: xarray.Dataset, subject: str) -> str:
+    """Where a subject comes from in full; the label itself where that is its spec."""
+    return str(json.loads(estimate.attrs.get("specs", "{}")).get(subject, subject))
 
 
 def per_subject(estimate: xarray.Dataset, variable: str) -> PerSubjects:

@@ -44,10 +44,12 @@ class Scene:
     """Class names of the images, if they have labels."""
     label_maps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """For each subject whose classes match: image class -> index of its logit."""
-    trained: Mapping[str, bool] = field(default_factory=dict)
+    trained: Mapping[str, bool | None] = field(default_factory=dict)
     """Whether a subject's weights are trained, where known."""
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """How a subject was made, where known: recipe, data, seed, what it was fine-tuned from."""
+    specs: Mapping[str, str] = field(default_factory=dict)
+    """The whole spec of each subject that goes by a shorter label: its architecture, moment of training and file."""
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -62,6 +64,9 @@ class Scene:
 
     def anatomy(self, subject: str) -> Anatomy:
         return next(anatomy for anatomy in self.anatomies if anatomy.subject == subject)
+
+    def spec(self, subject: str) -> str:
+        return self.specs.get(subject, subject)
 
     def targets(self, subject: str, batch: Batch) -> np.ndarray | None:
         """The logit of each image's class in a subject, -1 unknown; None where its classes do not match the images'."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+
+_NUMBERED = re.compile(r"\.\d+$")
 
 Role = Literal["input", "stem", "layer", "junction", "attention", "block", "features", "head"]
 Kind = Literal["attention", "mlp", "conv", "pool", "mixer", "other"]
@@ -241,6 +244,18 @@ class Anatomy:
 
     def pick(self, role: Role, kind: Kind | None = None) -> tuple[Site, ...]:
         return tuple(site for site in self.sites if site.role == role and kind in (None, site.kind))
+
+    def words(self, site: Site) -> str:
+        """What people read in place of a site's name: its block counted from 1, where the module's path counts from 0.
+
+        "blocks.0 attention" is "block 1 attention"; a site outside the blocks keeps its name, and so does one of a
+        block that is not a member of a list.
+        """
+        for number, block in enumerate(self.pick("block"), start=1):
+            inside = site.name[len(block.name) :]
+            if site.name.startswith(block.name) and inside[:1] in ("", " ", ".") and _NUMBERED.search(block.name):
+                return f"block {number}{inside.replace('.', ' ', 1) if inside[:1] == '.' else inside}"
+        return site.name
 
     def site(self, name: str) -> Site:
         return next(site for site in self.sites if site.name == name)

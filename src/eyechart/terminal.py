@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -40,6 +43,24 @@ def show(thing: Any) -> None:
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+def line_width() -> int:
+    """Letters in a line: what the terminal has, at most 100; also where the output is piped."""
+    return min(100, shutil.get_terminal_size((100, 24)).columns)
+
+
+def wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
+    """Text in lines that end between words; `hang` is added to all but the first."""
+    blank = " " * indent
+    return textwrap.fill(
+        text,
+        line_width(),
+        initial_indent=blank,
+        subsequent_indent=blank + " " * hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def table(*headings: str) -> Table:
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for heading in headings:
@@ -48,37 +69,32 @@ def table(*headings: str) -> Table:
 
 
 def print_verdicts(run: Run) -> None:
-    """One row a verdict that could be given, then how many there are of each kind."""
+    """A line for each verdict that could be given, what it says below it, then how many there are of each kind."""
     from eyechart.claims.summary import summarise
 
     tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
     if tested:
-        rows = table("claim", "verdict", "effect [95 %]", "of what", "what the claim says, and why it is undecided")
         for verdict in tested:
             colour = VERDICT_COLOURS[verdict.verdict]
             word = verdict.verdict + (" (proxy)" if verdict.proxy else "") + (" †" if verdict.stands is False else "")
-            text = verdict.sentence
-            if verdict.verdict == "undecided":
-                text += f" Undecided: {verdict.remarks}"
-            rows.add_row(
-                escape(verdict.claim),
-                f"[{colour}]{word}[/]",
-                escape(effect_of(verdict)),
-                escape(quantity_of(verdict)),
-                escape(text),
-            )
-        show(rows)
+            effect = escape(effect_of(verdict))
+            show(f"{verdict.claim}  [{colour}]{word}[/]{' ' * (12 - len(word))}  {effect}".rstrip())
+            text = [quantity_of(verdict), verdict.sentence]
+            text += [f"Undecided: {verdict.remarks}"] if verdict.verdict == "undecided" else []
+            for paragraph in text:
+                show(escape(wrapped(paragraph, indent=5)))
         for line in not_checked(tested, "recognition" in run.measures):
-            show(escape(line))
+            show(escape(wrapped(line)))
         if any(verdict.stands is False for verdict in tested):
-            show("† not clear enough to stay decided under Holm's correction for all intervals of this exam.")
-    show(str(summarise(run.verdicts)))
+            show(wrapped("† not clear enough to stay decided under Holm's correction for all intervals of this exam."))
+    show(wrapped(str(summarise(run.verdicts))))
 
 
 def effect_of(verdict: Verdict) -> str:
-    if verdict.effect is None:
+    if verdict.effect is None or not math.isfinite(verdict.effect):
         return "–"
-    return f"{verdict.effect:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
+    known = all(end is not None and math.isfinite(end) for end in (verdict.low, verdict.high))
+    return f"{verdict.effect:.3g}" + (f" [{verdict.low:.3g}, {verdict.high:.3g}]" if known else "")
 
 
 def quantity_of(verdict: Verdict) -> str:
@@ -109,14 +125,10 @@ def not_checked(verdicts: Sequence[Verdict], recognised: bool) -> list[str]:
 def print_findings(run: Run) -> None:
     rows = table("measure", "quantity", "subjects", "value", "95 % interval")
     for row in run.quantities():
-        value = f"{row['value']:.4g} {row['unit']}".strip()
-        rows.add_row(
-            escape(row["measure"]),
-            escape(row["quantity"]),
-            escape(row["subjects"]),
-            escape(value),
-            f"{row['low']:.4g} … {row['high']:.4g}",
-        )
+        value = f"{row['value']:.4g} {row['unit']}".strip() if math.isfinite(row["value"]) else "not defined here"
+        known = math.isfinite(row["low"]) and math.isfinite(row["high"])
+        interval = f"{row['low']:.4g} … {row['high']:.4g}" if known else "–"
+        rows.add_row(*map(escape, (row["measure"], row["quantity"], row["subjects"], value, interval)))
     show(rows)
 
 
@@ -133,9 +145,10 @@ def print_anatomy(anatomy: Anatomy) -> None:
         owner = blocks.get(site.block, site)
         if owner.stage != stage:
             stage = owner.stage
-            branch = tree.add(f"[bold]stage {stage}[/]" + (f"  grid {grid_words(owner)}" if owner.grid else ""))
+            branch = tree.add(f"[bold]stage {stage + 1}[/]" + (f"  grid {grid_words(owner)}" if owner.grid else ""))
         if site.block not in opened:
-            opened[site.block] = branch.add(describe(owner))
+            words = anatomy.words(owner)
+            opened[site.block] = branch.add((f"{words}  " if words != owner.name else "") + describe(owner))
         if site is not owner:
             opened[site.block].add(describe(site))
     show(tree)

@@ -181,3 +181,23 @@ def test_points_are_hundredths(measure: str) -> None:
 
 def test_charts_without_intervals() -> None:
     assert not any(drawn_intervals(measure) for measure in WITHOUT_INTERVALS)
+
+
+def tooltips_in(part: Any) -> list[list[str]]:
+    """The names that stand before the values of every tooltip."""
+    if isinstance(part, list):
+        return [each for one in part for each in tooltips_in(one)]
+    if not isinstance(part, dict):
+        return []
+    listed = part.get("encoding", {}).get("tooltip", [])
+    here = [[str(each.get("title") or each.get("field")) for each in listed]] if isinstance(listed, list) else []
+    return here + [
+        each for key in ("layer", "concat", "vconcat", "hconcat", "spec") for each in tooltips_in(part.get(key))
+    ]
+
+
+@pytest.mark.parametrize("measure", names())
+def test_tooltips_have_a_name_for_each_value(measure: str) -> None:
+    """Vega keeps one value of each name: a CKA cell of one subject named one of its two layers."""
+    for listed in tooltips_in(spec_of(measure)):
+        assert len(set(listed)) == len(listed), listed

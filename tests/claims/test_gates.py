@@ -30,7 +30,7 @@ def facts(
     subject: str = "vit",
     architecture: Architecture = "transformer",
     *,
-    trained: bool = True,
+    trained: bool | None = True,
     accuracy: float | None = None,
     **known: Any,
 ) -> Facts:
@@ -115,6 +115,16 @@ def test_the_trained_gate_asks_for_more_than_guessing() -> None:
     result = TRAINED.check([facts(images="sample", accuracy=0.11, classes=10)])
     assert result.outcome == "failed"
     assert result.words == "vit classifies 11.0 % correctly [9.0, 13.0], not clearly above chance for 10 classes"
+
+
+def test_unknown_training_is_a_gate_unless_the_answers_show_it() -> None:
+    """A user's module may be untrained: features at initialisation satisfied C14 with 0.000 [0.000, 0.000]."""
+    for gate in (TRAINED, ACCURACY):
+        unknown = gate.check([facts("net", trained=None)])
+        assert (unknown.outcome, unknown.words) == ("failed", "whether net is trained is not known")
+        assert gate.check([facts("net", trained=None, accuracy=0.10, classes=10)]).outcome == "failed"
+        assert gate.check([facts("net", trained=None, accuracy=0.60, classes=10)]).outcome == "passed"
+        assert gate.check([facts("net", trained=False, accuracy=0.60, classes=10)]).outcome == "failed"
 
 
 def test_names_of_image_sets() -> None:

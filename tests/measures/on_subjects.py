@@ -54,4 +54,4 @@ def quantities(finding: xarray.Dataset) -> dict[tuple[str, str], tuple[float, fl
 
 def module_subject(module: torch.nn.Module, name: str) -> Subject:
     """A module fed as the bundled ViT is."""
-    return load_subject(module, name=name, transform=load_subject("zoo:vit").preprocessing)
+    return load_subject(module, label=name, transform=load_subject("zoo:vit").preprocessing)

@@ -149,7 +149,7 @@ class Colours(nn.Module):
 
 @pytest.fixture(scope="module")
 def bench() -> Bench:
-    subject = load_subject(Colours(), name="colours", transform=None)
+    subject = load_subject(Colours(), label="colours", transform=None)
     subject.preprocessing = load_subject("zoo:vit").preprocessing
     images = subject.prepare(open_images("sample").pictures(range(8)))
     found = anatomy_of(subject.name, subject.module, images[:2], call=subject.call)
@@ -191,7 +191,7 @@ def test_nothing_where_colours_are_mixed_or_no_class_is_known(bench: Bench) -> N
     def squared(picture: Image.Image) -> Tensor:
         return torch.from_numpy(np.array(picture.resize((32, 32)))).permute(2, 0, 1).float().square()
 
-    strange = load_subject(bench.subject.module, transform=squared, name="strange")
+    strange = load_subject(bench.subject.module, transform=squared, label="strange")
     assert Corruption(images=6).experiment(replace(bench, subject=strange)) == {}
 
 

@@ -67,7 +67,7 @@ class Small(nn.Module):
 @pytest.fixture(scope="module")
 def subject() -> Subject:
     torch.manual_seed(0)
-    found = load_subject(Small(), name="small", input_size=32)
+    found = load_subject(Small(), label="small", input_size=32)
     found.classes = open_images("sample").classes
     return found
 

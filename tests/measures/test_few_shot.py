@@ -254,7 +254,7 @@ def test_tighter_classes_are_judged_between_two_subjects() -> None:
     assert judged(two_subjects(loose, tight, labels)) == {("v", "w"): "holds"}
     assert "In episodes v is ahead of w by" in FewShot().sentence(finding)
     assert "has the tighter classes (-0." in FewShot().sentence(finding)
-    assert "Of v was read the class token of blocks.0" in FewShot().sentence(finding)
+    assert "Of v was read the class token of block 1" in FewShot().sentence(finding)
     few = exam(9, images=10)  # 2 of each class: no episode can be played
     assert "nan" not in FewShot().sentence(two_subjects(few[0], few[0] + 1, few[1]))
     # Two draws of one kind: neither is ahead, and an honest interval decides nothing.
@@ -313,10 +313,10 @@ def two_heads(model: str, **options: Any) -> nn.Module:
             two_heads("deit_tiny_distilled_patch16_224", depth=2, img_size=32),
             32,
             ["head", "head_dist"],
-            "the 2 tokens before the patches of blocks.1, normalised over channels",
+            "the 2 tokens before the patches of block 2, normalised over channels",
         ),
-        (two_heads("levit_128s", img_size=64), 64, ["head"], "the mean over positions of stages.2.blocks.3"),
-        (cases.vit(num_classes=0, global_pool=""), 32, [], "the class token of blocks.1, normalised over channels"),
+        (two_heads("levit_128s", img_size=64), 64, ["head"], "the mean over positions of block 11"),
+        (cases.vit(num_classes=0, global_pool=""), 32, [], "the class token of block 2, normalised over channels"),
     ],
     ids=["distilled", "levit", "tokens"],
 )

@@ -56,7 +56,7 @@ class Deep(nn.Module):
 
 
 def subject_of(module: nn.Module, size: int) -> Subject:
-    found = load_subject(module, name="net", input_size=size)
+    found = load_subject(module, label="net", input_size=size)
     found.classes = open_images("sample").classes
     return found
 

@@ -42,7 +42,7 @@ class Small(nn.Module):
 @pytest.fixture
 def subject() -> Subject:
     torch.manual_seed(0)
-    found = load_subject(Small(), name="small", input_size=32)
+    found = load_subject(Small(), label="small", input_size=32)
     found.classes = open_images("sample").classes
     return found
 

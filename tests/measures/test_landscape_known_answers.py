@@ -60,7 +60,7 @@ class Small(nn.Module):
 
 def test_the_middle_is_the_plain_loss_on_clean_and_on_augmented_pictures() -> None:
     torch.manual_seed(0)
-    subject = load_subject(Small(), name="small", input_size=32)
+    subject = load_subject(Small(), label="small", input_size=32)
     subject.classes = open_images("sample").classes
     bench = bench_of(subject, 2 * MIXED)
     assert bench.targets is not None

@@ -60,10 +60,10 @@ def test_removing_a_unit_whose_branch_is_zero_changes_nothing() -> None:
         cases.inside(model).blocks[1].mlp.fc2.weight.zero_()
         cases.inside(model).blocks[1].mlp.fc2.bias.zero_()
     finding = finding_of(module_subject(model, "vit"))
-    unit = at(finding, "blocks.1 mlp junction")
+    unit = at(finding, "block 2 mlp junction")
     assert float(unit.lost) == 0
     assert float(unit.changed) == 0
-    assert float(at(finding, "blocks.0 mlp junction").changed) > 0
+    assert float(at(finding, "block 1 mlp junction").changed) > 0
     # None of 32 images moved: that is no proof that none ever would.
     assert float(unit.lost_low) == pytest.approx(-(1 - 0.025 ** (1 / 32)))
     assert float(unit.lost_high) == pytest.approx(1 - 0.025 ** (1 / 32))
@@ -79,7 +79,7 @@ def test_a_branch_cut_out_by_brute_force() -> None:
     with torch.no_grad():
         answers = [net(images).argmax(1) for net in (subject.module, without)]
     right = [(answer == targets).double().mean() for answer in answers]
-    unit = at(finding, "blocks.0 attention junction")
+    unit = at(finding, "block 1 attention junction")
     assert float(unit.lost) == pytest.approx(float(right[0] - right[1]))
     assert float(unit.changed) == pytest.approx(float((answers[0] != answers[1]).double().mean()))
     assert float(unit.changed) > 0
@@ -113,9 +113,9 @@ def test_a_convolution_exchanged_by_brute_force(operation: Literal["identity", "
         without.units[1].conv2.bias.data.zero_()
     with torch.no_grad():
         expected = without(images)
-    torch.testing.assert_close(logits_without(subject, images, "units.1 convolution 2", operation), expected)
+    torch.testing.assert_close(logits_without(subject, images, "block 2 convolution 2", operation), expected)
     changed = (subject.module(images).argmax(1) != expected.argmax(1)).double().mean()
-    assert float(at(finding, "units.1 convolution 2").changed) == pytest.approx(float(changed))
+    assert float(at(finding, "block 2 convolution 2").changed) == pytest.approx(float(changed))
 
 
 def test_only_convolutions_that_keep_the_shape_are_tried() -> None:
@@ -123,8 +123,8 @@ def test_only_convolutions_that_keep_the_shape_are_tried() -> None:
     tried = finding.unit_name.values[finding.kind.values == "spatial convolution"].tolist()
     # The first block of stages 2 to 4 begins with a stride; only its other convolution keeps the shape.
     assert tried == [
-        *("layer1.0 convolution 1", "layer1.0 convolution 2", "layer2.0 convolution 1", "layer2.1 convolution 1"),
-        *("layer2.1 convolution 2", "layer3.0 convolution 1", "layer4.0 convolution 1"),
+        *("block 1 convolution 1", "block 1 convolution 2", "block 2 convolution 1", "block 3 convolution 1"),
+        *("block 3 convolution 2", "block 4 convolution 1", "block 5 convolution 1"),
     ]
     assert (finding.kind.values == "whole branch").sum() == 5
     assert np.all(np.diff(finding.depth.values[1:]) >= 0)
@@ -149,7 +149,7 @@ def test_identity_does_not_hand_on_the_input_itself() -> None:
         module = cases.inside(subject.module)
         unit, x = module.units[0], module.stem(images)
         expected = module.head((x + unit.last(x.relu())).mean((2, 3)))
-    torch.testing.assert_close(logits_without(subject, images, "units.0 convolution 1", "identity"), expected)
+    torch.testing.assert_close(logits_without(subject, images, "block 1 convolution 1", "identity"), expected)
 
 
 def hand_made(rows: list[tuple[str, int, int, float]], family: str) -> xarray.Dataset:

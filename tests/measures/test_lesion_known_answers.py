@@ -40,7 +40,7 @@ def test_a_convolution_that_only_scales_is_missed_by_stale_statistics_alone() ->
     with torch.no_grad():
         nn.init.dirac_(first.conv1.weight)
         first.conv1.weight.mul_(30)
-    unit = at(finding_of(module_subject(module, "cnn")), "layer1.0 convolution 1")
+    unit = at(finding_of(module_subject(module, "cnn")), "block 1 convolution 1")
     assert float(unit.changed) > 0
     assert float(unit.lost) != 0
     assert float(unit.lost_recalibrated) == 0
@@ -61,7 +61,7 @@ def test_recalibrated_by_brute_force() -> None:
     """Each half of a block is scored with the statistics of the other half, intact and cut alike."""
     subject = module_subject(cases.resnet(), "cnn")
     before = {name: value.clone() for name, value in subject.module.state_dict().items()}
-    unit = at(finding_of(subject, images=BLOCK), "layer2.1 convolution 1")
+    unit = at(finding_of(subject, images=BLOCK), "block 3 convolution 1")
     assert all(torch.equal(before[name], value) for name, value in subject.module.state_dict().items())
     source = open_images("sample")
     (batch,) = plan_batches(source, limit=BLOCK, block=BLOCK).batches(0)

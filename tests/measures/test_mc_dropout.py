@@ -46,7 +46,7 @@ class Dice(nn.Module):
 
 
 def a_subject(module: nn.Module, name: str) -> Subject:
-    subject = load_subject(module.eval(), name=name, transform=None)
+    subject = load_subject(module.eval(), label=name, transform=None)
     subject.preprocessing = load_subject("zoo:vit").preprocessing
     return subject
 

@@ -34,7 +34,7 @@ from tests.measures.staging import anatomy, batches, scene, site
 
 
 def bench_of(module: nn.Module, images: Tensor, name: str = "it") -> Bench:
-    subject = load_subject(module, name=name, input_size=images.shape[-1])
+    subject = load_subject(module, label=name, input_size=images.shape[-1])
     found = anatomy_of(name, subject.module, images[:2], call=subject.call)
     (batch,) = batches(len(images), len(images))
     return Bench(subject, found, batch, images, None)
@@ -145,7 +145,7 @@ def test_projections_agree_with_the_exact_mode() -> None:
 
 
 def test_one_shard_and_many_see_the_same() -> None:
-    vit = load_subject(cases.vit(), name="vit", input_size=32)
+    vit = load_subject(cases.vit(), label="vit", input_size=32)
     source = open_images("sample")
     found_anatomy = anatomy_of("vit", vit.module, vit.prepare(source.pictures([0, 1])), call=vit.call)
     measure = ReceptiveField(images=24)

@@ -31,7 +31,7 @@ class Stack(nn.Module):
 def test_three_stacked_3x3_convolutions_have_a_7_pixel_receptive_field() -> None:
     torch.manual_seed(0)
     images = cases.images(2)
-    subject = load_subject(Stack(3).eval(), name="stack", input_size=32)
+    subject = load_subject(Stack(3).eval(), label="stack", input_size=32)
     anatomy = anatomy_of("stack", subject.module, images, call=subject.call)
     bench = Bench(subject, anatomy, batches(2, 2)[0], images, None)
     for mode in ("exact", "projection"):

@@ -49,7 +49,7 @@ class Linear(nn.Module):
 
 @pytest.fixture(scope="module")
 def bench() -> Bench:
-    subject = load_subject(Linear(), name="linear", input_size=32)
+    subject = load_subject(Linear(), label="linear", input_size=32)
     subject.preprocessing = load_subject("zoo:vit").preprocessing
     images = subject.prepare(open_images("sample").pictures(range(40)))
     found = anatomy_of(subject.name, subject.module, images[:2], call=subject.call)

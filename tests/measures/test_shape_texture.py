@@ -270,5 +270,5 @@ def test_a_subject_whose_colours_cannot_be_undone_is_left_out(bench: Bench) -> N
     def squared(picture: Any) -> Tensor:
         return torch.from_numpy(np.array(picture.resize((32, 32)))).permute(2, 0, 1).float().square()
 
-    strange = load_subject(bench.subject.module, transform=squared, name="strange")
+    strange = load_subject(bench.subject.module, transform=squared, label="strange")
     assert ShapeTexture(images=4).experiment(replace(bench, subject=strange)) == {}

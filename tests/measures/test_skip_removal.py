@@ -81,7 +81,7 @@ def test_removal_is_the_network_without_that_skip() -> None:
     with torch.no_grad():
         right = [(net(images).argmax(1) == labels).double().mean() for net in (subject.module, twin)]
         changed = (subject.module(images).argmax(1) != twin(images).argmax(1)).double().mean()
-    row = finding.sel(variant="vit, blocks.2", mode="as trained")
+    row = finding.sel(variant="vit, block 3", mode="as trained")
     assert float(row.accuracy) == pytest.approx(float(right[1]))
     assert float(row.lost) == pytest.approx(float(right[0] - right[1]))
     assert float(row.changed) == pytest.approx(float(changed))
@@ -105,7 +105,7 @@ def test_cka_across_the_block_by_brute_force() -> None:
         hsic = torch.stack([hsic_table(torch.stack([each[at] for each in grams])) for at in range(64 // size)]).mean(0)
         scale = hsic.diagonal().sqrt()
         means.append(float((hsic / torch.outer(scale, scale))[:3, 3:].mean()))
-    assert float(finding.across.sel(variant="vit, blocks.2", mode="as trained")) == pytest.approx(
+    assert float(finding.across.sel(variant="vit, block 3", mode="as trained")) == pytest.approx(
         means[1] / means[0], rel=1e-4
     )
     assert means[1] < 0.9 * means[0]
@@ -118,7 +118,7 @@ def test_a_zero_branch_without_skip_gives_constant_features_and_one_answer() -> 
         for part in (block.attn.proj, block.mlp.fc2):
             part.weight.zero_(), part.bias.zero_()
     finding = finding_of(module_subject(model, "vit"))
-    row = finding.sel(variant="vit, blocks.1", mode="as trained")
+    row = finding.sel(variant="vit, block 2", mode="as trained")
     assert np.isnan(float(row.across))  # nothing varies, so nothing is alike or unlike
     assert float(row.accuracy) == pytest.approx(
         float((images_and_labels(64, module_subject(model, "v"))[1] == answer_to_nothing(model)).double().mean())
@@ -141,8 +141,8 @@ def test_the_subject_keeps_its_parameters_and_projected_skips() -> None:
     finding = finding_of(subject)
     assert sum(p.numel() for p in subject.module.parameters()) == count
     assert all(torch.equal(value, before[name]) for name, value in subject.module.state_dict().items())
-    assert finding.removed.values.tolist() == ["intact", "layer1.0", "layer1.1"]
-    assert "projected: layer2.0, layer3.0, layer4.0)" in SkipRemoval().sentence(finding)
+    assert finding.removed.values.tolist() == ["intact", "block 1", "block 2"]
+    assert "projected: block 3, block 4, block 5)" in SkipRemoval().sentence(finding)
     assert "recalibrated" in SkipRemoval().sentence(finding)
 
 
@@ -150,7 +150,7 @@ def test_which_skips_pass_unchanged() -> None:
     _, scene = staged(module_subject(cases.resnet(), "cnn"), module_subject(cases.swin(), "swin"))
     cnn, swin = scene.anatomies
     assert [block.name for block, _ in removable(cnn)] == ["layer1.0", "layer2.1"]
-    assert projected_blocks(cnn) == ["layer2.0", "layer3.0", "layer4.0"]
+    assert projected_blocks(cnn) == ["block 2", "block 4", "block 5"]
     assert [len(junctions) for _, junctions in removable(swin)] == [2, 2, 2, 2]
     assert not blocks_trained_without_skips(cnn)
 

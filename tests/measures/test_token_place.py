@@ -130,7 +130,7 @@ class Nothing(nn.Module):
 
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_tokens_that_are_patches_and_tokens_that_know_no_place(everywhere: bool) -> None:
-    subject = load_subject(Patches(everywhere), name="patches", input_size=32)
+    subject = load_subject(Patches(everywhere), label="patches", input_size=32)
     source, measure = open_images("sample"), TokenPlace(images=128)
     plan = plan_batches(source, limit=128, block=32)
     anatomy = anatomy_of("patches", subject.module, subject.prepare(source.pictures([0, 1])), call=subject.call)
@@ -168,6 +168,6 @@ def test_the_order_of_subjects_under_each_reading() -> None:
 def test_a_last_block_without_places_is_not_spoken_of() -> None:
     """Grids of 8, 4, 2 and 1: the last tokens that have places of their own are those of the second stage."""
     finding = finding_of(TokenPlace(images=64), module_subject(cases.resnet(), "cnn"), images=64)
-    assert "In layer2.1, the last with places, of cnn" in TokenPlace().sentence(finding)
+    assert "In block 3, the last with places, of cnn" in TokenPlace().sentence(finding)
     whole = finding_of(TokenPlace(images=64), module_subject(cases.vit(), "vit"), images=64)
     assert "In the last block of vit" in TokenPlace().sentence(whole)

@@ -36,7 +36,7 @@ def test_snapshots_are_told_by_name() -> None:
         "zoo:resnet@warmup",
         "zoo:vit@b.quarter.safetensors",
     ]
-    assert trainings(given) == {"zoo:vit": ["zoo:vit@init", "zoo:vit@warmup", "zoo:vit"]}
+    assert trainings({name: name for name in given}) == {"zoo:vit": ["zoo:vit@init", "zoo:vit@warmup", "zoo:vit"]}
 
 
 def test_a_path_with_a_right_angle(tmp_path: Path) -> None:

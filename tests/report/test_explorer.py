@@ -50,7 +50,7 @@ def finding_of(scene: Scene, classes: tuple[str, ...]) -> xarray.Dataset:
     found: dict[str, dict[str, torch.Tensor]] = {}
     for subject, site in scene.sites(attentions_with_maps):
         rows = (4 * torch.rand(EXAMPLES, (site.heads or 0) + 1, 66, 65, generator=dice)).exp()
-        codes, peak = coded(rows / rows.sum(-1, keepdim=True))
+        codes, peak, beside = coded(rows / rows.sum(-1, keepdim=True), torch.as_tensor(kept.placed))
         mine = found.setdefault(
             subject,
             {
@@ -62,8 +62,10 @@ def finding_of(scene: Scene, classes: tuple[str, ...]) -> xarray.Dataset:
         mine |= {
             f"maps of {site.name}": codes[:, :-1],
             f"peak of {site.name}": peak[:, :-1],
+            f"beside of {site.name}": beside[:, :-1],
             f"rollout of {site.name}": codes[:, -1],
             f"rollout_peak of {site.name}": peak[:, -1],
+            f"rollout_beside of {site.name}": beside[:, -1],
             f"query_place of {site.name}": torch.as_tensor(kept.queries),
             f"key_place of {site.name}": torch.as_tensor(kept.keys),
             f"grids of {site.name}": torch.tensor(kept.grids),
@@ -130,7 +132,8 @@ def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
     raw = zlib.decompress(base64.b64decode(second["rows"][2]))
     codes = np.frombuffer(raw, np.uint8)[: 9 * 9 * 66 * 65].reshape(9, 9, 66, 65)
     low, high = np.frombuffer(raw, np.uint8)[codes.size :].reshape(2, -1)
-    peaks = np.stack([low, high], 1).copy().view("<f2").reshape(9, 9, 66)
+    peaks, besides = np.stack([low, high], 1).copy().view("<f2").reshape(2, 9, 9, 66)
+    assert np.array_equal(besides[:, :8].astype(np.float32), finding.beside.values[2, 9:])
     assert np.array_equal(codes[:, :8], finding.maps.values[2, 9:])
     assert np.array_equal(codes[:, 8], finding.rollout.values[2, 9:])
     assert np.array_equal(peaks[:, :8].astype(np.float32), finding.peak.values[2, 9:])
@@ -141,18 +144,22 @@ def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
 
 def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) -> None:
     assert len(outline.scripts[3]) <= min(2 * explorer.BYTES_A_SUBJECT, explorer.MOST_BYTES)
-    small = explorer.explorer(as_run(run), budget=len(outline.scripts[3]) - 1)
+    small = explorer.explorer(as_run(run), budget=len(outline.scripts[3]) * 9 // 10)
     assert small is not None
-    assert len(small["examples"]) == EXAMPLES - 1 == len(small["subjects"][0]["rows"])
+    assert len(small["examples"]) == EXAMPLES  # rather fewer queries in some layers than fewer pictures
+    asked = [len(layer["queries"]) for layer in small["subjects"][0]["layers"]]
+    assert set(asked) == {2 + 64, 2 + 49}
+    assert asked[0] == asked[-1] == 2 + 64
+    assert len(json.dumps(small, separators=(",", ":"))) <= len(outline.scripts[3]) * 9 // 10
     least = explorer.explorer(as_run(run), budget=0)
     assert least is not None
     assert len(least["examples"]) == 1
 
 
 def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 300_000)  # more than its tables, less than a picture
+    monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 300_000)  # more than its tables
     fewer = Outline(page.render(as_run(run)))
-    assert len(carried(fewer)["examples"]) == EXAMPLES - 1
+    assert len(fewer.scripts[3]) < len(Outline(html).scripts[3])
     assert json.loads(fewer.scripts[0])["charts"]
 
 
@@ -206,10 +213,15 @@ def wanted(finding: xarray.Dataset, told: dict[str, Any]) -> np.ndarray:
     """Weights on patches (row, column) that ought to be drawn."""
     site = told["layer"] + 9 * (told["subject"] == "zoo:vit-2")
     at = (told["example"], site)
-    if told["show"] == "rollout":
-        values = decoded(finding.rollout.values[at], finding.rollout_peak.values[at])[told["query"]]
+    placed = finding.key_place.values[site, 0, :, 0] >= 0
+    prefix = "rollout_" if told["show"] == "rollout" else ""
+    codes = finding["rollout" if prefix else "maps"].values[at]
+    peak, beside = (finding[f"{prefix}{kind}"].values[at] for kind in ("peak", "beside"))
+    values = decoded(codes, peak, beside, placed)
+    if prefix:
+        values = values[told["query"]]
     else:
-        values = decoded(finding.maps.values[at], finding.peak.values[at])[:, told["query"]]
+        values = values[:, told["query"]]
         values = values.mean(0) if told["show"] == "mean" else values[told["head"]]
     weights: np.ndarray = values[1:].reshape(SIDE, SIDE)
     return weights
@@ -278,6 +290,25 @@ def test_the_numbers_said_are_the_findings(browser: Browser, run: SyntheticRun, 
     row, column = np.unravel_index(weights.argmax(), weights.shape)
     assert f"looks most at row {row + 1}, column {column + 1}" in most
     assert "the class token gets" in most
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_two_subjects_are_asked_the_same(browser: Browser, run: SyntheticRun, html: str) -> None:
+    finding = run.findings["attention_maps"]
+    opened(browser, run)
+    browser.click(*place(browser, "picture", 2, 6))
+    told = json.loads(browser.ask("document.getElementById('explorer').dataset.beside"))
+    assert (told["subject"], told["query"]) == ("zoo:vit-2", 2 + 2 * SIDE + 6)
+    weights = wanted(finding, {**state(browser), **told})
+    expected = shades(weights / weights.max(), theme.MAGMA).reshape(-1, 3)
+    assert abs(np.array(browser.ask(COLOURS.replace("data-part=map", "data-part=other-map"))) - expected).max() <= 1
+    assert "Of zoo:vit-2, the patch in row 3, column 7 looks most at" in browser.ask(
+        "document.querySelector('#explorer [data-part=other-said]').textContent"
+    )
+    browser.ask("document.querySelector('#explorer [data-part=besides] label input').click()")
+    assert browser.wait_for("document.getElementById('explorer').dataset.beside === ''")
+    assert browser.ask("document.querySelector('#explorer [data-part=beside-figure]').hidden")
+    assert browser.complaints == []
 
 
 @pytest.mark.parametrize("browser", [PHONE], indirect=True)

@@ -18,6 +18,7 @@ import xarray as xr
 from eyechart.charts import numbers, theme
 from eyechart.claims.summary import Summary
 from eyechart.claims.table import CLAIMS
+from eyechart.measures import measures
 from eyechart.report import embed, page, sentences, verdict_rows, verdict_summary
 from eyechart.sites import Anatomy
 
@@ -97,7 +98,8 @@ def test_nothing_is_fetched(outline: Outline) -> None:
     for tag, attributes in outline.elements:
         for name in ("src", "href", "srcset", "data", "action", "poster"):
             if name in attributes:
-                assert attributes[name].startswith(("#", "data:")), (tag, name, attributes[name][:80])
+                paper = tag == "a" and attributes[name].startswith("https://arxiv.org/abs/")  # fetched by a click only
+                assert paper or attributes[name].startswith(("#", "data:")), (tag, name, attributes[name][:80])
     for picture in pictures(outline):
         links = re.findall(r"""(?:href|src)=["']([^"']*)|url\(([^)]*)\)""", picture)
         assert all(link.startswith(("#", "data:")) for pair in links for link in pair if link)
@@ -388,3 +390,31 @@ def test_dark_paper_changes_inks_only() -> None:
     light, dark = theme.configuration(), theme.configuration(dark=True)
     assert light["range"] == dark["range"]
     assert light["axis"]["labelColor"] != dark["axis"]["labelColor"]
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_a_subject_can_be_looked_at_by_itself(browser: Browser, run: SyntheticRun, html: str) -> None:
+    browser.open(run.path / "report.html")
+    assert browser.wait_for(f"{LIVE} === 4")
+    aside = "document.querySelectorAll('tr.aside').length"
+    assert browser.ask(aside) == 0
+    browser.ask("document.querySelector('p.key .subject').click()")
+    assert browser.ask("document.documentElement.dataset.alone") == "zoo:vit"
+    assert browser.ask(aside) > 0
+    assert browser.wait_for(f"{LIVE} === 4")
+    browser.ask("document.querySelector('button.alone').click()")
+    assert browser.ask(aside) == 0
+    assert browser.complaints == []
+
+
+def test_every_paper_that_a_measure_cites_is_listed_with_its_address() -> None:
+    for name, measure in measures().items():
+        for source in measure.sources:
+            if source.paper != "eyechart":
+                (reference,) = verdict_rows.references([], [source.paper])
+                assert reference["link"].startswith("https://arxiv.org/abs/"), (name, source.paper)
+
+
+def test_tooltips_keep_their_own_looks() -> None:
+    """The page's own `.key` made Vega's `td.key` a flex box, and the tooltip a tall one."""
+    assert not re.search(r"^\.key\b", page.HERE.joinpath("page.css").read_text(), re.MULTILINE)

@@ -265,7 +265,8 @@ class TestHuggingFace:
         import transformers as hf
 
         subject = load_subject(f"hf:{saved}/vit")
-        assert (subject.name, subject.input_size, subject.classes) == (f"hf:{saved}/vit", (32, 32), FIVE)
+        assert (subject.spec, subject.input_size, subject.classes) == (f"hf:{saved}/vit", (32, 32), FIVE)
+        assert subject.name == "vit"
         images = subject.prepare([Image.new("RGB", (40, 40), (255, 0, 0))])
         reference = hf.ViTForImageClassification.from_pretrained(saved / "vit")
         with torch.no_grad():
@@ -394,11 +395,11 @@ class TestModules:
         one, two, three = Net(), Net(), Net()
         subjects = load_subjects([one, "zoo:vit@random", two, (three, None)])
         assert [subject.name for subject in subjects] == ["Net", "zoo:vit@random", "Net-2", "Net-3"]
-        assert load_subject(one, name="mine").name == "mine"
+        assert load_subject(one, label="mine").name == "mine"
 
     @pytest.mark.parametrize("pair", [["zoo:vit@random", "zoo:vit@random"], ["vit@random", "zoo:vit@random"]])
     def test_the_same_subject_twice_is_refused(self, pair: list[Any]) -> None:
-        with pytest.raises(UsageError, match="zoo:vit@random; drop one"):
+        with pytest.raises(UsageError, match="zoo:vit@random is given twice; drop one"):
             load_subjects(pair)
 
     def test_the_same_module_or_subject_twice_is_refused(self) -> None:

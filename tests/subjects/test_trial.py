@@ -78,7 +78,7 @@ class ResetsSeeds(Odd):
 
 
 def tried(module: nn.Module, batch: Tensor | None = None) -> tuple[Subject, Trial]:
-    subject = eyechart.load_subject(module, name="odd", input_size=32)
+    subject = eyechart.load_subject(module, label="odd", input_size=32)
     batch = images() if batch is None else batch
     rehearsal = Rehearsal(subject, batch)
     return subject, rehearsal.trial(anatomy_of("odd", subject.module, batch, call=subject.call))
@@ -106,7 +106,7 @@ def test_each_impurity_is_said_in_one_sentence(module: Any, words: str | None) -
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_rounding_of_other_numbers_is_no_impurity(dtype: torch.dtype) -> None:
-    subject = eyechart.load_subject(vit(), name="vit", input_size=32).in_numbers(
+    subject = eyechart.load_subject(vit(), label="vit", input_size=32).in_numbers(
         dtype, torch.device("cpu"), borrowed=True
     )
     batch = images().to(dtype)
@@ -146,7 +146,7 @@ def test_what_is_measured_of_a_forward_that_writes_is_what_is_measured_of_one_th
     monkeypatch.setattr(page, "render", first_only)
     findings = []
     for kind in (WritesIntoItsInput, Halves):
-        subject = eyechart.load_subject(kind(), name="mine", input_size=32)
+        subject = eyechart.load_subject(kind(), label="mine", input_size=32)
         run = eyechart.exam(subject, measures="skip_ratio", limit=16, out=tmp_path / kind.__name__)
         findings.append(run.findings["skip_ratio"])
         noticed = [notice for notice in run.plan["notices"] if "is given a copy" in notice]

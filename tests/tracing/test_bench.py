@@ -76,7 +76,7 @@ def test_dice_fall_alike_in_every_pass_of_a_draw(bench: Bench) -> None:
             logits: Tensor = self.head(features)
             return logits
 
-    subject = load_subject(Dice(), name="dice", input_size=32)
+    subject = load_subject(Dice(), label="dice", input_size=32)
     anatomy = anatomy_of("dice", subject.module, bench.images[:2], call=subject.call)
     assert anatomy.random
     dicing = Bench(subject, anatomy, bench.batch, bench.images, None)
@@ -98,7 +98,7 @@ def test_a_transform_that_mixes_colours_has_no_pixels(bench: Bench) -> None:
         pixels = np.array(picture.resize((32, 32)))
         return torch.from_numpy(pixels).permute(2, 0, 1).float().square()
 
-    strange = load_subject(bench.subject.module, transform=squared, name="strange")
+    strange = load_subject(bench.subject.module, transform=squared, label="strange")
     with pytest.raises(DoesNotApply, match="colours"):
         Bench(strange, bench.anatomy, bench.batch, bench.images, None).pixels()
 
@@ -175,7 +175,7 @@ class Dice(nn.Module):
 
 def test_one_shard_and_many_give_the_same_experiment() -> None:
     torch.manual_seed(0)
-    dice = load_subject(Dice(), name="dice", transform=None)
+    dice = load_subject(Dice(), label="dice", transform=None)
     dice.preprocessing = load_subject("zoo:vit").preprocessing
     source = open_images("sample")
     picture = dice.prepare(source.pictures([0, 1]))

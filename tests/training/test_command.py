@@ -29,7 +29,9 @@ def test_two_models_side_by_side_with_a_switch(data: str, tmp_path: Path) -> Non
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
     endings = ("init.safetensors", "json", "records.jsonl", "safetensors")
     assert written == sorted(f"{name}.{ending}" for name in ("vit-gap", "vit") for ending in endings)
-    assert result.output.splitlines()[-2:] == [str(tmp_path / "out" / f"{n}.safetensors") for n in ("vit-gap", "vit")]
+    made = [str(tmp_path / "out" / f"{name}.safetensors") for name in ("vit-gap", "vit")]
+    assert result.stdout.splitlines()[-2:] == made
+    assert f"next: eyechart exam zoo:vit-gap@{made[0]} zoo:vit@{made[1]}" in result.stderr
     assert "vit: epoch 1/1 loss" in result.output
     card = json.loads((tmp_path / "out" / "vit.json").read_text())
     assert (card["switches"]["depth"], card["switches"]["heads"], card["switches"]["width"]) == (1, 10, 160)
@@ -89,7 +91,7 @@ def test_a_list_in_which_one_training_fails(data: str, tmp_path: Path) -> None:
         (["vitt"], "did you mean vit"),
         (["vit", "--recipe", "storng"], "did you mean strong"),
         (["vit", "--snapshots", "middle"], "got 'middle'"),
-        (["vit", "--epochs", "2"], "got 5 of 2 epochs: shorten it with --warmup-epochs"),
+        (["vit", "--epochs", "2", "--warmup-epochs", "5"], "got 5 of 2 epochs: shorten it with --warmup-epochs"),
         (["vit", "--switch", "pach=2"], "no switch called 'pach'; did you mean patch"),
         (["vit", "--set", "sam_radios=2"], "did you mean sam_radius"),
         (["vit", "--set", "clip"], "takes NAME=VALUE; got 'clip'"),

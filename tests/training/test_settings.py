@@ -104,6 +104,13 @@ def test_settings_that_make_no_sense(settings: dict[str, object], sentence: str)
         make_run({"model": "vit", **settings})
 
 
+def test_a_short_training_has_a_short_warm_up() -> None:
+    """`eyechart train vit --epochs 2` failed, because the recipe warms up for longer than that."""
+    assert [make_run({"model": "vit", "epochs": epochs}).recipe.warmup_epochs for epochs in (1, 2, 30)] == [0, 1, 5]
+    with pytest.raises(UsageError, match="The warm-up must be shorter"):
+        make_run({"model": "vit", "epochs": 2, "warmup_epochs": 5})
+
+
 def test_the_list_of_the_zoo_can_be_read() -> None:
     runs = read_list(Path(__file__).parents[2] / "scripts" / "zoo.toml", {})
     assert [run.label for run in runs] == ["vit", "resnet", "vit-gap", "swin", "pit", "alternet"]

@@ -9,6 +9,7 @@ import altair as alt
 import vl_convert
 from PIL import Image
 
+from eyechart.charts.small_multiples import apart
 from eyechart.errors import UsageError
 from eyechart.phrases import UNPRINTABLE, printable
 
@@ -19,7 +20,7 @@ def specification(chart: Any, validate: bool = True) -> dict[str, Any]:
     """A chart as Vega-Lite JSON, however long its tables are, with the data beside the marks."""
     with alt.data_transformers.enable("default", max_rows=None, consolidate_datasets=True):
         spec: dict[str, Any] = without_controls(chart.to_dict(validate=validate))
-    return spec
+    return apart(spec)
 
 
 def without_controls(thing: Any) -> Any:

@@ -69,7 +69,7 @@ def heatmap(
     high = high if high > low else low + 1.0
 
     scale = alt.Scale(domain=list(np.linspace(low, high, len(colours))), range=list(colours), clamp=True)
-    bar = _colour_bar(value_title, low, high, format, marks, min(160, max(80, height))) if legend else None
+    bar = _colour_bar(value_title, low, high, format, marks, min(160, max(80, height // 40 * 40))) if legend else None
     colour: dict[str, Any] = {"type": "quantitative", "scale": scale, "legend": bar}
     place_x = alt.X("x", type="quantitative", scale=_span(len(across)), axis=_axis(across, x_title, width, x_labels))
     place_y = alt.Y("y", type="quantitative", scale=_span(len(up)), axis=_axis(up, y_title, height, y_labels, up=True))

@@ -32,8 +32,12 @@ def tiles(
     title: str | alt.TitleParams,
     size: int,
     value_title: str = "CKA",
+    highest: float | None = None,
 ) -> alt.LayerChart:
-    """Rows of tiles, the first on top, each a map of `cells`; `patch_names` names these. About `size` pixels wide."""
+    """Rows of tiles, the first on top, each a map of `cells`; `patch_names` names these. About `size` pixels wide.
+
+    Colours go from 0 to `highest`, which panels that are compared share; None: the largest value here.
+    """
     height, width = cells
     table = pd.DataFrame(
         [
@@ -60,7 +64,7 @@ def tiles(
         value="value",
         value_title=value_title,
         title=title,
-        domain=(0, max(float(finite.max()), 1e-3)) if len(finite) else None,
+        domain=(0, max(float(finite.max()) if highest is None else highest, 1e-3)) if len(finite) else None,
         x_group="column",
         y_group="row",
         x_labels=False,

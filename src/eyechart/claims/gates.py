@@ -25,7 +25,8 @@ class Facts:
 
     subject: str
     architecture: Architecture
-    trained: bool
+    trained: bool | None
+    """None: nobody said; then only answers clearly better than chance show that it is."""
     images: str = ""
     """Name of the image set; only CIFAR-10 (also as the bundled `sample`) and CIFAR-100 have accuracy thresholds."""
     accuracy: tuple[float, float, float] | None = None
@@ -47,7 +48,7 @@ class Facts:
     """What its classifier reads: "cls", "gap" or "other"."""
 
     @classmethod
-    def of(cls, anatomy: Anatomy, *, trained: bool, **facts: Any) -> Facts:
+    def of(cls, anatomy: Anatomy, *, trained: bool | None, **facts: Any) -> Facts:
         """The facts an anatomy tells, and those that only the run knows."""
         grids = [site.grid for site in anatomy.sites if site.role in ("block", "attention") and site.grid is not None]
         return cls(
@@ -91,13 +92,22 @@ class Trained(Gate):
     title: ClassVar[str] = "trained weights"
 
     def check(self, facts: Sequence[Facts]) -> GateResult:
-        failed = [f"{fact.subject} has untrained weights" for fact in facts if not fact.trained]
+        failed = [words for fact in facts if (words := not_trained(fact))]
         failed += [
             f"{named(fact)}, not clearly above chance for {fact.classes} classes"
             for fact in facts
-            if fact.trained and not better_than_guessing(fact)
+            if not not_trained(fact) and not better_than_guessing(fact)
         ]
         return self.result("failed", *failed) if failed else self.result("passed", "all weights are trained")
+
+
+def not_trained(fact: Facts) -> str:
+    """Why a subject's weights are not taken for trained, apart from its answers; empty where nothing speaks against."""
+    if fact.trained is False:
+        return f"{fact.subject} has untrained weights"
+    if fact.trained is None and (fact.accuracy is None or math.isnan(fact.accuracy[0])):
+        return f"whether {fact.subject} is trained is not known"
+    return ""
 
 
 def named(fact: Facts) -> str:
@@ -129,8 +139,8 @@ class Accuracy(Gate):
         unknown: list[str] = []
         accuracies: list[str] = []
         for fact in facts:
-            if not fact.trained:
-                failed.append(f"{fact.subject} has untrained weights")
+            if words := not_trained(fact):
+                failed.append(words)
             elif fact.accuracy is None or math.isnan(fact.accuracy[0]):
                 unknown.append(f"the accuracy of {fact.subject} on these images is not known")
             else:

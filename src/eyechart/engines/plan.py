@@ -57,10 +57,12 @@ def write_plan(
         "subjects": [
             {
                 "name": subject.name,
+                "spec": subject.spec,
                 "parameters": subject.parameters,
                 "input_size": list(subject.input_size),
                 "weights": subject.weights_hash,
                 "trained": subject.trained,
+                "classifier": subject.classifier,
                 "card": dict(subject.card),
                 "preprocessing": subject.preprocessing.as_json(),
                 "switches": subject.switches,
@@ -134,8 +136,13 @@ def scene_of(plan: Mapping[str, Any]) -> Scene:
         label_maps={
             subject["name"]: tuple(subject["labels"]["indices"]) for subject in subjects if subject["labels"]["indices"]
         },
-        trained={subject["name"]: subject["trained"] for subject in subjects},
+        trained={subject["name"]: subject["trained"] for subject in subjects if subject["trained"] is not None},
         cards={subject["name"]: subject["card"].get("zoo", subject["card"]) for subject in subjects},
+        specs={
+            subject["name"]: subject["spec"]
+            for subject in subjects
+            if subject.get("spec") not in (None, subject["name"])
+        },
     )
 
 
@@ -151,7 +158,11 @@ def reasons(plan: Mapping[str, Any]) -> list[str]:
 
 def advice(plan: Mapping[str, Any]) -> str:
     """What gives subjects the labels they lack."""
-    unmatched = [subject["labels"]["reason"] for subject in plan["subjects"] if subject["labels"]["indices"] is None]
+    unmatched = [
+        subject["labels"]["reason"]
+        for subject in plan["subjects"]
+        if subject["labels"]["indices"] is None and subject.get("classifier", True)
+    ]
     if not unmatched or "class" not in " ".join(entry["reason"] for entry in plan["left_out"]):
         return ""
     if plan["images"]["classes"]:
@@ -171,11 +182,17 @@ def notices(plan: Mapping[str, Any]) -> list[str]:
         )
     for subject in plan["subjects"]:
         if subject["labels"]["indices"] is None:
-            hint = " Use --classes MAP.json to say which class is which." if images["classes"] else ""
+            mappable = images["classes"] and subject.get("classifier", True)
+            hint = " Use --classes MAP.json to say which class is which." if mappable else ""
             said.append(f"{subject['name']}: accuracy is not reported: {subject['labels']['reason']}{hint}")
         said += [f"{subject['name']}: {note}" for note in (*subject["anatomy"]["notes"], *subject["notes"])]
-        if not subject["trained"]:
+        if subject["trained"] is False:
             said.append(f"{subject['name']} has random weights: what it shows is its architecture, not learning.")
+        elif subject["trained"] is None:
+            said.append(
+                f"Whether {subject['name']} is trained is not known; unless its answers are clearly better than "
+                "chance, no claim is decided on it. load_subject(module, trained=True) says that it is."
+            )
     limit = plan["settings"]["limit"]
     if limit is not None and limit > images["count"]:
         said.append(f"--limit {limit} is more than there are ({count(images['count'], 'image')}): all were used.")

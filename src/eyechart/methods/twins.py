@@ -5,15 +5,19 @@ Recognised by their anatomies (same blocks, grids and heads are one build) and b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import spec_of
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.zoo import SNAPSHOTS
+
+if TYPE_CHECKING:
+    import xarray
 
 Relation = Literal["fine-tuned", "data", "head", "size", "seed", "untrained", "snapshot", "other"]
 
@@ -66,7 +70,7 @@ def pair_of(scene: Scene, one: str, other: str) -> Pair | None:
 
 def _two_sizes(scene: Scene, one: Anatomy, other: Anatomy) -> Pair | None:
     """Two sizes of one kind: ViTs that read out alike; of other families, those that share the first word of a name."""
-    alike = one.family == "vit" or first_word(one.subject) == first_word(other.subject)
+    alike = one.family == "vit" or first_word(scene.spec(one.subject)) == first_word(scene.spec(other.subject))
     kinds = [{table.kind for table in anatomy.positions} for anatomy in (one, other)]
     if not alike or one.pooling != other.pooling or one.cnn_stem != other.cnn_stem or kinds[0] != kinds[1]:
         return None
@@ -82,11 +86,11 @@ def _two_sizes(scene: Scene, one: Anatomy, other: Anatomy) -> Pair | None:
 def _two_trainings(scene: Scene, one: str, other: str) -> Pair:
     cards: list[Any] = [scene.cards.get(subject, {}) for subject in (one, other)]
     for before, after, card in ((one, other, cards[1]), (other, one, cards[0])):
-        if card.get("from") is not None and str(card["from"]) == before:
+        if card.get("from") is not None and str(card["from"]) == scene.spec(before):
             return Pair(before, after, "fine-tuned")
-    earlier = _earlier(one, other)
-    if earlier is not None:
-        return Pair(*earlier, "snapshot")
+    (model, when), (second, then) = (snapshot(scene.spec(name)) for name in (one, other))
+    if model == second and when != then:
+        return Pair(one, other, "snapshot") if when < then else Pair(other, one, "snapshot")
     data = [(card.get("data"), card.get("train_images")) for card in cards]
     if None not in (*data[0], *data[1]) and data[0][0] == data[1][0] and data[0] != data[1]:
         return Pair(one, other, "data") if data[0][1] < data[1][1] else Pair(other, one, "data")
@@ -95,15 +99,7 @@ def _two_trainings(scene: Scene, one: str, other: str) -> Pair:
     return Pair(one, other, "seed" if same and None not in seeds and seeds[0] != seeds[1] else "other")
 
 
-def _earlier(one: str, other: str) -> tuple[str, str] | None:
-    """The two in order of training, if they are snapshots of one run."""
-    (model, when), (second, then) = (snapshot(name) for name in (one, other))
-    if model != second or when == then:
-        return None
-    return (one, other) if when < then else (other, one)
-
-
-def snapshot(name: str) -> tuple[str, int]:
+def snapshot(spec: str) -> tuple[str, int]:
     """The run that weights come from, and how late in it they were taken; random ones are as early as can be.
 
     >>> snapshot("zoo:vit@warmup"), snapshot("zoo:vit"), snapshot("zoo:vit@runs/vit.quarter.safetensors")
@@ -111,7 +107,7 @@ def snapshot(name: str) -> tuple[str, int]:
     >>> snapshot("timm:resnet18@random")
     ('timm:resnet18', 0)
     """
-    model, _, weights = name.partition("@")
+    model, _, weights = spec.partition("@")
     if weights == "random":
         return model, 0
     for place, suffix in enumerate(SNAPSHOTS):
@@ -123,10 +119,15 @@ def snapshot(name: str) -> tuple[str, int]:
     return model + run, len(SNAPSHOTS)
 
 
-def untrained_twin(subject: str, subjects: Sequence[str]) -> str | None:
-    """NAME@random, if it was examined beside NAME or NAME@snapshot: the floor of what training does."""
-    twin = f"{subject.partition('@')[0]}@random"
-    return twin if twin != subject and twin in subjects else None
+def untrained_twin(finding: xarray.Dataset, subject: str) -> str | None:
+    """NAME@random, if it was examined beside NAME or NAME@snapshot: the floor of what training does.
+
+    Modules of a user are none: their class alone does not say that two are built alike.
+    """
+    specs = {spec_of(finding, other): other for other in subjects_in(finding)}
+    specs = {spec: other for spec, other in specs.items() if not spec.startswith("module:")}
+    twin = specs.get(f"{spec_of(finding, subject).partition('@')[0]}@random")
+    return None if twin == subject else twin
 
 
 def build_of(anatomy: Anatomy) -> tuple[object, ...]:

@@ -1,5 +1,6 @@
 // Attention under one's fingers: a click on a patch asks where it looks. Everything is drawn from rows that explorer.py
-// packed into the page; nothing is computed but means over heads.
+// packed into the page; nothing is computed but means over heads. A second subject can stand beside the first: it is asked
+// the same query of the same picture, in a layer and head of its own.
 (() => {
   "use strict";
   const room = document.getElementById("explorer");
@@ -7,9 +8,11 @@
   if (typeof DecompressionStream === "undefined") return; // the sentence that stands here stays
   const PREFIX = -1, MEAN = -2;
   const part = (name) => room.querySelector(`[data-part="${name}"]`);
-  const state = { subject: 0, example: 0, layer: 0, head: 0, show: "head", query: 0, over: false, hovered: null };
+  // What both sides share is in `state`; `main` is the subject in hand, `other` the one beside it.
+  const state = { example: 0, show: "head", over: false, hovered: null };
+  const main = { subject: 0, layer: 0, head: 0, query: 0, rows: null, picture: null };
+  const other = { subject: null, layer: 0, head: 0, query: 0, rows: null, picture: null };
   const unpacked = new Map(); // "subject/example" -> rows
-  let rows = null, picture = null;
 
   const ramp = data.ramp.map((colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)));
   const shade = (share) => { // as palette.shades mixes them
@@ -17,8 +20,8 @@
     const low = Math.min(Math.floor(place), ramp.length - 2), high = place - low;
     return ramp[low].map((from, at) => Math.round(from + (ramp[low + 1][at] - from) * high));
   };
-  const subject = () => data.subjects[state.subject];
-  const layer = () => subject().layers[state.layer];
+  const subject = (side = main) => data.subjects[side.subject];
+  const layer = (side = main) => subject(side).layers[side.layer];
 
   // --- rows -----------------------------------------------------------------------------------------------------------
 
@@ -40,35 +43,43 @@
         at += each.codes.length;
       }
       for (const each of layers) {
-        each.peaks = new Float32Array((each.one.heads + 1) * each.queries);
-        count += each.peaks.length;
+        each.peaks = new Float32Array((each.one.heads + 1) * each.queries); // largest weights on a patch
+        each.besides = new Float32Array(each.peaks.length); // and on a token without place
+        count += 2 * each.peaks.length;
       }
       const bytesOf = new Uint8Array(all, at); // of all peaks first the lower bytes, then the upper ones
-      for (const each of layers) {
-        each.peaks.forEach((_, peak) => { each.peaks[peak] = half(bytesOf[done + peak] | (bytesOf[count + done + peak] << 8)); });
-        done += each.peaks.length;
+      for (const kind of ["peaks", "besides"]) {
+        for (const { [kind]: list } of layers) {
+          list.forEach((_, peak) => { list[peak] = half(bytesOf[done + peak] | (bytesOf[count + done + peak] << 8)); });
+          done += list.length;
+        }
       }
       unpacked.set(key, layers);
     }
     return unpacked.get(key);
   };
 
-  // Weights of one row over its keys; head `heads` is the rollout.
-  const row = (head) => {
-    const { one, queries, codes, peaks } = rows[state.layer];
-    const at = head * queries + state.query;
-    return Array.from(codes.subarray(at * one.keys, (at + 1) * one.keys), (code) => (code / data.levels) * peaks[at]);
+  // Weights of one row over its keys; head `heads` is the rollout. Codes are square roots of shares of the largest.
+  const row = (side, head) => {
+    const { one, queries, codes, peaks, besides } = side.rows[side.layer];
+    const at = head * queries + side.query, places = one.windows[one.queries[side.query][2]];
+    return Array.from(codes.subarray(at * one.keys, (at + 1) * one.keys), (code, key) =>
+      (code / data.levels) ** 2 * (places[key][0] < 0 ? besides[at] : peaks[at]));
   };
-  const meanRow = () => {
-    const all = Array.from({ length: layer().heads }, (_, head) => row(head));
+  const meanRow = (side) => {
+    const all = Array.from({ length: layer(side).heads }, (_, head) => row(side, head));
     return all[0].map((_, key) => all.reduce((sum, each) => sum + each[key], 0) / all.length);
   };
-  const shown = () => (state.show === "mean" ? meanRow() : row(state.show === "rollout" ? layer().heads : state.head));
+  const howShown = (side) => (state.show === "rollout" && subject(side).noRollout ? "mean" : state.show);
+  const shown = (side) => {
+    const how = howShown(side);
+    return how === "mean" ? meanRow(side) : row(side, how === "rollout" ? layer(side).heads : side.head);
+  };
 
   // Keys of the asked query with their places, as shares of the picture.
-  const keysOf = () => {
-    const [, , down, across, group] = layer().grids;
-    return layer().windows[layer().queries[state.query][2]].map(([y, x]) => ({
+  const keysOf = (side) => {
+    const [, , down, across, group] = layer(side).grids;
+    return layer(side).windows[layer(side).queries[side.query][2]].map(([y, x]) => ({
       y, x, top: (y * group) / down, left: (x * group) / across,
       bottom: Math.min(1, ((y + 1) * group) / down), right: Math.min(1, ((x + 1) * group) / across),
     }));
@@ -83,36 +94,46 @@
   const tokenName = (number) => (number === 0 ? "the class token" : `prefix token ${number + 1}`);
   const queryName = ([y, x]) =>
     y === PREFIX ? tokenName(x) : y === MEAN ? "the average patch" : `the patch in row ${y + 1}, column ${x + 1}`;
-  const keyName = ({ y, x }) => {
-    const [, , , , group] = layer().grids;
+  const keyName = ({ y, x }, side = main) => {
+    const [, , , , group] = layer(side).grids;
     const span = (at) => (group > 1 ? `${at * group + 1}–${(at + 1) * group}` : `${at + 1}`);
     return y === PREFIX ? (x < 0 ? "padding" : tokenName(x)) : `row ${span(y)}, column ${span(x)}`;
   };
-  const headName = () => ({ mean: `all ${layer().heads} heads, averaged`, rollout: "rollout up to here", head: `head ${state.head + 1}` })[state.show];
+  const headName = (side) => ({ mean: `all ${layer(side).heads} heads, averaged`, rollout: "rollout up to here", head: `head ${side.head + 1}` })[howShown(side)];
 
-  const amount = (weight) => { // a weight that was rounded to 0 is not 0
-    const { queries, peaks } = rows[state.layer], head = state.show === "rollout" ? layer().heads : state.head;
-    const step = peaks[head * queries + state.query] / data.levels;
-    return weight > 0 || state.show === "mean" ? percent(weight) : `less than ${percent(step / 2)}`;
+  const amount = (weight, side = main) => { // a weight that was rounded to 0 is not 0
+    const { queries, peaks } = side.rows[side.layer], head = howShown(side) === "rollout" ? layer(side).heads : side.head;
+    const step = peaks[head * queries + side.query] / (2 * data.levels) ** 2;
+    return weight > 0 || howShown(side) === "mean" ? percent(weight) : `less than ${percent(step)}`;
+  };
+
+  const best = (side, weights, keys) => keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y >= 0)
+    .reduce((one, two) => (two.weight > one.weight ? two : one));
+
+  const sayBeside = (weights, keys) => {
+    const most = best(other, weights, keys);
+    const asked = queryName(layer(other).queries[other.query]), does = howShown(other) === "rollout" ? "rests most on" : "looks most at";
+    part("other-said").textContent = `Of ${subject(other).name}, ${asked} ${does} ${keyName(most.key, other)}: ${amount(most.weight, other)}.`;
+    part("other-top").textContent = percent(most.weight);
   };
 
   const say = (weights, keys) => {
     const placed = keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y >= 0);
-    const best = placed.reduce((one, two) => (two.weight > one.weight ? two : one));
+    const most = best(main, weights, keys);
     const others = keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y === PREFIX);
     const beside = others.map(({ key, weight }) => `${keyName(key)} gets ${amount(weight)}`).join(", ");
-    const asked = queryName(layer().queries[state.query]), does = state.show === "rollout" ? "rests most on" : "looks most at";
-    part("said").textContent = `${asked[0].toUpperCase()}${asked.slice(1)} ${does} ${keyName(best.key)}: ` +
-      `${amount(best.weight)}${beside ? `; ${beside}` : ""}.`;
-    part("top").textContent = percent(best.weight);
+    const asked = queryName(layer().queries[main.query]), does = howShown(main) === "rollout" ? "rests most on" : "looks most at";
+    part("said").textContent = `${asked[0].toUpperCase()}${asked.slice(1)} ${does} ${keyName(most.key)}: ` +
+      `${amount(most.weight)}${beside ? `; ${beside}` : ""}.`;
+    part("top").textContent = percent(most.weight);
     const under = state.hovered === null ? null : placed.find(({ key }) => key.y === state.hovered.y && key.x === state.hovered.x);
     part("hovered").textContent = under ? `Under the pointer, ${keyName(under.key)}: ${amount(under.weight)}` : "";
   };
 
   // --- drawing --------------------------------------------------------------------------------------------------------
 
-  const fit = (canvas) => {
-    const [height, width] = subject().size;
+  const fit = (canvas, side = main) => {
+    const [height, width] = subject(side).size;
     canvas.style.aspectRatio = `${width} / ${height}`;
     const fine = window.devicePixelRatio || 1;
     const wide = Math.max(1, Math.round(canvas.clientWidth * fine));
@@ -120,9 +141,10 @@
     canvas.height = Math.max(1, Math.round((wide * height) / width));
     return canvas.getContext("2d");
   };
-  const paintPicture = (pen) => {
-    pen.imageSmoothingEnabled = subject().photo;
-    pen.drawImage(picture, 0, 0, pen.canvas.width, pen.canvas.height);
+  const paintPicture = (pen, side = main) => {
+    pen.imageSmoothingEnabled = subject(side).photo;
+    pen.imageSmoothingQuality = "high";
+    pen.drawImage(side.picture, 0, 0, pen.canvas.width, pen.canvas.height);
   };
   const box = (pen, { top, left, bottom, right }) => {
     const { width, height } = pen.canvas;
@@ -139,17 +161,17 @@
       pen.strokeRect(x + inset + thick / 2, y + inset + thick / 2, width - 2 * inset - thick, height - 2 * inset - thick);
     }
   };
-  const queryPlace = ([y, x]) => {
-    const [down, across] = layer().grids;
+  const queryPlace = (side) => {
+    const [down, across] = layer(side).grids, [y, x] = layer(side).queries[side.query];
     return y < 0 ? null : { top: y / down, left: x / across, bottom: (y + 1) / down, right: (x + 1) / across };
   };
 
-  const paintMap = (canvas, weights, keys, over) => {
-    const pen = fit(canvas);
+  const paintMap = (canvas, side, weights, keys, over) => {
+    const pen = fit(canvas, side);
     const top = Math.max(...keys.map((key, at) => (key.y >= 0 ? weights[at] : 0)), 1e-12);
     const partly = keys.filter(({ y }) => y >= 0).reduce((sum, key) => sum + (key.right - key.left) * (key.bottom - key.top), 0) < 0.999;
     if (over || partly) { // the picture in grey; Safari has no filters on canvases
-      paintPicture(pen);
+      paintPicture(pen, side);
       pen.globalCompositeOperation = "saturation";
       pen.fillStyle = "#000000";
       pen.fillRect(0, 0, pen.canvas.width, pen.canvas.height);
@@ -167,34 +189,41 @@
   };
 
   const drawLarge = () => {
-    if (!rows) return;
-    const keys = keysOf(), weights = shown(), asked = queryPlace(layer().queries[state.query]);
+    if (!main.rows) return;
+    const keys = keysOf(main), weights = shown(main), asked = queryPlace(main);
     const left = fit(part("picture"));
     paintPicture(left);
-    const right = paintMap(part("map"), weights, keys, state.over);
+    const right = paintMap(part("map"), main, weights, keys, state.over);
     const hovered = state.hovered && keys.find(({ y, x }) => y === state.hovered.y && x === state.hovered.x);
     for (const pen of [left, right]) {
       if (hovered) outline(pen, hovered, "#ffffff");
       if (asked) outline(pen, asked, "#56b4e9");
     }
     say(weights, keys);
+    if (!other.rows) return;
+    const theirs = keysOf(other), their = shown(other), place = queryPlace(other);
+    const beside = paintMap(part("other-map"), other, their, theirs, state.over);
+    if (place) outline(beside, place, "#56b4e9");
+    sayBeside(their, theirs);
   };
 
   const draw = () => {
-    if (!rows) return;
+    if (!main.rows) return;
     drawLarge();
-    const keys = keysOf();
+    const keys = keysOf(main);
     part("heads").querySelectorAll("button").forEach((button, head) => {
-      paintMap(button.querySelector("canvas"), row(head), keys, false);
-      button.setAttribute("aria-pressed", String(state.show === "head" && head === state.head));
+      paintMap(button.querySelector("canvas"), main, row(main, head), keys, false);
+      button.setAttribute("aria-pressed", String(state.show === "head" && head === main.head));
     });
-    part("what").textContent = `${layer().name}, ${headName()}`;
-    const { example, layer: at, head, show, query } = state;
+    part("what").textContent = `${other.rows ? `${subject().name}, ` : ""}${layer().name}, ${headName(main)}`;
+    if (other.rows) part("other-what").textContent = `${subject(other).name}, ${layer(other).name}, ${headName(other)}`;
+    const { layer: at, head, query } = main, { example, show } = state;
     Object.assign(room.dataset, { subject: subject().name, example, layer: at, head, show, query });
+    room.dataset.beside = other.rows ? JSON.stringify({ subject: subject(other).name, layer: other.layer, head: other.head, query: other.query }) : "";
   };
 
-  const paintScale = () => {
-    const pen = part("scale").getContext("2d");
+  const paintScale = (name) => {
+    const pen = part(name).getContext("2d");
     for (let x = 0; x < pen.canvas.width; x += 1) {
       pen.fillStyle = `rgb(${shade(x / (pen.canvas.width - 1)).join(" ")})`;
       pen.fillRect(x, 0, 1, pen.canvas.height);
@@ -213,13 +242,14 @@
     return label;
   };
 
-  const nearestQuery = (y, x) => { // to a point of the picture, both 0 to 1
-    const [down, across] = layer().grids;
+  const nearestQuery = (y, x, side = main) => { // to a point of the picture, both 0 to 1
+    const [down, across] = layer(side).grids, { queries } = layer(side);
     const far = ([row, column]) => (row < 0 ? Infinity : ((row + 0.5) / down - y) ** 2 + ((column + 0.5) / across - x) ** 2);
-    return layer().queries.reduce((best, each, at, all) => (far(each) < far(all[best]) ? at : best), layer().queries.findIndex(([row]) => row >= 0));
+    return queries.reduce((best, each, at, all) => (far(each) < far(all[best]) ? at : best), queries.findIndex(([row]) => row >= 0));
   };
   const ask = (query) => {
-    state.query = query;
+    main.query = query;
+    if (other.rows) keepQuery(whereNow(), other);
     const [y, x] = layer().queries[query];
     part("tokens").querySelectorAll("button").forEach((button) => {
       button.setAttribute("aria-pressed", String(y < 0 && button.value === `${y},${x}`));
@@ -228,12 +258,30 @@
   };
 
   // What stays the same where it can: the place of the query, or that it has none.
-  const keepQuery = (old) => {
-    const [y, x, down, across] = old;
-    const same = layer().queries.findIndex((each) => each[0] === y && each[1] === x);
-    state.query = y < 0 && same >= 0 ? same : y < 0 ? nearestQuery(0.5, 0.5) : nearestQuery((y + 0.5) / down, (x + 0.5) / across);
+  const keepQuery = (old, side = main) => {
+    const [y, x, down, across] = old, { queries } = layer(side);
+    const same = queries.findIndex((each) => each[0] === y && each[1] === x);
+    const average = queries.findIndex(([row]) => row === MEAN);
+    if (y >= 0) side.query = nearestQuery((y + 0.5) / down, (x + 0.5) / across, side);
+    else side.query = same >= 0 ? same : average >= 0 ? average : nearestQuery(0.5, 0.5, side);
   };
-  const whereNow = () => [...layer().queries[state.query].slice(0, 2), ...layer().grids];
+  const whereNow = () => [...layer().queries[main.query].slice(0, 2), ...layer().grids];
+
+  const wholeLayers = () => { // the page has no room for every patch of every layer
+    const names = subject().layers.filter(({ grids, queries }) => queries.filter(([y]) => y >= 0).length === grids[0] * grids[1]).map(({ name }) => name);
+    return names.length ? ` All of them in ${names.join(", ")}.` : "";
+  };
+
+  const listBeside = () => {
+    part("beside-figure").hidden = !other.rows;
+    room.querySelector(".easels").classList.toggle("three", Boolean(other.rows));
+    if (!other.rows) return;
+    part("other-layer").max = subject(other).layers.length;
+    part("other-layer").value = other.layer + 1;
+    part("other-layer").setAttribute("aria-valuetext", layer(other).name);
+    part("other-head").replaceChildren(...Array.from({ length: layer(other).heads }, (_, head) => new Option(`head ${head + 1}`, head, false, head === other.head)));
+    part("other-head").disabled = state.show !== "head";
+  };
 
   const listLayer = () => {
     const tokens = layer().queries.filter(([y]) => y < 0).map(([y, x]) => {
@@ -261,11 +309,11 @@
     });
     part("heads").replaceChildren(...heads);
     part("layer").max = subject().layers.length;
-    part("layer").value = state.layer + 1;
-    part("layer-name").textContent = `${layer().name} (${state.layer + 1} of ${subject().layers.length})`;
+    part("layer").value = main.layer + 1;
+    part("layer-name").textContent = `${layer().name} (${main.layer + 1} of ${subject().layers.length})`;
     part("layer").setAttribute("aria-valuetext", layer().name);
     const grid = layer().grids, asked = layer().queries.filter(([y]) => y >= 0).length;
-    part("thinned").textContent = asked < grid[0] * grid[1] ? `${asked} of its ${grid[0]}×${grid[1]} patches can be chosen; a click takes the nearest.` : "";
+    part("thinned").textContent = asked < grid[0] * grid[1] ? `${asked} of its ${grid[0]}×${grid[1]} patches can be chosen in this layer; a click takes the nearest.${wholeLayers()}` : "";
     part("heads-of").textContent = `All ${layer().heads} heads of ${layer().name}`;
     const { noRollout } = subject();
     room.querySelectorAll("[data-part=show] input").forEach((input) => {
@@ -278,25 +326,38 @@
   // Change something and draw; the rows of another picture or subject have to be unpacked first.
   let turn = 0;
   const choose = async (change) => {
-    const mine = (turn += 1), before = rows ? whereNow() : null, depth = rows ? state.layer / Math.max(1, subject().layers.length - 1) : 0.5;
-    const moved = "subject" in change && change.subject !== state.subject;
-    Object.assign(state, change, { hovered: null });
-    if (moved || !before) state.layer = Math.round(depth * (subject().layers.length - 1));
-    state.head = Math.min(state.head, layer().heads - 1);
+    const mine = (turn += 1), before = main.rows ? whereNow() : null, depth = main.rows ? depthOf(main) : 0.5;
+    const moved = "subject" in change && change.subject !== main.subject;
+    const { subject: who = main.subject, layer: at = main.layer, head = main.head, beside = {}, ...rest } = change;
+    const newBeside = "subject" in beside && beside.subject !== other.subject;
+    Object.assign(main, { subject: who, layer: at, head });
+    Object.assign(other, beside);
+    Object.assign(state, rest, { hovered: null });
+    if (moved || !before) main.layer = atDepth(main, depth);
+    main.head = Math.min(main.head, layer().heads - 1);
     if (subject().noRollout && state.show === "rollout") state.show = "head";
-    const image = new Image();
-    image.src = subject().pictures[state.example];
-    const [found] = await Promise.all([unpack(state.subject, state.example), image.decode()]);
+    if (other.subject !== null && newBeside) Object.assign(other, { layer: atDepth(other, depthOf(main)), head: -1 });
+    const sides = other.subject === null ? [main] : [main, other];
+    const found = await Promise.all(sides.map(async (side) => {
+      const image = new Image();
+      image.src = subject(side).pictures[state.example];
+      return [side, (await Promise.all([unpack(side.subject, state.example), image.decode()]))[0], image];
+    }));
     if (mine !== turn) return; // another choice came in the meantime
-    rows = found;
-    picture = image;
-    if (!before) state.head = layer().entropy.reduce((best, value, head, all) => (value !== null && value < all[best] ? head : best), 0);
+    if (other.subject === null) other.rows = null;
+    found.forEach(([side, rows, picture]) => Object.assign(side, { rows, picture }));
+    if (!before) main.head = narrowest(main);
+    if (other.rows) other.head = other.head < 0 ? narrowest(other) : Math.min(other.head, layer(other).heads - 1);
     if (before) keepQuery(before);
-    else state.query = nearestQuery(0.5, 0.5);
+    else main.query = nearestQuery(0.5, 0.5);
     if (moved || !before) listPictures();
     listLayer();
-    ask(state.query);
+    listBeside();
+    ask(main.query);
   };
+  const depthOf = (side) => side.layer / Math.max(1, subject(side).layers.length - 1);
+  const atDepth = (side, depth) => Math.round(depth * (subject(side).layers.length - 1));
+  const narrowest = (side) => layer(side).entropy.reduce((best, value, head, all) => (value !== null && value < all[best] ? head : best), 0);
 
   const listPictures = () => {
     const labels = data.examples.map((name, example) => {
@@ -320,6 +381,19 @@
     label.append(each.name);
     return label;
   }));
+  if (data.subjects.length > 1) {
+    part("besides").hidden = false;
+    const nobody = choice("explorer-beside", "Nobody", false, () => choose({ beside: { subject: null } }));
+    part("besides").append(nobody, ...data.subjects.map((each, at) => {
+      const dot = document.createElement("i");
+      dot.style.background = each.colour;
+      const label = choice("explorer-beside", dot, at === 1, () => choose({ beside: { subject: at } }));
+      label.append(each.name);
+      return label;
+    }));
+    part("other-layer").addEventListener("input", (event) => choose({ beside: { layer: Number(event.target.value) - 1 } }));
+    part("other-head").addEventListener("change", (event) => choose({ beside: { head: Number(event.target.value) } }));
+  }
   room.querySelectorAll("[data-part=show] input").forEach((input) => input.addEventListener("change", () => choose({ show: input.value })));
   part("layer").addEventListener("input", (event) => choose({ layer: Number(event.target.value) - 1 }));
   part("over").addEventListener("change", (event) => { state.over = event.target.checked; drawLarge(); });
@@ -333,7 +407,7 @@
     const step = steps[event.key];
     if (!step) return;
     event.preventDefault();
-    const [y, x] = layer().queries[state.query];
+    const [y, x] = layer().queries[main.query];
     const far = ({ row, column }) => Math.abs(row - y) + Math.abs(column - x);
     const ahead = layer().queries.map(([row, column], at) => ({ at, row, column })).filter(({ row, column }) =>
       row >= 0 && (step[0] ? column === x && (row - y) * step[0] > 0 : row === y && (column - x) * step[1] > 0));
@@ -341,17 +415,18 @@
     else if (ahead.length) ask(ahead.reduce((one, two) => (far(two) < far(one) ? two : one)).at);
   };
   for (const canvas of [part("picture"), part("map")]) {
-    canvas.addEventListener("click", (event) => rows && ask(nearestQuery(...pointed(event))));
+    canvas.addEventListener("click", (event) => main.rows && ask(nearestQuery(...pointed(event))));
     canvas.addEventListener("keydown", walk);
     canvas.addEventListener("pointermove", (event) => {
-      if (!rows) return;
+      if (!main.rows) return;
       const [y, x] = pointed(event);
-      const under = keysOf().find((key) => key.y >= 0 && y >= key.top && y < key.bottom && x >= key.left && x < key.right);
+      const under = keysOf(main).find((key) => key.y >= 0 && y >= key.top && y < key.bottom && x >= key.left && x < key.right);
       state.hovered = under ? { y: under.y, x: under.x } : null;
       drawLarge();
     });
     canvas.addEventListener("pointerleave", () => { state.hovered = null; drawLarge(); });
   }
+  part("other-map").addEventListener("click", (event) => main.rows && ask(nearestQuery(...pointed(event))));
   new ResizeObserver(() => draw()).observe(part("picture"));
 
   const start = new IntersectionObserver((entries) => { // rows are unpacked when somebody comes near
@@ -359,8 +434,9 @@
     start.disconnect();
     part("fallback").hidden = true;
     part("table").hidden = false;
-    paintScale();
-    choose({});
+    paintScale("scale");
+    paintScale("other-scale");
+    choose(data.subjects.length > 1 ? { beside: { subject: 1 } } : {});
   }, { rootMargin: "400px 0px" });
   start.observe(room);
 })();

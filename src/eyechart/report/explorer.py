@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
 from eyechart.charts import theme
+from eyechart.measures.attention_maps.examples import FEWEST
 from eyechart.measures.attention_maps.rows import LEVELS, NOTHING
 from eyechart.reading_estimates import site_indices
 from eyechart.report.embed import data_uri
@@ -21,18 +25,23 @@ if TYPE_CHECKING:
 
     from eyechart.run import Run
 
-BYTES_A_SUBJECT = 2_000_000  # bytes of the page for each subject with attention
-MOST_BYTES = 3_000_000  # and for all of them: not quite a third of what the page may have
+BYTES_A_SUBJECT = 6_000_000  # bytes of the page for each subject with attention
+MOST_BYTES = 6_000_000  # and for all of them: what charts and tables of two subjects leave of the page's 10 million
+SPARSE = (7, 5, 4, 3, 2)  # rows and columns of queries in layers that cannot have all
 OVERHEAD = 2_000  # names, colours and punctuation
 PHOTO = 64  # pixels a side above which a picture is a photograph and not a grid of pixels
 
 
 def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
-    """All that explorer.js draws, in at most `budget` bytes at least one picture; None without attention maps."""
+    """All that explorer.js draws, in at most `budget` bytes at least one picture; None without attention maps.
+
+    Every patch can be asked in as many layers as fit, spread over the depth; the others keep a coarser grid of queries.
+    Only where even that is too much there are fewer pictures.
+    """
     finding = run.findings.get("attention_maps")
     if finding is None:
         return None
-    names, examples = finding.shown_subject.values.tolist(), range(finding.sizes["example"])
+    names, kept = finding.shown_subject.values.tolist(), finding.sizes["example"]
     budget = min(MOST_BYTES, BYTES_A_SUBJECT * len(names)) if budget is None else budget
     subjects: list[dict[str, Any]] = [
         {
@@ -41,13 +50,18 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
             "size": finding.picture_size.values[index].tolist(),
             "photo": bool(finding.picture_size.values[index].max() > PHOTO),
             "noRollout": str(finding.no_rollout.values[index]),
-            "layers": [layer(finding, at) for at in site_indices(finding, name).tolist()],
+            "pictures": [picture(finding, name, at) for at in range(kept)],
         }
         for index, name in enumerate(names)
     ]
-    for name, each in zip(names, subjects, strict=True):
-        each["pictures"] = [picture(finding, name, at) for at in examples]
-        each["rows"] = [rows(finding, name, at) for at in examples]
+    for examples in dict.fromkeys((range(kept), range(min(kept, FEWEST)))):  # as many as there are, if they fit whole
+        pictures = sum(len(uri) for each in subjects for uri in each["pictures"][: len(examples)])
+        room = (budget - OVERHEAD - pictures) // len(subjects)
+        made = [packed(finding, name, examples, room) for name in names]
+        if all(each.whole for each in made):
+            break
+    for each, of_subject in zip(subjects, made, strict=True):
+        each["layers"], each["rows"] = of_subject.layers, of_subject.rows
     said = len(json.dumps([each["layers"] for each in subjects], separators=(",", ":")))
     shown = np.cumsum([sum(len(each["pictures"][at] + each["rows"][at]) for each in subjects) for at in examples])
     count = max(1, int((said + shown <= budget - OVERHEAD).sum()))
@@ -62,16 +76,68 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
     }
 
 
-def shape_of(finding: xarray.Dataset, site: int) -> tuple[int, int, int]:
-    """Heads, kept queries and keys of one attention, without padding."""
+def packed(finding: xarray.Dataset, subject: str, examples: range, room: int) -> Packed:
+    """The layers of a subject and the rows of each picture, with as many queries as `room` bytes allow."""
+    sites = site_indices(finding, subject).tolist()
+    choices = list(queries_of(finding, sites))
+
+    def values(asked: Mapping[int, np.ndarray]) -> int:
+        return sum(math.prod(shape_of(finding, site)) * len(asked[site]) for site in sites)
+
+    dense = len(rows(finding, choices[0], 0)) / values(choices[0])  # bytes of a value, by the first picture
+    fitting = [asked for asked in choices if 0.98 * dense * values(asked) * len(examples) <= room]
+    for asked in [*fitting, choices[-1]]:
+        layers = [layer(finding, site, asked[site]) for site in sites]
+        made = Packed(layers, [rows(finding, asked, at) for at in examples], asked is choices[0])
+        if made.size <= room:
+            break
+    return made
+
+
+@dataclass(frozen=True)
+class Packed:
+    layers: list[dict[str, Any]]
+    rows: list[str]
+    whole: bool
+    """Whether every patch can be asked in every layer."""
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.rows)) + len(json.dumps(self.layers, separators=(",", ":")))
+
+
+def queries_of(finding: xarray.Dataset, sites: Sequence[int]) -> Iterator[dict[int, np.ndarray]]:
+    """Which queries of each attention may be asked, from all to few."""
+    whole = {site: np.flatnonzero(finding.query_place.values[site, :, 0] != NOTHING) for site in sites}
+    yield whole
+    some = [(many, SPARSE[0]) for many in range(len(sites) - 1, 2, -1)]
+    few = [(many, side) for many in (3, 2, 1) if many < len(sites) for side in SPARSE[1:4]]
+    for number, side in [*some, *few, *((0, side) for side in SPARSE)]:
+        full = set(np.array(sites)[np.linspace(len(sites) - 1, 0, number).round().astype(int)].tolist())
+        yield {site: whole[site] if site in full else sparse(finding, site, whole[site], side) for site in sites}
+
+
+def sparse(finding: xarray.Dataset, site: int, queries: np.ndarray, side: int) -> np.ndarray:
+    """Those without place, and of the others `side` rows and columns, both edges among them."""
+    place = finding.query_place.values[site, queries, :2]
+    kept = np.ones(len(queries), dtype=bool)
+    for axis in (0, 1):
+        steps = np.unique(place[place[:, 0] >= 0, axis])
+        chosen = steps[np.linspace(0, len(steps) - 1, min(side, len(steps))).round().astype(int)]
+        kept &= np.isin(place[:, axis], chosen) | (place[:, 0] < 0)
+    few: np.ndarray = queries[kept]
+    return few
+
+
+def shape_of(finding: xarray.Dataset, site: int) -> tuple[int, int]:
+    """Heads and keys of one attention, without padding."""
     heads = int(finding.head_count.values[site])
-    queries = int((finding.query_place.values[site, :, 0] != NOTHING).sum())
     keys = int((finding.key_place.values[site, :, :, 0] != NOTHING).any(0).sum())
-    return heads, queries, keys
+    return heads, keys
 
 
-def layer(finding: xarray.Dataset, site: int) -> dict[str, Any]:
-    heads, queries, keys = shape_of(finding, site)
+def layer(finding: xarray.Dataset, site: int, asked: np.ndarray) -> dict[str, Any]:
+    heads, keys = shape_of(finding, site)
     windows = int((finding.key_place.values[site, :, 0, 0] != NOTHING).sum())
     spread = finding.relative.values[site, :heads]
     return {
@@ -79,25 +145,32 @@ def layer(finding: xarray.Dataset, site: int) -> dict[str, Any]:
         "heads": heads,
         "keys": keys,
         "grids": finding.grids.values[site].tolist(),
-        "queries": finding.query_place.values[site, :queries].tolist(),
+        "queries": finding.query_place.values[site, asked].tolist(),
         "windows": finding.key_place.values[site, :windows, :keys].tolist(),
         "entropy": [None if np.isnan(value) else round(float(value), 4) for value in spread],
     }
 
 
-def rows(finding: xarray.Dataset, subject: str, example: int) -> str:
-    """One picture's rows, deflated, in base64: for each attention the codes of heads and rollout; then all peaks."""
-    codes, peaks = [], []
-    for site in site_indices(finding, subject).tolist():
-        heads, queries, keys = shape_of(finding, site)
-        codes += [finding.maps.values[example, site, :heads, :queries, :keys]]
-        codes += [finding.rollout.values[example, site, :queries, :keys]]
-        peaks += [finding.peak.values[example, site, :heads, :queries]]
-        peaks += [finding.rollout_peak.values[example, site, :queries]]
-    # Peaks were rounded to half precision when they were kept, so these are they. Lower bytes first, then upper ones,
+def rows(finding: xarray.Dataset, asked: Mapping[int, np.ndarray], example: int) -> str:
+    """One picture's rows, deflated, in base64: for each attention the codes of heads and rollout; then all peaks.
+
+    First the largest weights on patches, then those on tokens without place.
+    """
+    codes: list[np.ndarray] = []
+    peaks: list[np.ndarray] = []
+    besides: list[np.ndarray] = []
+    for site, queries in asked.items():
+        heads, keys = shape_of(finding, site)
+        codes += [finding.maps.values[example, site, :heads, queries, :keys].swapaxes(0, 1)]
+        codes += [finding.rollout.values[example, site, queries, :keys]]
+        for listed, name in ((peaks, "peak"), (besides, "beside")):
+            listed += [finding[name].values[example, site, :heads, queries].T]
+            listed += [finding[f"rollout_{name}"].values[example, site, queries]]
+    # They were rounded to half precision when they were kept, so these are they. Lower bytes first, then upper ones,
     # deflates better.
-    halves = np.concatenate([part.ravel() for part in peaks]).astype("<f2").view(np.uint8).reshape(-1, 2).T
-    packer = zlib.compressobj(9, memLevel=7)
+    halves = np.concatenate([part.ravel() for part in (*peaks, *besides)])
+    halves = halves.astype("<f2").view(np.uint8).reshape(-1, 2).T
+    packer = zlib.compressobj(6, memLevel=9)
     parts = [packer.compress(part.tobytes()) for part in (*codes, halves)]
     return base64.b64encode(b"".join([*parts, packer.flush()])).decode()
 
@@ -108,5 +181,5 @@ def picture(finding: xarray.Dataset, subject: str, example: int) -> str:
     file = io.BytesIO()
     image = Image.fromarray(np.ascontiguousarray(finding.picture.values[example, index, :height, :width]))
     photo = max(height, width) > PHOTO
-    image.save(file, "JPEG" if photo else "PNG", quality=90, optimize=True)
+    image.save(file, "JPEG" if photo else "PNG", quality=86, optimize=True)
     return data_uri(file.getvalue(), "image/jpeg" if photo else "image/png")

@@ -6,6 +6,8 @@
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const arrays = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
   const drawn = new Map(); // figure -> { view, room }
+  const subjects = new Set([...document.querySelectorAll("#subjects [data-subject]")].map((each) => each.dataset.subject));
+  let alone = null; // the subject that is shown by itself, if any
 
   // Columns as embed.py packed them: base64 arrays (NaN: nothing there), codes into a list of words, or plain values.
   const unpackColumn = (column) => {
@@ -68,15 +70,41 @@
     inner.forEach((one) => narrow(one, excess));
   };
 
+  // One subject by itself: rows of the others are left out of tables that hold several, and so are their small panels.
+  const columnsOfSubjects = ["subject", "who"];
+  const onlyRows = (rows) => {
+    const column = alone !== null && columnsOfSubjects.find((name) => rows.some((row) => row[name] === alone));
+    return column ? rows.filter((row) => row[column] === alone) : rows;
+  };
+  const isOfAnother = ({ transform = [], layer = [] }) => layer.some(isOfAnother) ||
+    transform.some(({ filter }) => columnsOfSubjects.includes(filter?.field) && filter.equal !== alone);
+  const onlyPanels = (part) => {
+    if (!part.concat) return;
+    const mine = part.concat.filter((one) => !isOfAnother(one));
+    if (mine.length) part.concat = mine;
+    part.concat.forEach(onlyPanels);
+  };
+
+  // Legends answer to a click: Vega-Lite makes them deaf.
+  const hearing = (spec) => {
+    (spec.legends || []).forEach((legend) => {
+      legend.encode = legend.encode || {};
+      ["symbols", "labels"].forEach((role) => { legend.encode[role] = { ...legend.encode[role], interactive: true }; });
+    });
+    (spec.marks || []).forEach(hearing);
+    return spec;
+  };
+
   const draw = async (figure) => {
     const { spec, tables } = charts[figure.dataset.chart];
     const room = figure.clientWidth;
     const live = figure.querySelector(".live");
     const look = config[dark.matches ? "dark" : "light"];
-    const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, unpack(table)]));
+    const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, onlyRows(unpack(table))]));
     let excess = 0;
     for (const way of ways(spec)) {
       const copy = JSON.parse(JSON.stringify(spec));
+      if (alone !== null) onlyPanels(copy);
       if (way.columns) atMost(copy, way.columns);
       if (way.narrow) narrow(copy, excess);
       const below = { orient: "bottom", direction: "horizontal", columns: way.narrow ? 1 : 2 };
@@ -88,7 +116,11 @@
       drawn.set(figure, { room });
       // `ast`: expressions are interpreted, so the page needs no permission to make code from text.
       const { view } = await window.eyechartVega.embed(live, copy, {
-        mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" },
+        mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" }, patch: hearing,
+      });
+      view.addEventListener("click", (_, item) => {
+        const named = item && /^legend-(label|symbol)$/.test(item.mark.role) && item.datum?.value;
+        if (subjects.has(named)) show(named);
       });
       drawn.set(figure, { room, view });
       const canvas = live.querySelector("canvas"); // without a style its pixels are the screen's
@@ -114,6 +146,39 @@
   document.querySelectorAll("figure[data-chart]").forEach((figure) => {
     if (charts[figure.dataset.chart]) near.observe(figure);
   });
+
+  // A click on a subject in a legend or in the list of subjects shows it by itself everywhere; another click, all again.
+  const back = document.createElement("button");
+  back.type = "button";
+  back.className = "alone";
+  back.hidden = true;
+  back.addEventListener("click", () => show(alone));
+  document.body.append(back);
+  const show = (name) => {
+    alone = alone === name ? null : name;
+    document.documentElement.dataset.alone = alone ?? "";
+    back.hidden = alone === null;
+    back.textContent = `Only ${alone}. Show all subjects`;
+    document.querySelectorAll("tbody tr, .stamp").forEach((row) => {
+      const named = [...row.querySelectorAll("[data-subject]")].map((each) => each.dataset.subject);
+      row.classList.toggle("aside", alone !== null && named.length > 0 && !named.includes(alone));
+    });
+    document.querySelectorAll("p.key .subject").forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.subject === alone)));
+    drawn.forEach((_, figure) => attempt(figure));
+  };
+  if (subjects.size > 1) {
+    document.querySelectorAll("p.key .subject").forEach((each) => {
+      each.tabIndex = 0;
+      each.setAttribute("role", "button");
+      each.setAttribute("aria-pressed", "false");
+      each.title = "Show this subject by itself";
+      each.addEventListener("keydown", (event) => { if (["Enter", " "].includes(event.key)) { event.preventDefault(); show(each.dataset.subject); } });
+    });
+    document.querySelectorAll("p.key .subject, h1 .subject, #subjects .subject").forEach((each) => {
+      each.classList.add("pick");
+      each.addEventListener("click", () => show(each.dataset.subject));
+    });
+  }
 
   let waiting;
   window.addEventListener("resize", () => {

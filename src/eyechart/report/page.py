@@ -88,7 +88,9 @@ def render(run: Run, undrawn: list[str] | None = None) -> str:
         "notices": [*plan["notices"], *undrawn],
         "problems": images["problems"][:MOST_PROBLEMS],
         "problem_count": len(images["problems"]),
-        "references": references(run.verdicts),
+        "references": references(
+            run.verdicts, [source.paper for name in run.findings for source in run.measures[name].sources]
+        ),
         "provenance": provenance(plan),
         "css": Markup(css + (maps["css"] if maps else "")),
         "explorer": maps,
@@ -187,10 +189,16 @@ def subject_row(entry: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "heads": heads(anatomy),
         "grid": grids(anatomy),
         "accuracy": accuracy(run, entry["name"]),
-        "no_accuracy": "classes do not match" if run.scene.classes else "no labels",
+        "no_accuracy": no_accuracy(entry, run),
         "weights": entry["weights"],
         "trained": entry["trained"],
     }
+
+
+def no_accuracy(entry: Mapping[str, Any], run: Run) -> str:
+    if not entry.get("classifier", True):
+        return "has no classifier"
+    return "no labels" if not run.scene.classes else "classes do not match"
 
 
 def heads(anatomy: Anatomy) -> str:
@@ -370,6 +378,8 @@ def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         ),
     ]
     for subject in plan["subjects"]:
+        if subject.get("spec", subject["name"]) != subject["name"]:
+            facts.append(fact(f"Spec of {subject['name']}", subject["spec"], code=True))
         facts.append(fact(f"Weights of {subject['name']}", subject["weights"], code=True))
         if subject["card"]:
             plain = {key: value for key, value in subject["card"].items() if not isinstance(value, dict | list)}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from eyechart.charts.numbers import is_number, number, with_span
@@ -111,10 +115,38 @@ def why(verdict: Verdict) -> str:
     return f"{instead} {verdict.remarks}".strip()
 
 
-def references(verdicts: Sequence[Verdict]) -> list[str]:
-    """The papers behind the claims of the page, in full."""
+#: Papers behind claims by the name that measures cite them by.
+BEHIND_CLAIMS = {
+    "Dosovitskiy et al. 2020": "V",
+    "Raghu et al. 2021": "R",
+    "Park & Kim 2022": "P",
+    "Park & Kim 2022b (Blurs Behave Like Ensembles)": "Blur",
+    "Yu et al. 2022": "MetaFormer",
+}
+
+
+@cache
+def papers() -> dict[str, str]:
+    """What measures cite, in full, by the name they cite it by."""
+    listed = tomllib.loads(files("eyechart.report").joinpath("papers.toml").read_text(encoding="utf-8"))
+    return listed | {name: SOURCES[key] for name, key in BEHIND_CLAIMS.items()}
+
+
+def references(verdicts: Sequence[Verdict], cited: Iterable[str] = ()) -> list[dict[str, str]]:
+    """The papers behind the claims of the page and those its measures cite, in full, each with its address."""
     keys = dict.fromkeys(key for verdict in verdicts for key in CLAIMS[verdict.claim].sources)
-    return sorted(SOURCES[key] for key in keys if "arXiv" in SOURCES[key])
+    listed = {SOURCES[key] for key in keys if "arXiv" in SOURCES[key]}
+    listed |= {papers()[name] for name in cited if name in papers()}
+    return [{"text": text, "link": link_of(text)} for text in sorted(listed)]
+
+
+def link_of(reference: str) -> str:
+    """
+    >>> link_of("Snell, Swersky & Zemel, Prototypical Networks. NeurIPS 2017, arXiv:1703.05175")
+    'https://arxiv.org/abs/1703.05175'
+    """
+    number = re.search(r"arXiv:([\d.]+)", reference)
+    return f"https://arxiv.org/abs/{number[1]}" if number else ""
 
 
 def picture(part: PartVerdict) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def of_training(run: TrainingRun, card: Mapping[str, Any]) -> dict[str, Any]:
         "augmented_train_nll": (lines[-1]["augmented_train_nll"], None, None, int(card["train_images"])),
         "clean_train_nll": (last.get("clean_train_nll"), None, None, 5_000),
     }
-    subject = load_subject(f"zoo:{run.model}@{files.weights_path()}", name=run.label)
+    subject = load_subject(f"zoo:{run.model}@{files.weights_path()}", label=run.label)
     anatomy = anatomy_of(subject.name, subject.module, torch.zeros(2, 3, *subject.input_size), call=subject.call)
     facts = Facts.of(anatomy, trained=True)
     return {
@@ -156,7 +156,7 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
 def subject_of(arm: str, run: TrainingRun, snapshot: str) -> Subject:
     """An arm as a subject, called as people read it: "vit@warmup", or "vit" at the end of its training."""
     path = Records(Path(run.out), run.label).weights_path(snapshot)
-    return load_subject(f"zoo:{run.model}@{path}", name=arm if snapshot == "end" else f"{arm}@{snapshot}")
+    return load_subject(f"zoo:{run.model}@{path}", label=arm if snapshot == "end" else f"{arm}@{snapshot}")
 
 
 def images_of(runs: list[TrainingRun], part: str) -> Images:

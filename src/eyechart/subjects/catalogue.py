@@ -6,6 +6,7 @@ import difflib
 import fnmatch
 import inspect
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ def _parse(text: str) -> Spec:
     if colon and source in SOURCES:
         return _split_weights(source, rest, text)
     if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text:
-        raise UsageError(f"{text} names weights but no architecture: write timm:NAME@{text}.")
+        raise UsageError(f"{text} names weights but no architecture: {_architecture_of_file(text)}.")
     name = _SIZE.sub("", text.partition("@")[0])
     if ":" in name and source not in zoo.names():
         near = difflib.get_close_matches(source, SOURCES, n=1) or ["timm"]
@@ -83,6 +84,17 @@ def _parse(text: str) -> Spec:
     if name.partition(".")[0] in names("timm"):
         return _split_weights("timm", text, text)
     raise unknown(name)
+
+
+def _architecture_of_file(path: str) -> str:
+    """What to write for a file of weights: its own card knows, where `eyechart train` made it."""
+    from eyechart.subjects.trained_here import architecture_of
+
+    card = zoo.card_beside(path) if Path(path).is_file() else {}
+    if card:
+        return f"write {shlex.quote(f'{architecture_of(card)}@{path}')}"
+    quoted = shlex.quote(f"timm:NAME@{path}")
+    return f"write {quoted}, or zoo:NAME@… where it is one of eyechart's own models"
 
 
 def _split_weights(source: Source, rest: str, text: str) -> Spec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -51,10 +52,19 @@ def match_classes(
     given = read_mapping(mapping)
     if not image_classes:
         return ClassMatch(None, "The images have no classes.")
+    if not getattr(subject, "classifier", True):
+        return ClassMatch(None, f"{name} has no classifier.")
     if classes is None and not all(isinstance(given.get(label), int) for label in image_classes):
         return ClassMatch(None, f"The classes of {name} are not known.")
     index = _Index(classes or ())
     matches = [_wanted(given[label], index) if label in given else index.find(label) for label in image_classes]
+    for label, indices in zip(image_classes, matches, strict=True):
+        if label in given and not indices:
+            return ClassMatch(
+                None,
+                f"The class {label!r} of the images is mapped to {given[label]!r}, but {name} has no such class"
+                f"{_near(given[label], index.classes)}.",
+            )
     missing = [label for label, indices in zip(image_classes, matches, strict=True) if not indices]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
@@ -83,6 +93,25 @@ def _names_of(subject: Subject | Sequence[str] | None) -> tuple[str, tuple[str, 
     if isinstance(subject, Sequence):
         return "the subject", tuple(subject)
     return subject.name, subject.classes
+
+
+def check_mapping(mapping: Mapping[str, str | int] | None, image_classes: Sequence[str] | None) -> None:
+    """Refuses a mapping of classes that the images do not have: it was meant for others, or has a slip of the pen."""
+    unknown = [label for label in mapping or () if label not in (image_classes or ())]
+    if unknown and image_classes:
+        near = _near(unknown[0], image_classes)
+        raise UsageError(f"--classes maps {unknown[0]!r}, which is no class of the images{near}.")
+
+
+def _near(target: str | int, classes: Sequence[str]) -> str:
+    """
+    >>> _near("kat", ["cat", "dog"]), _near(12, ["cat", "dog"])
+    ("; did you mean 'cat'?", ', which has 2 (0 to 1)')
+    """
+    if isinstance(target, int):
+        return f", which has {len(classes)} (0 to {len(classes) - 1})" if classes else ""
+    near = difflib.get_close_matches(target, classes, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _few(labels: Sequence[str]) -> str:
@@ -194,6 +223,26 @@ def wordnet_ids(classes: tuple[str, ...]) -> tuple[str, ...] | None:
         not set(synonyms(ours)).isdisjoint(synonyms(theirs)) for ours, theirs in zip(classes, imagenet[1], strict=True)
     )
     return imagenet[0] if agreeing >= 0.9 * len(classes) else None
+
+
+def readable_class(name: str) -> str:
+    """What people call a class that is named by a wordnet id, as far as timm's lists know it; else the name itself.
+
+    >>> readable_class("n01440764"), readable_class("n01440764_tench"), readable_class("cat")
+    ('tench', 'tench', 'cat')
+    """
+    identifier = _WORDNET_ID.match(name)
+    if identifier is None:
+        return name
+    words = name[identifier.end() :].strip("_- ").replace("_", " ")
+    return words or _imagenet_words().get(identifier.group(), name)
+
+
+@cache
+def _imagenet_words() -> dict[str, str]:
+    """The first name of every wordnet id of ImageNet's 21,841."""
+    ids, labels = _imagenet(21841) or ((), ())
+    return {identifier: label.partition(",")[0] for identifier, label in zip(ids, labels, strict=True)}
 
 
 def meaningful(classes: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -2,13 +2,14 @@
 
 `zoo:NAME[@SNAPSHOT]`, `timm:NAME`, `torchvision:NAME`, `hf:ORG/NAME` or `hf:FOLDER`, or a bare name (zoo, then timm),
 each with `@random` (seed 0) or `@PATH` for other weights and, before that, `:48px` for another input size; or an
-`nn.Module` with a transform. Weights made by `eyechart train` bring their switches, classes, input size and
-normalisation along, in the card beside the file.
+`nn.Module` with a transform. `LABEL=SPEC` names a subject; without a label it goes by its spec, or by the name of
+its model where the spec has a path (`naming.py`). Weights made by `eyechart train` bring their switches, classes,
+input size and normalisation along, in the card beside the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from eyechart.errors import SubjectError, UsageError
-from eyechart.phrases import printable
 from eyechart.subjects import preprocessing, sources
 from eyechart.subjects.catalogue import LARGEST_INPUT, Spec, names, parse_spec
+from eyechart.subjects.naming import checked_label, short_name, short_names, split_label
 from eyechart.subjects.preprocessing import GivenTransform, Preprocessing
 from eyechart.subjects.subject import Subject, find_logits, unwrapped
 
@@ -29,30 +30,44 @@ def load_subject(
     spec: Given,
     *,
     transform: Any = None,
-    name: str | None = None,
+    label: str | None = None,
     input_size: tuple[int, int] | int | None = None,
+    classes: Sequence[str] | None = None,
+    trained: bool | None = None,
 ) -> Subject:
     """The subject a spec names, or a module made into one.
+
+    `label` is what tables and legends call it. Of a module, `classes` are its class names by logit index, and `trained`
+    says whether its weights were trained: unless it is said, or its answers on labelled images are clearly better than
+    chance, no claim is decided on it.
 
     A module comes with a `transform`: a callable from PIL picture to tensor, a torchvision preset, a Preprocessing, or
     None. With None, timm modules use their data config; others are given pictures of `input_size` (or what the module
     says, or 224) with ImageNet's mean and deviation, and the card says so. It is put into eval mode.
     With a spec, `input_size=48` is the same as `:48px`: position tables are resized, what cannot be is refused.
 
-    >>> load_subject(nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10)), name="linear", input_size=8).parameters
+    >>> load_subject(nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 10)), label="linear", input_size=8).parameters
     1930
+    >>> load_subject("mine=zoo:vit").name
+    'mine'
     """
+    label = None if label is None else checked_label(label)
     if isinstance(spec, tuple):
-        module, transform = spec
-        return load_subject(module, transform=transform, name=name, input_size=input_size)
+        spec, transform = spec
     if isinstance(spec, Subject):
-        return spec
+        given = (transform, input_size, classes, trained)
+        if any(value is not None for value in given):
+            raise UsageError(f"{spec.name} is a subject already; only its label can be given.")
+        return spec if label is None else replace(spec, name=label)
     if isinstance(spec, nn.Module):
-        return _from_module(spec, transform, name, input_size)
+        return _from_module(spec, transform, label, input_size, classes, trained)
     if not isinstance(spec, str):
         raise UsageError(f"A subject is a spec such as 'timm:resnet50', a module or a Subject; got {spec!r}.")
     if transform is not None:
         raise UsageError(f"{spec} has its own preprocessing; a transform can be given only with a module.")
+    if classes is not None or trained is not None:
+        raise UsageError(f"{spec} says itself what its classes are and whether it is trained; a module cannot.")
+    given_label, spec = split_label(spec)
     parsed = parse_spec(spec)
     if input_size is not None:
         parsed = replace(parsed, size=_side(spec, input_size))
@@ -62,7 +77,8 @@ def load_subject(
         raise SubjectError(f"{spec:.300} cannot be loaded ({error.strerror or error}).") from error
     if parsed.size is not None:
         _look_at(subject, parsed.size)
-    subject.name = printable(name) if name else subject.name
+    subject.spec = str(parsed)
+    subject.name = label or given_label or short_name(parsed)
     return subject
 
 
@@ -84,24 +100,48 @@ def _look_at(subject: Subject, size: int) -> None:
     _try(subject, "leave the size out or choose another.")
 
 
-def as_list(specs: Given | Sequence[Given]) -> list[Given]:
-    """One subject alone, as people write it, or several."""
+def as_list(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[Given]:
+    """One subject alone, as people write it, or several, with or without labels."""
+    if isinstance(specs, Mapping):
+        return list(specs.values())
     return [specs] if isinstance(specs, (str, nn.Module, Subject)) else list(specs)
 
 
-def load_subjects(specs: Given | Sequence[Given]) -> list[Subject]:
-    """All subjects of an exam, with unique names: modules of one class are numbered, the same spec twice is refused."""
-    specs = as_list(specs)
+def load_subjects(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[Subject]:
+    """All subjects of an exam, with unique labels.
+
+    Those that are given ({label: subject}, or LABEL=SPEC) are kept; specs with paths that would read alike get what
+    tells the paths apart, modules of one class are numbered, and the same spec twice is refused.
+
+    >>> [subject.name for subject in load_subjects({"mine": "zoo:vit", "other": "zoo:resnet"})]
+    ['mine', 'other']
+    """
+    labels: list[str | None]
+    given, specs = specs, as_list(specs)
+    if isinstance(given, Mapping):
+        labels = [checked_label(label) for label in given]
+    else:
+        labels = [split_label(spec)[0] if isinstance(spec, str) else None for spec in specs]
+    unlabelled = [
+        at for at, (spec, label) in enumerate(zip(specs, labels, strict=True)) if isinstance(spec, str) and not label
+    ]
+    parsed = [parse_spec(specs[at]) for at in unlabelled]  # type: ignore[arg-type]
+    if twice := next((spec for at, spec in enumerate(parsed) if spec in parsed[:at]), None):
+        raise UsageError(f"{twice} is given twice; drop one, or give it a label: LABEL={twice}.")
+    for at, name in zip(unlabelled, short_names(parsed), strict=True):
+        labels[at] = name
     subjects: list[Subject] = []
     taken: set[str] = set()
     modules: set[int] = set()
-    for spec in specs:
-        subject = load_subject(spec)
+    for spec, label in zip(specs, labels, strict=True):
+        subject = load_subject(split_label(spec)[1]) if isinstance(spec, str) else load_subject(spec, label=label)
+        if isinstance(spec, str):
+            subject.name = label or subject.name
         if id(subject.module) in modules:
             raise UsageError(f"{subject.name} is given twice; drop one.")
         if subject.name in taken:
-            if isinstance(spec, (str, Subject)):
-                raise UsageError(f"Two subjects are called {subject.name}; drop one, or give it another name.")
+            if label or isinstance(spec, Subject):
+                raise UsageError(f"Two subjects are called {subject.name}; give one of them another label.")
             number = next(n for n in range(2, len(specs) + 2) if f"{subject.name}-{n}" not in taken)
             subject.name = f"{subject.name}-{number}"
         taken.add(subject.name)
@@ -122,10 +162,15 @@ def _loader(spec: Spec) -> Callable[[Spec], Subject]:
 
 
 def _from_module(
-    module: nn.Module, transform: Any, name: str | None, input_size: tuple[int, int] | int | None
+    module: nn.Module,
+    transform: Any,
+    label: str | None,
+    input_size: tuple[int, int] | int | None,
+    classes: Sequence[str] | None,
+    trained: bool | None,
 ) -> Subject:
-    module = unwrapped(module, name or type(module).__name__)
-    name = name or type(module).__name__
+    module = unwrapped(module, label or type(module).__name__)
+    name = label or type(module).__name__
     fallback, assumption = preprocessing.for_module(module, name, input_size)
     prepare: Preprocessing | GivenTransform = fallback
     if transform is not None:
@@ -136,15 +181,28 @@ def _from_module(
         module=module,
         preprocessing=prepare,
         classes=None,
-        trained=True,
+        trained=trained,
         card={"source": "module", "class": type(module).__qualname__, "preprocessing": prepare.as_json()},
         keyword="pixel_values" if hasattr(module, "main_input_name") else None,
+        spec=f"module:{type(module).__qualname__}{'@random' if trained is False else ''}",
     )
     output = _try(subject)
     subject.classifier = find_logits(output) is not None and getattr(module, "num_classes", None) != 0
-    subject.classes = _classes_of_module(module, subject.logits(output))
+    logits = subject.logits(output)
+    subject.classes = _classes_of_module(module, logits)
+    if classes is not None:
+        subject.classes = _given_classes(name, classes, logits)
     subject.card = {**subject.card, "notes": [assumption]}
     return subject
+
+
+def _given_classes(name: str, classes: Sequence[str], logits: Tensor | None) -> tuple[str, ...]:
+    listed = (classes,) if isinstance(classes, str) else tuple(map(str, classes))
+    if logits is None:
+        raise UsageError(f"{name} has no classifier, so it has no classes; leave them out.")
+    if len(listed) != logits.shape[1]:
+        raise UsageError(f"{name} has {logits.shape[1]} outputs, but {len(listed)} classes were given.")
+    return listed
 
 
 def _classes_of_module(module: nn.Module, logits: Tensor | None) -> tuple[str, ...] | None:

@@ -49,7 +49,8 @@ class Subject:
     preprocessing: Prepare
     classes: tuple[str, ...] | None
     """Class names by logit index; None: unknown."""
-    trained: bool
+    trained: bool | None
+    """Whether its weights are trained; None: nobody said."""
     card: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from, its recipe and licence where known, and what was assumed; fits into JSON."""
     classifier: bool = True
@@ -58,11 +59,14 @@ class Subject:
     """The argument that takes the images, if it is not the first (Hugging Face: `pixel_values`)."""
     copies_input: bool = False
     """Its forward writes into what it is given, as its trial found out: each call gets a copy."""
+    spec: str = ""
+    """Where it comes from in full, path and all, where `name` is only its label; by default the same as the name."""
 
     def __post_init__(self) -> None:
         self.name = printable(self.name).replace("\n", "\\n")  # it stands in tables, charts and file names
         self.module = unwrapped(self.module, self.name).eval()
         check_finite(self.name, self.module)
+        self.spec = self.spec or self.name
 
     @property
     def input_size(self) -> tuple[int, int]:

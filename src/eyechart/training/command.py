@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from click.core import ParameterSource
 
 from eyechart import zoo
 from eyechart.errors import PARTLY, Interrupted, UsageError
+from eyechart.subjects.catalogue import parse_spec
 from eyechart.training.progress import board
 from eyechart.training.recipes import RECIPES
 from eyechart.training.run import FREEZE, HEADS, SNAPSHOTS, STOPS, TrainingRun
@@ -96,13 +98,23 @@ def train(
         again = max((run.again for run in runs), key=len, default="the same command")
         raise Interrupted(f"interrupted; {again} continues from the last states.") from None
     failed = [name for name, code in codes.items() if code]
+    made: list[str] = []
     for run in runs:
         if run.label not in failed:
-            click.echo(str(Path(run.out) / f"{run.label}.safetensors"))
+            weights = Path(run.out) / f"{run.label}.safetensors"
+            click.echo(str(weights))
+            made += [f"{architecture(run)}@{weights}"] if weights.is_file() else []
+    if made:
+        click.echo(f"next: {shlex.join(['eyechart', 'exam', *made])}", err=True)
     if failed and len(runs) > 1:
         click.echo(f"eyechart: {len(failed)} of {len(runs)} trainings failed: {', '.join(failed)}", err=True)
     if failed:
         sys.exit(PARTLY if len(failed) < len(runs) else max(1, codes[failed[0]]) if len(runs) == 1 else 1)
+
+
+def architecture(run: TrainingRun) -> str:
+    """What the weights of a training are loaded as, `source:name`."""
+    return f"zoo:{run.model}" if run.begin_from is None else parse_spec(run.begin_from).model
 
 
 def _runs(ctx: click.Context, names: tuple[str, ...], list_: Path | None, options: dict[str, Any]) -> list[TrainingRun]:

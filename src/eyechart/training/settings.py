@@ -50,7 +50,11 @@ def make_run(settings: Mapping[str, Any]) -> TrainingRun:
         raise UsageError("A run needs a model: model = NAME.")
     given = {name: fitted(name, value) for name, value in given.items()}
     recipe = find_recipe(given.pop("recipe", "strong"))
-    recipe = recipe.changed(**{name: given.pop(name) for name in RECIPE_SETTINGS if name in given})
+    changes = {name: given.pop(name) for name in RECIPE_SETTINGS if name in given}
+    epochs = changes.get("epochs", recipe.epochs)
+    if "warmup_epochs" not in changes and 0 < epochs <= recipe.warmup_epochs:
+        changes["warmup_epochs"] = 1 if epochs > 1 else 0  # the recipe's own would not end before the training does
+    recipe = recipe.changed(**changes)
     begin_from = given.pop("from", None)
     if begin_from is None:
         check_switches(given["model"], zoo.switches(given["model"]), given.get("switches", {}))

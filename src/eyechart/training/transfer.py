@@ -7,6 +7,7 @@ images normalised as it is used to.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,14 +83,15 @@ def _source(run: TrainingRun) -> Spec:
     if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text and ":" not in text:
         if run.model not in zoo.names():
             raise UsageError(
-                f"{text} names weights but no architecture; write --from timm:NAME@{text}, or train a model of the zoo."
+                f"{text} names weights but no architecture; write --from {shlex.quote(f'timm:NAME@{text}')}, or "
+                "train a model of the zoo."
             )
         return Spec("zoo", run.model, text)
     spec = parse_spec(text)
     if spec.source == "zoo" and run.model in zoo.names() and spec.name in zoo.names() and run.model != spec.name:
         raise UsageError(
             f"--from {spec} is trained on as {spec.name}, so it cannot be called {run.model}; write eyechart train "
-            f"{spec.name} --from {spec}, or a NAME of your own."
+            f"{spec.name} --from {shlex.quote(str(spec))}, or a NAME of your own."
         )
     if spec.size is not None:
         raise UsageError(

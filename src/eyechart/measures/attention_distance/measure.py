@@ -173,8 +173,9 @@ class AttentionDistance(Measure):
         Source("Raghu et al. 2021", "Figures 3, 4, C.5, C.6"),
     )
     how_to_read = (
-        "Each point is one attention head: the mean distance, in pixels, between a patch and what it attends to. Left, "
-        "the heads of the two lowest and two highest blocks, sorted; right, all heads over depth. The upper dashed "
+        "Each point is one attention head: the mean distance, in pixels, between a patch and what it attends to. "
+        "First, the heads of the two lowest and two highest blocks, sorted; next, all heads over depth. The upper "
+        "dashed "
         "line is attention spread evenly over the picture, the lower one a patch that attends to itself. Low points in "
         "early blocks are local heads, as a convolution would be. A long distance alone does not make a head global: "
         "one that always looks at the same corner has one too. The coverage in the tooltip tells them apart (1: it "
@@ -182,8 +183,8 @@ class AttentionDistance(Measure):
         "picture and gives patches at least half of its attention."
     )
     how_to_read_ko = (
-        "점 하나가 어텐션 헤드 하나이고, 높이는 패치와 그 패치가 보는 곳 사이의 평균 거리(픽셀)이다. 왼쪽은 가장 낮은 "
-        "두 블록과 가장 높은 두 블록의 헤드를 정렬한 것, 오른쪽은 깊이에 따른 모든 헤드이다. 위 점선은 그림 전체를 "
+        "점 하나가 어텐션 헤드 하나이고, 높이는 패치와 그 패치가 보는 곳 사이의 평균 거리(픽셀)이다. 처음은 가장 낮은 "
+        "두 블록과 가장 높은 두 블록의 헤드를 정렬한 것, 다음은 깊이에 따른 모든 헤드이다. 위 점선은 그림 전체를 "
         "고르게 볼 때, 아래 점선은 자기 자신만 볼 때이다."
     )
     method = (

@@ -22,7 +22,8 @@ from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import site_indices
 
 TILE, GAP = 84, 6
-PIXELS = 128  # of a tile, half more than the page shows
+PIXELS = 168  # of a tile, twice what the page shows
+SMALL = 64  # pixels a side up to which a picture is a grid of pixels and no photograph
 ROWS, FEWER_ROWS = 4, 3  # pictures in the figure, and where there are more than two subjects; the explorer has all
 DARKEST = 0.06  # of a picture where its rollout is least
 OUTLINE = np.array([86, 180, 233])
@@ -49,11 +50,15 @@ class Asked:
         return ("rollout", f"to {name}") if self.head is None else (name, f"head {self.head + 1}")
 
     def values(self, finding: xarray.Dataset, example: int) -> np.ndarray:
+        window = max(int(finding.query_place.values[self.site, self.query, 2]), 0)
+        placed = finding.key_place.values[self.site, window, :, 0] >= 0
         if self.head is None:
-            row = (example, self.site, self.query)
-            return decoded(finding.rollout.values[row], finding.rollout_peak.values[row])
-        at = (example, self.site, self.head, self.query)
-        return decoded(finding.maps.values[at], finding.peak.values[at])
+            at: tuple[int, ...] = (example, self.site, self.query)
+            names = ("rollout", "rollout_peak", "rollout_beside")
+        else:
+            at, names = (example, self.site, self.head, self.query), ("maps", "peak", "beside")
+        codes, peak, beside = (finding[name].values[at] for name in names)
+        return decoded(codes, peak, beside, placed)
 
 
 def columns_of(finding: xarray.Dataset, subject: str) -> list[Asked]:
@@ -90,8 +95,12 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     tiles = []
     for example in range(count):
         picture = picture_of(finding, subject, example)
-        drawn = [picture, *(tile(finding, each, example, picture) for each in asked)]
-        tiles += [{"column": column, "row": example, "url": drawn_small(pixels)} for column, pixels in enumerate(drawn)]
+        photo = max(picture.shape[:2]) > SMALL
+        shown = [
+            (picture, photo),
+            *((tile(finding, each, example, picture), photo and each.head is None) for each in asked),
+        ]
+        tiles += [{"column": at, "row": example, "url": drawn(*pixels)} for at, pixels in enumerate(shown)]
     band = alt.Scale(type="band", paddingInner=GAP / (TILE + GAP), paddingOuter=0)
     x = alt.X("column:O", scale=band, axis=named([f"{one}\n{two}" for one, two in heads], orient="top"), title=None)
     names = [name or f"picture {at + 1}" for at, name in enumerate(finding.class_name.values[:count].tolist())]
@@ -125,10 +134,12 @@ def named(names: list[str], orient: Literal["top", "left"]) -> alt.Axis:
 
 
 def picture_of(finding: xarray.Dataset, subject: str, example: int) -> np.ndarray:
-    """(y, x, 3), 0 to 255."""
+    """(y, x, 3), 0 to 255, as large as a tile at most."""
     index = finding.shown_subject.values.tolist().index(subject)
     height, width = finding.picture_size.values[index]
-    return np.asarray(finding.picture.values[example, index, :height, :width])
+    image = Image.fromarray(np.ascontiguousarray(finding.picture.values[example, index, :height, :width]))
+    image.thumbnail((PIXELS, PIXELS), Image.Resampling.LANCZOS)
+    return np.asarray(image)
 
 
 def tile(finding: xarray.Dataset, asked: Asked, example: int, picture: np.ndarray) -> np.ndarray:
@@ -175,11 +186,9 @@ def heat_map(
     return heat, covered
 
 
-def drawn_small(pixels: np.ndarray) -> str:
-    """Photographs as JPEG, small pictures and maps as PNG."""
-    times = max(1, PIXELS // max(pixels.shape[:2]))
-    photo = times == 1 and max(pixels.shape[:2]) < PIXELS
-    return data_uri(pixels, "JPEG" if photo else "PNG", times)
+def drawn(pixels: np.ndarray, photo: bool) -> str:
+    """Photographs as JPEG, small pictures and maps as PNG, enlarged because some viewers of PDF smooth."""
+    return data_uri(pixels, "JPEG" if photo else "PNG", 1 if photo else max(1, PIXELS // max(pixels.shape[:2])))
 
 
 def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:

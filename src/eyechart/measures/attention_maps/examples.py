@@ -25,14 +25,14 @@ from eyechart.tracing.needs import View
 from eyechart.tracing.views import Look
 
 MOST, FEWEST = 6, 4  # pictures; before fewer than four would fit, queries are thinned
-ROOM = 2_300_000  # bytes of maps kept of a subject: 6 pictures of the bundled ViT
-LARGEST_PICTURE = 128  # pixels a side of the pictures kept beside the maps
+ROOM = 45_000_000  # bytes of maps kept of a subject: every patch of 16×16 in 4 pictures of a ViT-B
+LARGEST_PICTURE = 256  # pixels a side of the pictures kept beside the maps
 
 
 def bytes_of_picture(sites: Sequence[Site], size: tuple[int, int], side: int) -> int:
     """What the maps and the rollout of one picture take."""
     return sum(
-        ((site.heads or 1) + 1) * count_queries(site.attention, size, side) * (count_keys(site.attention) + 2)
+        ((site.heads or 1) + 1) * count_queries(site.attention, size, side) * (count_keys(site.attention) + 4)
         for site in sites
         if site.attention is not None
     )
@@ -75,7 +75,7 @@ def look_at_rows(kept: Mapping[str, Kept], with_rollout: bool) -> View:
 
 
 def take_examples(bench: Bench, sites: Sequence[Site]) -> dict[str, Tensor]:
-    """Some pictures of this batch; "maps of SITE" (image, head, query, key) in hundredths, its "peak of SITE", …"""
+    """Some pictures of this batch; "maps of SITE" (image, head, query, key) as `coded`, its "peak of SITE", …"""
     side, count = thinning(sites, bench.anatomy.input_size)
     bench = bench.picked(spread_over_classes(bench.batch, count))
     kept = {site.name: kept_rows(site.attention, side) for site in sites if site.attention is not None}
@@ -84,12 +84,14 @@ def take_examples(bench: Bench, sites: Sequence[Site]) -> dict[str, Tensor]:
     labels = torch.full((len(bench),), -1) if bench.batch.labels is None else torch.as_tensor(bench.batch.labels)
     examples = {"image": torch.as_tensor(bench.batch.images), "label": labels, "picture": pictures_of(bench)}
     for name, rows in kept.items():
-        codes, peak = coded(seen[name][view.name])
+        codes, peak, beside = coded(seen[name][view.name], torch.as_tensor(rows.placed))
         examples |= {
             f"maps of {name}": codes[:, :-1],
             f"peak of {name}": peak[:, :-1],
+            f"beside of {name}": beside[:, :-1],
             f"rollout of {name}": codes[:, -1],
             f"rollout_peak of {name}": peak[:, -1],
+            f"rollout_beside of {name}": beside[:, -1],
             f"query_place of {name}": torch.as_tensor(rows.queries),
             f"key_place of {name}": torch.as_tensor(rows.keys),
             f"grids of {name}": torch.tensor(rows.grids),
@@ -98,10 +100,10 @@ def take_examples(bench: Bench, sites: Sequence[Site]) -> dict[str, Tensor]:
 
 
 def picture_size(size: tuple[int, int]) -> tuple[int, int]:
-    """Of the pictures kept: as the subject is fed, but at most 128 pixels on the longer side.
+    """Of the pictures kept: as the subject is fed, but at most 256 pixels on the longer side.
 
-    >>> picture_size((32, 32)), picture_size((224, 224)), picture_size((256, 128))
-    ((32, 32), (128, 128), (128, 64))
+    >>> picture_size((32, 32)), picture_size((224, 224)), picture_size((512, 256))
+    ((32, 32), (224, 224), (256, 128))
     """
     shrink = max(1.0, max(size) / LARGEST_PICTURE)
     return round(size[0] / shrink), round(size[1] / shrink)

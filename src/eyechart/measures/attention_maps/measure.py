@@ -20,7 +20,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
-from eyechart.measures.attention_maps.examples import picture_size, take_examples, thinning
+from eyechart.measures.attention_maps.examples import FEWEST, picture_size, take_examples, thinning
 from eyechart.measures.attention_maps.rows import (
     NOTHING,
     count_keys,
@@ -34,12 +34,14 @@ from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
+from eyechart.subjects.labels import readable_class
 from eyechart.tally import Concat, Max, Sum, Tally
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.needs import View
 from eyechart.tracing.views import Look
 
 PADDED_ROOM = 64_000_000  # bytes of the maps of all subjects together, which are padded to one shape
+MOST_PADDED = 160_000_000  # and where these are fewer than four pictures
 
 
 def with_maps(scene: Scene) -> list[Anatomy]:
@@ -75,15 +77,18 @@ class MapsTally(Tally):
     label: Annotated[Tensor, Concat("image", dtype="int64")]
     maps: Annotated[Tensor, Concat("image", "site", "head", "query", "key", dtype="uint8")]
     peak: Annotated[Tensor, Concat("image", "site", "head", "query", dtype="float32")]
+    beside: Annotated[Tensor, Concat("image", "site", "head", "query", dtype="float32")]
     rollout: Annotated[Tensor, Concat("image", "site", "query", "key", dtype="uint8")]
     rollout_peak: Annotated[Tensor, Concat("image", "site", "query", dtype="float32")]
+    rollout_beside: Annotated[Tensor, Concat("image", "site", "query", dtype="float32")]
     picture: Annotated[Tensor, Concat("image", "subject", "y", "x", "channel", dtype="uint8")]
 
     def keep_examples(self, scene: Scene, examples: Mapping[str, Mapping[str, Tensor]]) -> None:
         """The examples of all subjects as rows of one shape: as many as every subject has, and as fit."""
         sizes, first = self.sizes, next(iter(examples.values()))
         each = math.prod(sizes[axis] for axis in ("site", "head", "query", "key"))
-        count = min(max(1, PADDED_ROOM // each), *(len(of_subject["image"]) for of_subject in examples.values()))
+        fitting = max(1, PADDED_ROOM // each, min(FEWEST, MOST_PADDED // each))
+        count = min(fitting, *(len(of_subject["image"]) for of_subject in examples.values()))
         rows: dict[str, Tensor] = {"image": first["image"][:count], "label": first["label"][:count]}
         for name, law in self.laws.items():
             if isinstance(law, Concat) and name not in rows:
@@ -91,7 +96,7 @@ class MapsTally(Tally):
         for index, of_subject in enumerate(examples.values()):
             lay(rows["picture"][:, index], of_subject["picture"][:count])
         for row, (subject, site) in enumerate(scene.sites(attentions_with_maps)):
-            for name in ("maps", "peak", "rollout", "rollout_peak"):
+            for name in ("maps", "peak", "beside", "rollout", "rollout_peak", "rollout_beside"):
                 lay(rows[name][:, row], examples[subject][f"{name} of {site.name}"][:count])
             for name in ("query_place", "key_place", "grids"):
                 lay(getattr(self, name)[row], examples[subject][f"{name} of {site.name}"])
@@ -134,18 +139,18 @@ class AttentionMaps(SampledExperiment):
         Source("Abnar & Zuidema 2020", "Section 3 (attention rollout)"),
     )
     how_to_read = (
-        "Left, for some pictures: the rollout, which shows the parts of the picture that the last block depends on "
+        "First, for some pictures: the rollout, which shows the parts of the picture that the last block depends on "
         "(bright: most, dark: least), and the attention of one head of a low, a middle and a high block, always the "
         "head that looks most narrowly there. The query is the class token; without one, the mean over all patches or, "
         "where attention stays within windows, the patch in the middle (outlined). Each head is drawn from 0 to its "
-        "own largest weight. Right: the entropy of every head over depth, with patches as queries (circles) and with "
+        "own largest weight. Next: the entropy of every head over depth, with patches as queries (circles) and with "
         "the class token (diamonds); 1 is attention spread evenly over all keys, 0 attention to a single one. A map "
         "shows where a head reads from, not what it reads: values may be small where weights are large."
     )
     how_to_read_ko = (
-        "왼쪽은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 의존하는지(롤아웃; 밝을수록 많이)와 낮은·중간·높은 "
+        "처음은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 의존하는지(롤아웃; 밝을수록 많이)와 낮은·중간·높은 "
         "블록에서 가장 좁게 보는 헤드의 어텐션이다. 질의(query)는 클래스 토큰이고, 없으면 모든 패치의 평균이나 가운데 "
-        "패치이다. 오른쪽은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 토큰이 질의일 때). 1은 "
+        "패치이다. 다음은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 토큰이 질의일 때). 1은 "
         "모든 곳을 고르게, 0은 한 곳만 보는 것이다."
     )
     method = (
@@ -153,8 +158,9 @@ class AttentionMaps(SampledExperiment):
         "and images; relative: divided by ln(keys of the window, masked ones included). Rollout: R = product over "
         "blocks of (A + I)/2 with A averaged over heads and rows normalised, from the input up to each block; only "
         "where all blocks attend globally over the same tokens. Class attention and attention pooling have no query "
-        "patches and are not shown. Kept maps are in hundredths of each row's largest weight; grids finer than 8×8 "
-        "keep 8 rows and columns of queries or fewer, and more than 196 keys are summed in square groups."
+        "patches and are not shown. Kept maps have 8 bits of the square root of each weight's share of the "
+        "largest on a patch; grids finer than 16×16 keep 16 rows and columns of queries or fewer, and more than 576 "
+        "keys are summed in square groups."
     )
     quantities = (
         Quantity(
@@ -178,7 +184,7 @@ class AttentionMaps(SampledExperiment):
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 3, "normal": 20, "full": 120}
-    least_images = 16  # one in each fold
+    least_images = shown_from = 16  # one in each fold
 
     images: int = option(0, "images whose entropy is measured; 0: as many as the effort allows")
 
@@ -293,11 +299,12 @@ class AttentionMaps(SampledExperiment):
 
 
 def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
-    """Coordinates with what the explorer shows: rows of attention in hundredths of their `peak`, and where they lie."""
+    """Coordinates with what the explorer shows: rows of attention as `coded`, and where they lie."""
     sizes = [picture_size(anatomy.input_size) for anatomy in with_maps(scene)]
     classes = scene.classes or ()
-    labels = [classes[label] if 0 <= label < len(classes) else "" for label in total.label.tolist()]
+    labels = [readable_class(classes[label]) if 0 <= label < len(classes) else "" for label in total.label.tolist()]
     rows, row = ("example", "site", "head", "query"), ("example", "site", "query")
+    packed = {"zlib": True, "complevel": 4}  # coordinates are not packed by themselves, and most of this is padding
     positions = {
         name: np.maximum(getattr(total, name).numpy(), NOTHING).astype(np.int16)
         for name in ("query_place", "key_place", "grids")
@@ -312,10 +319,12 @@ def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
         ),
         "picture": (("example", "shown_subject", "y", "x", "channel"), total.picture.numpy()),
         "picture_size": (("shown_subject", "side"), np.array(sizes)),
-        "maps": ((*rows, "key"), total.maps.numpy()),
+        "maps": ((*rows, "key"), total.maps.numpy(), {}, packed),
         "peak": (rows, total.peak.numpy()),
-        "rollout": ((*row, "key"), total.rollout.numpy()),
+        "beside": (rows, total.beside.numpy()),
+        "rollout": ((*row, "key"), total.rollout.numpy(), {}, packed),
         "rollout_peak": (row, total.rollout_peak.numpy()),
+        "rollout_beside": (row, total.rollout_beside.numpy()),
         "query_place": (("site", "query", "query_axis"), positions["query_place"]),
         "key_place": (("site", "window", "key", "key_axis"), positions["key_place"]),
         "grids": (("site", "grid"), positions["grids"]),

@@ -1,7 +1,7 @@
 """Rows of attention: how spread out they are, where they lead through many blocks, and which are kept to be shown.
 
-A row is one query's attention over its keys. Of a few example pictures rows are kept as they are, in hundredths of
-each row's largest weight; fine grids are thinned, so that what is kept stays small.
+A row is one query's attention over its keys. Of a few example pictures rows are kept as they are, in eight bits of the
+square root of each weight's share of the largest on any patch; fine grids are thinned, so that it stays small.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from torch import Tensor
 
 from eyechart.sites import Anatomy, AttentionGeometry, Site
 
-LEVELS = 100
-"""A kept weight is a whole number of hundredths of the largest in its row; 255 levels make the page 23 % larger."""
-MOST_KEYS = 196
-"""Keys kept in a row, beside prefix tokens: 14×14. What attends to more is summed over square groups of keys."""
-SIDES = range(8, 1, -1)
-"""Rows and columns of queries that are kept, at most 8×8; large subjects keep fewer."""
+LEVELS = 255
+"""A kept weight is `(code / 255)²` of the largest weight on a patch of its row: near 0 in steps of 1/65,025, as fine
+as 16 bits in half the room, and nowhere off by more than 0.4 % of the largest. Tokens without place (the class token,
+which may hold three quarters of a row) are kept relative to the largest of *them*, or few shades were left for the map.
+"""
+MOST_KEYS = 576
+"""Keys kept in a row, beside prefix tokens: 24×24. What attends to more is summed over square groups of keys."""
+SIDES = range(16, 1, -1)
+"""Rows and columns of queries that are kept, at most 16×16; very large subjects keep fewer."""
 PREFIX, MEAN, NOTHING = -1, -2, -9
 """In place of a row of the grid: a token without place, the mean over all places, padding."""
 AT_ONCE = 1 << 24  # attention weights whose logarithm is held at a time
@@ -77,23 +80,26 @@ def why_no_rollout(anatomy: Anatomy, sites: Sequence[Site]) -> str:
     return ""
 
 
-def coded(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (…, key) as (whole hundredths of the largest weight, that weight), `decoded` takes them back.
+def coded(rows: Tensor, placed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows (…, query, key) as (codes, largest weight on a patch, largest on a token without place).
 
-    The largest weight is rounded to half precision first, so that the page's numbers are exactly the finding's.
+    `placed` (query, key) says which keys are patches. `decoded` takes the weights back. The largest weights are rounded
+    to half precision first, so that the page's numbers are exactly the finding's.
     """
-    rows = rows.float().clamp_min(0)
-    peak = rows.amax(-1).half().float()
-    codes = (rows / peak.clamp_min(torch.finfo(torch.float32).tiny).unsqueeze(-1) * LEVELS).round().clamp_max(LEVELS)
-    return codes.to(torch.uint8), peak
+    rows, placed = rows.float().clamp_min(0), placed.to(rows.device)
+    peak, beside = (rows.where(keys, 0).amax(-1).half().float() for keys in (placed, ~placed))
+    largest = torch.where(placed, peak.unsqueeze(-1), beside.unsqueeze(-1)).clamp_min(torch.finfo(torch.float32).tiny)
+    return ((rows / largest).clamp_max(1).sqrt() * LEVELS).round().to(torch.uint8), peak, beside
 
 
-def decoded(codes: np.ndarray, peak: np.ndarray) -> np.ndarray:
+def decoded(codes: np.ndarray, peak: np.ndarray, beside: np.ndarray, placed: np.ndarray) -> np.ndarray:
     """
-    >>> decoded(*(part.numpy() for part in coded(torch.tensor([[0.75, 0.25, 0.0]]))))
-    array([[0.75  , 0.2475, 0.    ]])
+    >>> placed = torch.tensor([[False, True, True]])
+    >>> decoded(*(part.numpy() for part in (*coded(torch.tensor([[0.75, 0.25, 0.0]]), placed), placed)))
+    array([[0.75, 0.25, 0.  ]])
     """
-    values: np.ndarray = codes.astype(np.float64) / LEVELS * np.asarray(peak, np.float64)[..., None]
+    largest = np.where(placed, np.asarray(peak, np.float64)[..., None], np.asarray(beside, np.float64)[..., None])
+    values: np.ndarray = (codes.astype(np.float64) / LEVELS) ** 2 * largest
     return values
 
 
@@ -131,6 +137,12 @@ class Kept:
     """(query,): its place in that window; -1 for the mean."""
     target: np.ndarray
     """(query, key as the model has them): where each key's weight is added."""
+
+    @property
+    def placed(self) -> np.ndarray:
+        """(query, key): which keys have a place in the picture."""
+        has_place: np.ndarray = self.keys[self.queries[:, 2], :, 0] >= 0
+        return has_place
 
     def rows(self, weights: Tensor) -> Tensor:
         """(image, head, query, key) out of (image, window, head, query, key)."""

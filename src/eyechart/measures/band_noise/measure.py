@@ -133,16 +133,16 @@ class BandNoise(SampledExperiment):
     order = 84
     sources = (Source("Park & Kim 2022", "Figure 2b"),)
     how_to_read = (
-        "Left: how many points of accuracy are lost to noise of one frequency, equally strong at every frequency. Low "
+        "First: how many points of accuracy are lost to noise of one frequency, equally strong at every frequency. Low "
         "frequencies are patches of colour, high ones fine grain: a curve that dips on the left is hurt by coarse "
         "noise, one that dips on the right by grain. The claim compares the subjects below and above the dashed lines, "
-        "each end by itself. Right: the mean over all frequencies for several strengths of the noise; the left panel "
+        "each end by itself. Next: the mean over all frequencies for several strengths of the noise; the first panel "
         "is read at the strength where all subjects together lose 10 points."
     )
     how_to_read_ko = (
-        "왼쪽: 세기가 같은 잡음을 한 주파수대에만 더했을 때 떨어지는 정확도. 왼쪽이 깊으면 굵은 잡음에, 오른쪽이 "
-        "깊으면 고운 잡음에 약하다. 주장은 두 점선의 왼쪽과 오른쪽을 따로 비교한다. 오른쪽 그림: 잡음 세기에 따른 평균 "
-        "하락. 평균 10점이 떨어지는 세기에서 왼쪽을 읽는다."
+        "처음: 세기가 같은 잡음을 한 주파수대에만 더했을 때 떨어지는 정확도. 왼쪽이 깊으면 굵은 잡음에, 오른쪽이 "
+        "깊으면 고운 잡음에 약하다. 주장은 두 점선의 왼쪽과 오른쪽을 따로 비교한다. 다음 그림: 잡음 세기에 따른 평균 "
+        "하락. 평균 10점이 떨어지는 세기에서 처음을 읽는다."
     )
     method = (
         "Random signs for every value of the normalised image, cut by FFT to one of ten half-open square rings that "
@@ -180,6 +180,7 @@ class BandNoise(SampledExperiment):
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 128
+    shown_from: ClassVar[int] = 16
     scaling: Literal["equal", "paper"] = option(
         "equal", "strength of the noise: equal at all frequencies, or the natural share of each ring (paper)"
     )

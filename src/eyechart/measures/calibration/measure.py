@@ -82,13 +82,13 @@ class Calibration(Measure):
     how_to_read = (
         "Each point is a tenth of the confidence range: how confident the model was there, and how often it was right, "
         "with a 95 % interval; larger points hold more pictures. On the dashed diagonal confidence equals accuracy; "
-        "below it the model is over-confident. On the right: the calibration error before and after one temperature "
+        "below it the model is over-confident. Next: the calibration error before and after one temperature "
         "was fitted on other pictures; the short stroke is what a perfectly calibrated model of the same confidences "
         "would score by chance."
     )
     how_to_read_ko = (
         "점 하나는 확신도의 십분의 일 구간이다. 가로는 확신도, 세로는 실제 정답률이고 점이 클수록 그림이 많다. 점선 "
-        "위에 있으면 확신도가 정답률과 같고, 아래면 지나치게 확신한다. 오른쪽은 온도 하나를 다른 그림에서 맞추기 전과 "
+        "위에 있으면 확신도가 정답률과 같고, 아래면 지나치게 확신한다. 다음은 온도 하나를 다른 그림에서 맞추기 전과 "
         "후의 보정 오차이며, 짧은 선은 완벽히 보정된 모형도 우연히 얻는 값이다."
     )
     method = (

@@ -17,22 +17,25 @@ from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import site_indices
 
+SIZE, SMALL_SIZE = 250, 140  # pixels of a map, and of one among the 21 of six subjects
+
 
 def draw(finding: xarray.Dataset) -> Chart:
     subjects = subjects_in(finding)
+    size, columns = (SIZE, 3) if len(subjects) <= 3 else (SMALL_SIZE, 5)
     panels: list[Any] = [
-        layer_map(finding, one, other)
+        layer_map(finding, one, other, size)
         for one, other in [(s, s) for s in subjects] + list(itertools.combinations(subjects, 2))
     ]
     pairs = list(itertools.product(subjects_in(finding, "vit"), subjects_in(finding, "cnn")))
-    maps = theme.panels(panels, columns=3)
+    maps = theme.panels(panels, columns=columns)
     if not pairs or "match_cka" not in finding:
         return maps
     curves = theme.panels([best_match(finding, vit, cnn) for vit, cnn in pairs], columns=3, shared=())
     return theme.panels([maps, curves], columns=1, shared=())
 
 
-def layer_map(finding: xarray.Dataset, one: str, other: str) -> Chart:
+def layer_map(finding: xarray.Dataset, one: str, other: str, size: int = SIZE) -> Chart:
     part = finding.isel(site=finding.subject.values == one, other_site=finding.other_subject.values == other)
     return heatmap(
         table_of(part, "cka", gaps=True),
@@ -42,12 +45,13 @@ def layer_map(finding: xarray.Dataset, one: str, other: str) -> Chart:
         x_title=f"{one} →",
         y_title=f"{other} →",
         value_title=finding.attrs["index"],
-        title=alt.TitleParams([one] if one == other else [one, f"× {other}"], limit=300),
+        title=alt.TitleParams([one] if one == other else [one, f"× {other}"], limit=size + 50),
         domain=(0, 1),
         x_group="stage",
         y_group="other_stage",
-        tooltip=tooltips(name=one, other_name=other) + interval_tooltips("cka", finding.attrs["index"]),
-        size=250,
+        tooltip=tooltips(name=f"{one}, across", other_name=f"{other}, up")
+        + interval_tooltips("cka", finding.attrs["index"]),
+        size=size,
     )
 
 

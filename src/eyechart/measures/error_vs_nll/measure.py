@@ -29,7 +29,7 @@ from eyechart.methods.ranks import rank_correlation
 from eyechart.methods.scoring import LOGITS, labelled, with_classes
 from eyechart.methods.twins import build_of, snapshot
 from eyechart.quantity import Compute, PerSubjects, Quantity
-from eyechart.reading_estimates import by_subject
+from eyechart.reading_estimates import by_subject, spec_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
@@ -129,8 +129,8 @@ def families(estimate: xarray.Dataset) -> tuple[str, ...] | None:
     """
     chosen: dict[int, str] = {}
     for subject, build in zip(estimate.subject.values.tolist(), estimate.build.values.tolist(), strict=True):
-        late = snapshot(subject)[1]
-        if late and (build not in chosen or late > snapshot(chosen[build])[1]):
+        late = snapshot(spec_of(estimate, subject))[1]
+        if late and (build not in chosen or late > snapshot(spec_of(estimate, chosen[build]))[1]):
             chosen[build] = subject
     kinds = set(estimate.kind.sel(subject=list(chosen.values())).values.tolist())
     enough = len(chosen) >= LEAST_FAMILIES and {"cnn", "windows", "vit"} <= kinds

@@ -62,7 +62,7 @@ def words_for(anatomy: Anatomy, site: Site) -> str:
     chosen = class_tokens(anatomy, site)
     count = 0 if chosen is None else chosen.stop - chosen.start
     tokens = {0: "the mean over positions", 1: "the class token"}.get(count, f"the {count} tokens before the patches")
-    return f"{tokens} of {site.name}" + (", normalised over channels" if anatomy.family == "vit" else "")
+    return f"{tokens} of {anatomy.words(site)}" + (", normalised over channels" if anatomy.family == "vit" else "")
 
 
 FEATURES = View("features before the logits", before_logits)

@@ -171,16 +171,16 @@ class FewShot(Measure):
         Source("Snell et al. 2017", "episodes of K ways and N shots, nearest class mean"),
     )
     how_to_read = (
-        "Left, a linear readout of the frozen features is fitted on N pictures of every class and asked about others. "
-        "Right, episodes: only K classes are drawn, N pictures of each are shown, and a new picture is named after the "
+        "First, a linear readout of the frozen features is fitted on N pictures of every class and asked about others. "
+        "Next, episodes: only K classes are drawn, N pictures of each are shown, and a new picture is named after the "
         "class whose mean is nearest. More examples should help, more classes should hurt. Dashed: guessing, "
         "among as many classes as the curve of that colour. Tight classes (a small distance within a class against "
         "that between two) make it easy, and so does having been trained on these very classes: for a test of "
         "transfer, give pictures of others."
     )
     how_to_read_ko = (
-        "왼쪽은 고정된 특징에 클래스마다 N장으로 선형 분류기를 맞춘 뒤 다른 그림을 물은 정확도이다. 오른쪽은 "
-        "에피소드로, K개 클래스만 뽑아 N장씩 보여 주고 새 그림을 평균이 가장 가까운 클래스로 부른다. 예시가 많으면 "
+        "처음은 고정된 특징에 클래스마다 N장으로 선형 분류기를 맞춘 뒤 다른 그림을 물은 정확도이다. 다음은 에피소드로, "
+        "K개 클래스만 뽑아 N장씩 보여 주고 새 그림을 평균이 가장 가까운 클래스로 부른다. 예시가 많으면 "
         "오르고 클래스가 많으면 내려가야 한다. 점선은 같은 색 곡선의 클래스 수에서 찍을 때이다. "
         "이 클래스들로 학습한 모델에게는 쉬운 시험이므로, "
         "전이를 보려면 다른 클래스의 그림을 주어야 한다."

@@ -13,7 +13,8 @@ import numpy as np
 import xarray
 
 from eyechart.methods.twins import snapshot
-from eyechart.quantity import Compute, PerSubjects, of_each
+from eyechart.quantity import Compute, PerSubjects, of_each, subjects_in
+from eyechart.reading_estimates import spec_of
 
 
 def slope(values: np.ndarray, over: np.ndarray) -> float:
@@ -56,7 +57,7 @@ def spread_ratio(estimate: xarray.Dataset) -> PerSubjects:
 
 def compared(estimate: xarray.Dataset) -> list[str]:
     """The subjects whose classes may be compared: untrained weights have learnt none."""
-    return [str(subject) for subject in estimate.subject.values if snapshot(str(subject))[1] > 0]
+    return [subject for subject in subjects_in(estimate) if snapshot(spec_of(estimate, subject))[1] > 0]
 
 
 def lead(number: Callable[[xarray.Dataset], dict[str, float]]) -> Compute:

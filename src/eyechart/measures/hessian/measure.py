@@ -89,15 +89,18 @@ class HessianSpectrum(SampledExperiment):
     )
     how_to_read = (
         "The curves show where the largest eigenvalues (in magnitude) of the loss's Hessian lie, over minibatches: "
-        "negative ones left, positive ones right, on their own scales. Mass on the left means directions in which the "
-        "loss curves downwards, so it is not convex there; mass far to the right means a sharp loss. Ticks are single "
+        "first the negative ones, next the positive ones, on their own scales. Negative mass means directions in which "
+        "the "
+        "loss curves downwards, so it is not convex there; positive mass far from 0 means a sharp loss. Ticks are "
+        "single "
         "eigenvalues. Below: the share of negative ones (NEP) and the mean of the positive ones (APE), and the "
         "algebraically smallest and largest eigenvalue, with and without augmentation and weight penalty, because the "
         "answer depends on them. An open mark holds eigenvalues that are not known to 1 %."
     )
     how_to_read_ko = (
-        "곡선은 미니배치마다 구한 손실 헤세 행렬의 (크기로) 큰 고윳값들의 분포이다. 왼쪽은 음수, 오른쪽은 양수이고 "
-        "눈금이 서로 다르다. 왼쪽에 질량이 있으면 손실이 아래로 휘는 방향이 있어 볼록하지 않고, 오른쪽 멀리 있으면 "
+        "곡선은 미니배치마다 구한 손실 헤세 행렬의 (크기로) 큰 고윳값들의 분포이다. 처음은 음수, 다음은 양수이고 "
+        "눈금이 서로 다르다. 음수에 질량이 있으면 손실이 아래로 휘는 방향이 있어 볼록하지 않고, 양수가 0에서 멀리 "
+        "있으면 "
         "날카롭다. 아래는 음수의 비율(NEP)과 양수의 평균(APE)이며, 증강과 가중치 벌점의 유무에 따라 답이 달라지므로 "
         "넷을 모두 보인다. 그 아래는 가장 작은 고윳값과 가장 큰 고윳값이다. 속이 빈 표에는 1 %까지 확정되지 않은 "
         "고윳값이 섞여 있다."
@@ -312,7 +315,7 @@ class HessianSpectrum(SampledExperiment):
                 "kind": ("subject", [kind_of(scene.anatomy(subject)) for subject in subjects]),
                 "shell": ("subject", [shell_of(scene.anatomy(subject)) for subject in subjects]),
                 "build": ("subject", [str(build_of(scene.anatomy(subject))) for subject in subjects]),
-                "snapshot": ("subject", [time_of(subject) for subject in subjects]),
+                "snapshot": ("subject", [time_of(scene.spec(subject)) for subject in subjects]),
                 "refused": ("subject", (total.refused.numpy() > 0).astype(int)),
             },
             attrs={

@@ -158,11 +158,11 @@ def shell_of(anatomy: Anatomy) -> str:
     return str([(block.stage, block.channels, block.grid) for block in anatomy.pick("block")])
 
 
-def time_of(subject: str) -> str:
+def time_of(spec: str) -> str:
     """When in its training a subject was taken; empty at the end.
 
     >>> time_of("zoo:vit@warmup"), time_of("zoo:vit")
     ('warmup', '')
     """
-    place = snapshot(subject)[1]
+    place = snapshot(spec)[1]
     return SNAPSHOTS[place].removeprefix(".") if place < len(SNAPSHOTS) else ""

@@ -82,15 +82,15 @@ class Landscape(SampledExperiment):
     how_to_read = (
         "Each square is a plane through the weights of a model: the middle is the model as it is, a step of 1 to the "
         "side moves every filter by its own length in a random direction. Colour is the loss above its value in the "
-        "middle, in bands on one logarithmic scale for all; a loss below it is drawn like the middle. From left to "
-        "right: the loss alone on clean pictures, the loss alone on augmented ones, and both with the weight penalty "
+        "middle, in bands on one logarithmic scale for all; a loss below it is drawn like the middle. In this order: "
+        "the loss alone on clean pictures, the loss alone on augmented ones, and both with the weight penalty "
         "that the paper's figure adds. Crosses mark infinite or undefined losses. The nets show the second surface "
         "from the side; the curves are means over all directions at a distance."
     )
     how_to_read_ko = (
         "네모 하나는 가중치를 지나는 평면이다. 가운데가 모형 그대로이고, 1만큼 가면 모든 필터가 자기 길이만큼 무작위 "
-        "방향으로 움직인다. 색은 가운데보다 높아진 손실(로그 눈금)이고, 더 낮은 곳은 가운데와 같게 칠한다. 왼쪽부터 "
-        "원본 그림의 손실, 증강한 그림의 손실, 두 손실에 논문처럼 가중치 벌점을 더한 것. ×는 무한하거나 정의되지 않은 "
+        "방향으로 움직인다. 색은 가운데보다 높아진 손실(로그 눈금)이고, 더 낮은 곳은 가운데와 같게 칠한다. 차례로 원본 "
+        "그림의 손실, 증강한 그림의 손실, 두 손실에 논문처럼 가중치 벌점을 더한 것. ×는 무한하거나 정의되지 않은 "
         "손실이다."
     )
     method = (

@@ -41,7 +41,8 @@ class Unit:
     def name(self) -> str:
         if self.site is None:
             return INTACT
-        return self.site.name if self.slot < 0 else f"{self.site.name} convolution {self.slot + 1}"
+        words = self.anatomy.words(self.site)
+        return words if self.slot < 0 else f"{words} convolution {self.slot + 1}"
 
     @property
     def depth(self) -> float:

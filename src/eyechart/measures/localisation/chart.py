@@ -20,8 +20,9 @@ TILES = 5  # tokens a side that the figure shows
 def draw(finding: xarray.Dataset) -> Chart:
     owner = owners(finding)
     last = [finding.isel(site=index) for index in np.flatnonzero(finding.final.values)]
-    maps = [token_tiles(at, floor=at.subject.item() in owner) for at in last]
-    references = [reference_tiles(at) for at in last if at.subject.item() not in owner]
+    highest = max((float(np.nanmax(at.cka.values)) for at in last if np.isfinite(at.cka.values).any()), default=1.0)
+    maps = [token_tiles(at, at.subject.item() in owner, highest) for at in last]  # one scale: they are compared
+    references = [reference_tiles(at, highest) for at in last if at.subject.item() not in owner]
     rows = [theme.panels(maps, columns=2, shared=()), theme.panels(references, columns=4, shared=())]
     curves = [
         over_depth(finding, owner, "hit_rate", "tokens most like their own patch", (0, 1)),
@@ -32,12 +33,11 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def owners(finding: xarray.Dataset) -> dict[str, str]:
     """For every untrained twin the subject it belongs to."""
-    subjects = subjects_in(finding)
-    twins = {subject: untrained_twin(subject, subjects) for subject in reversed(subjects)}
+    twins = {subject: untrained_twin(finding, subject) for subject in reversed(subjects_in(finding))}
     return {twin: subject for subject, twin in twins.items() if twin is not None}
 
 
-def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
+def token_tiles(at: xarray.Dataset, floor: bool, highest: float) -> Chart:
     """R's figure 9: maps of some tokens of the last block, at most 5×5 of them, in their places."""
     cells = int(at.rows), int(at.columns)
     sides = [min(side, ASKED) for side in cells]
@@ -55,16 +55,17 @@ def token_tiles(at: xarray.Dataset, floor: bool) -> Chart:
         at.patch_place.values.tolist(),
         title=alt.TitleParams(str(at.subject.item()), subtitle=said),
         size=300,
+        highest=highest,
     )
 
 
-def reference_tiles(at: xarray.Dataset) -> Chart:
+def reference_tiles(at: xarray.Dataset, highest: float) -> Chart:
     """The maps of a token without a place and, where there is one, of the class token."""
     references = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
     shown = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
     title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in shown))
     cells = int(at.rows), int(at.columns)
-    return tiles([shown], cells, at.patch_place.values.tolist(), title=title, size=130 * len(shown))
+    return tiles([shown], cells, at.patch_place.values.tolist(), title=title, size=130 * len(shown), highest=highest)
 
 
 def over_depth(

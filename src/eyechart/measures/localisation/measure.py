@@ -353,7 +353,7 @@ class Localisation(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            hits, twin = at_end(finding, subject), untrained_twin(subject, subjects_in(finding))
+            hits, twin = at_end(finding, subject), untrained_twin(finding, subject)
             if math.isnan(hits):
                 continue
             text = (

@@ -162,7 +162,7 @@ def gap_twins(estimate: xarray.Dataset) -> list[tuple[str, str]]:
 
 def over_untrained(estimate: xarray.Dataset) -> PerSubjects:
     subjects = subjects_in(estimate)
-    pairs = ((subject, untrained_twin(subject, subjects)) for subject in subjects)
+    pairs = ((subject, untrained_twin(estimate, subject)) for subject in subjects)
     return {(s, twin): at_end(estimate, s) - at_end(estimate, twin) for s, twin in pairs if twin is not None}
 
 

@@ -111,11 +111,11 @@ class McDropout(SampledExperiment):
     )
     how_to_read = (
         "A subject that is stochastic at test time gives another answer in every pass; the mean of several is an "
-        "ensemble. Left to right: negative log-likelihood, accuracy and calibration error of ensembles of 1 to 50 "
+        "ensemble. In this order: negative log-likelihood, accuracy and calibration error of ensembles of 1 to 50 "
         "passes, with 95 % intervals over the pictures. A curve that is soon flat needs few passes."
     )
     how_to_read_ko = (
-        "시험 때도 확률적인 모형은 매번 답이 다르며, 여러 답의 평균이 앙상블이다. 왼쪽부터 앙상블 크기 1–50에 따른 "
+        "시험 때도 확률적인 모형은 매번 답이 다르며, 여러 답의 평균이 앙상블이다. 차례로 앙상블 크기 1–50에 따른 "
         "음의 로그 가능도, 정확도, 보정 오차와 95 % 구간이다. 일찍 평평해지면 적은 횟수로 충분하다."
     )
     method = (

@@ -83,9 +83,9 @@ class ReceptiveField(SampledExperiment):
     sources = (Source("Raghu et al. 2021", "Figures 6, C.1-C.4"),)
     how_to_read = (
         "Each tile is the picture: bright where a change would move the features in the middle of the map, at some "
-        "depth, from 0 (black) to the tile's own largest value; the outline is the middle cell itself. Left: the "
-        "output of a block. Right: the branch alone, before it is added to the skip. A bright outline on the left that "
-        "is missing on the right is due to the skip. Below: the radius that holds half of a map, and the share inside "
+        "depth, from 0 (black) to the tile's own largest value; the outline is the middle cell itself. First: the "
+        "output of a block. Next: the branch alone, before it is added to the skip. A bright outline there that is "
+        "missing in the next is due to the skip. Below: the radius that holds half of a map, and the share inside "
         "the outline. Short strokes mark the radius of a bare cell: what lies above them comes from outside the cell. "
         "In the paper, low ViT layers already see far, a ResNet's view grows step by step, and the ViT's jumps midway. "
         "A CNN's cells are smaller than a ViT's patch in early blocks and larger in late ones, which alone changes the "
@@ -94,8 +94,8 @@ class ReceptiveField(SampledExperiment):
     )
     how_to_read_ko = (
         "칸마다 입력 그림이며, 지도 가운데의 특징을 움직이는 화소가 밝다(칸마다 가장 큰 값이 기준). "
-        "테두리는 그 위치의 칸이다. 왼쪽은 블록의 "
-        "출력, 오른쪽은 스킵과 더하기 전의 가지이다. 아래는 질량의 절반을 담는 반지름과 자기 칸 안의 비율이다. "
+        "테두리는 그 위치의 칸이다. 처음은 블록의 "
+        "출력, 다음은 스킵과 더하기 전의 가지이다. 아래는 질량의 절반을 담는 반지름과 자기 칸 안의 비율이다. "
         "짧은 선은 자기 칸만 볼 때의 반지름이다. 칸의 크기가 모형마다 다르므로, 판정에는 모두에게 같은 원(그림의 "
         "1/64) 안의 비율(점선)을 마지막 3분의 1에서 쓴다."
     )
@@ -174,7 +174,7 @@ class ReceptiveField(SampledExperiment):
         Quantity("persistence_above_cnn", of_pairs(gap_of(mean_of("persistence"))), "shape persistence, ViT minus CNN"),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 8, "normal": 60, "full": 600}
-    least_images = 64
+    least_images, shown_from = 64, 16
 
     images: int = option(0, "how many; 0: as the effort allows")
     mode: Literal["projection", "exact"] = option(

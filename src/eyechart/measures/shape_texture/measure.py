@@ -121,15 +121,15 @@ class ShapeTexture(SampledExperiment):
     order = 86
     sources = (Source("Park & Kim 2022", "inferred from Figures 2 and 8"), Source("eyechart", "direct tests"))
     how_to_read = (
-        "Left: accuracy when only frequencies below (solid) or above (dashed) a limit remain; a model that goes by "
+        "First: accuracy when only frequencies below (solid) or above (dashed) a limit remain; a model that goes by "
         "shape keeps more on the solid line. Middle: accuracy when pieces of the picture change places; a model that "
-        "goes by shape loses more. Right: pictures with the phases of one class and the amplitudes of another; of the "
+        "goes by shape loses more. Next: pictures with the phases of one class and the amplitudes of another; of the "
         "answers that name either, the share that names the phases' class. Amplitudes are only a rough stand-in for "
         "texture."
     )
     how_to_read_ko = (
-        "왼쪽: 한계보다 낮은(실선) 또는 높은(점선) 주파수만 남겼을 때의 정확도. 모양을 볼수록 실선이 높다. 가운데: "
-        "그림 조각을 뒤섞었을 때의 정확도. 모양을 볼수록 많이 떨어진다. 오른쪽: 한 그림의 위상과 다른 그림의 진폭을 "
+        "처음: 한계보다 낮은(실선) 또는 높은(점선) 주파수만 남겼을 때의 정확도. 모양을 볼수록 실선이 높다. 가운데: "
+        "그림 조각을 뒤섞었을 때의 정확도. 모양을 볼수록 많이 떨어진다. 다음: 한 그림의 위상과 다른 그림의 진폭을 "
         "합친 그림에서 위상 쪽 클래스를 말한 비율. 진폭은 질감의 대략적인 대리일 뿐이다."
     )
     method = (

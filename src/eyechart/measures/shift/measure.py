@@ -101,15 +101,15 @@ class Shift(SampledExperiment):
     sources = (Source("eyechart", "shift tests of equivariance and invariance"),)
     how_to_read = (
         "The picture moves by a few pixels. Above: how well the features after each block move along. 1 means that "
-        "they are the same features at another place (equivariance), 0 that they are unrelated. Left by one cell of "
+        "they are the same features at another place (equivariance), 0 that they are unrelated. First by one cell of "
         "the coarsest grid (a ViT's patch); the dashed line leaves the map where it was, and what lies between the two "
-        "lines is what moving along explains. Right by one pixel: a hollow point marks a map whose cells are larger "
+        "lines is what moving along explains. Next by one pixel: a hollow point marks a map whose cells are larger "
         "than that, so that it cannot follow and is compared as it stands. Below: how much of the answer changes, and "
         "how often the first choice stays; rings mark each subject's own patch. Convolutions move along by "
         "construction, except for their padding and their strides; attention does where it is not given positions."
     )
     how_to_read_ko = (
-        "그림을 몇 화소 옮긴다. 위: 블록 뒤의 특징이 함께 움직이는가(1이면 등변, 0이면 무관). 왼쪽은 한 패치, 오른쪽은 "
+        "그림을 몇 화소 옮긴다. 위: 블록 뒤의 특징이 함께 움직이는가(1이면 등변, 0이면 무관). 처음은 한 패치, 다음은 "
         "한 화소이다. 점선은 지도를 옮기지 않고 비교한 것이다. 아래: 답이 얼마나 바뀌는가(불변성)."
     )
     method = (

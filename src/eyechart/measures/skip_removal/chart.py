@@ -88,7 +88,7 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         x_group="part",
         y_group="cell_other_stage",
         x_labels=False,
-        tooltip=tooltips(cell_removed="without the skips of", cell_name="layer", cell_other_name="layer")
+        tooltip=tooltips(cell_removed="without the skips of", cell_name="layer, across", cell_other_name="layer, up")
         + interval_tooltips("cka", "value"),
         size=(cell * columns, cell * sites),
     )
@@ -118,5 +118,6 @@ def caption(mine: xarray.Dataset, removed: str) -> str:
     accuracy = float(row.accuracy.sel(mode=MODES[int(fitted(mine))]))
     said = INTACT if removed == INTACT else f"no skips in {removed}"
     if removed == INTACT and row.trained_without.item():
-        said = f"trained without, block {row.trained_without.item()}"
+        numbers = [str(int(number) + 1) for number in str(row.trained_without.item()).split()]
+        said = f"trained without, block {' and '.join(numbers)}"
     return f"{accuracy:.1%} right\n{said}" if np.isfinite(accuracy) else said

@@ -38,7 +38,7 @@ def removable(anatomy: Anatomy) -> list[tuple[Site, tuple[str, ...]]]:
 
 def projected_blocks(anatomy: Anatomy) -> list[str]:
     """Blocks that are left out because a skip of theirs is projected."""
-    return [block.name for block in anatomy.pick("block") if has_projected_skip(anatomy, block)]
+    return [anatomy.words(block) for block in anatomy.pick("block") if has_projected_skip(anatomy, block)]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Variant:
 
     @property
     def removed(self) -> str:
-        return self.block.name if self.block else INTACT
+        return self.anatomy.words(self.block) if self.block else INTACT
 
     @property
     def changes(self) -> list[Intervention]:
@@ -203,7 +203,13 @@ def shown_maps(variants: Sequence[Variant], cka: np.ndarray, normalised: np.ndar
         sites = sites_of(variant.anatomy)
         for x, site in enumerate(sites):
             for y, other in enumerate(sites):
-                row = (variant.anatomy.subject, variant.removed, site.name, other.name, site.stage, other.stage)
+                row = (
+                    variant.anatomy.subject,
+                    variant.removed,
+                    *map(variant.anatomy.words, (site, other)),
+                    site.stage,
+                    other.stage,
+                )
                 for column, value in zip(columns.values(), row, strict=True):
                     column.append(value)
                 values.append(cka[at, int(normalised[at]), x, y])

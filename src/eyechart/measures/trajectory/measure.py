@@ -8,7 +8,7 @@ A straight path stays at angle 0. The paper's own definition could not be confir
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -34,28 +34,32 @@ class TrajectoryTally(Tally):
     images: Annotated[Tensor, Sum("fold", counts=True)]
 
 
-def snapshot(subject: str) -> tuple[str, str]:
+def snapshot(spec: str) -> tuple[str, str]:
     """Which training a subject is a snapshot of, and of which moment.
 
     >>> snapshot("zoo:vit@warmup"), snapshot("zoo:vit"), snapshot("zoo:vit@runs/train/my.init.safetensors")
     (('zoo:vit', 'warmup'), ('zoo:vit', 'end'), ('zoo:vit@runs/train/my', 'init'))
     """
-    match = NAME.match(subject)
+    match = NAME.match(spec)
     assert match is not None  # every string matches
     return match["training"], match["moment"] or "end"
 
 
-def trainings(subjects: Sequence[str]) -> dict[str, list[str]]:
-    """Subjects by training, in the order of time; only trainings whose first weights and two later ones are there."""
+def trainings(specs: Mapping[str, str]) -> dict[str, list[str]]:
+    """Labels by training, in the order of time; only trainings whose first weights and two later ones are there."""
     by_training: dict[str, dict[str, str]] = {}
-    for subject in subjects:
-        training, moment = snapshot(subject)
+    for subject, spec in specs.items():
+        training, moment = snapshot(spec)
         by_training.setdefault(training, {})[moment] = subject
     return {
         training: [seen[moment] for moment in MOMENTS if moment in seen]
         for training, seen in by_training.items()
         if "init" in seen and len(seen) >= 3
     }
+
+
+def specs_of(scene: Scene) -> dict[str, str]:
+    return {subject: scene.spec(subject) for subject in scene.subjects}
 
 
 def widest(estimate: xarray.Dataset) -> PerSubjects:
@@ -107,7 +111,7 @@ class Trajectory(Experiment):
         return TrajectoryTally.empty(fold=scene.folds, subject=len(self.subjects(scene)), bucket=BUCKETS)
 
     def subjects(self, scene: Scene) -> list[str]:
-        return [subject for path in trainings(scene.subjects).values() for subject in path]
+        return [subject for path in trainings(specs_of(scene)).values() for subject in path]
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         if bench.batch.index:
@@ -123,7 +127,7 @@ class Trajectory(Experiment):
         subjects = self.subjects(scene)
         rows = dict(zip(subjects, total.sketch.numpy(), strict=True))
         radius, angle, moments, names = [], [], [], []
-        for training, path in trainings(scene.subjects).items():
+        for path in trainings(specs_of(scene)).values():
             first = rows[path[0]]
             whole = rows[path[-1]] - first
             for subject in path:
@@ -132,8 +136,8 @@ class Trajectory(Experiment):
                 cosine = moved @ whole / (length * np.linalg.norm(whole)) if length else 1.0
                 radius.append(length / np.linalg.norm(first))
                 angle.append(np.degrees(np.arccos(np.clip(cosine, -1, 1))) if length else np.nan)
-                moments.append(snapshot(subject)[1])
-                names.append(training)
+                moments.append(snapshot(scene.spec(subject))[1])
+                names.append(path[-1])
         return xarray.Dataset(
             {"radius": ("subject", radius, {"exact": True}), "angle": ("subject", angle, {"exact": True})},
             coords={"subject": subjects, "training": ("subject", names), "moment": ("subject", moments)},
