@@ -17,7 +17,7 @@ from eyechart import terminal
 from eyechart.charts.export import without_controls
 from eyechart.cli import main
 from eyechart.command_line import as_json
-from eyechart.errors import RunFolderError
+from eyechart.errors import RunFolderError, UsageError
 from eyechart.report.page import csv_of
 from eyechart.store import RunFiles
 from tests.cases import vit
@@ -81,7 +81,11 @@ def test_formulas_do_not_pass_into_tables(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_constant_pictures_and_an_evil_name_end_in_a_page(tmp_path: Path) -> None:
     """Constant pictures have no geometry to compare: every CKA is NaN, and its map may not be drawn."""
-    subject = eyechart.load_subject(vit(), label=f"=vit{EVIL}", input_size=32)
+    module = vit()
+    module.__class__ = type(f"=vit{EVIL}", (type(module),), {})
+    with pytest.raises(UsageError, match="printable letters"):
+        eyechart.load_subject(module, label=f"=vit{EVIL}", input_size=32)
+    subject = eyechart.load_subject(module, input_size=32)
     assert not raw(subject.name)
     said: list[str] = []
     run = eyechart.exam(

@@ -24,10 +24,12 @@ FORM: dict[str, Any] = {
     "subjects": [
         {
             "name": str,
+            "spec": str,
             "parameters": int,
             "input_size": [int],
             "weights": str,
-            "trained": bool,
+            "trained": (bool, None),
+            "classifier": bool,
             "card": {},
             "labels": {"indices": ([int], None), "reason": str},
             "anatomy": {},

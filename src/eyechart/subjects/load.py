@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from eyechart.errors import SubjectError, UsageError
+from eyechart.phrases import printable
 from eyechart.subjects import preprocessing, sources
 from eyechart.subjects.catalogue import LARGEST_INPUT, Spec, names, parse_spec
 from eyechart.subjects.naming import checked_label, short_name, short_names, split_label
@@ -182,7 +183,7 @@ def _from_module(
         preprocessing=prepare,
         classes=None,
         trained=trained,
-        card={"source": "module", "class": type(module).__qualname__, "preprocessing": prepare.as_json()},
+        card={"source": "module", "class": printable(type(module).__qualname__), "preprocessing": prepare.as_json()},
         keyword="pixel_values" if hasattr(module, "main_input_name") else None,
         spec=f"module:{type(module).__qualname__}{'@random' if trained is False else ''}",
     )

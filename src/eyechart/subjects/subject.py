@@ -66,7 +66,7 @@ class Subject:
         self.name = printable(self.name).replace("\n", "\\n")  # it stands in tables, charts and file names
         self.module = unwrapped(self.module, self.name).eval()
         check_finite(self.name, self.module)
-        self.spec = self.spec or self.name
+        self.spec = printable(self.spec or self.name)
 
     @property
     def input_size(self) -> tuple[int, int]:
