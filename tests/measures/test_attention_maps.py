@@ -142,9 +142,9 @@ def test_kept_maps_and_rollout_are_the_models_own(tiny: Subject, finding: xarray
     product = np.eye(17)
     for block, each in enumerate(weights):
         product = (each.mean(1) / 2 + np.eye(17) / 2) @ product
-        rolled = decoded(
-            *(finding[name].values[:, block] for name in ("rollout", "rollout_peak", "rollout_beside")), placed
-        )
+        names = ("rollout", "rollout_peak", "rollout_beside")
+        codes, peak, beside = (finding[name].values[:, block] for name in names)
+        rolled = decoded(codes, peak, beside, placed)
         assert (abs(rolled[:, 0] - product[:, 0]) <= product[:, 0].max(-1, keepdims=True) * 1.01 / LEVELS + 1e-3).all()
         mean = product[:, 1:].mean(1)
         assert (abs(rolled[:, 1] - mean) <= mean.max(-1, keepdims=True) * 1.01 / LEVELS + 1e-3).all()

@@ -216,7 +216,8 @@ def wanted(finding: xarray.Dataset, told: dict[str, Any]) -> np.ndarray:
     placed = finding.key_place.values[site, 0, :, 0] >= 0
     prefix = "rollout_" if told["show"] == "rollout" else ""
     codes = finding["rollout" if prefix else "maps"].values[at]
-    values = decoded(codes, *(finding[f"{prefix}{kind}"].values[at] for kind in ("peak", "beside")), placed)
+    peak, beside = (finding[f"{prefix}{kind}"].values[at] for kind in ("peak", "beside"))
+    values = decoded(codes, peak, beside, placed)
     if prefix:
         values = values[told["query"]]
     else:
