@@ -22,7 +22,7 @@ def staged(*given: str | Subject, images: int = 64, block: int = 16) -> tuple[li
     subjects = [load_subject(each) for each in given]
     pictures = open_images("sample").pictures([0, 1])
     anatomies = [anatomy_of(who.name, who.module, who.prepare(pictures), call=who.call) for who in subjects]
-    trained = {who.name: who.trained for who in subjects}
+    trained = {who.name: who.trained for who in subjects if who.trained is not None}
     cards = {who.name: who.card for who in subjects}
     return subjects, Scene(tuple(anatomies), images, images // block, block, 16, None, trained=trained, cards=cards)
 

@@ -278,7 +278,10 @@ def test_the_budget_buys_images_first_and_strengths_then() -> None:
         DoesNotApply,
         match=r"128 images, which takes longer than --effort quick allows .* --measures band_noise runs it",
     ):
-        BandNoise().sized("quick", replace(few, anatomies=(replace(vit, flops=4e9),)))
+        BandNoise().sized("quick", replace(few, anatomies=(replace(vit, flops=4e10),)))
+    shown = BandNoise().sized("quick", replace(few, anatomies=(replace(vit, flops=4e9),)))
+    assert isinstance(shown, BandNoise)
+    assert (shown.rungs, shown.images) == (1, 16)  # too few to decide, enough to see
 
 
 def test_tiny_pictures_have_no_ten_rings() -> None:
