@@ -29,6 +29,7 @@ from eyechart.tracing import pieces
 from eyechart.tracing.taps import Tap
 from tests import cases
 from tests.cases import inside
+from tests.small_subjects import SMALL, write_subjects
 
 PAIR = ("zoo:vit", "zoo:resnet")
 IMAGES = 68  # 17 blocks of 4
@@ -55,7 +56,8 @@ def assert_same_findings(one: Run, other: Run, exactly: bool = True) -> None:
 
 
 def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
-    run = eyechart.exam(PAIR, limit=FEW_IMAGES, effort="quick", out=tmp_path / "all")
+    pair = write_subjects(tmp_path, SMALL)
+    run = eyechart.exam(pair, limit=FEW_IMAGES, effort="quick", out=tmp_path / "all")
     assert {path.name for path in run.path.iterdir()} == {
         "plan.json",
         "findings",

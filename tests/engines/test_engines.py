@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import signal
 import subprocess
@@ -14,10 +13,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load, save_file
+from safetensors.torch import load
 
 import eyechart
-from eyechart import zoo
 from eyechart.engines import choose_engine
 from eyechart.engines.plan import scene_of
 from eyechart.engines.prepared import Prepared
@@ -30,15 +28,11 @@ from eyechart.run import Run
 from eyechart.scene import Scene
 from eyechart.tally import Tally
 from eyechart.training.side_by_side import run_side_by_side
+from tests.small_subjects import TINY, write_subjects
 from tests.training.toys import toy_run, write_toys
 
 IMAGES = 64  # 16 shards of one block of 4
 COMPUTED = 3  # shards that are compared where all measures are: two seconds each
-SMALL: dict[str, dict[str, Any]] = {
-    "vit": {"depth": 3, "width": 16, "heads": 2, "patch": 8},
-    "resnet": {"width": 4, "depths": (1, 1, 1, 1)},
-    "resnet-mcdropout": {"width": 4, "depths": (1, 1, 1, 1)},
-}
 #: As few passes as the dear ones can make do with; 32 images are half of them, so that some blocks are left out.
 OPTIONS = {"landscape.steps": 3, "landscape.images": 32, "robustness.images": 16, "robustness.steps": 1}
 OPTIONS |= {"corruption.images": 4, "mc_dropout.images": 16, "error_vs_nll.images": 32, "shape_texture.images": 32}
@@ -48,16 +42,7 @@ NOT_OF_THESE = {"trajectory", "hessian", "token_place", "skip_removal"}
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Three small models of the zoo with weights on the disk, so that another process can load them by name."""
-    folder = tmp_path_factory.mktemp("weights")
-    specs = []
-    for name, switches in SMALL.items():
-        torch.manual_seed(0)
-        module = zoo.build(name, **switches)
-        save_file(module.state_dict(), folder / f"{name}.safetensors")
-        card = zoo.card("vit") | {"name": name, "switches": dict(switches)}
-        (folder / f"{name}.json").write_text(json.dumps(card))
-        specs.append(f"zoo:{name}@{folder / name}.safetensors")
-    return specs
+    return write_subjects(tmp_path_factory.mktemp("weights"), TINY)
 
 
 def asked(subjects: list[str], names: list[str] | None, **more: Any) -> functools.partial[Prepared]:

@@ -1,0 +1,36 @@
+"""Models of the zoo so small that all measures take seconds, with weights on the disk: any process can load them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from eyechart import zoo
+
+TINY: Mapping[str, Mapping[str, Any]] = {
+    "vit": {"depth": 3, "width": 16, "heads": 2, "patch": 8},
+    "resnet": {"width": 4, "depths": (1, 1, 1, 1)},
+    "resnet-mcdropout": {"width": 4, "depths": (1, 1, 1, 1)},
+}
+#: With a grid of 8×8 tokens and enough blocks for every measure that the bundled pair has.
+SMALL: Mapping[str, Mapping[str, Any]] = {
+    "vit": {"depth": 5, "width": 32, "heads": 4, "patch": 4},
+    "resnet": {"width": 8, "depths": (2, 1, 1, 1)},
+}
+
+
+def write_subjects(folder: Path, models: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Their specs. The cards say that they were trained as the bundled ViT was, which they were not."""
+    specs = []
+    for name, switches in models.items():
+        torch.manual_seed(0)
+        save_file(zoo.build(name, **switches).state_dict(), folder / f"{name}.safetensors")
+        card = zoo.card("vit") | {"name": name, "switches": dict(switches)}
+        (folder / f"{name}.json").write_text(json.dumps(card))
+        specs.append(f"zoo:{name}@{folder / name}.safetensors")
+    return specs
