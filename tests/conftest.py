@@ -1,6 +1,7 @@
 """Tests run on one thread: two threads beside a busy neighbour were 20 times slower."""
 
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -13,6 +14,22 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def few_draws() -> Iterator[None]:
+    """For tests in which intervals are only along for the ride: bootstrap draws are half of a small exam's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eyechart.intervals.DRAWS", 40)
+        patch.setattr("eyechart.intervals.SMALL_DRAWS", 20)
+        yield
+
+
+@pytest.fixture
+def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests in which it does not matter what the page looks like: it takes seconds."""
+    render = "eyechart.report.page.render"
+    monkeypatch.setattr(render, lambda run, undrawn: f"<p>the page of {run.plan['question']}</p>")
 
 
 SLOW_FILES = (

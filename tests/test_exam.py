@@ -36,6 +36,9 @@ IMAGES = 68  # 17 blocks of 4
 FEW_IMAGES = 40  # 10 blocks of 4, and four a class: the fewest that all measures of this pair take
 
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
+
 #: Enough for what is tested here, of every kind of tally; all measures together take half a minute a run.
 CORE = ["recognition", "cka", "attention_distance", "skip_ratio", "feature_variance"]
 
@@ -75,7 +78,7 @@ def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     assert list(run.findings) == [name for name in measures() if name not in left_out]
     assert {verdict.claim for verdict in run.verdicts} == set(CLAIMS)
     tested = {verdict.claim for verdict in run.verdicts if verdict.verdict != "not tested"}
-    numbers = {name: set(finding["quantity"].values.tolist()) for name, finding in run.findings.items()}
+    numbers = {name: {row["quantity"] for row in run.quantities() if row["measure"] == name} for name in run.findings}
     asked = asked_of(run.measures.values())
     assert tested == {
         test.claim
@@ -136,6 +139,7 @@ def test_the_same_call_again_computes_nothing(run: Run, monkeypatch: pytest.Monk
     assert_same_findings(run, eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=run.path, keep_shards=True))
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_stopped_run_goes_on_and_ends_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
 
@@ -161,6 +165,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(run: Run, tmp_path: Path, monke
     assert_same_findings(run, resumed)
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_damaged_shard_is_computed_again(run: Run, tmp_path: Path) -> None:
     shutil.copytree(run.path, tmp_path / "again")
     broken = Run(tmp_path / "again").shard_path(2)
@@ -170,6 +175,7 @@ def test_a_damaged_shard_is_computed_again(run: Run, tmp_path: Path) -> None:
     assert_same_findings(run, again)
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_finished_run_is_small_and_its_page_is_made_anew_without_its_shards(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +199,7 @@ def test_a_finished_run_is_small_and_its_page_is_made_anew_without_its_shards(
     assert_same_findings(run, eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=small.path))
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_shards_from_elsewhere_are_finished_here(run: Run, tmp_path: Path) -> None:
     """Two machines with half of the shards each: only plan.json and the shards are copied, then the run is finished."""
     from eyechart.exam import finish
@@ -208,6 +215,7 @@ def test_shards_from_elsewhere_are_finished_here(run: Run, tmp_path: Path) -> No
         finish(Run(copy))
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_when_memory_runs_out_only_the_micro_batch_is_halved(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,11 +268,13 @@ def test_the_page_says_who_chose_the_number_of_images(
     assert told in (run.path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_one_subject_and_one_measure_need_no_list(tmp_path: Path) -> None:
     run = eyechart.exam("zoo:resnet", limit=8, measures="recognition", out=tmp_path / "one")
     assert (run.scene.subjects, list(run.findings)) == (("zoo:resnet",), ["recognition"])
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_overwrite_begins_anew_but_only_in_a_run_folder(tmp_path: Path) -> None:
     out = tmp_path / "o"
     eyechart.exam(["zoo:resnet"], limit=8, measures=["recognition"], out=out)
@@ -384,6 +394,7 @@ def test_there_is_no_such_folder(tmp_path: Path) -> None:
 # --- subjects and images that are odd ---------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_model_without_attention_has_no_attention_distance(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="zoo:resnet has no attention"):
         eyechart.exam(["zoo:resnet"], limit=8, measures=["attention_distance"], out=tmp_path / "a")
@@ -458,6 +469,7 @@ def test_a_module_of_one_s_own_beside_a_bundled_one(tmp_path: Path) -> None:
     assert chart["config"]
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_options_are_part_of_the_question(tmp_path: Path) -> None:
     spatial = eyechart.exam(["zoo:vit"], measures=["cka"], options={"cka.readout": "gap"}, limit=64, out=tmp_path / "a")
     whole = eyechart.exam(["zoo:vit"], measures=["cka"], limit=64, out=tmp_path / "b")

@@ -26,12 +26,13 @@ from eyechart.run import Run
 from eyechart.store import CHECKSUMS
 from tests.cases import inside
 from tests.subjects.test_trial import Odd
-from tests.test_trust import examined, files_in, no_charts, subject
-
-__all__ = ["no_charts"]
+from tests.test_trust import examined, files_in, subject
 
 KILLS = 5
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks, which have torch imported already")
+pytestmark = [
+    pytest.mark.usefixtures("no_charts"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks, which have torch imported already"),
+]
 
 
 @pytest.fixture(scope="module")

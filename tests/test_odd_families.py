@@ -38,12 +38,11 @@ def test_families(name: str, family: str) -> None:
     assert anatomy(KNOWN[name]).family == family
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("name", ["CaiT", "XCiT", "CrossViT", "VOLO", "ViT with attention pooling (SigLIP)"])
-def test_an_exam_of_class_attention_runs_to_its_page(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exam_of_class_attention_runs_to_its_page(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if name != "CaiT":  # one page is enough
-        monkeypatch.setattr("eyechart.report.page.render", lambda run, undrawn: "<p>a page</p>")
+        request.getfixturevalue("no_charts")
     family = KNOWN[name]
     subject = eyechart.load_subject(family.build(), input_size=family.size, label=name)
     run = eyechart.exam([subject], limit=8, effort="quick", out=tmp_path / "run")

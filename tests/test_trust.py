@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ from tests.mutations import mutated, refusal
 
 OWN_WAY = Preprocessing((32, 32), (0.5,) * 3, (0.2,) * 3)
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 
 def subject(module: nn.Module | None = None, transform: Any = OWN_WAY) -> Subject:
     return eyechart.load_subject(module or cnn(), transform=transform, label="mine", input_size=32)
@@ -52,14 +54,6 @@ def examined(out: Path, who: Any = None, told: list[str] | None = None, **more: 
         progress=lambda what, done, total: said.append(what),
         **more,
     )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_charts() -> Iterator[None]:
-    """What the page looks like does not matter here, and it takes two seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("eyechart.report.page.render", lambda run, undrawn: f"<p>the page of {run.plan['question']}</p>")
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -217,6 +217,16 @@ def subject_coordinates(scene: Scene, subjects: Sequence[str]) -> dict[str, Any]
 
 def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str = "site") -> dict[str, Any]:
     """Plain coordinates of a flat site axis (subjects are ragged, and a MultiIndex does not serialise)."""
+    import xarray
+
+    key = dim, tuple((subject, site.name) for subject, site in sites)
+    if key not in scene.coordinates:
+        made = xarray.Dataset(coords=_site_columns(scene, sites, dim))
+        scene.coordinates[key] = dict(made.variables)
+    return scene.coordinates[key]
+
+
+def _site_columns(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str) -> dict[str, Any]:
     prefix = "" if dim == "site" else dim.removesuffix("site")
     anatomies = {subject: scene.anatomy(subject) for subject in dict.fromkeys(subject for subject, _ in sites)}
     columns: dict[str, list[Any]] = {

@@ -51,6 +51,9 @@ class Scene:
     specs: Mapping[str, str] = field(default_factory=dict)
     """The whole spec of each subject that goes by a shorter label: its architecture, moment of training and file."""
 
+    coordinates: dict[Any, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
+    """Of axes of sites, once they were made: an interval takes hundreds of estimates, which have the same axes."""
+
     @property
     def subjects(self) -> tuple[str, ...]:
         return tuple(anatomy.subject for anatomy in self.anatomies)

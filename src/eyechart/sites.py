@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -192,7 +193,7 @@ class Anatomy:
     random: bool = False
     """It is stochastic at test time (MC-dropout): two passes over the same pictures need not agree."""
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The role a subject can play in a published claim.
 
