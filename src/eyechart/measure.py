@@ -222,7 +222,7 @@ def site_coordinates(scene: Scene, sites: Sequence[tuple[str, Site]], dim: str =
     key = dim, tuple((subject, site.name) for subject, site in sites)
     if key not in scene.coordinates:
         made = xarray.Dataset(coords=_site_columns(scene, sites, dim))
-        scene.coordinates[key] = dict(made.variables)
+        scene.coordinates[key] = {str(name): variable for name, variable in made.variables.items()}
     return scene.coordinates[key]
 
 

@@ -102,12 +102,16 @@ def attention_maps() -> xr.Dataset:
 
 def attention_role() -> xr.Dataset:
     variables = {
-        "who replacement": "lost changed",
+        "each_subject replacement": "lost changed",
         "site replacement": "lost_alone changed_alone",
         "site head": "data_specific",
         "site": "head_specific",
     }
-    others = {"who": [VIT, SWIN], "replacement": ["even", "mean of others", "another picture's"], "head": range(2)}
+    others = {
+        "each_subject": [VIT, SWIN],
+        "replacement": ["even", "mean of others", "another picture's"],
+        "head": range(2),
+    }
     return finding(variables, sites(ATTENTIONS) | others)
 
 
@@ -331,11 +335,13 @@ def shape_texture() -> xr.Dataset:
 def shift() -> xr.Dataset:
     axes = {
         "shift": ["one pixel", "one patch"],
-        "who": list(SUBJECTS),
-        "patch": ("who", [4, 2]),
-        "px": (("who", "pixels"), [[1, 2, 4]] * 2),
+        "each_subject": list(SUBJECTS),
+        "patch": ("each_subject", [4, 2]),
+        "px": (("each_subject", "pixels"), [[1, 2, 4]] * 2),
     }
-    dataset = finding({"site shift": "similarity unmoved", "who pixels": "variation agreement"}, sites(BLOCKS) | axes)
+    dataset = finding(
+        {"site shift": "similarity unmoved", "each_subject pixels": "variation agreement"}, sites(BLOCKS) | axes
+    )
     follows = np.array([[place % 2 == 0] * 2 for place in range(len(BLOCKS))])
     return dataset.assign(follows=(("site", "shift"), follows))
 

@@ -101,7 +101,7 @@ def test_the_finding_counts_answers_all_at_once_and_alone() -> None:
                     found[name].append(answers != intact.argmax(1))
     for name in REPLACEMENTS:
         expected = [float(torch.cat(found[name]).double().mean()) for found in (together, alone)]
-        assert float(finding.changed.sel(who="vit", replacement=name)) == pytest.approx(expected[0])
+        assert float(finding.changed.sel(each_subject="vit", replacement=name)) == pytest.approx(expected[0])
         second = finding.changed_alone.sel(site="vit/blocks.1 attention", replacement=name)
         assert float(second) == pytest.approx(expected[1])
 
@@ -164,7 +164,7 @@ def test_windows_class_tokens_and_subjects_without_attention() -> None:
         module_subject(cases.vit(), "v"),
     ]
     finding = finding_of(*people, each="no")
-    assert finding.who.values.tolist() == ["swin", "v"]
+    assert finding.each_subject.values.tolist() == ["swin", "v"]
     assert "Left out: cnn" in AttentionRole().sentence(finding)
     assert np.isnan(finding.changed_alone.values).all()
     assert ("data_specific_attention", "swin") in quantities(finding)

@@ -13,7 +13,7 @@ MOST_TOGETHER = 3  # subjects whose curves are told apart in one panel
 WIDTH = 190  # pixels of a small panel
 LEAST_HEIGHT = 130
 COLUMNS = 3
-SUBJECT_FIELDS = ("subject", "who")
+SUBJECT_FIELDS = ("subject", "each_subject")
 NOTHING = "nothing"  # in place of a mark that is left out
 LEGENDS = ("color", "fill", "shape", "stroke", "strokeDash", "size")
 

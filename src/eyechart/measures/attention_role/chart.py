@@ -36,9 +36,9 @@ def together(finding: xarray.Dataset, has_labels: bool) -> Chart:
     table, title = costs(finding, has_labels)
     x = alt.X("replacement:N", sort=list(REPLACEMENTS), title=None, axis=alt.Axis(labelAngle=0))
     y = alt.Y("value:Q", title=title)
-    apart = alt.XOffset("who:N", sort=finding.who.values.tolist())
-    colour = subject_colours(finding.who.values, "who")
-    tooltip = [*tooltips("who"), *VALUE_TOOLTIPS]
+    apart = alt.XOffset("each_subject:N", sort=finding.each_subject.values.tolist())
+    colour = subject_colours(finding.each_subject.values, "each_subject")
+    tooltip = [*tooltips("each_subject"), *VALUE_TOOLTIPS]
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart, color=colour)
     points = alt.Chart(table).mark_point(size=90).encode(x, y, xOffset=apart, color=colour, tooltip=tooltip)
     chart = alt.layer(bars, points, theme.reference(0, "as intact" if has_labels else "same answers"))

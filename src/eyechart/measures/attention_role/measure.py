@@ -65,7 +65,9 @@ class AttentionRoleTally(Tally):
 def lost_by(replacement: str, variable: str = "lost") -> Compute:
     def compute(estimate: xarray.Dataset) -> PerSubjects:
         values = estimate[variable].sel(replacement=replacement).values
-        return {(str(subject),): float(value) for subject, value in zip(estimate.who.values, values, strict=True)}
+        return {
+            (str(subject),): float(value) for subject, value in zip(estimate.each_subject.values, values, strict=True)
+        }
 
     return compute
 
@@ -225,10 +227,10 @@ class AttentionRole(SampledExperiment):
         labelled = images_with_class(total.together)
         right: dict[str, Any] = {"limits": (0.0, 1.0), "trials": labelled}
         pairs: dict[str, Any] = {"limits": (-1.0, 1.0), "pairs": labelled}
-        each, together = ("site", "replacement"), ("who", "replacement")
+        each, together = ("site", "replacement"), ("each_subject", "replacement")
         return xarray.Dataset(
             {
-                "intact_accuracy": ("who", accuracy[:, 0], right),
+                "intact_accuracy": ("each_subject", accuracy[:, 0], right),
                 "accuracy": (together, accuracy[:, 1:], right),
                 "lost": (together, accuracy[:, :1] - accuracy[:, 1:], pairs),
                 "changed": (together, changed_of(total.together)[:, 1:], counts),
@@ -237,7 +239,7 @@ class AttentionRole(SampledExperiment):
                 "data_specific": (("site", "head"), share(over_pictures, power), {"limits": (0.0, np.inf)}),
                 "head_specific": ("site", share(over_heads.sum(1), power.sum(1)), {"limits": (0.0, np.inf)}),
             },
-            coords={**site_coordinates(scene, sites), "who": subjects, "replacement": list(REPLACEMENTS)},
+            coords={**site_coordinates(scene, sites), "each_subject": subjects, "replacement": list(REPLACEMENTS)},
             attrs={
                 "images": int(images),
                 "left_out": " and ".join(subject for subject in scene.subjects if subject not in subjects),
@@ -248,8 +250,8 @@ class AttentionRole(SampledExperiment):
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
-        for subject in finding.who.values.tolist():
-            of_subject = finding.sel(who=subject)
+        for subject in finding.each_subject.values.tolist():
+            of_subject = finding.sel(each_subject=subject)
             has_labels = bool(np.isfinite(of_subject.lost.values).all())
             value, unit = (
                 (of_subject.lost, "points of accuracy")

@@ -56,7 +56,9 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
         .encode(x, y, color=colour, tooltip=tooltip)
         for follows, filled in ((True, True), (False, False))
     ]
-    own = "; ".join(f"{name} {patch} px" for name, patch in zip(finding.who.values, finding.patch.values, strict=True))
+    own = "; ".join(
+        f"{name} {patch} px" for name, patch in zip(finding.each_subject.values, finding.patch.values, strict=True)
+    )
     words = own if shift == "one patch" else "the same for all"
     title = alt.TitleParams(f"features, {shift}", subtitle=words, limit=WIDTH)
     return theme.panel(alt.layer(line, area, *marks), (WIDTH, HEIGHT), title)
@@ -64,8 +66,8 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
 
 def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) -> Chart:
     """What becomes of the answer over the size of the shift; the rings mark each subject's own patch."""
-    table = value_table(finding, variable).rename(columns={"who": "subject"})
-    subjects = [str(name) for name in finding.who.values]
+    table = value_table(finding, variable).rename(columns={"each_subject": "subject"})
+    subjects = [str(name) for name in finding.each_subject.values]
     aside = np.array([subjects.index(name) - (len(subjects) - 1) / 2 for name in table["subject"]], dtype=float)
     table = table.assign(at=table["px"] * 1.05**aside)  # side by side, or intervals would hide each other
     marks = [2**power for power in range(int(table["px"].max()).bit_length())] if len(table) else [1]

@@ -67,9 +67,9 @@ class ShiftTally(Tally):
     squares: Annotated[torch.Tensor, Sum("fold", "site", "shift")]
     places: Annotated[torch.Tensor, Sum("fold", "site", "shift")]
     both: Annotated[torch.Tensor, Sum("fold", "site", "shift", "channel")]
-    variation: Annotated[torch.Tensor, Sum("fold", "who", "pixels")]
-    agreement: Annotated[torch.Tensor, Sum("fold", "who", "pixels")]
-    answered: Annotated[torch.Tensor, Sum("fold", "who")]
+    variation: Annotated[torch.Tensor, Sum("fold", "each_subject", "pixels")]
+    agreement: Annotated[torch.Tensor, Sum("fold", "each_subject", "pixels")]
+    answered: Annotated[torch.Tensor, Sum("fold", "each_subject")]
     images: Annotated[torch.Tensor, Sum("fold", counts=True)]
 
 
@@ -84,10 +84,12 @@ def of_answers(variable: str, kind: int) -> Compute:
     """What a shift by one pixel, or by the subject's own patch, does to its answers; NaN without any."""
 
     def compute(estimate: xarray.Dataset) -> PerSubjects:
-        asked = [1] * estimate.sizes["who"] if kind == PIXEL else estimate.patch.values
+        asked = [1] * estimate.sizes["each_subject"] if kind == PIXEL else estimate.patch.values
         column = [int(np.flatnonzero(row == shift)[0]) for row, shift in zip(estimate.px.values, asked, strict=True)]
         values = estimate[variable].values[np.arange(len(column)), column]
-        return {(str(subject),): float(value) for subject, value in zip(estimate.who.values, values, strict=True)}
+        return {
+            (str(subject),): float(value) for subject, value in zip(estimate.each_subject.values, values, strict=True)
+        }
 
     return compute
 
@@ -233,7 +235,7 @@ class Shift(SampledExperiment):
             site=len(sites),
             shift=len(KINDS),
             channel=max(site.channels for _, site in sites),
-            who=len(scene.subjects),
+            each_subject=len(scene.subjects),
             pixels=max(len(pixels(anatomy)) for anatomy in scene.anatomies),
         )
 
@@ -273,17 +275,21 @@ class Shift(SampledExperiment):
             {
                 "similarity": (dims, similarity(total.along, *of_all).numpy(), below),
                 "unmoved": (dims, similarity(total.stayed, *of_all).numpy(), below),
-                "variation": (("who", "pixels"), answers["variation"], share),
-                "agreement": (("who", "pixels"), answers["agreement"], share | {"trials": float(total.images)}),
+                "variation": (("each_subject", "pixels"), answers["variation"], share),
+                "agreement": (
+                    ("each_subject", "pixels"),
+                    answers["agreement"],
+                    share | {"trials": float(total.images)},
+                ),
                 "follows": (dims, np.array([[exact for _, exact in row] for row in moves])),
             },
             coords=site_coordinates(scene, sites)
             | {
                 "shift": list(KINDS),
-                "who": list(scene.subjects),
-                "px": (("who", "pixels"), px),
-                "patch": ("who", [patch or 1 for patch in patches]),
-                "side": ("who", [anatomy.input_size[1] for anatomy in scene.anatomies]),
+                "each_subject": list(scene.subjects),
+                "px": (("each_subject", "pixels"), px),
+                "patch": ("each_subject", [patch or 1 for patch in patches]),
+                "side": ("each_subject", [anatomy.input_size[1] for anatomy in scene.anatomies]),
             },
             attrs={"images": int(total.images), "border": self.border},
         )
@@ -297,7 +303,7 @@ class Shift(SampledExperiment):
         moved, stayed = (of_features(name, PATCH)(finding) for name in ("similarity", "unmoved"))
         changed = of_answers("variation", PIXEL)(finding)
         parts = []
-        for at, subject in enumerate(finding.who.values.tolist()):
+        for at, subject in enumerate(finding.each_subject.values.tolist()):
             text = f"{subject}: no maps to compare"
             if (subject,) in moved:
                 patch = int(finding.patch.values[at])
