@@ -19,8 +19,8 @@ SHOWN = {
         2 bars x=depth[0,1] y=value
         """,
     "attention_role": """
-        1 point x=replacement y=value xOffset=who color=who
-        1 bars x=replacement y=value xOffset=who color=who
+        1 point x=replacement y=value xOffset=each_subject color=each_subject
+        1 bars x=replacement y=value xOffset=each_subject color=each_subject
         3 line x=depth y=value color=subject
         3 bars x=depth y=value color=subject
         1 line x=depth y=value color=subject strokeDash=varies
