@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -391,3 +392,10 @@ def test_an_interruption_says_that_nothing_is_lost(tmp_path: Path, monkeypatch: 
 def test_completion() -> None:
     assert "_EYECHART_COMPLETE" in call("completion", "bash").stdout
     assert call("completion", "tcsh").exit_code == 2
+
+
+def test_a_reader_that_went_away_is_not_told_so() -> None:
+    command = f"{shlex.quote(sys.executable)} -m eyechart measures | head -n 1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert result.stdout
+    assert result.stderr == ""

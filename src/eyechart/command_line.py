@@ -30,6 +30,8 @@ class GroupWithPlainErrors(click.Group):
                 say(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n", err=True)
             say(f"eyechart: {error.format_message()}", err=True)
             ctx.exit(error.exit_code)
+        except BrokenPipeError:  # whoever read the output is gone; click ends quietly
+            raise
         except OSError as error:  # a name that is too long, a folder that may not be read
             named = f"{error.filename!s:.300}: " if error.filename else ""
             say(f"eyechart: {named}{error.strerror or error}", err=True)

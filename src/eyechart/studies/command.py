@@ -220,11 +220,15 @@ def left(chosen: Study, records: Records) -> list[tuple[str, int]]:
 
 
 def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> list[tuple[str, int, float]]:
-    """Seconds each training may take: what the same arm took with another seed, or its part of the estimate."""
+    """Seconds each training may take: what the same arm took with another seed, or its part of the estimate.
+
+    A borrowed arm was timed beside the others of its own study, which says little about this one.
+    """
     guess = 60 * chosen.minutes / len(chosen.runs)
     seconds_of = []
     for arm, seed in todo:
-        lines = [records.training(arm, other) for other in chosen.arms[arm].seeds]
+        own = not chosen.arms[arm].home
+        lines = [records.training(arm, other) for other in chosen.arms[arm].seeds if own]
         seconds = [float(line["seconds"]) for line in lines if line is not None and "seconds" in line]
         seconds_of.append((arm, seed, sum(seconds) / len(seconds) if seconds else guess))
     return seconds_of
