@@ -93,8 +93,8 @@ def print_verdicts(run: Run) -> None:
 def effect_of(verdict: Verdict) -> str:
     if verdict.effect is None or not math.isfinite(verdict.effect):
         return "–"
-    known = all(end is not None and math.isfinite(end) for end in (verdict.low, verdict.high))
-    return f"{verdict.effect:.3g}" + (f" [{verdict.low:.3g}, {verdict.high:.3g}]" if known else "")
+    bounded = all(end is not None and math.isfinite(end) for end in (verdict.low, verdict.high))
+    return f"{verdict.effect:.3g}" + (f" [{verdict.low:.3g}, {verdict.high:.3g}]" if bounded else "")
 
 
 def quantity_of(verdict: Verdict) -> str:
@@ -126,8 +126,8 @@ def print_findings(run: Run) -> None:
     rows = table("measure", "quantity", "subjects", "value", "95 % interval")
     for row in run.quantities():
         value = f"{row['value']:.4g} {row['unit']}".strip() if math.isfinite(row["value"]) else "not defined here"
-        known = math.isfinite(row["low"]) and math.isfinite(row["high"])
-        interval = f"{row['low']:.4g} … {row['high']:.4g}" if known else "–"
+        bounded = math.isfinite(row["low"]) and math.isfinite(row["high"])
+        interval = f"{row['low']:.4g} … {row['high']:.4g}" if bounded else "–"
         rows.add_row(*map(escape, (row["measure"], row["quantity"], row["subjects"], value, interval)))
     show(rows)
 

@@ -61,12 +61,12 @@ class MissingShards:
     run: Run
     prepared: Prepared
     advance: Advance
-    told: bool = False
+    reported: bool = False
 
     def among(self, shards: Sequence[int]) -> list[int]:
         missing = [shard for shard in shards if self.run.read_tallies(shard) is None]
         there = sum(self.prepared.images_of(shard) for shard in shards if shard not in missing)
-        if missing and there and not self.told:
+        if missing and there and not self.reported:
             self.advance(there)
-            self.told = True
+            self.reported = True
         return missing

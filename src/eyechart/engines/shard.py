@@ -118,8 +118,8 @@ def examine_shard(
             prepared = torch.stack([picture[index] for picture in pictures]).to(tapped_subject.dtype)
             with blamed(tapped_subject.subject, f"on batch {batch.index}"):
                 seen[tapped_subject.subject.name] = tapped_subject.look(prepared, batch)
-                found = tapped_subject.experiments(prepared, batch, scene)
-            for name, results in found.items():
+                by_measure = tapped_subject.experiments(prepared, batch, scene)
+            for name, results in by_measure.items():
                 experiments.setdefault(name, {})[tapped_subject.subject.name] = results
         for measure in measures:
             measure.update(tallies[measure.name], batch, Views(seen, experiments.get(measure.name, {})), scene)

@@ -65,7 +65,7 @@ class ShiftTally(Tally):
     along: Annotated[torch.Tensor, Sum("fold", "site", "shift")]
     stayed: Annotated[torch.Tensor, Sum("fold", "site", "shift")]
     squares: Annotated[torch.Tensor, Sum("fold", "site", "shift")]
-    places: Annotated[torch.Tensor, Sum("fold", "site", "shift")]
+    cells: Annotated[torch.Tensor, Sum("fold", "site", "shift")]
     both: Annotated[torch.Tensor, Sum("fold", "site", "shift", "channel")]
     variation: Annotated[torch.Tensor, Sum("fold", "each_subject", "pixels")]
     agreement: Annotated[torch.Tensor, Sum("fold", "each_subject", "pixels")]
@@ -244,7 +244,7 @@ class Shift(SampledExperiment):
         for row, (subject, sites) in enumerate(scene.rows(blocks).items()):
             if results := views.experiment(subject):
                 folds = results["fold"]
-                for column, name in enumerate(("along", "stayed", "squares", "places")):
+                for column, name in enumerate(("along", "stayed", "squares", "cells")):
                     tally.add(name, folds, results["sums"][..., column], sites)
                 tally.add("both", folds, results["both"], sites, slice(None), slice(results["both"].shape[-1]))
                 if "variation" in results:
@@ -264,7 +264,7 @@ class Shift(SampledExperiment):
         patches = [patch_of(anatomy) for anatomy in scene.anatomies]
         moves = [self._steps(scene.anatomy(subject), site) for subject, site in sites]
         measured = torch.as_tensor(px > 0) & (total.answered > 0)[:, None]
-        of_all = (total.squares, total.both, total.places)
+        of_all = (total.squares, total.both, total.cells)
         share, below = {"limits": (0.0, 1.0)}, {"limits": (None, 1.0)}
         answers = {
             name: (values / total.answered[:, None]).where(measured, torch.nan).numpy()
