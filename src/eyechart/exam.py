@@ -122,12 +122,12 @@ def exam(
         progress("images", done, len(prepared.batches.order))
 
     with threads_of(run):
-        complete = run.finished
+        complete, judged = run.finished, run.judged
         with finishing_the_shard(lambda words: progress(words, 0, 0)):
-            computed = (keep_shards or not run.judged) and workers.examine(run, prepared, again, advance)
+            computed = (keep_shards or not judged) and workers.examine(run, prepared, again, advance)
         if not workers.finishes:
             progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
-        elif computed or not run.judged:
+        elif computed or not judged:
             progress("intervals, verdicts and page", 0, 1)
             try:
                 finish(run)

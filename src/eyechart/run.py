@@ -12,7 +12,7 @@ from eyechart.claims.table import add_claims
 from eyechart.claims.verdict import Verdict
 from eyechart.engines.plan import scene_of
 from eyechart.errors import RunFolderError, TallyError, UsageError
-from eyechart.measures import choose_measures, names, source_of
+from eyechart.measures import names, planned_measures, source_of
 from eyechart.shard_files import restore
 from eyechart.store import RunFiles
 
@@ -50,8 +50,7 @@ class Run(RunFiles):
         for entry in asked:
             if "sha256" in entry:
                 self._check_source(entry)
-        options = {f"{entry['name']}.{key}": value for entry in asked for key, value in entry["options"].items()}
-        return {measure.name: measure for measure in choose_measures([entry["name"] for entry in asked], options)}
+        return {measure.name: measure for measure in planned_measures(asked)}
 
     def _check_source(self, entry: Mapping[str, str]) -> None:
         """A measure that is not ours must be the one that made the numbers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load
+from safetensors.torch import load, save_file
 
 import eyechart
 from eyechart.engines import choose_engine
@@ -22,10 +23,8 @@ from eyechart.engines.prepared import Prepared
 from eyechart.engines.ranks import Ranks
 from eyechart.errors import EngineError, EyechartError, UsageError
 from eyechart.exam import open_folder, prepare
-from eyechart.measure import Measure
-from eyechart.measures import choose_measures, measures
+from eyechart.measures import measures, planned_measures
 from eyechart.run import Run
-from eyechart.scene import Scene
 from eyechart.tally import Tally
 from eyechart.training.side_by_side import run_side_by_side
 from tests.small_subjects import TINY, write_subjects
@@ -36,13 +35,26 @@ COMPUTED = 3  # shards that are compared where all measures are: two seconds eac
 #: As few passes as the dear ones can make do with; 32 images are half of them, so that some blocks are left out.
 OPTIONS = {"landscape.steps": 3, "landscape.images": 32, "robustness.images": 16, "robustness.steps": 1}
 OPTIONS |= {"corruption.images": 4, "mc_dropout.images": 16, "error_vs_nll.images": 32, "shape_texture.images": 32}
-NOT_OF_THESE = {"trajectory", "hessian", "token_place", "skip_removal"}
+#: What needs larger blocks, or snapshots of one training.
+IN_BLOCKS_OF_16 = ["trajectory", "hessian", "token_place"]
 
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Three small models of the zoo with weights on the disk, so that another process can load them by name."""
     return write_subjects(tmp_path_factory.mktemp("weights"), TINY)
+
+
+@pytest.fixture(scope="module")
+def snapshots(weights: list[str]) -> list[str]:
+    """The ViT as three moments of one training, and the ResNet."""
+    path = Path(weights[0].partition("@")[2])
+    moments = []
+    for number, moment in enumerate(("init", "warmup")):
+        moved = {name: value + 0.1 * (2 - number) for name, value in load(path.read_bytes()).items()}
+        save_file(moved, path.with_name(f"vit.{moment}.safetensors"))
+        moments.append(f"zoo:vit@{path.with_name(f'vit.{moment}.safetensors')}")
+    return [*moments, *weights[:2]]
 
 
 def asked(subjects: list[str], names: list[str] | None, **more: Any) -> functools.partial[Prepared]:
@@ -75,23 +87,20 @@ def examined(again: functools.partial[Prepared], engine: Any, folder: Path) -> t
     return run, sum(told)
 
 
-@pytest.fixture(scope="module")
-def everything(weights: list[str]) -> functools.partial[Prepared]:
-    """All measures that these subjects take, asked for by name so that none is left out for the time it takes."""
-    return asked(weights, [name for name in measures() if name not in NOT_OF_THESE], options=OPTIONS)
+@pytest.fixture(scope="module", params=["blocks of 4", "blocks of 16"])
+def everything(request: pytest.FixtureRequest, weights: list[str], snapshots: list[str]) -> functools.partial[Prepared]:
+    """All measures between the two, asked for by name so that none is left out for the time it takes."""
+    if request.param == "blocks of 16":
+        return asked(snapshots, IN_BLOCKS_OF_16, limit=256, options={"hessian.images": 16})
+    return asked(weights, [name for name in measures() if name not in IN_BLOCKS_OF_16], options=OPTIONS)
 
 
 @pytest.fixture(scope="module")
 def alone(everything: functools.partial[Prepared]) -> list[dict[str, Tally]]:
     """What one process computes for the first shards, without any engine."""
     prepared = everything()
-    return [prepared.compute(shard, *measures_of(prepared)) for shard in range(COMPUTED)]
-
-
-def measures_of(prepared: Prepared) -> tuple[list[Measure], Scene]:
-    plan = prepared.plan
-    options = {f"{each['name']}.{key}": value for each in plan["measures"] for key, value in each["options"].items()}
-    return choose_measures([each["name"] for each in plan["measures"]], options), scene_of(plan)
+    chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
+    return [prepared.compute(shard, chosen, scene) for shard in range(COMPUTED)]
 
 
 def all_but_the_first(again: functools.partial[Prepared], folder: Path, tallies: dict[str, Tally]) -> None:
@@ -117,9 +126,10 @@ def assert_first_shards(run: Run, alone: list[dict[str, Tally]]) -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """One cluster of two workers for all tests, on this machine alone."""
-    ray = pytest.importorskip("ray")
+    import ray
+
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # otherwise 127.0.0.1 becomes the interface's address
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield ray
     ray.shutdown()
 
@@ -137,11 +147,11 @@ def test_ranks_write_the_shards_of_one_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All measures; rank 0 comes first to write the plan and last to wait."""
-    assert len(alone[0]) == len(measures()) - len(NOT_OF_THESE)
     all_but_the_first(everything, tmp_path / "run", alone[0])
     images = [examined(everything, rank(number, monkeypatch), tmp_path / "run")[1] for number in (1, 2, 0)]
+    shard = everything().images_of(0)
     assert_first_shards(Run(tmp_path / "run"), alone)
-    assert images == [56, 60, 64]  # what was there before, and one shard of 4 each
+    assert images == [14 * shard, 15 * shard, 16 * shard]  # what was there before, and one shard each
 
 
 def test_a_cluster_writes_the_shards_of_one_process(
@@ -150,7 +160,7 @@ def test_a_cluster_writes_the_shards_of_one_process(
     all_but_the_first(everything, tmp_path / "run", alone[0])
     run, images = examined(everything, choose_engine("ray"), tmp_path / "run")
     assert_first_shards(run, alone)
-    assert images == IMAGES
+    assert images == len(everything().batches.order)
 
 
 def test_one_engine_goes_on_where_another_stopped(weights: list[str], cluster: Any, tmp_path: Path) -> None:
@@ -209,7 +219,7 @@ def otherwise(again: functools.partial[Prepared]) -> Prepared:
     """In a worker: as if it had other weights."""
     prepared = again()
     if sys.modules["ray"].get_runtime_context().worker.mode == 1:
-        prepared.plan = {**prepared.plan, "question": "another"}
+        prepared.plan["subjects"][0]["weights"] = "0" * 64
     return prepared
 
 
@@ -221,7 +231,10 @@ def failing(again: functools.partial[Prepared]) -> Prepared:
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [(otherwise, "would compute something else than the driver"), (failing, "There is no such picture here.")],
+    [
+        (otherwise, "would not compute what the driver asks for: there the weights of vit are others"),
+        (failing, "There is no such picture here."),
+    ],
 )
 def test_a_worker_that_is_not_the_same_is_refused(
     how: Any, words: str, weights: list[str], cluster: Any, tmp_path: Path
@@ -236,7 +249,7 @@ def test_a_worker_of_another_version_is_refused() -> None:
     from eyechart.engines.ray_cluster import compute_shard
 
     with pytest.raises(EngineError, match=r"eyechart .* the driver 0\.0\.0; install the same one"):
-        compute_shard("question", "0.0.0", lambda: pytest.fail("it must not begin"), 0, 1)
+        compute_shard({}, "0.0.0", lambda: pytest.fail("it must not begin"), 0, 1)
 
 
 def test_rank_0_does_not_wait_for_ever(weights: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

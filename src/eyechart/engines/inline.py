@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eyechart.engines.prepared import Advance, MissingShards, Prepare, Prepared
+from eyechart.engines.prepared import Advance, Prepare, Prepared, missing_shards
 
 if TYPE_CHECKING:
     from eyechart.run import Run
@@ -19,7 +19,7 @@ class Inline:
 
     def examine(self, run: Run, prepared: Prepared, again: Prepare, advance: Advance) -> bool:
         """Write every shard of the plan that is not there yet, and say whether there was one to compute."""
-        missing = MissingShards(run, prepared, advance).among(range(len(prepared.batches.shards)))
+        missing = missing_shards(run, prepared, advance)
         for shard in missing:
             run.write_shard(shard, prepared.compute(shard, list(run.measures.values()), run.scene, advance))
         return bool(missing)

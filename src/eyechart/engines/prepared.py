@@ -51,22 +51,11 @@ class Prepared:
         return examine_shard(self._tapped, self.source, self.batches.batches(shard), measures, scene, advance)
 
 
-@dataclass
-class MissingShards:
-    """Which shards of a run are not there yet; images of those that are, are told once there is something to do.
-
-    Where nothing is left to do, nothing is said to be done.
-    """
-
-    run: Run
-    prepared: Prepared
-    advance: Advance
-    reported: bool = False
-
-    def among(self, shards: Sequence[int]) -> list[int]:
-        missing = [shard for shard in shards if self.run.read_tallies(shard) is None]
-        there = sum(self.prepared.images_of(shard) for shard in shards if shard not in missing)
-        if missing and there and not self.reported:
-            self.advance(there)
-            self.reported = True
-        return missing
+def missing_shards(run: Run, prepared: Prepared, advance: Advance) -> list[int]:
+    """The shards that are not there yet. Those that are count as done, but only where there is something to do."""
+    every = range(len(prepared.batches.shards))
+    missing = [shard for shard in every if run.read_tallies(shard) is None]
+    there = sum(prepared.images_of(shard) for shard in set(every) - set(missing))
+    if missing and there:
+        advance(there)
+    return missing

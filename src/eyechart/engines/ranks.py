@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eyechart.engines.prepared import Advance, MissingShards, Prepare, Prepared
+from eyechart.engines.prepared import Advance, Prepare, Prepared, missing_shards
 from eyechart.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ class Ranks:
             time.sleep(POLL_SECONDS)
 
     def examine(self, run: Run, prepared: Prepared, again: Prepare, advance: Advance) -> bool:
-        every = range(len(prepared.batches.shards))
-        shards = MissingShards(run, prepared, advance)
-        missing = shards.among(every)
+        missing = missing_shards(run, prepared, advance)
         for shard in missing:
             if shard % self.size == self.rank:
                 run.write_shard(shard, prepared.compute(shard, list(run.measures.values()), run.scene, advance))

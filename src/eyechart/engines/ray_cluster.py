@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eyechart.engines.interruption import between_shards
-from eyechart.engines.prepared import Advance, MissingShards, Prepare, Prepared
+from eyechart.engines.prepared import Advance, Prepare, Prepared, missing_shards
 from eyechart.errors import EngineError, EyechartError
+from eyechart.question import what_differs
 from eyechart.ray_connection import connected
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ ACTIVATIONS = 2 << 30  # bytes that a batch may take beside the weights
 _prepared: dict[str, Prepared] = {}  # in a worker: what it made ready, by question
 
 
-def compute_shard(question: str, version: str, again: Prepare, shard: int, threads: int) -> bytes:
-    """In a worker: the bytes of one shard's file."""
+def compute_shard(asked: Mapping[str, Any], version: str, again: Prepare, shard: int, threads: int) -> bytes:
+    """In a worker: the bytes of one shard's file, of the exam that the driver's plan asks for."""
     import torch
 
     import eyechart
     from eyechart.engines.plan import scene_of
-    from eyechart.measures import choose_measures
+    from eyechart.measures import planned_measures
     from eyechart.shard_files import pack_shard
 
     if eyechart.__version__ != version:
@@ -41,22 +42,16 @@ def compute_shard(question: str, version: str, again: Prepare, shard: int, threa
             f"A Ray worker has eyechart {eyechart.__version__}, the driver {version}; install the same one."
         )
     torch.set_num_threads(threads)
+    question = asked["question"]
     if question not in _prepared:
         prepared = again()
-        if prepared.plan["question"] != question:
-            raise EngineError(f"A Ray worker would compute something else than the driver: {difference(prepared.plan)}")
+        if differs := what_differs(asked, prepared.plan):
+            raise EngineError(f"A Ray worker would not compute what the driver asks for: there {differs}.")
         _prepared.clear()
         _prepared[question] = prepared
-    prepared = _prepared[question]
-    plan = prepared.plan
-    options = {f"{each['name']}.{key}": value for each in plan["measures"] for key, value in each["options"].items()}
-    measures = choose_measures([each["name"] for each in plan["measures"]], options)
-    return pack_shard(prepared.compute(shard, measures, scene_of(plan)), question, shard)
-
-
-def difference(plan: Mapping[str, Any]) -> str:
-    packages = ", ".join(f"{name} {version}" for name, version in plan["provenance"]["packages"].items())
-    return f"it must see the same weights and images and have the same packages; there it has {packages}."
+    plan = _prepared[question].plan
+    tallies = _prepared[question].compute(shard, planned_measures(plan["measures"]), scene_of(plan))
+    return pack_shard(tallies, question, shard)
 
 
 class RayCluster:
@@ -69,7 +64,7 @@ class RayCluster:
         """The driver alone writes into this folder."""
 
     def examine(self, run: Run, prepared: Prepared, again: Prepare, advance: Advance) -> bool:
-        missing = MissingShards(run, prepared, advance).among(range(len(prepared.batches.shards)))
+        missing = missing_shards(run, prepared, advance)
         if missing:
             self.compute(run, prepared, again, missing, advance)
         return bool(missing)
@@ -85,14 +80,14 @@ class RayCluster:
         if prepared.subjects[0].device.type == "cuda":
             needs["num_gpus"] = share_of_gpu(sum(subject.parameters for subject in prepared.subjects))
         task = ray.remote(**needs)(compute_shard)
-        handed = ray.put(again)
+        asked, handed = ray.put(run.plan), ray.put(again)
         at_once = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads) * AHEAD
         waiting, going = list(missing), dict[Any, int]()
         try:
             while waiting or going:
                 while waiting and len(going) < at_once:
                     shard = waiting.pop(0)
-                    reference = task.remote(run.plan["question"], eyechart.__version__, handed, shard, threads)
+                    reference = task.remote(asked, eyechart.__version__, handed, shard, threads)
                     going[reference] = shard
                 for reference in ray.wait(list(going), num_returns=1)[0]:
                     shard = going.pop(reference)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +14,7 @@ from eyechart.subjects.subject import blamed
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.finite import first_not_finite
 from eyechart.tracing.pieces import PieceSize
+from eyechart.tracing.random_numbers import seeded
 from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TappedSubject:
         """What the taps see of these images; stops at the first site where a number is not finite."""
         if self.tap is None:
             return {}
-        with same_random_numbers(batch):
+        with seeded(batch.index):
             seen = self._run(self.tap, images)
         numbers = [value for at_site in seen.values() for value in at_site.values()]
         # A view may be infinite by right (a branch that adds nothing has an infinite skip ratio), so NaN or infinity in
@@ -86,17 +86,9 @@ class TappedSubject:
         )
         results: dict[str, Results] = {}
         for measure in self.experimenting:
-            with same_random_numbers(batch):
+            with seeded(batch.index):
                 results[measure.name] = measure.experiment(bench)
         return results
-
-
-@contextmanager
-def same_random_numbers(batch: Batch) -> Iterator[None]:
-    """Stochastic subjects (MC-dropout) draw the same random numbers for a batch, wherever and whenever it runs."""
-    with torch.random.fork_rng():
-        torch.manual_seed(batch.index)
-        yield
 
 
 def examine_shard(

@@ -143,6 +143,12 @@ def choose_measures(asked: str | Sequence[str] | None, options: Mapping[str, Any
     return list(result.values())
 
 
+def planned_measures(entries: Sequence[Mapping[str, Any]]) -> list[Measure]:
+    """The measures that a plan lists, with the options it gives them."""
+    options = {f"{entry['name']}.{key}": value for entry in entries for key, value in entry["options"].items()}
+    return choose_measures([entry["name"] for entry in entries], options)
+
+
 def check_tests(claims: Sequence[str], where: str) -> None:
     """Whether the tests of a user's own claims name measures, quantities and options that exist."""
     for test in (test for claim in claims for test in CLAIMS[claim].tests):

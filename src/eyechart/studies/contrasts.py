@@ -13,14 +13,12 @@ Scale = Literal["plain", "log", "ratio"]
 
 @dataclass(frozen=True)
 class Choice:
-    """The arm that does best among several, as told by the other seeds, so that no seed chooses for itself.
-
-    Where `highest` is the mean over the other seeds, the seed's own number of the arm in the same position of `take`
-    counts (by default of the chosen arm itself); `lowest` likewise.
-    """
+    """The best of several arms. For each seed the other seeds choose it, so that no seed chooses for itself."""
 
     by: tuple[str, ...]
+    """Arms to choose from: the one with the highest mean over the other seeds, or with the lowest."""
     take: tuple[str, ...]
+    """For each of these arms, the arm whose number counts when it is chosen: itself, or its partner."""
     highest: bool = True
 
     def of_seeds(self, numbers: Mapping[str, Mapping[int, float]]) -> dict[int, float]:

@@ -21,7 +21,7 @@ from eyechart.files import read_json_lines
 from eyechart.images import Images, common_crop, open_images, plan_batches
 from eyechart.images.arrays import ArrayImages
 from eyechart.intervals import with_intervals
-from eyechart.measures import choose_measures
+from eyechart.measures import choose_measures, planned_measures
 from eyechart.studies.records import share_bounds
 from eyechart.studies.study import hash_of, key_of
 from eyechart.subjects.anatomy import anatomy_of
@@ -115,8 +115,7 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
     if plan["left_out"]:
         raise UsageError("; ".join(f"{left['measure']} was left out: {left['reason']}" for left in plan["left_out"]))
     scene = scene_of(plan)
-    options = {f"{entry['name']}.{key}": value for entry in plan["measures"] for key, value in entry["options"].items()}
-    measures = choose_measures([entry["name"] for entry in plan["measures"]], options)
+    measures = planned_measures(plan["measures"])
     tapped = [TappedSubject(subject, anatomy, measures) for subject, anatomy in zip(subjects, anatomies, strict=True)]
     totals = {measure.name: measure.tally(scene) for measure in measures}
     done = 0
@@ -147,7 +146,7 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
         "measures": list(exam["measures"]),
         "rows": rows,
         "kept": kept,
-        "options": options,
+        "options": {f"{measure.name}.{key}": value for measure in measures for key, value in measure.options.items()},
         "images": len(batches.order),
         "tests": tests,
     } | where()

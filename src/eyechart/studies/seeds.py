@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,8 @@ from eyechart.methods.ranks import rank_correlation
 
 CONFIDENCE = 0.95
 LEAST_SEEDS = 3
-MOST_DRAWS = 20_000  # ways to take one seed of each arm: 3 seeds of 9 arms
+MOST_DRAWS = 20_000
+"""Ways to take one seed of each arm: all of them up to 3 seeds of 9 arms, beyond that so many at random."""
 UNEQUAL = 0.05
 """Variances count as unequal below this p of Bartlett's test."""
 
@@ -108,11 +109,11 @@ def rank_over_seeds(pairs: Sequence[np.ndarray]) -> OverSeeds:
     value = rank_correlation(*np.array([each.mean(0) for each in pairs]).T)
     if seeds < LEAST_SEEDS:
         return OverSeeds(value, math.nan, math.nan, seeds, 0)
-    every = itertools.product(*(range(len(each)) for each in pairs))
-    draws = [
-        rank_correlation(*np.array([each[at] for each, at in zip(pairs, ways, strict=True)]).T)
-        for ways in itertools.islice(every, MOST_DRAWS)
-    ]
+    counts = [len(each) for each in pairs]
+    ways: Iterable[Sequence[int]] = itertools.product(*map(range, counts))
+    if math.prod(counts) > MOST_DRAWS:
+        ways = np.random.default_rng(0).integers(counts, size=(MOST_DRAWS, len(counts))).tolist()
+    draws = [rank_correlation(*np.array([each[at] for each, at in zip(pairs, way, strict=True)]).T) for way in ways]
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="closest_observation")
     return OverSeeds(value, float(low), float(high), seeds, 0, draws=len(draws))
 

@@ -32,7 +32,7 @@ class StudyVerdict:
     verdict: Verdict
     intervals: tuple[OverSeeds, ...]
     registered: str
-    """ "before the runs" or "changed after the runs"."""
+    """ "before the runs", "changed after the runs", or "after the runs it borrows" where it has none of its own."""
 
     @property
     def seeds(self) -> int:
@@ -82,6 +82,8 @@ def registration(study: Study, test: ClaimTest, records: Records) -> str:
         for line in records.lines
         if line.get("study") == study.name and (line.get("arm") in used or used & set(line.get("arms", ())))
     }
+    if not made:
+        return "after the runs it borrows"
     return "before the runs" if made == {now} else "changed after the runs"
 
 
@@ -97,7 +99,8 @@ def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
     shared = [recipes.get(arm) for arm in contrast.weights]
     pool = {arm: numbers for arm, numbers in values.items() if all(recipes.get(arm) == other for other in shared)}
     over_seeds = contrast_over_seeds(contrast.weights, values, pool)
-    if contrast.chosen:  # what is chosen may be one arm twice, so each seed gives one number
+    paired = len(contrast.weights) > 1 and any(len(arms_of(key)) > 1 for key in contrast.weights)
+    if contrast.chosen or paired:  # one training may be in several of the numbers, so each seed gives one sum of them
         seeds = set.intersection(*(set(by_arm[arm]) for arm in contrast.weights))
         sums = [sum(weight * by_arm[arm][seed] for arm, weight in contrast.weights.items()) for seed in sorted(seeds)]
         over_seeds = mean_over_seeds(np.array(sums))

@@ -8,8 +8,6 @@ that came are kept in the plan, so that a forward that has changed since is noti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from eyechart.question import TOLERANCE
 from eyechart.subjects.weights import hash_of
 from eyechart.tracing.graph import tensors_in
 from eyechart.tracing.needs import View
+from eyechart.tracing.random_numbers import seeded
 from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
 
+DRAW = 0
+"""Dropout that stays on draws the same in each pass: what still differs is not chance."""
 SAMPLED = 64
 """Numbers of each output that are kept: enough to notice a change, and few beside an anatomy."""
 ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
@@ -71,7 +72,7 @@ class Rehearsal:
         """The other passes: once more under a tap at every site, and each picture alone."""
         before = self._versions()
         sites = {site.name: [MEAN_SIZE] for site in anatomy.sites}
-        with seeded():
+        with seeded(DRAW):
             tap = Tap(self.subject.module, anatomy, sites)
             again, seen = tap.run_in_pieces(self.images, len(self.images), self.subject.call)  # all in one, to the CPU
         again = numbers_of(again)
@@ -115,7 +116,7 @@ class Rehearsal:
             )
 
     def _call(self, images: Tensor) -> list[Tensor]:
-        with seeded(), torch.no_grad():
+        with seeded(DRAW), torch.no_grad():
             return numbers_of(self.subject.call(images))
 
     def _versions(self) -> dict[str, int]:
@@ -123,14 +124,6 @@ class Rehearsal:
         module = self.subject.module
         tensors = dict([*module.named_parameters(), *module.named_buffers()])
         return {name: tensor._version for name, tensor in tensors.items() if not tensor.is_inference()}
-
-
-@contextmanager
-def seeded() -> Iterator[None]:
-    """Dropout that stays on draws the same in each pass: what still differs is not chance."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
 
 
 def told_apart(images: Tensor) -> Tensor:
@@ -150,8 +143,8 @@ def numbers_of(output: Any) -> list[Tensor]:
 
 def sampled(tensor: Tensor) -> list[float]:
     flat = tensor.flatten()
-    places = torch.linspace(0, max(len(flat) - 1, 0), min(SAMPLED, len(flat))).long()
-    values: list[float] = flat[places].tolist()
+    indices = torch.linspace(0, max(len(flat) - 1, 0), min(SAMPLED, len(flat))).long()
+    values: list[float] = flat[indices].tolist()
     return values
 
 

@@ -20,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from eyechart.errors import DoesNotApply
 from eyechart.tracing.pieces import PieceSize
+from eyechart.tracing.random_numbers import seeded
 from eyechart.tracing.taps import SiteViews, Tap
 
 if TYPE_CHECKING:
@@ -116,8 +117,7 @@ class Bench:
         if not self.anatomy.random:
             yield
             return
-        with torch.random.fork_rng():
-            torch.manual_seed(self.batch.index + 1_000_003 * draw)
+        with seeded(self.batch.index + 1_000_003 * draw):
             yield
 
     # --- pictures -----------------------------------------------------------------------------------------------
