@@ -34,6 +34,7 @@ def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 SLOW_FILES = (
     "test_exam.py",
+    "test_odd_exams.py",
     "test_odd_families.py",
     "test_nulls.py",
     "test_page.py",

@@ -25,8 +25,9 @@ from eyechart.errors import SubjectError
 from eyechart.run import Run
 from eyechart.store import CHECKSUMS
 from tests.cases import inside
+from tests.small_exam import examined, subject
 from tests.subjects.test_trial import Odd
-from tests.test_trust import examined, files_in, subject
+from tests.test_store import files_in
 
 KILLS = 5
 pytestmark = [

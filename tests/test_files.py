@@ -1,4 +1,4 @@
-"""Claiming a file, where there is fcntl and where there is Windows' msvcrt."""
+"""Claiming a file, where there is fcntl and where there is Windows' msvcrt; writing one whole or not at all."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from eyechart import files
+from eyechart.errors import RunFolderError
 
 
 def test_a_claimed_file_is_refused_to_others_until_it_is_closed(tmp_path: Path) -> None:
@@ -36,3 +37,17 @@ def test_windows_locks_a_byte_behind_the_end_and_leaves_the_place(
         assert file.tell() == 3
         assert not files.claim(other)
     assert (tmp_path / "lines").read_bytes() == b"{}\n"
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def half(temporary: Path) -> None:
+        temporary.write_text("ne")
+        raise OSError("gone")
+
+    with pytest.raises(RunFolderError):
+        files.write_atomically(path, half)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -14,15 +14,9 @@ from eyechart.studies.records import Records, records_folder
 from eyechart.studies.seeds import rank_over_seeds
 from eyechart.studies.study import Study, find, names, read_study
 from eyechart.studies.verdicts import interval_of, own_verdict
+from tests.studies.texts import study_text
 
-HEAD = """
-title = "Made up"
-question = "?"
-row = 99
-data = "toys"
-minutes = 1
-seeds = [0, 1, 2]
-
+COMMON = """
 [common]
 model = "vit"
 recipe = "zoo"
@@ -30,7 +24,7 @@ recipe = "zoo"
 
 
 def study_of(*arms: str, more: str) -> Study:
-    return read_study("made-up", HEAD + "".join(f'[[arm]]\nname = "{arm}"\n' for arm in arms) + more)
+    return read_study("made-up", study_text(COMMON + "".join(f'[[arm]]\nname = "{arm}"\n' for arm in arms) + more))
 
 
 def recorded(study: Study, accuracies: Mapping[str, list[float]], **more: Any) -> Records:
@@ -130,9 +124,9 @@ def test_distances_that_share_trainings_are_summed_seed_by_seed() -> None:
     study = study_of("a", "b", more=PATTERNS)
     strange = [0.0, 0.3, 0.1]
     rows = [
-        [["a", "b"], 0.2, [0.0, 0.3, 0.1 + 1e-9]],
-        [["a", "a, next seed"], 0.1, strange],
-        [["b", "b, next seed"], 0.1, strange],
+        (["a", "b"], 0.2, [0.0, 0.3, 0.1 + 1e-9]),
+        (["a", "a, next seed"], 0.1, strange),
+        (["b", "b, next seed"], 0.1, strange),
     ]
     lines = [
         {
@@ -235,12 +229,6 @@ def test_ranks_of_two_seeds_have_no_interval() -> None:
 # --- Borrowed arms ---------------------------------------------------------------------------------------------------
 
 BORROWED = """
-title = "Made up"
-question = "?"
-row = 99
-data = "cifar100"
-minutes = 1
-seeds = [0, 1, 2]
 [[arm]]
 name = "vit"
 borrow = "warmup"
@@ -269,7 +257,7 @@ parts = [{ contrast = "negative share, class token minus pooling", side = "above
 
 
 def test_what_is_recorded_of_a_borrowed_arm_counts() -> None:
-    study, lender = read_study("made-up", BORROWED), find("warmup")
+    study, lender = read_study("made-up", study_text(BORROWED, "cifar100")), find("warmup")
     records = Records.of(study, records_folder())
     assert study.runs == []
     assert study.arms["vit"].settings == lender.arms["vit"].settings
@@ -286,7 +274,7 @@ def test_what_is_recorded_of_a_borrowed_arm_counts() -> None:
 
 
 def test_an_exam_that_is_planned_otherwise_does_not_count() -> None:
-    study = read_study("made-up", BORROWED.replace("limit = 1024", "limit = 512"))
+    study = read_study("made-up", study_text(BORROWED.replace("limit = 1024", "limit = 512"), "cifar100"))
     records = Records.of(study, records_folder())
     assert records.training("vit", 0) is not None
     assert not records.recorded("vit", 0)
@@ -301,7 +289,7 @@ def test_an_exam_that_is_planned_otherwise_does_not_count() -> None:
 )
 def test_a_mistake_in_borrowing_is_told(change: tuple[str, str], words: str) -> None:
     with pytest.raises(UsageError) as error:
-        read_study("made-up", BORROWED.replace(*change, 1))
+        read_study("made-up", study_text(BORROWED.replace(*change, 1), "cifar100"))
     assert words in str(error.value)
 
 

@@ -11,16 +11,11 @@ from eyechart.errors import PARTLY
 from eyechart.studies.records import Records
 from eyechart.studies.study import find
 from eyechart.studies.verdicts import verdicts_of
+from tests.studies.texts import study_text
 from tests.training.toys import write_toys
 
-STUDY = """
-title = "A small one"
-question = "Does it run?"
-row = 99
-data = "toys"
-minutes = 1
-seeds = [0, 1, 2]
-
+STUDY = study_text(
+    """
 [common]
 recipe = "none"
 epochs = 3
@@ -90,6 +85,7 @@ reading = "as a toy"
 gates = ["g1-trained"]
 parts = [{ contrast = "gap", side = "above", margin = 0.0 }]
 """
+)
 
 
 @pytest.fixture(scope="module")

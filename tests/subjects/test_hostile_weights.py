@@ -22,6 +22,7 @@ from eyechart.subjects.labels import read_mapping
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.weights import read_checkpoint
 from tests.mutations import mutated, refusal
+from tests.small_subjects import OWN_CARD
 
 
 class Runs:
@@ -146,22 +147,10 @@ def test_mutated_pickles_inside_a_sound_zip_are_read_or_refused(tmp_path: Path, 
         assert said is None or str(path) in said
 
 
-FACTS: dict[str, Any] = {
-    "name": "mine",
-    "model": "vit",
-    "classes": [f"class {number}" for number in range(10)],
-    "input_size": [32, 32],
-    "mean": [0.5] * 3,
-    "std": [0.2] * 3,
-    "recipe": "none",
-    "switches": {"depth": 1, "width": 32, "heads": 4},
-}
-
-
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
     path = tmp_path / "mine.safetensors"
-    safetensors.torch.save_file(zoo.build("vit", **FACTS["switches"]).state_dict(), path)
+    safetensors.torch.save_file(zoo.build("vit", **OWN_CARD["switches"]).state_dict(), path)
     return path
 
 
@@ -186,7 +175,7 @@ def weights(tmp_path: Path) -> Path:
     ],
 )
 def test_a_card_that_asks_for_too_much_is_refused(weights: Path, facts: dict[str, Any]) -> None:
-    weights.with_suffix(".json").write_text(json.dumps(FACTS | facts))
+    weights.with_suffix(".json").write_text(json.dumps({**OWN_CARD, **facts}))
     with pytest.raises((SubjectError, UsageError)):
         load_subject(f"zoo:vit@{weights}")
 
@@ -199,7 +188,7 @@ def test_a_card_that_is_no_card_is_passed_over(weights: Path) -> None:
 
 
 def test_mutated_cards_are_read_or_refused(weights: Path) -> None:
-    for data in mutated(json.dumps(FACTS).encode(), 12):
+    for data in mutated(json.dumps(OWN_CARD).encode(), 12):
         weights.with_suffix(".json").write_bytes(data)
         said = refusal(EyechartError, load_subject, f"zoo:vit@{weights}")
         assert said is None or len(said.splitlines()) == 1

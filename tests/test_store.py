@@ -1,4 +1,4 @@
-"""Nothing is believed unread: stale answers, damaged, swapped and foreign files, and folders that are not ours."""
+"""The files of a run: nothing in them is believed unread, and nothing of others is deleted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,43 +16,17 @@ import torch
 import xarray
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import nn
 
-import eyechart
-from eyechart import zoo
-from eyechart.engines import plan as planning
-from eyechart.engines.shard import examine_shard
 from eyechart.errors import EyechartError, RunFolderError, UsageError
 from eyechart.exam import open_folder
 from eyechart.files import HOST, sweep, write_json
 from eyechart.question import question_hash, seal_of
 from eyechart.run import Run
 from eyechart.store import CHECKSUMS
-from eyechart.subjects.preprocessing import Preprocessing
-from eyechart.subjects.subject import Subject
-from tests.cases import cnn, inside
 from tests.mutations import mutated, refusal
-
-OWN_WAY = Preprocessing((32, 32), (0.5,) * 3, (0.2,) * 3)
+from tests.small_exam import examined
 
 pytestmark = pytest.mark.usefixtures("no_charts")
-
-
-def subject(module: nn.Module | None = None, transform: Any = OWN_WAY) -> Subject:
-    return eyechart.load_subject(module or cnn(), transform=transform, label="mine", input_size=32)
-
-
-def examined(out: Path, who: Any = None, told: list[str] | None = None, **more: Any) -> Run:
-    said = [] if told is None else told
-    return eyechart.exam(
-        who or subject(),
-        measures="skip_ratio",
-        limit=16,
-        out=out,
-        keep_shards=True,
-        progress=lambda what, done, total: said.append(what),
-        **more,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -73,138 +46,6 @@ def dead_process() -> int:
         os._exit(0)
     os.waitpid(child, 0)
     return child
-
-
-# --- stale answers ----------------------------------------------------------------------------------------------
-
-
-class Gated(nn.Module):
-    """Something a user edits between two exams: the weights and their names stay."""
-
-    def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        super().__init__()
-        inner = inside(cnn())
-        self.stem, self.units, self.head, self.change = inner.stem, inner.units, inner.head, change
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.stem(x)
-        for unit in self.units:
-            x = unit(x)
-        return self.head(self.change(x).mean((2, 3)))
-
-
-def brighter(module: nn.Module) -> Subject:
-    from torchvision.transforms.functional import pil_to_tensor
-
-    return subject(module, transform=lambda picture: pil_to_tensor(picture.resize((32, 32))) / 200)
-
-
-def darker(module: nn.Module) -> Subject:
-    from torchvision.transforms.functional import pil_to_tensor
-
-    return subject(module, transform=lambda picture: pil_to_tensor(picture.resize((32, 32))) / 255)
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "words"),
-    [
-        (lambda: subject(), lambda: subject(transform=Preprocessing((32, 32))), "the preprocessing of mine"),
-        (lambda: brighter(cnn()), lambda: darker(cnn()), "the preprocessing of mine"),
-        (
-            lambda: subject(Gated(torch.relu)),
-            lambda: subject(Gated(torch.abs)),
-            "mine answers the first images",
-        ),
-        (
-            lambda: subject(Gated(lambda x: x)),
-            lambda: subject(Gated(lambda x: x * 1.001)),
-            "forward code or one of",
-        ),
-        (lambda: subject(cnn(6)), lambda: subject(cnn(8)), "the weights of mine"),
-    ],
-)
-def test_a_changed_subject_is_noticed_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: Callable[[], Any], now: Callable[[], Any], words: str
-) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
-    examined(tmp_path / "run", before())
-    examined(tmp_path / "run", before())  # the same again is the same question
-    with pytest.raises(RunFolderError, match=words) as refused:
-        examined(tmp_path / "run", now())
-    assert "holds another exam" in str(refused.value)
-    assert "--overwrite" in str(refused.value)
-
-
-def test_a_card_that_was_edited_asks_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
-    switches = {"depth": 1, "width": 32, "heads": 4}
-    weights, card = tmp_path / "mine.safetensors", tmp_path / "mine.json"
-    save_file(zoo.build("vit", **switches).state_dict(), weights)
-    facts: dict[str, Any] = {
-        "name": "mine",
-        "model": "vit",
-        "classes": [f"class {number}" for number in range(10)],
-        "input_size": [32, 32],
-        "mean": [0.5] * 3,
-        "std": [0.2] * 3,
-        "recipe": "none",
-        "switches": switches,
-    }
-    card.write_text(json.dumps(facts))
-    spec = f"zoo:vit@{weights}"
-    examined(tmp_path / "run", spec)
-    card.write_text(json.dumps(facts | {"switches": switches | {"heads": 2}}))
-    with pytest.raises(RunFolderError, match="the switches of vit are others now"):
-        examined(tmp_path / "run", spec)
-    card.write_text(json.dumps(facts | {"std": [0.3] * 3}))
-    with pytest.raises(RunFolderError, match="the preprocessing of vit is another now"):
-        examined(tmp_path / "run", spec)
-
-
-def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, torch_version = planning.installed, planning.installed("torch").partition("+")[0]
-    told: list[str] = []
-    monkeypatch.setattr(planning, "installed", lambda name: f"{torch_version}+cu999" if name == "torch" else real(name))
-    examined(run.path, told=told)
-    assert told[-1].startswith("Nothing to do")
-    monkeypatch.setattr(planning, "installed", lambda name: "9.9" if name == "torch" else real(name))
-    with pytest.raises(RunFolderError, match=f"torch was {torch_version}.* and is 9.9; pass --overwrite"):
-        examined(run.path)
-    assert "timm" not in run.plan["built_with"]  # a subject without its modules does not ask anew when it changes
-
-
-def test_a_run_goes_on_with_the_threads_it_began_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
-    threads: list[int] = []
-    real = examine_shard
-
-    def count(*args: Any, **kwargs: Any) -> Any:
-        threads.append(torch.get_num_threads())
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr("eyechart.engines.shard.examine_shard", count)
-    Run(copy).shard_path(1).unlink()
-    torch.set_num_threads(2)
-    try:
-        again = examined(copy)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
-    assert threads == [again.plan["settings"]["threads"]] == [1]
-
-
-def test_the_dtype_of_an_exam_leaves_the_caller_s_module_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run: None)
-    module = cnn()
-    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    given = subject(module)
-    run = examined(tmp_path / "run", given, dtype="bfloat16")
-    assert run.plan["settings"]["dtype"] == "bfloat16"
-    assert given.module is module
-    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
-    assert {tensor.dtype for tensor in module.state_dict().values()} == {torch.float32}
 
 
 # --- damaged files ----------------------------------------------------------------------------------------------
@@ -404,6 +245,62 @@ def test_a_plan_with_a_fitting_seal_is_read_or_refused(copy: Path) -> None:
         with contextlib.suppress(EyechartError):
             Run(copy).record(["findings/skip_ratio.nc", "verdicts.json"], anew=True)
         refusal(EyechartError, read_all, copy)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "plan.json").write_text("{"), "damaged"),
+        (lambda folder: (folder / "plan.json").write_text("[]"), "damaged"),
+        (lambda folder: (folder / "plan.json").unlink(), "no plan.json"),
+        (lambda folder: without_notices(folder / "plan.json"), "its seal does not fit"),
+        (lambda folder: resealed(folder / "plan.json", without_anatomies), "does not have the form that this version"),
+        (lambda folder: (folder / "findings" / "skip_ratio.nc").write_bytes(b"CDF"), "damaged"),
+        (lambda folder: recorded(folder, "findings/skip_ratio.nc", b"CDF"), "damaged"),
+        (lambda folder: (folder / "verdicts.json").write_text('[{"claim": "C01"}]'), "damaged"),
+        (lambda folder: recorded(folder, "verdicts.json", b'[{"claim": "C01"}]'), "damaged"),
+    ],
+)
+def test_a_damaged_run_folder_is_named(copy: Path, damage: Callable[[Path], object], words: str) -> None:
+    damage(copy)
+    with pytest.raises(RunFolderError, match=words):
+        read_all(copy)
+
+
+def without_anatomies(plan: Path) -> None:
+    whole = json.loads(plan.read_text())
+    for subject in whole["subjects"]:
+        del subject["anatomy"]
+    plan.write_text(json.dumps(whole))
+
+
+def without_notices(plan: Path) -> None:
+    whole = json.loads(plan.read_text())
+    plan.write_text(json.dumps(whole | {"notices": []}))
+
+
+def resealed(plan: Path, edit: Callable[[Path], object]) -> None:
+    """Edited by somebody who knows how seals are made."""
+    edit(plan)
+    whole = json.loads(plan.read_text())
+    plan.write_text(json.dumps(whole | {"seal": seal_of(whole)}))
+
+
+def recorded(folder: Path, name: str, content: bytes) -> None:
+    (folder / name).write_bytes(content)
+    Run(folder).record([name])
+
+
+def test_a_run_of_another_version_is_refused(run: Run, tmp_path: Path) -> None:
+    plan = dict(run.plan, format=99, eyechart="7.0")
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(RunFolderError, match=r"format 99 .eyechart 7\.0"):
+        Run.open(tmp_path)
+
+
+def test_there_is_no_such_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="A run folder was expected"):
+        Run.open(tmp_path / "nowhere")
 
 
 # --- folders ----------------------------------------------------------------------------------------------------
