@@ -58,6 +58,9 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
 
 @main.command()
 @click.argument("subjects", nargs=-1, shell_complete=complete_subjects)
+@click.option(
+    "--subjects-from", type=click.Path(path_type=Path), help="A TOML file with a [[subject]] for each: spec, label."
+)
 @click.option("--images", default="sample", show_default=True, help="A folder, .npz, .tar, hf:NAME[:split], or sample.")
 @click.option("--measures", help="Names, separated by commas; all by default. `eyechart measures` lists them.")
 @click.option("--set", "options", multiple=True, metavar="MEASURE.OPTION=VALUE", help="Set an option of a measure.")
@@ -90,6 +93,7 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
 @claims_option
 def exam(
     subjects: tuple[str, ...],
+    subjects_from: Path | None,
     images: str,
     measures: str | None,
     options: tuple[str, ...],
@@ -122,9 +126,11 @@ def exam(
         from eyechart.exam import BUNDLED_PAIR
         from eyechart.exam import exam as examine
         from eyechart.subjects.labels import read_mapping
+        from eyechart.subjects.list_file import listed_subjects
 
+        listed = listed_subjects(subjects_from) if subjects_from else []
         run = examine(
-            subjects or BUNDLED_PAIR,
+            (*subjects, *listed) or BUNDLED_PAIR,
             images,
             measures,
             options=parse_options(options),
