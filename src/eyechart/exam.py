@@ -168,7 +168,8 @@ def prepare(
     from eyechart.device import choose_device, choose_dtype, without_tf32
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import check_mapping, match_classes
-    from eyechart.subjects.load import as_list, load_subjects
+    from eyechart.subjects.load import as_list, each_subject
+    from eyechart.subjects.parking import Parking
     from eyechart.subjects.subject import blamed
     from eyechart.subjects.trial import Rehearsal
 
@@ -185,14 +186,14 @@ def prepare(
     check_mapping(classes, source.classes)
     batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)
 
-    loaded: list[Subject] = [
-        subject.in_numbers(torch_dtype, torch_device, borrowed=not isinstance(spec, str))
-        for spec, subject in zip(as_list(subjects), load_subjects(subjects), strict=True)
-    ]
     first_two = [common_crop(source.picture(i)) for i in batches.order[:2]]
+    loaded: list[Subject] = []
     anatomies: list[Anatomy] = []
     trials: list[Trial] = []
-    for subject in loaded:
+    parking = Parking()
+    for spec, subject in zip(as_list(subjects), each_subject(subjects), strict=True):
+        borrowed = not isinstance(spec, str)
+        subject = subject.in_numbers(torch_dtype, torch_device, borrowed=borrowed)
         progress(f"anatomy of {subject.name}", 0, 1)
         dry = subject.prepare((first_two * 2)[:2]).to(torch_device, torch_dtype)
         with blamed(subject, "on the first two images"):
@@ -200,6 +201,9 @@ def prepare(
             anatomy = anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
             trials.append(rehearsal.trial(anatomy))
         anatomies.append(anatomy)
+        loaded.append(subject)
+        if not borrowed and (told := parking.take(subject)):
+            progress(told, 0, 0)
     matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in loaded}
     plan = write_plan(
         loaded,
@@ -272,17 +276,15 @@ def folder_name(plan: Mapping[str, Any]) -> str:
 
 def finish(run: Run) -> None:
     """Shards → findings → verdicts → page. Needs neither models nor images: the shards may come from elsewhere."""
-    count, missing = len(run.plan["batches"]["shards"]), 0
-    tallies = {name: measure.tally(run.scene) for name, measure in run.measures.items()}
-    for index in range(count):  # one at a time and in index order: memory stays that of one tally, numbers the same
-        shard = run.read_tallies(index)
-        missing += shard is None
-        tallies = {name: tally.merge(shard[name]) for name, tally in tallies.items()} if shard else tallies
-    if missing:
+    count = len(run.plan["batches"]["shards"])
+    if missing := sum(not run.has_shard(index) for index in range(count)):
         raise RunFolderError(f"{run.path}: {missing} of {count} shards are missing; run the exam again.")
     findings = {}
     for name, measure in run.measures.items():
-        findings[name] = with_intervals(measure, tallies[name], run.scene)
+        tally = measure.tally(run.scene)
+        for index in range(count):  # one at a time and in index order: memory is that of one measure, numbers the same
+            tally = tally.merge(run.read_tally(index, name))
+        findings[name] = with_intervals(measure, tally, run.scene)
         run.write_finding(name, findings[name])
     tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}

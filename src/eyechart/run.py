@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
 
 from eyechart.claims.table import add_claims
 from eyechart.claims.verdict import Verdict
 from eyechart.engines.plan import scene_of
 from eyechart.errors import RunFolderError, TallyError, UsageError
 from eyechart.measures import names, planned_measures, source_of
-from eyechart.shard_files import restore
+from eyechart.shard_files import restore, stored_fields
 from eyechart.store import RunFiles
 
 if TYPE_CHECKING:
@@ -69,16 +71,37 @@ class Run(RunFiles):
         add_claims(self.plan.get("claims", ""), "the claims of this run")
         return super().verdicts
 
+    def has_shard(self, index: int) -> bool:
+        """Whether a shard is finished and sound; otherwise it has to be computed."""
+        return self._believed(index, lambda name, tally: None)
+
     def read_tallies(self, index: int) -> dict[str, Tally] | None:
         """The tallies of a finished shard; None where it has to be computed."""
+        tallies: dict[str, Tally] = {}
+        return tallies if self._believed(index, tallies.__setitem__) else None
+
+    def _believed(self, index: int, hand_on: Callable[[str, Tally], object]) -> bool:
+        """Whether a shard is sound; what it holds of each measure is handed on, one by one."""
         stored = self.read_shard(index)
         if stored is None:
-            return None
+            return False
         try:
-            return {name: restore(measure.tally(self.scene), stored[name]) for name, measure in self.measures.items()}
+            for name, measure in self.measures.items():
+                hand_on(name, restore(measure.tally(self.scene), stored.pop(name)))
         except (KeyError, IndexError, RuntimeError, TallyError) as error:
             self._distrust(self.shard_path(index), str(error))
-            return None
+            return False
+        return True
+
+    def read_tally(self, index: int, name: str) -> Tally:
+        """What a shard that has just been believed (`has_shard`) holds of one measure."""
+        empty = self.measures[name].tally(self.scene)
+        try:
+            return restore(empty, stored_fields(self.shard_path(index), name))
+        except (OSError, SafetensorError, KeyError, IndexError, RuntimeError, TallyError) as error:
+            raise RunFolderError(
+                f"{self.shard_path(index)} has just been changed or removed ({error}); run the exam again."
+            ) from error
 
     def chart(self, name: str) -> Chart:
         """The figure of a measure as an Altair chart, to restyle or save."""

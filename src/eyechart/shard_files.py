@@ -71,3 +71,12 @@ def unpack_shard(path: Path, question: str, index: int) -> dict[str, dict[str, T
         name, _, field = key.partition("/")
         by_measure.setdefault(name, {})[field] = tensor
     return by_measure
+
+
+def stored_fields(path: Path, measure: str) -> dict[str, Tensor]:
+    """The tensors of one measure, by field, of a file that `unpack_shard` has checked: the others are not read."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        mine = [key for key in file.keys() if key.startswith(f"{measure}/")]  # noqa: SIM118 - a file, not a dict
+        return {key.partition("/")[2]: file.get_tensor(key) for key in mine}

@@ -54,7 +54,7 @@ class Prepared:
 def missing_shards(run: Run, prepared: Prepared, advance: Advance) -> list[int]:
     """The shards that are not there yet. Those that are count as done, but only where there is something to do."""
     every = range(len(prepared.batches.shards))
-    missing = [shard for shard in every if run.read_tallies(shard) is None]
+    missing = [shard for shard in every if not run.has_shard(shard)]
     there = sum(prepared.images_of(shard) for shard in set(every) - set(missing))
     if missing and there:
         advance(there)

@@ -76,7 +76,7 @@ class Ranks:
         """Until the other ranks' shards are there."""
         last = time.monotonic()
         while shards:
-            there = [shard for shard in shards if run.read_tallies(shard) is not None]
+            there = [shard for shard in shards if run.has_shard(shard)]
             for shard in there:
                 advance(prepared.images_of(shard))
                 shards.remove(shard)

@@ -111,6 +111,7 @@ def examine_shard(
             with blamed(tapped_subject.subject, f"on batch {batch.index}"):
                 seen[tapped_subject.subject.name] = tapped_subject.look(prepared, batch)
                 by_measure = tapped_subject.experiments(prepared, batch, scene)
+            tapped_subject.subject.rest()
             for name, results in by_measure.items():
                 experiments.setdefault(name, {})[tapped_subject.subject.name] = results
         for measure in measures:

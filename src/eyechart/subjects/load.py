@@ -9,7 +9,7 @@ input size and normalisation along, in the card beside the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -109,13 +109,19 @@ def as_list(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[Given]
 
 
 def load_subjects(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[Subject]:
-    """All subjects of an exam, with unique labels.
-
-    Those that are given ({label: subject}, or LABEL=SPEC) are kept; specs with paths that would read alike get what
-    tells the paths apart, modules of one class are numbered, and the same spec twice is refused.
+    """All subjects of an exam at once, as `each_subject` gives them.
 
     >>> [subject.name for subject in load_subjects({"mine": "zoo:vit", "other": "zoo:resnet"})]
     ['mine', 'other']
+    """
+    return list(each_subject(specs))
+
+
+def each_subject(specs: Given | Sequence[Given] | Mapping[str, Given]) -> Iterator[Subject]:
+    """The subjects of an exam, with unique labels; each is loaded when it is asked for.
+
+    Those that are given ({label: subject}, or LABEL=SPEC) are kept; specs with paths that would read alike get what
+    tells the paths apart, modules of one class are numbered, and the same spec twice is refused.
     """
     labels: list[str | None]
     given, specs = specs, as_list(specs)
@@ -131,7 +137,6 @@ def load_subjects(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[
         raise UsageError(f"{twice} is given twice; drop one, or give it a label: LABEL={twice}.")
     for at, name in zip(unlabelled, short_names(parsed), strict=True):
         labels[at] = name
-    subjects: list[Subject] = []
     taken: set[str] = set()
     modules: set[int] = set()
     for spec, label in zip(specs, labels, strict=True):
@@ -147,8 +152,7 @@ def load_subjects(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[
             subject.name = f"{subject.name}-{number}"
         taken.add(subject.name)
         modules.add(id(subject.module))
-        subjects.append(subject)
-    return subjects
+        yield subject
 
 
 def _loader(spec: Spec) -> Callable[[Spec], Subject]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from eyechart.errors import EyechartError, SubjectError
 from eyechart.phrases import printable
+from eyechart.subjects.parking import ParkedWeights
 from eyechart.subjects.weights import check_finite, hash_of
 
 
@@ -62,6 +63,8 @@ class Subject:
     spec: str = ""
     """Where it comes from in full, path and all, where `name` is only its label; by default the same as the name."""
 
+    _parked: ParkedWeights | None = field(default=None, init=False, repr=False)
+
     def __post_init__(self) -> None:
         self.name = printable(self.name).replace("\n", "\\n")  # it stands in tables, charts and file names
         self.module = unwrapped(self.module, self.name).eval()
@@ -88,6 +91,15 @@ class Subject:
     @property
     def device(self) -> torch.device:
         return next((tensor.device for tensor in self.module.state_dict().values()), torch.device("cpu"))
+
+    def park(self) -> None:
+        """Keep the weights in a file, and in memory only while it runs; for a module that is nobody else's."""
+        self._parked = ParkedWeights(self.module)
+
+    def rest(self) -> None:
+        """Its turn is over: what a parked subject took of memory is free."""
+        if self._parked is not None:
+            self._parked.rest()
 
     def to(self, device: str | torch.device) -> Subject:
         self.module.to(device)

@@ -1,0 +1,123 @@
+"""Weights that wait in a file: the same numbers, no memory."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from eyechart.engines.plan import scene_of
+from eyechart.engines.prepared import Prepared
+from eyechart.exam import prepare
+from eyechart.measures import planned_measures
+from eyechart.subjects import parking
+from eyechart.subjects.parking import ParkedWeights
+from tests.small_exam import subject
+from tests.small_subjects import TINY, write_subjects
+
+STATUS = Path("/proc/self/status")
+SIZE = 2048  # a layer of 16 MiB
+
+
+def in_memory() -> int:
+    """Bytes of this process that are in memory now."""
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="only Linux says how much memory a process takes")
+def test_those_that_wait_take_no_memory() -> None:
+    layers = [nn.Linear(SIZE, SIZE, bias=False) for _ in range(8)]
+    with_all = in_memory()
+    parked = [ParkedWeights(layer) for layer in layers]
+    without = in_memory()
+    assert with_all - without > 7 * 4 * SIZE**2
+    with torch.no_grad():
+        for layer, place in zip(layers, parked, strict=True):
+            layer(torch.ones(1, SIZE))
+            place.rest()
+            assert in_memory() - without < 2 * 4 * SIZE**2
+
+
+def test_tensors_that_share_memory_go_on_sharing_it_and_what_is_written_stays() -> None:
+    module = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3), nn.BatchNorm1d(3)])
+    one, other = module[0], module[1]
+    assert isinstance(one, nn.Linear)
+    assert isinstance(other, nn.Linear)
+    other.weight = nn.Parameter(one.weight.detach().t())  # two parameters, one memory, another order of axes
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    parked = ParkedWeights(module)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert other.weight.stride() == (1, 3)
+    with torch.no_grad():
+        one.weight[0, 1] = 7.0
+    parked.rest()
+    assert float(other.weight.detach()[1, 0]) == 7.0
+    module[0](torch.ones(2, 3)).sum().backward()
+    assert one.weight.grad is not None
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_subjects(tmp_path_factory.mktemp("weights"), TINY)
+
+
+def prepared_exam(specs: list[str], told: list[str]) -> Prepared:
+    names = ["recognition", "cka", "landscape"]  # the last one moves the weights
+    options = {"landscape.steps": 3, "landscape.images": 16}
+    asked: dict[str, Any] = {"effort": "quick", "limit": 64, "seed": 0, "classes": None, "device": "cpu"}
+    return prepare(
+        specs, "sample", names, options=options, **asked, dtype="float32", plugins=(), claims=None,
+        progress=lambda words, done, total: told.append(words),
+    )  # fmt: skip
+
+
+def numbers(prepared: Prepared) -> dict[str, bytes]:
+    chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
+    return {
+        f"{shard}/{name}/{key}": value.numpy().tobytes()
+        for shard in range(2)
+        for name, tally in prepared.compute(shard, chosen, scene).items()
+        for key, value in tally.tensors().items()
+    }
+
+
+def test_parked_subjects_give_the_same_numbers(specs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = prepared_exam(specs, [])
+    assert not any(subject._parked for subject in plain.subjects)
+    room = parking.weight_bytes(plain.subjects[0].module)
+    monkeypatch.setattr(parking, "ROOM", room)
+    parked = prepared_exam(specs, [])
+    assert [subject._parked is not None for subject in parked.subjects] == [False, True, True]
+    assert parked.plan["question"] == plain.plan["question"]
+    rests: list[ParkedWeights] = []
+    monkeypatch.setattr(ParkedWeights, "rest", lambda weights: rests.append(weights))
+    assert numbers(parked) == numbers(plain)
+    assert rests == [subject._parked for _ in range(2) for subject in parked.subjects[1:]]  # after each batch
+
+
+def test_where_no_file_can_be_written_it_says_so_and_goes_on(specs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(parking, "ROOM", 0)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    told: list[str] = []
+    prepared = prepared_exam(specs[:1], told)
+    assert prepared.subjects[0]._parked is None
+    words = f"vit stays in memory while others run: {tempfile.gettempdir()} takes no file of"
+    assert any(words in sentence and "No space left on device" in sentence for sentence in told)
+
+
+def test_a_module_of_the_caller_is_never_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parking, "ROOM", 0)
+    mine = subject()
+    where = {name: value.data_ptr() for name, value in mine.module.state_dict().items()}
+    asked: dict[str, Any] = {"effort": "quick", "limit": 16, "seed": 0, "classes": None, "device": "cpu"}
+    prepare(mine, "sample", ["skip_ratio"], options=None, **asked, dtype="float32", plugins=(), claims=None)
+    assert where == {name: value.data_ptr() for name, value in mine.module.state_dict().items()}
