@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
@@ -21,7 +22,7 @@ from torch import Tensor
 
 import eyechart
 from eyechart.engines.shard import examine_shard
-from eyechart.errors import SubjectError
+from eyechart.errors import EyechartError, SubjectError
 from eyechart.run import Run
 from eyechart.store import CHECKSUMS
 from tests.cases import inside
@@ -119,6 +120,60 @@ def test_two_processes_on_one_folder_do_not_disturb_each_other(undisturbed: Run,
     assert [ended(process) for process in processes] == [0, 0]
     same(undisturbed, examined(out))
     assert Run(out).finished
+
+
+def without_privileges() -> None:
+    """Even root now needs the permission to write: what a read-only disk is to everybody."""
+    nothing, (version, this_process) = (ctypes.c_uint32 * 6)(), (0x20080522, 0)
+    if os.geteuid() == 0 and ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(version, this_process), nothing):
+        raise AssertionError("privileges could not be dropped")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux takes privileges from root")
+def test_a_folder_that_may_not_be_written_is_one_sentence_and_loses_nothing(undisturbed: Run, tmp_path: Path) -> None:
+    out, said = tmp_path / "run", tmp_path / "said"
+    with pytest.raises(KeyboardInterrupt):
+        examined(out, told=Stopping(after="images", times=3))
+    kept = files_in(out)
+    assert "shards/00001.safetensors" in kept
+    folders = [out, *(path for path in out.rglob("*") if path.is_dir())]
+
+    def refused(where: Path) -> None:
+        with said.open("w") as file:
+            without_privileges()
+            try:
+                examined(where)
+            except EyechartError as error:
+                file.write(str(error))
+
+    for folder in folders:
+        folder.chmod(0o555)
+    assert ended(child(lambda: refused(out))) == 0
+    words = "00002.safetensors cannot be written (Permission denied); what was finished before is kept"
+    assert words in said.read_text()
+    assert ended(child(lambda: refused(out / "new"))) == 0
+    assert "plan.json cannot be written (Permission denied)" in said.read_text()
+    assert files_in(out) == kept
+    for folder in folders:
+        folder.chmod(0o755)
+    same(undisturbed, examined(out))
+    for folder in folders:
+        folder.chmod(0o555)
+    assert ended(child(lambda: refused(out))) == 0  # a finished run is read where it is
+    assert said.read_text() == ""
+
+
+class Stopping(list[str]):
+    """What an exam tells; somebody presses Ctrl-C twice when it has said this so many times."""
+
+    def __init__(self, after: str, times: int) -> None:
+        super().__init__()
+        self.after, self.times = after, times
+
+    def append(self, words: str) -> None:
+        super().append(words)
+        if self.count(self.after) == self.times:
+            raise KeyboardInterrupt
 
 
 @pytest.fixture

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 from eyechart.errors import EngineError, UsageError
+
+RETRIES = 3
+"""Further attempts at a task whose worker died. Ray itself counts those that its memory monitor kills apart, and tries
+them for ever: an exam that does not fit would never end (8 kills in 100 s, and no answer)."""
 
 
 def connected(address: str = "") -> Any:
@@ -14,6 +19,7 @@ def connected(address: str = "") -> Any:
         import ray
     except ImportError:
         raise UsageError("The engine ray needs Ray: pip install 'eyechart[ray]'.") from None
+    os.environ.setdefault("RAY_task_oom_retries", str(RETRIES))  # read by the driver when it connects
     if not ray.is_initialized():
         where: dict[str, Any] = {"address": address} if address else {"include_dashboard": False}
         try:

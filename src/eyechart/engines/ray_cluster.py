@@ -15,12 +15,11 @@ from eyechart.engines.interruption import between_shards
 from eyechart.engines.prepared import Advance, Prepare, Prepared, missing_shards
 from eyechart.errors import EngineError, EyechartError
 from eyechart.question import what_differs
-from eyechart.ray_connection import connected
+from eyechart.ray_connection import RETRIES, connected
 
 if TYPE_CHECKING:
     from eyechart.run import Run
 
-RETRIES = 3  # of a task whose worker died
 AHEAD = 2  # tasks that wait for each one that runs, so that no worker waits for the driver
 MEMORY_OF_GPU = 16 << 30  # bytes that a GPU is taken to have at least
 ACTIVATIONS = 2 << 30  # bytes that a batch may take beside the weights
@@ -100,10 +99,11 @@ class RayCluster:
                 raise cause from None
             raise EngineError(f"A Ray worker failed: {type(cause).__name__}: {cause}") from error
         except ray.exceptions.RayError as error:
-            words = str(error).strip().splitlines()[0]
+            words = str(error).strip().splitlines()[0].partition(". ")[0].rstrip(".")
+            memory = " Give its machines more memory or fewer CPUs." if "memory" in words else ""
             raise EngineError(
                 f"Ray lost a shard and {RETRIES} further attempts ({words}); what is there is kept, and the same "
-                "command continues."
+                f"command continues.{memory}"
             ) from error
         finally:
             for reference in going:
