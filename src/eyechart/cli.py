@@ -88,6 +88,9 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
     show_default=True,
     help="Who computes: inline, ranks (under torchrun or SLURM), ray, ray:auto, ray://ADDRESS.",
 )
+@click.option(
+    "--shards", type=click.IntRange(min=1), help="Parts of the work, and so workers that can help; 16 by default."
+)
 @click.option("--keep-shards", is_flag=True, help="Keep the tallies of the finished run, which can be large.")
 @plugin_option
 @claims_option
@@ -106,6 +109,7 @@ def exam(
     device: str,
     dtype: str,
     engine: str,
+    shards: int | None,
     keep_shards: bool,
     plugins: tuple[Path, ...],
     claims_file: Path | None,
@@ -145,6 +149,7 @@ def exam(
             plugins=plugins,
             claims=claims_file,
             engine=engine,
+            shards=shards,
             keep_shards=keep_shards,
             progress=report,
         )

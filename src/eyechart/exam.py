@@ -59,6 +59,7 @@ def exam(
     plugins: Sequence[str | Path] = (),
     claims: str | Path | None = None,
     engine: str = "inline",
+    shards: int | None = None,
     keep_shards: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Run:
@@ -84,6 +85,7 @@ def exam(
     claims      a TOML file with claims of your own, in the form of claims.toml, judged by the same protocol
     engine      who computes the shards: "inline", this process; "ranks", processes that torchrun or SLURM started;
                 "ray", "ray:auto" or "ray://ADDRESS", a Ray cluster on this machine, the one around, or another
+    shards      into how many parts the work is cut, so the most workers that can help; None: at most 16
     keep_shards keep the tallies of a finished run (a gigabyte is possible): findings can then be made anew from them
     progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence
 
@@ -108,6 +110,7 @@ def exam(
         dtype=dtype,
         plugins=plugins,
         claims=claims,
+        shards=shards,
     )
     workers = choose_engine(engine)
     prepared = again(progress=progress)
@@ -160,6 +163,7 @@ def prepare(
     dtype: str,
     plugins: Sequence[str | Path],
     claims: str | Path | None,
+    shards: int | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Prepared:
     """Load what was asked for and write the plan down; every process of an exam does this for itself."""
@@ -184,7 +188,7 @@ def prepare(
     asked = choose_measures(measures, options)
     source: Images = open_images(images)
     check_mapping(classes, source.classes)
-    batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)
+    batches: BatchPlan = plan_batches(source, limit=limit, seed=seed, shards=shards)
 
     first_two = [common_crop(source.picture(i)) for i in batches.order[:2]]
     loaded: list[Subject] = []

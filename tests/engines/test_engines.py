@@ -219,7 +219,6 @@ def test_workers_that_always_die_end_in_one_sentence(
     weights: list[str], cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where memory is short for good: the system kills each of them. Ray's own monitor is tried by `make faults`."""
-    assert os.environ["RAY_task_oom_retries"] == "3"  # noqa: SIM112 - for ever by default
     monkeypatch.setattr("eyechart.engines.ray_cluster.RETRIES", 1)
     again, counts = asked(weights[:1], ["recognition"], limit=4), tmp_path / "attempts"
     with pytest.raises(
@@ -228,6 +227,7 @@ def test_workers_that_always_die_end_in_one_sentence(
         examined(functools.partial(always_dying, counts, again), choose_engine("ray"), tmp_path / "run")
     assert "\n" not in str(error.value)
     assert len(counts.read_bytes()) >= 2
+    assert os.environ["RAY_task_oom_retries"] == "3"  # noqa: SIM112 - for ever by default
 
 
 def always_dying(counts: Path, again: functools.partial[Prepared]) -> Prepared:

@@ -149,6 +149,13 @@ def test_folds_of_blocks_and_images() -> None:
     assert batch.images.tolist() == list(plan.order[104:112])
 
 
+def test_shards_are_as_many_as_workers_are_hoped_for() -> None:
+    default, many, few = (planned(None, 20_000, shards=shards) for shards in (None, 64, 1000))
+    assert [len(plan.shards) for plan in (default, many, few)] == [16, 39, 78]  # at most so many, of 78 equal blocks
+    assert default.order == many.order
+    assert [batch for shard in many.shards for batch in shard] == [batch for shard in default.shards for batch in shard]
+
+
 def test_shards_are_consecutive() -> None:
     plan = planned(None, 1000, block=62, blocks_per_shard=5)
     assert plan.shards == ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9), (10, 11, 12, 13, 14), (15, 16))
@@ -189,7 +196,8 @@ def test_a_damaged_plan_is_refused(change: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("limit", 0), ("folds", 1), ("block", 3), ("blocks_per_shard", 0), ("limit", -5)]
+    ("option", "value"),
+    [("limit", 0), ("folds", 1), ("block", 3), ("blocks_per_shard", 0), ("shards", 0), ("limit", -5)],
 )
 def test_impossible_settings_are_refused(option: str, value: int) -> None:
     with pytest.raises(UsageError, match=f"{option} must be at least"):

@@ -127,6 +127,7 @@ def plan_batches(
     folds: int = FOLDS,
     block: int | None = None,
     blocks_per_shard: int | None = None,
+    shards: int | None = None,
 ) -> BatchPlan:
     """The plan for these images; `limit` takes a class-balanced subset (a smaller one is part of a larger one)."""
     return plan_order(
@@ -138,6 +139,7 @@ def plan_batches(
         folds=folds,
         block=block,
         blocks_per_shard=blocks_per_shard,
+        shards=shards,
     )
 
 
@@ -151,6 +153,7 @@ def plan_order(
     folds: int = FOLDS,
     block: int | None = None,
     blocks_per_shard: int | None = None,
+    shards: int | None = None,
 ) -> BatchPlan:
     """`plan_batches` for a number of pictures and their labels."""
     for name, value, least in (
@@ -158,22 +161,23 @@ def plan_order(
         ("folds", folds, 2),
         ("block", block, SMALLEST_BLOCK),
         ("blocks_per_shard", blocks_per_shard, 1),
+        ("shards", shards, 1),
     ):
         if value is not None and value < least:
             raise UsageError(f"{name} must be at least {least}; got {value}.")
     order = seeded_order([0] * count if labels is None else labels.tolist(), seed, limit)
     size = block or max(SMALLEST_BLOCK, min(LARGEST_BLOCK, len(order) // 16))
     blocks = len(order) // size
-    step = blocks_per_shard or max(1, -(-blocks // SHARDS))
-    shards = [tuple(range(start, min(start + step, blocks))) for start in range(0, blocks, step)] or [()]
+    step = blocks_per_shard or max(1, -(-blocks // (shards or SHARDS)))
+    cut = [tuple(range(start, min(start + step, blocks))) for start in range(0, blocks, step)] or [()]
     if blocks * size < len(order):
-        shards[-1] += (blocks,)
+        cut[-1] += (blocks,)
     return BatchPlan(
         order=tuple(order),
         labels=None if labels is None else tuple(labels[order].tolist()),
         block=size,
         folds=folds,
-        shards=tuple(shards),
+        shards=tuple(cut),
         seed=seed,
         fingerprint=fingerprint,
     )
