@@ -16,12 +16,16 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="module")
-def few_draws() -> Iterator[None]:
-    """For tests in which intervals are only along for the ride: bootstrap draws are half of a small exam's time."""
+@pytest.fixture(autouse=True, scope="module")
+def few_draws(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Intervals are mostly along for the ride, and bootstrap draws are half of a small exam's time.
+
+    A file about intervals, or about verdicts that hang on them, says `pytestmark = pytest.mark.all_draws`.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("eyechart.intervals.DRAWS", 40)
-        patch.setattr("eyechart.intervals.SMALL_DRAWS", 20)
+        if not request.node.get_closest_marker("all_draws"):
+            patch.setattr("eyechart.intervals.DRAWS", 40)
+            patch.setattr("eyechart.intervals.SMALL_DRAWS", 20)
         yield
 
 

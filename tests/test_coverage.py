@@ -29,6 +29,8 @@ from eyechart.intervals import (
     small_size,
 )
 
+pytestmark = pytest.mark.all_draws
+
 FOLDS = 16
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Sums (…, field) to a number (…)."""

@@ -29,9 +29,6 @@ IMAGES = 68  # 17 blocks of 4
 FEW_IMAGES = 40  # 10 blocks of 4, and four a class: the fewest that all measures of this pair take
 
 
-pytestmark = pytest.mark.usefixtures("few_draws")
-
-
 #: Enough for what is tested here, of every kind of tally; all measures together take half a minute a run.
 CORE = ["recognition", "cka", "attention_distance", "skip_ratio", "feature_variance"]
 

@@ -35,6 +35,8 @@ from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need
 from tests.measures.on_subjects import staged
 
+pytestmark = pytest.mark.all_draws
+
 FOLDS, BLOCK, BLOCKS, EXAMS = 16, 16, 62, 60
 UNITS = ("blocks.8", "layer2.0", "layer2.1", "layer3.0", "layer4.1")
 

@@ -21,6 +21,8 @@ from eyechart.quantity import Quantity
 from eyechart.scene import Scene
 from eyechart.tally import Sum, Tally
 
+pytestmark = pytest.mark.all_draws
+
 
 def leave_one_out_means(values: np.ndarray) -> np.ndarray:
     return np.array([np.delete(values, fold, axis=0).mean(axis=0) for fold in range(len(values))])

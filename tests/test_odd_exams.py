@@ -17,8 +17,6 @@ from tests import cases
 PAIR = ("zoo:vit", "zoo:resnet")
 CORE = ["recognition", "cka", "attention_distance", "skip_ratio", "feature_variance"]
 
-pytestmark = pytest.mark.usefixtures("few_draws")
-
 
 @pytest.mark.usefixtures("no_charts")
 def test_a_model_without_attention_has_no_attention_distance(tmp_path: Path) -> None:

@@ -38,7 +38,6 @@ def test_families(name: str, family: str) -> None:
     assert anatomy(KNOWN[name]).family == family
 
 
-@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("name", ["CaiT", "XCiT", "CrossViT", "VOLO", "ViT with attention pooling (SigLIP)"])
 def test_an_exam_of_class_attention_runs_to_its_page(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if name != "CaiT":  # one page is enough

@@ -24,8 +24,8 @@ from eyechart.engines.plan import write_plan
 from eyechart.engines.prepared import Prepared
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.files import read_text
+from eyechart.findings import make_findings
 from eyechart.images import common_crop, open_images, plan_batches
-from eyechart.intervals import with_intervals
 from eyechart.measure import EFFORTS
 from eyechart.measures import check_tests, choose_measures, load_plugin
 from eyechart.question import what_differs
@@ -280,16 +280,7 @@ def folder_name(plan: Mapping[str, Any]) -> str:
 
 def finish(run: Run) -> None:
     """Shards → findings → verdicts → page. Needs neither models nor images: the shards may come from elsewhere."""
-    count = len(run.plan["batches"]["shards"])
-    if missing := sum(not run.has_shard(index) for index in range(count)):
-        raise RunFolderError(f"{run.path}: {missing} of {count} shards are missing; run the exam again.")
-    findings = {}
-    for name, measure in run.measures.items():
-        tally = measure.tally(run.scene)
-        for index in range(count):  # one at a time and in index order: memory is that of one measure, numbers the same
-            tally = tally.merge(run.read_tally(index, name))
-        findings[name] = with_intervals(measure, tally, run.scene)
-        run.write_finding(name, findings[name])
+    findings = make_findings(run, processes=int(run.plan["settings"].get("threads", 1)))
     tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))

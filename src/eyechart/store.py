@@ -303,25 +303,28 @@ class RunFiles:
     @cached_property
     def findings(self) -> Mapping[str, xarray.Dataset]:
         """Findings by measure, in the order of the report."""
-        import xarray
-
         findings = {}
         recorded = self.checksums
         for name in self.measure_names:
             file = f"findings/{name}.nc"
             if file not in recorded and not (self.path / file).exists():
                 continue  # it has not come so far
-            path = self._checked(file)
-            try:
-                with xarray.open_dataset(path, engine="netcdf4") as finding:
-                    if finding.nbytes > LARGEST_FINDING:
-                        raise ValueError(f"it unpacks to {finding.nbytes:,} bytes")
-                    findings[name] = finding.load()
-            except Exception as error:  # HDF5 has a different one for each kind of damage
-                raise RunFolderError(
-                    f"{path} is damaged ({error}); delete it and run the exam again; its shards are kept."
-                ) from error
+            findings[name] = self.read_finding(self._checked(file))
         return findings
+
+    @staticmethod
+    def read_finding(path: Path) -> xarray.Dataset:
+        import xarray
+
+        try:
+            with xarray.open_dataset(path, engine="netcdf4") as finding:
+                if finding.nbytes > LARGEST_FINDING:
+                    raise ValueError(f"it unpacks to {finding.nbytes:,} bytes")
+                return finding.load()
+        except Exception as error:  # HDF5 has a different one for each kind of damage
+            raise RunFolderError(
+                f"{path} is damaged ({error}); delete it and run the exam again; its shards are kept."
+            ) from error
 
     def write_verdicts(self, verdicts: Iterable[Verdict]) -> Path:
         return write_json(self.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])

@@ -30,6 +30,8 @@ from eyechart.training.side_by_side import run_side_by_side
 from tests.small_subjects import TINY, write_subjects
 from tests.training.toys import toy_run, write_toys
 
+pytestmark = pytest.mark.all_draws
+
 IMAGES = 64  # 16 shards of one block of 4
 COMPUTED = 3  # shards that are compared where all measures are: two seconds each
 #: As few passes as the dear ones can make do with; 32 images are half of them, so that some blocks are left out.

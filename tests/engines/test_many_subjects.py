@@ -14,6 +14,8 @@ from eyechart.subjects.list_file import listed_subjects
 from eyechart.subjects.subject import Subject
 from tests.small_subjects import TINY, write_subjects
 
+pytestmark = pytest.mark.all_draws
+
 MANY = 8
 SHARDS = 2
 

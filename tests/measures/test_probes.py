@@ -56,6 +56,8 @@ from eyechart.tracing.views import Look
 from tests import cases
 from tests.measures.staging import anatomy, batches, measure_tensors, scene, site, tally_of
 
+pytestmark = pytest.mark.all_draws
+
 CLASSES = 3
 
 
