@@ -1,0 +1,42 @@
+"""Examples: scripts of examples/ that `make test` runs, each shown as a page."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from site_text import as_markdown, filled
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def scripts() -> list[Path]:
+    return sorted(EXAMPLES.glob("*.py"))
+
+
+def navigation() -> list[Any]:
+    return ["examples/index.md", *({title(path): f"examples/{path.stem}.md"} for path in scripts())]
+
+
+def pages(drawn: Mapping[str, Path]) -> dict[str, str]:
+    made = {f"examples/{path.stem}.md": page(path) for path in scripts()}
+    listed = [(title(path), path.stem) for path in scripts()]
+    return made | {"examples/index.md": filled("examples.md", examples=listed)}
+
+
+def words(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def title(path: Path) -> str:
+    """The first line of its docstring, without the full stop."""
+    return words(path).partition("\n")[0].rstrip(".")
+
+
+def page(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    code = text.partition('"""')[2].partition('"""')[2].strip()
+    rest = as_markdown(words(path).partition("\n")[2].strip())
+    return filled("example.md", title=title(path), words=rest, code=code, name=path.name)
