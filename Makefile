@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 2
 
 .DEFAULT_GOAL := exam
-.PHONY: exam test check format docs bench faults clean
+.PHONY: exam test check format docs release bench faults clean
 
 exam: .venv/installed
 	$(BIN)/eyechart exam --effort quick
@@ -31,6 +31,9 @@ docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "docs: build/site/index.html"
 
+release: .venv/installed
+	$(BIN)/python scripts/release.py
+
 bench: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/shared_passes.py
 
@@ -46,4 +49,4 @@ faults: .venv/installed
 	@touch $@
 
 clean:
-	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv runs build dist .mypy_cache .ruff_cache .pytest_cache
