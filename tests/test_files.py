@@ -1,5 +1,6 @@
 """Claiming a file, where there is fcntl and where there is Windows' msvcrt; writing one whole or not at all."""
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,8 +64,7 @@ def test_what_a_dead_process_was_writing_is_swept_where_processes_can_be_asked(
         asked.append(process)
         raise ProcessLookupError
 
-    monkeypatch.setattr(files.os, "kill", kill)
-    monkeypatch.setattr(files, "os", SimpleNamespace(**{**vars(files.os), "name": system}))
+    monkeypatch.setattr(files, "os", SimpleNamespace(**{**vars(os), "name": system, "kill": kill}))
     left = tmp_path / f".plan.json.{files.HOST}-4242-abcdefgh.json"
     left.write_text("half")
     files.sweep(tmp_path)
@@ -77,6 +77,6 @@ def test_a_plain_file_is_opened_with_the_flags_that_a_system_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_nonblock: bool
 ) -> None:
     if not has_nonblock:  # Windows
-        monkeypatch.delattr(files.os, "O_NONBLOCK", raising=False)
+        monkeypatch.delattr(os, "O_NONBLOCK", raising=False)
     (tmp_path / "a").write_bytes(b"whole\r\n")
     assert files.read_bytes(tmp_path / "a", 10) == b"whole\r\n"

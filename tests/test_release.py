@@ -92,7 +92,7 @@ def test_the_wheel_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> 
 
 
 def test_the_description_of_the_wheel_leads_out_of_the_package(wheel: Path) -> None:
-    about = PathDistribution(zipfile.Path(wheel, f"eyechart-{eyechart.__version__}.dist-info/")).metadata  # type: ignore[arg-type]
+    about = PathDistribution(zipfile.Path(wheel, f"eyechart-{eyechart.__version__}.dist-info/")).metadata
     described = str(about.get_payload())  # type: ignore[attr-defined]
     assert about["Version"] == eyechart.__version__
     assert described.startswith("# eyechart")

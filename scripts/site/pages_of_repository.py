@@ -18,7 +18,8 @@ PAGES = {
     "CODE_OF_CONDUCT.md": "conduct.md",
     "benchmarks/README.md": "benchmarks.md",
 }
-LINK = re.compile(r"(\]\(|src=\")(?!https?:|#|mailto:)([^)#\"]+)(#[^)\"]*)?([)\"])")
+FOLDERS = {"examples": "examples/index.md"}
+LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def pages(drawn: Mapping[str, Path]) -> dict[str, str]:
@@ -31,13 +32,16 @@ def pages(drawn: Mapping[str, Path]) -> dict[str, str]:
 def linked(text: str) -> str:
     """Links to files of the repository as links to pages; those to files that have none become plain words.
 
-    >>> linked("see [the table](docs/families.md#a) and [how](CONTRIBUTING.md)")
-    'see [the table](families.md#a) and [how](contributing.md)'
+    >>> linked("[the table](docs/families.md#a), [how](CONTRIBUTING.md), [citation](CITATION.cff)")
+    '[the table](families.md#a), [how](contributing.md), citation'
     """
 
     def page(match: re.Match[str]) -> str:
-        before, target, anchor, after = match.groups()
-        return f"{before}{PAGES.get(target, target.removeprefix('docs/'))}{anchor or ''}{after}"
+        words, target, anchor = match.groups()
+        known = {**PAGES, **FOLDERS}
+        if target not in known and not target.startswith("docs/"):
+            return words
+        return f"[{words}]({known.get(target, target.removeprefix('docs/'))}{anchor or ''})"
 
     return LINK.sub(page, text)
 

@@ -27,7 +27,8 @@ def as_markdown(docstring: str) -> str:
     4
     ```
     """
-    paragraphs = re.split(r"\n[ ]*\n", "\n".join(_lists(inspect.cleandoc(docstring).splitlines())))
+    text = re.sub(r" ?READ FIRST in this \w+\.", "", inspect.cleandoc(docstring))  # said to readers of the code
+    paragraphs = re.split(r"\n[ ]*\n", "\n".join(_lists(text.splitlines())))
     return "\n\n".join(_fenced(paragraph) for paragraph in paragraphs)
 
 
