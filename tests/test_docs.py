@@ -56,7 +56,8 @@ def test_every_measure_has_a_page_with_its_own_words(pages: dict[str, str]) -> N
         assert all(quantity.explain in page for quantity in measure.quantities)
         assert all(f"--set {name}.{option}=" in page for option in measure.options)
         assert "## Known answers" in page
-        assert all(source.paper in page for source in measure.sources)
+        assert all(source.figures in page for source in measure.sources)
+    assert "https://arxiv.org/abs/2108.08810" in pages["measures/cka.md"].partition("## Papers")[2]
     assert "](../figures/skip_ratio.svg)" in pages["measures/skip_ratio.md"]
     assert "](../figures/" not in pages["measures/cka.md"], "what was not run has no figure"
 
@@ -120,4 +121,7 @@ def test_lists_examples_and_columns_of_docstrings_become_markdown(rooms: dict[st
     as_markdown = importlib.import_module("site_text").as_markdown
     assert as_markdown("- one\n\n      x = 1\n\n  more\n- two").strip() == "- one\n\n        x = 1\n\n    more\n\n- two"
     assert as_markdown("Doubles.\n\n>>> double(2)\n4") == "Doubles.\n\n```pycon\n>>> double(2)\n4\n```"
+    linked = importlib.import_module("pages_of_repository").linked
+    told = linked("[the table](docs/families.md#a), [how](CONTRIBUTING.md), [citation](CITATION.cff)")
+    assert told == "[the table](families.md#a), [how](contributing.md), citation"
     assert as_markdown("a   first\nbee  second").startswith("```text\n")

@@ -16,6 +16,7 @@ from eyechart.claims.table import CLAIMS
 from eyechart.measure import Experiment, Measure, SampledExperiment
 from eyechart.measure_options import choices_of, meanings_of
 from eyechart.measures import measures
+from eyechart.report.verdict_rows import link_of, papers
 
 ROOT = Path(__file__).parents[2]
 LABELS = {
@@ -57,12 +58,19 @@ def page(measure: Measure, drawn: bool) -> str:
         options=options(measure),
         claims=claims,
         known_answers=known_answers(measure.name),
-        sources=list(map(source, measure.sources)),
+        sources=[reference(each) for each in measure.sources],
     )
 
 
 def source(source: Any) -> str:
     return f"{source.paper}, {source.figures}"
+
+
+def reference(source: Any) -> str:
+    """The paper in full, with its address, and what of it the measure follows."""
+    full = papers().get(source.paper, source.paper)
+    address = link_of(full)
+    return f"{f'[{full}]({address})' if address else full}: {source.figures}"
 
 
 def said(measure: Measure) -> str:
