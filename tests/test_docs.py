@@ -60,6 +60,7 @@ def test_every_measure_has_a_page_with_its_own_words(pages: dict[str, str]) -> N
     assert "https://arxiv.org/abs/2108.08810" in pages["measures/cka.md"].partition("## Papers")[2]
     assert "](../figures/skip_ratio.svg)" in pages["measures/skip_ratio.md"]
     assert "](../figures/" not in pages["measures/cka.md"], "what was not run has no figure"
+    assert "leaves this measure out: it was not asked for." in pages["measures/cka.md"]
 
 
 def test_every_claim_is_told_with_its_margin_and_its_null(pages: dict[str, str]) -> None:

@@ -17,10 +17,20 @@ RUNS = ("docs", "docs-slow")
 def runs() -> Mapping[str, Run]:
     """The run of every measure that has a finding, the first that has it."""
     made: dict[str, Run] = {}
-    for name in RUNS:
-        run = Run.open(FOLDER / name)
-        made = dict.fromkeys(run.findings, run) | made
+    for run in map(Run.open, exams()):
+        made |= {name: run for name in run.findings if name not in made}
     return made
+
+
+def exams() -> list[Path]:
+    return [FOLDER / name for name in RUNS]
+
+
+@cache
+def reasons() -> Mapping[str, str]:
+    """Why the first exam left measures out, in its own words."""
+    first, *_ = map(Run.open, exams())
+    return {entry["measure"]: entry["reason"] for entry in first.plan["left_out"]}
 
 
 @cache

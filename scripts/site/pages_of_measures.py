@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from figures import runs
+from figures import reasons, runs
 from site_text import filled, table
 
 from eyechart.claims.table import CLAIMS
@@ -52,7 +52,7 @@ def page(measure: Measure, drawn: bool) -> str:
         drawn=drawn,
         run=runs().get(measure.name),
         said=said(measure),
-        why_not=why_not_drawn(measure.name),
+        why_not=reasons().get(measure.name, "it was not asked for."),
         needs=LABELS[measure.labels],
         cost=cost(measure),
         options=options(measure),
@@ -76,13 +76,6 @@ def reference(source: Any) -> str:
 def said(measure: Measure) -> str:
     run = runs().get(measure.name)
     return "" if run is None else measure.sentence(run.findings[measure.name])
-
-
-def why_not_drawn(name: str) -> str:
-    """What the exam of the bundled pair said when it left this measure out."""
-    first, *_ = runs().values()
-    reasons = {entry["measure"]: entry["reason"] for entry in first.plan["left_out"]}
-    return reasons.get(name, "")
 
 
 def cost(measure: Measure) -> str:
