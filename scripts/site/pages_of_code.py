@@ -31,7 +31,8 @@ def pages(drawn: Mapping[str, Path]) -> dict[str, str]:
         "least_images": LEAST_IMAGES,
         "format": FORMAT,
         "form": table(("key", "holds"), form_rows(FORM)),
-        "exported": [(name, eyechart._HOMES[name]) for name in eyechart.__all__],
+        # What is called first, then what is held in the hand.
+        "exported": [(name, eyechart._HOMES[name]) for name in sorted(eyechart.__all__, key=str.swapcase)],
         "version": eyechart.__version__,
     }
     made = {f"{name}.md": filled(f"{name}.md", **context) for name in TEMPLATES}
