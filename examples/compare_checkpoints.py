@@ -22,7 +22,7 @@ def fine_tuned(subject: eyechart.Subject, steps: int) -> nn.Module:
     """A copy of the subject's module after a few steps on a question of two classes."""
     pictures = eyechart.open_images("sample:train")
     model = copy.deepcopy(subject.module).train()
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for step in range(steps):
         chosen = list(range(step * 32, (step + 1) * 32))
         names = [pictures.classes[pictures.labels[index]] for index in chosen]

@@ -32,6 +32,9 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         folder = tmp_path_factory.mktemp("runs")
         run = examined(folder / "docs")
         vars(figures).update(RUNS=("docs",), FOLDER=folder)
+        (folder / "examples").mkdir()
+        for path in (ROOT / "examples").glob("*.py"):  # tests/test_examples.py runs them
+            (folder / "examples" / f"{path.stem}.txt").write_text(f"what {path.stem} printed")
         made = {room.__name__: room for room in hook.ROOMS} | {"figures": figures, "hook": hook, "run": run}
         yield made
     finally:
@@ -61,6 +64,13 @@ def test_every_measure_has_a_page_with_its_own_words(pages: dict[str, str]) -> N
     assert "](../figures/skip_ratio.svg)" in pages["measures/skip_ratio.md"]
     assert "](../figures/" not in pages["measures/cka.md"], "what was not run has no figure"
     assert "leaves this measure out: it was not asked for." in pages["measures/cka.md"]
+
+
+def test_an_example_is_shown_with_what_it_printed(pages: dict[str, str]) -> None:
+    for path in (ROOT / "examples").glob("*.py"):
+        page = pages[f"examples/{path.stem}.md"]
+        assert f"what {path.stem} printed" in page
+        assert path.read_text(encoding="utf-8").splitlines()[-1] in page
 
 
 def test_every_claim_is_told_with_its_margin_and_its_null(pages: dict[str, str]) -> None:
