@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 2
 
 .DEFAULT_GOAL := exam
-.PHONY: exam test check format bench faults clean
+.PHONY: exam test check format docs release bench faults clean
 
 exam: .venv/installed
 	$(BIN)/eyechart exam --effort quick
@@ -22,6 +22,18 @@ format: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The figures come from two exams, run once: all that is quick, and a little of what is not.
+docs: .venv/installed
+	$(BIN)/eyechart exam --effort quick --out runs/docs
+	$(BIN)/eyechart exam zoo:vit zoo:vit-gap zoo:resnet --effort quick --out runs/docs-slow --limit 32 \
+	  --measures depth_similarity,lesion,corruption,landscape --set landscape.images=32 --set landscape.steps=3 \
+	  --set lesion.images=32 --set corruption.images=16
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "docs: build/site/index.html"
+
+release: .venv/installed
+	$(BIN)/python scripts/release.py
+
 bench: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/shared_passes.py
 
@@ -37,4 +49,4 @@ faults: .venv/installed
 	@touch $@
 
 clean:
-	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv runs build dist .mypy_cache .ruff_cache .pytest_cache

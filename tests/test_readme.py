@@ -15,6 +15,8 @@ from tests.families import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+KOREAN = (ROOT / "README.ko.md").read_text(encoding="utf-8")
+REPRODUCTION = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
 WORDS = " ".join(README.split())
 
 
@@ -51,7 +53,59 @@ def test_every_command_is_one() -> None:
 
 
 def test_the_page_of_all_claims_has_the_sentences_of_the_table() -> None:
-    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    page = REPRODUCTION
     rows = re.findall(r"^\| \[(C\d+)\]\(#c\d+\) \|.*\| (.*) \|$", page, re.MULTILINE)
     assert dict(rows) == {claim.id: claim.sentence for claim in CLAIMS.values()}
     assert f"Of {len(CLAIMS)} claims " in page
+
+
+def test_the_findings_are_those_of_the_records() -> None:
+    """Each one: its claim, its verdict over so many seeds, and a number with its interval stand there together."""
+    told = README.partition("## Three findings")[2].partition("\n## ")[0]
+    findings = re.findall(
+        r"\[(C\d+)\]\(docs/reproduction.md#c\d+\) (holds|fails), (\d) seeds\)(?:.(?!\n- ))*?"
+        r"(−?\d\.\d+ \[−?\d\.\d+, −?\d\.\d+\])",
+        told,
+        re.DOTALL,
+    )
+    assert len(findings) == 3
+    for claim, verdict, seeds, number in findings:
+        section = REPRODUCTION.partition(f'<a id="{claim.lower()}"></a>')[2].partition("\n## ")[0]
+        readings = section.split("\n- **")
+        (deciding,) = [text for text in readings if f": {number};" in text]
+        assert deciding.startswith(f"{verdict.capitalize()} over {seeds} seeds**"), claim
+        assert re.search(rf"^  - {verdict}: .*: {re.escape(number)};", deciding, re.MULTILINE), claim
+
+
+def test_what_jobs_cost_was_measured() -> None:
+    table = README.partition("## Time, memory, disk")[2].partition("\n## ")[0]
+    measured = " ".join((ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8").split())
+    for told, source in {
+        "1m58 (2 cores)": "`--effort quick`: 1m58 on two",
+        "19 min (1 core)": "19 minutes on one core",
+        "1.1 and 1.5 GB": "1,058 and 1,547 MB",
+        "81 to 213 s each (8 at a time)": "81 to 213 s each, eight at a time",
+        "costs 1.26 times": "1.26 times",
+        "0.097 s a minibatch": "0.097 s a minibatch",
+        "1.9 GB | 20 MB": "peak memory 1.9 GB, run folder 20 MB",
+    }.items():
+        assert told in table
+        assert source in measured
+
+
+def test_the_korean_readme_has_the_same_commands_numbers_and_links() -> None:
+    def commands(text: str) -> list[str]:
+        blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+        return [re.sub(r" *#.*", "", line) for block in blocks for line in block.splitlines()]
+
+    def parts(text: str, pattern: str) -> list[str]:
+        return sorted(re.findall(pattern, re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)))
+
+    assert commands(KOREAN) == commands(README)
+    assert len(parts(KOREAN, "(?m)^## ")) == len(parts(README, "(?m)^## "))
+    decimals, names = r"\d+\.\d+", r"`[^`\n]+`"
+    assert parts(KOREAN, decimals) == parts(README, decimals)
+    assert set(parts(KOREAN, names)) == set(parts(README, names))
+    links = r"\]\(((?!README|#)[^)]+)\)"
+    assert parts(KOREAN, links) == parts(README, links)
+    assert "](README.ko.md)" in README

@@ -16,6 +16,7 @@ import click
 import eyechart
 from eyechart.command_line import GroupWithPlainErrors, as_json, say
 from eyechart.errors import PARTLY, UsageError
+from eyechart.export import export
 from eyechart.studies.command import study
 from eyechart.training.command import train
 
@@ -386,6 +387,7 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
 
 main.add_command(train)
 main.add_command(study)
+main.add_command(export)
 
 
 @main.command()

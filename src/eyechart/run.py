@@ -68,6 +68,7 @@ class Run(RunFiles):
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
+        """Every claim with its verdict, effect, interval and reason, for each group of subjects it was tested on."""
         add_claims(self.plan.get("claims", ""), "the claims of this run")
         return super().verdicts
 
@@ -122,6 +123,7 @@ class Run(RunFiles):
         return path
 
     def figures(self, format: str = "png", folder: Path | None = None) -> list[Path]:
+        """Save every figure (png, svg or pdf), in the run's own `figures/` unless told otherwise, and say where."""
         from eyechart.report.figures import save_figures
 
         return save_figures(self, format=format, folder=folder)

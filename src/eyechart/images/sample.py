@@ -22,7 +22,7 @@ COLUMNS = 20
 def open_sample(split: str = "test") -> ArrayImages:
     """`sample` (test) or `sample:train`."""
     folder = files("eyechart.images") / "sample_data"
-    card = json.loads((folder / "sample.json").read_text())
+    card = json.loads((folder / "sample.json").read_text(encoding="utf-8"))
     if split not in card["splits"]:
         raise UsageError(f"The bundled sample has the splits {', '.join(card['splits'])}; got {split!r}.")
     with (folder / f"{split}.webp").open("rb") as stream, Image.open(stream) as sheet:

@@ -35,7 +35,7 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([maps, curves], columns=1, shared=())
 
 
-def layer_map(finding: xarray.Dataset, one: str, other: str, size: int = SIZE) -> Chart:
+def layer_map(finding: xarray.Dataset, one: str, other: str, size: int | tuple[int, int] = SIZE) -> Chart:
     part = finding.isel(site=finding.subject.values == one, other_site=finding.other_subject.values == other)
     return heatmap(
         table_of(part, "cka", gaps=True),
@@ -45,7 +45,9 @@ def layer_map(finding: xarray.Dataset, one: str, other: str, size: int = SIZE) -
         x_title=f"{one} →",
         y_title=f"{other} →",
         value_title=finding.attrs["index"],
-        title=alt.TitleParams([one] if one == other else [one, f"× {other}"], limit=size + 50),
+        title=alt.TitleParams(
+            [one] if one == other else [one, f"× {other}"], limit=(size if isinstance(size, int) else size[0]) + 50
+        ),
         domain=(0, 1),
         x_group="stage",
         y_group="other_stage",

@@ -1,0 +1,46 @@
+"""The documentation site's pages that are made from the code, for mkdocs: `make docs` builds them all.
+
+mkdocs calls `on_config` (the navigation lists what there is) and `on_files` (the pages themselves). What a measure, a
+claim or a model card already says is read from it here and nowhere written twice; templates/ has the order of a page.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import page_of_claims
+import pages_of_code
+import pages_of_examples
+import pages_of_measures
+import pages_of_models
+import pages_of_repository
+from figures import figures
+from mkdocs.structure.files import File, Files
+
+ROOMS = (pages_of_repository, pages_of_measures, page_of_claims, pages_of_code, pages_of_models, pages_of_examples)
+
+
+def on_config(config: Any) -> Any:
+    """Put lists of pages in the place of the words "measures" and "examples" of the navigation."""
+    lists = {"measures": pages_of_measures.navigation(), "examples": pages_of_examples.navigation()}
+    config.nav = [_filled(entry, lists) for entry in config.nav]
+    return config
+
+
+def _filled(entry: Any, lists: dict[str, list[Any]]) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    ((title, value),) = entry.items()
+    if isinstance(value, list):
+        return {title: [_filled(part, lists) for part in value]}
+    return {title: lists.get(value, value)}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    drawn = figures()
+    pages: dict[str, str | bytes] = {f"figures/{name}.svg": figure.read_bytes() for name, figure in drawn.items()}
+    for room in ROOMS:
+        pages |= room.pages(drawn)
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files

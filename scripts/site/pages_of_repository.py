@@ -1,0 +1,51 @@
+"""Pages that are files of the repository: their links are turned into links between pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from site_text import filled
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    "README.md": "index.md",
+    "README.ko.md": "index.ko.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+    "CODE_OF_CONDUCT.md": "conduct.md",
+    "benchmarks/README.md": "benchmarks.md",
+}
+FOLDERS = {"examples": "examples/index.md"}
+LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def pages(drawn: Mapping[str, Path]) -> dict[str, str]:
+    made = {page: linked((ROOT / file).read_text(encoding="utf-8")) for file, page in PAGES.items()}
+    contributing = made["contributing.md"]
+    own = {name: section(contributing, name) for name in ("Add a measure", "Add a claim", "Add a study")}
+    return made | {"own-measures.md": filled("own-measures.md", sections=own)}
+
+
+def linked(text: str) -> str:
+    """Links to files of the repository as links to pages; those to files that have none become plain words.
+
+    >>> linked("[the table](docs/families.md#a), [how](CONTRIBUTING.md), [citation](CITATION.cff)")
+    '[the table](families.md#a), [how](contributing.md), citation'
+    """
+
+    def page(match: re.Match[str]) -> str:
+        words, target, anchor = match.groups()
+        known = {**PAGES, **FOLDERS}
+        if target not in known and not target.startswith("docs/"):
+            return words
+        return f"[{words}]({known.get(target, target.removeprefix('docs/'))}{anchor or ''})"
+
+    return LINK.sub(page, text)
+
+
+def section(text: str, title: str) -> str:
+    """What stands under a heading of the second level."""
+    return text.partition(f"## {title}\n")[2].partition("\n## ")[0].strip()

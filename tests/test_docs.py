@@ -1,0 +1,138 @@
+"""The documentation site: its pages are made of what the code says, and lead somewhere."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eyechart.claims.table import CLAIMS
+from eyechart.cli import main
+from eyechart.measures import measures
+from eyechart.store import FORMAT
+from tests.small_exam import examined
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "scripts" / "site"
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """The modules that make pages, with an exam of one measure in the place of those that `make docs` runs."""
+    before, known = list(sys.path), set(sys.modules)
+    sys.path.insert(0, str(SITE))
+    try:
+        figures, hook = importlib.import_module("figures"), importlib.import_module("hook")
+        folder = tmp_path_factory.mktemp("runs")
+        run = examined(folder / "docs")
+        vars(figures).update(RUNS=("docs",), FOLDER=folder)
+        (folder / "examples").mkdir()
+        for path in (ROOT / "examples").glob("*.py"):  # tests/test_examples.py runs them
+            (folder / "examples" / f"{path.stem}.txt").write_text(f"what {path.stem} printed")
+        made = {room.__name__: room for room in hook.ROOMS} | {"figures": figures, "hook": hook, "run": run}
+        yield made
+    finally:
+        sys.path[:] = before
+        for name in set(sys.modules) - known:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(SITE)):
+                del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def pages(rooms: dict[str, Any]) -> dict[str, str]:
+    drawn = rooms["figures"].figures()
+    return {path: text for room in rooms["hook"].ROOMS for path, text in room.pages(drawn).items()}
+
+
+def test_every_measure_has_a_page_with_its_own_words(pages: dict[str, str]) -> None:
+    for name, measure in measures().items():
+        page = pages[f"measures/{name}.md"]
+        assert f"# {measure.title}\n" in page
+        assert measure.how_to_read in page
+        assert measure.method in page
+        assert all(quantity.explain in page for quantity in measure.quantities)
+        assert all(f"--set {name}.{option}=" in page for option in measure.options)
+        assert "## Known answers" in page
+        assert all(source.figures in page for source in measure.sources)
+    assert "https://arxiv.org/abs/2108.08810" in pages["measures/cka.md"].partition("## Papers")[2]
+    assert "](../figures/skip_ratio.svg)" in pages["measures/skip_ratio.md"]
+    assert "](../figures/" not in pages["measures/cka.md"], "what was not run has no figure"
+    assert "leaves this measure out: it was not asked for." in pages["measures/cka.md"]
+
+
+def test_an_example_is_shown_with_what_it_printed(pages: dict[str, str]) -> None:
+    for path in (ROOT / "examples").glob("*.py"):
+        page = pages[f"examples/{path.stem}.md"]
+        assert f"what {path.stem} printed" in page
+        assert path.read_text(encoding="utf-8").splitlines()[-1] in page
+
+
+def test_every_claim_is_told_with_its_margin_and_its_null(pages: dict[str, str]) -> None:
+    page = pages["claims.md"]
+    for claim in CLAIMS.values():
+        _, _, section = page.partition(f"## {claim.id}\n")
+        section = section.partition("\n## ")[0]
+        assert f"**{claim.sentence}**" in section
+        assert claim.margin in section
+        assert claim.null in section
+
+
+def test_every_command_and_its_options_are_told(pages: dict[str, str]) -> None:
+    for name in main.commands:
+        assert f"## eyechart {name}\n" in pages["commands.md"]
+    assert "--effort [quick|normal|full]" in pages["commands.md"]
+
+
+def test_the_format_and_the_keys_of_a_plan_are_those_of_a_run(pages: dict[str, str], rooms: dict[str, Any]) -> None:
+    page = pages["run-folder.md"]
+    assert f"format **{FORMAT}**" in page
+    told = set(re.findall(r"^\| `(\w+)(?:\[\])?` \|", page, re.MULTILINE)) - {"shards"}
+    assert told - {"figures"} <= set(rooms["run"].plan)
+
+
+def test_the_navigation_names_pages_that_exist_and_all_of_them(pages: dict[str, str], rooms: dict[str, Any]) -> None:
+    settings = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.SafeLoader)
+    lists = {"measures": rooms["pages_of_measures"].navigation(), "examples": rooms["pages_of_examples"].navigation()}
+    named = set(_leaves([rooms["hook"]._filled(entry, lists) for entry in settings["nav"]]))
+    written = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert named == set(pages) | written
+
+
+def _leaves(entry: Any) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for part in entry.values() if isinstance(entry, dict) else entry:
+            yield from _leaves(part)
+
+
+def test_links_between_pages_lead_to_pages(pages: dict[str, str]) -> None:
+    there = set(pages) | {path.name for path in (ROOT / "docs").iterdir()} | {"figures/skip_ratio.svg"}
+    for path, text in pages.items():
+        for target in re.findall(r"\]\((?!https?:|#)([^)# ]+)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+            resolved = (Path("/") / Path(path).parent / target).resolve().relative_to("/")
+            assert str(resolved) in there, f"{path} links to {target}"
+
+
+def test_nothing_is_fetched() -> None:
+    settings = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.SafeLoader)
+    assert settings["theme"]["font"] is False
+    assert settings["strict"] is True
+    assert "http" not in str({key: value for key, value in settings.items() if key != "site_url"})
+    assert not re.search(r"url\(|@import", (ROOT / "docs" / "site.css").read_text())
+
+
+def test_lists_examples_and_columns_of_docstrings_become_markdown(rooms: dict[str, Any]) -> None:
+    as_markdown = importlib.import_module("site_text").as_markdown
+    assert as_markdown("- one\n\n      x = 1\n\n  more\n- two").strip() == "- one\n\n        x = 1\n\n    more\n\n- two"
+    assert as_markdown("Doubles.\n\n>>> double(2)\n4") == "Doubles.\n\n```pycon\n>>> double(2)\n4\n```"
+    linked = importlib.import_module("pages_of_repository").linked
+    told = linked("[the table](docs/families.md#a), [how](CONTRIBUTING.md), [citation](CITATION.cff)")
+    assert told == "[the table](families.md#a), [how](contributing.md), citation"
+    assert as_markdown("a   first\nbee  second").startswith("```text\n")

@@ -1,0 +1,174 @@
+"""What is released: built twice to the same bytes, installed into an empty environment, described completely."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+import tomllib
+import venv
+import zipfile
+from importlib.metadata import PathDistribution
+from pathlib import Path
+
+import pytest
+import yaml
+
+import eyechart
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EPOCH = "1767225600"
+
+
+def built(source: Path, out: Path, *more: str) -> Path:
+    command = [sys.executable, str(ROOT / "scripts" / "release.py"), "--source", str(source), "--out", str(out), *more]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def sources(folder: Path, *left_out: str) -> Path:
+    """What a build reads, copied: it leaves folders of its own beside the sources."""
+    folder.mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__", *left_out))
+    return folder
+
+
+def test_two_builds_are_equal(tmp_path: Path) -> None:
+    first = built(sources(tmp_path / "one", "zoo", "images", "studies"), tmp_path / "first")
+    later = sources(tmp_path / "two", "zoo", "images", "studies")
+    for path in later.rglob("*"):  # a clone made at another time
+        os.utime(path, (time.time() + 9, time.time() + 9))
+    second = built(later, tmp_path / "second")
+    names = sorted(path.name for path in first.iterdir())
+    version = eyechart.__version__
+    assert names == [f"eyechart-{version}-py3-none-any.whl", f"eyechart-{version}.tar.gz"]
+    for name in names:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    (path,) = built(sources(folder / "sources"), folder / "dist", "--wheel").iterdir()
+    return path
+
+
+def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
+    inside = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("eyechart/")}
+    files = (path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    expected = {path.relative_to(ROOT / "src").as_posix() for path in files}
+    assert inside == {name for name in expected if name.startswith("eyechart/")}
+
+
+def test_the_wheel_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+    """Empty but for the libraries it names, which are those of this environment."""
+    venv.create(tmp_path / "env", with_pip=False, symlinks=os.name == "posix")
+    scripts = tmp_path / "env" / ("bin" if os.name == "posix" else "Scripts")
+    command = [sys.executable, "-m", "pip", "--python", str(scripts / "python"), "install", "--no-deps", "--no-index"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([*command, "--quiet", "--disable-pip-version-check", str(wheel)], check=True, env=environment)
+    (libraries,) = (tmp_path / "env").rglob("site-packages")
+    (libraries / "libraries.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+
+    def run(*command: str) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run(str(scripts / "eyechart"), "--version").strip() == f"eyechart, version {eyechart.__version__}"
+    home = run(str(scripts / "python"), "-c", "import eyechart; print(eyechart.__file__)").strip()
+    assert Path(home).is_relative_to(tmp_path / "env")
+    exam = ("exam", "zoo:resnet", "--measures", "recognition", "--limit", "16", "--out", "run")
+    assert "report: " in run(str(scripts / "eyechart"), *exam)
+    assert (tmp_path / "run" / "report.html").stat().st_size > 100_000
+
+
+def test_the_description_of_the_wheel_leads_out_of_the_package(wheel: Path) -> None:
+    about = PathDistribution(zipfile.Path(wheel, f"eyechart-{eyechart.__version__}.dist-info/")).metadata
+    described = str(about.get_payload())  # type: ignore[attr-defined]
+    assert about["Version"] == eyechart.__version__
+    assert described.startswith("# eyechart")
+    targets = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", described)
+    relative = [target for target in map("".join, targets) if not target.startswith(("https://", "#"))]
+    assert relative == []
+    assert {"Source", "Documentation", "Issues", "Changelog"} <= {
+        url.partition(",")[0] for url in about.get_all("Project-URL", [])
+    }
+
+
+def test_the_version_is_written_once_and_cited() -> None:
+    assert "version" in PROJECT["dynamic"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["version"] == eyechart.__version__
+    assert cited["license"] == PROJECT["license"]
+    assert cited["repository-code"] == PROJECT["urls"]["Source"]
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+
+
+def test_every_change_is_told_under_a_heading_that_people_know() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert versions[0] == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", version) for version in versions[1:])
+    assert f"[{eyechart.__version__}] - " in text or f"Will be {eyechart.__version__}" in text
+    known = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "What was wrong and is right now"}
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= known
+    assert [line for line in text.splitlines() if line.startswith("  ")] == [], "one line a change"
+
+
+# --- workflows ---------------------------------------------------------------------------------------------------
+
+CONFIGURATIONS = [*sorted((ROOT / ".github").rglob("*.yml")), ROOT / ".pre-commit-config.yaml"]
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.name)
+def test_it_can_be_read(path: Path) -> None:
+    assert isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)
+def test_a_workflow_calls_what_there_is(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert {"name", "permissions", "jobs"} <= workflow.keys()
+    assert True in workflow, "`on`, as YAML 1.1 reads it"
+    for name, job in workflow["jobs"].items():
+        assert job["runs-on"], name
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step)
+            assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@[\w./]+", step["uses"])
+            called = re.findall(r"\bmake ([\w-]+)", step.get("run", ""))
+            assert set(called) <= TARGETS, called
+        assert set([job.get("needs")] if job.get("needs") else []) <= workflow["jobs"].keys()
+
+
+def test_all_supported_pythons_are_tested_on_all_systems() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
+    matrix = workflow["jobs"]["test"]["strategy"]["matrix"]
+    named = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in PROJECT["classifiers"]]
+    assert matrix["python"] == [match[1] for match in named if match]
+    assert PROJECT["requires-python"] == f">={matrix['python'][0]}"
+    assert {system.partition("-")[0] for system in matrix["os"]} == {"ubuntu", "macos", "windows"}
+
+
+def test_the_container_copies_files_that_exist() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = [name for line in re.findall(r"^COPY (.*) /\S+$", text, re.MULTILINE) for name in line.split()]
+    assert copied
+    assert all((ROOT / name).exists() for name in copied)
+    assert {"setup.py", "README.md", "LICENSE", "pyproject.toml", "src"} == set(copied), "what a build reads"
+
+
+def test_hooks_run_what_the_checks_run() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
+    checks = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\ncheck:")[2].partition("\n\n")[0]
+    tools = {hook["entry"].split()[0].removeprefix(".venv/bin/") for hook in hooks}
+    assert tools == set(re.findall(r"\$\(BIN\)/([\w-]+)", checks))
