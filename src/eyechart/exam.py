@@ -69,7 +69,10 @@ def exam(
     subjects    one or several: a spec as on the command line ("zoo:vit", "timm:resnet50", "timm:resnet50@ckpt.pth",
                 "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing);
                 {"label": subject, …} says what tables and charts call them, as "label=timm:resnet50" does
-    images      a folder (subfolders are classes), an .npz, .tar shards, "hf:NAME:split", "sample" or "sample:train"
+    images      a folder (subfolders are classes), an .npz, .tar shards, "hf:NAME:split", "sample" or "sample:train"; or
+                what is in memory: a tensor (image, 3, y, x) of 0 … 1, a uint8 array (image, y, x, 3), PIL pictures,
+                paths, each also as (pictures, labels); a torch Dataset or DataLoader, neither normalised nor
+                augmented. `open_images(…, labels=, classes=)` names the classes
     measures    names, as a list or "cka,probes"; None: all that apply, within the time of `effort`
     out         the run folder; None: runs/<subjects>-<images>-<hash>
     options     of measures: {"cka.readout": "gap"}; `eyechart measures` lists them
