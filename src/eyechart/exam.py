@@ -8,20 +8,25 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
 from eyechart.claims.table import add_claims
 from eyechart.engines import choose_engine
+from eyechart.engines.clock import Clock
+from eyechart.engines.forecast import Forecast, forecast_of
 from eyechart.engines.interruption import finishing_the_shard
 from eyechart.engines.plan import write_plan
 from eyechart.engines.prepared import Prepared
+from eyechart.engines.workload import Workload
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.files import read_text
 from eyechart.images import common_crop, open_images, plan_batches
@@ -32,6 +37,7 @@ from eyechart.question import what_differs
 from eyechart.run import Run
 
 if TYPE_CHECKING:
+    from eyechart.engines import Engine
     from eyechart.images import BatchPlan, Images
     from eyechart.sites import Anatomy
     from eyechart.subjects.load import Given
@@ -39,7 +45,9 @@ if TYPE_CHECKING:
     from eyechart.subjects.trial import Trial
 
 BUNDLED_PAIR = ("zoo:vit", "zoo:resnet")
-Progress = Callable[[str, int, int], None]  # what is being done, images done, images in all (0: a last sentence)
+Progress = Callable[[str, float, float], None]
+"""What is being done, seconds gone, and seconds in all as far as is known now: infinite before the first batch; 0 in
+all: a sentence that stays."""
 
 
 def exam(
@@ -60,7 +68,7 @@ def exam(
     claims: str | Path | None = None,
     engine: str = "inline",
     keep_shards: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress | Literal[False] | None = None,
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
 
@@ -88,10 +96,12 @@ def exam(
     engine      who computes the shards: "inline", this process; "ranks", processes that torchrun or SLURM started;
                 "ray", "ray:auto" or "ray://ADDRESS", a Ray cluster on this machine, the one around, or another
     keep_shards keep the tallies of a finished run (a gigabyte is possible): findings can then be made anew from them
-    progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence
+    progress    called with what is being done, the seconds gone and the seconds it will take in all, as far as is known
+                now (infinite before the first batch; 0: a sentence that stays). None: on stderr, a bar on a terminal
+                and a line at every tenth elsewhere, then what the page notes; False: nothing
 
     >>> import eyechart, tempfile
-    >>> run = eyechart.exam("zoo:resnet", measures="recognition", limit=64, out=tempfile.mkdtemp())
+    >>> run = eyechart.exam("zoo:resnet", measures="recognition", limit=64, out=tempfile.mkdtemp(), progress=False)
     >>> float(run.findings["recognition"].accuracy.sel(subject="zoo:resnet")) > 0.8
     True
     >>> run.verdicts[0], run.path.joinpath("report.html").exists()
@@ -113,40 +123,83 @@ def exam(
         claims=claims,
     )
     workers = choose_engine(engine)
-    prepared = again(progress=progress)
+    with reported(progress) as tell:
+        run = examined(workers, again, out, overwrite=overwrite, keep_shards=keep_shards, progress=tell)
+        for notice in run.notices:
+            tell(notice, 0, 0)
+        if progress is None:
+            for notice in run.plan["notices"]:
+                tell(f"note: {notice}", 0, 0)
+    return Run(run.path)
+
+
+@contextmanager
+def reported(progress: Progress | Literal[False] | None) -> Iterator[Progress]:
+    """Where progress goes."""
+    from eyechart.progress import progress as shown
+
+    with shown() if progress is None else nullcontext(progress or (lambda what, done, total: None)) as tell:
+        yield tell
+
+
+def examined(
+    workers: Engine,
+    again: Callable[..., Prepared],
+    out: str | Path | None,
+    *,
+    overwrite: bool,
+    keep_shards: bool,
+    progress: Progress,
+) -> Run:
+    """The run folder of an exam, with as much done as was missing."""
+    began = time.monotonic()
+    prepared = again(progress=lambda what: progress(what, time.monotonic() - began, math.inf))
     folder = Path(out) if out is not None else Path("runs") / folder_name(prepared.plan)
     workers.admit(folder, overwrite=overwrite)
     run = open_folder(prepared.plan, folder, overwrite=overwrite)
-    done = 0
-
-    def advance(images_done: int) -> None:
-        nonlocal done
-        done += images_done
-        progress("images", done, len(prepared.batches.order))
-
+    clock = Clock(Workload(list(run.measures.values()), run.scene, prepared.batches), progress, began)
     with threads_of(run):
         complete, judged = run.finished, run.judged
         with finishing_the_shard(lambda words: progress(words, 0, 0)):
-            computed = (keep_shards or not judged) and workers.examine(run, prepared, again, advance)
+            computed = (keep_shards or not judged) and workers.examine(run, prepared, again, clock)
+        clock.skip("pass", "experiment")
         if not workers.finishes:
             progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
         elif computed or not judged:
-            progress("intervals, verdicts and page", 0, 1)
             try:
-                finish(run)
+                finish(run, clock)
             except RunFolderError:  # another process may have finished the same exam and removed its shards
                 if not Run(run.path).finished:
                     raise
         elif not complete:
-            progress("table and page", 0, 1)
-            publish(run)
+            clock.skip("intervals")
+            publish(run, clock)
         else:
             progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
         if workers.finishes and not keep_shards and Run(run.path).finished:
             run.drop_shards()
-    for notice in run.notices:
-        progress(notice, 0, 0)
-    return Run(run.path)
+    return run
+
+
+def forecast(
+    subjects: Given | Sequence[Given] | Mapping[str, Given] = BUNDLED_PAIR,
+    images: Any = "sample",
+    measures: str | Sequence[str] | None = None,
+    *,
+    progress: Callable[[str], None] = lambda what: None,
+    **settings: Any,
+) -> Forecast:
+    """What the same call of `exam` would cost: minutes, memory and disk of each measure. Nothing is written.
+
+    Takes what `exam` takes about the question (`options`, `effort`, `limit`, `seed`, `classes`, `device`, `dtype`,
+    `plugins`, `claims`). Subjects are loaded and their passes timed here for a second or two.
+
+    >>> import eyechart
+    >>> cost = eyechart.forecast("zoo:resnet", measures="recognition,cka", limit=64)
+    >>> [row.name for row in cost.rows], 0 < cost.seconds < 600
+    (['recognition', 'cka'], True)
+    """
+    return forecast_of(prepare(subjects, images, measures, progress=progress, **settings), progress)
 
 
 def prepare(
@@ -154,16 +207,16 @@ def prepare(
     images: Any,
     measures: str | Sequence[str] | None,
     *,
-    options: Mapping[str, Any] | None,
-    effort: str,
-    limit: int | None,
-    seed: int,
-    classes: Mapping[str, str | int] | None,
-    device: str,
-    dtype: str,
-    plugins: Sequence[str | Path],
-    claims: str | Path | None,
-    progress: Progress = lambda what, done, total: None,
+    options: Mapping[str, Any] | None = None,
+    effort: str = "normal",
+    limit: int | None = None,
+    seed: int = 0,
+    classes: Mapping[str, str | int] | None = None,
+    device: str = "auto",
+    dtype: str = "float32",
+    plugins: Sequence[str | Path] = (),
+    claims: str | Path | None = None,
+    progress: Callable[[str], None] = lambda what: None,
 ) -> Prepared:
     """Load what was asked for and write the plan down; every process of an exam does this for itself."""
     import torch
@@ -184,10 +237,12 @@ def prepare(
     own_claims = read_text(claims, "--claims") if claims is not None else ""
     check_tests(add_claims(own_claims, str(claims)), str(claims))
     asked = choose_measures(measures, options)
-    source: Images = open_images(images)
+    progress("looking through the images")
+    source: Images = open_images(images, progress=lambda done, total: progress(f"images read: {done:,} of {total:,}"))
     check_mapping(classes, source.classes)
     batches: BatchPlan = plan_batches(source, limit=limit, seed=seed)
 
+    progress("loading subjects")
     loaded: list[Subject] = [
         subject.in_numbers(torch_dtype, torch_device, borrowed=not isinstance(spec, str))
         for spec, subject in zip(as_list(subjects), load_subjects(subjects), strict=True)
@@ -195,15 +250,19 @@ def prepare(
     first_two = [common_crop(source.picture(i)) for i in batches.order[:2]]
     anatomies: list[Anatomy] = []
     trials: list[Trial] = []
-    for subject in loaded:
-        progress(f"anatomy of {subject.name}", 0, 1)
+    for place, subject in enumerate(loaded, start=1):
+        which = f"{subject.name} (subject {place} of {len(loaded)})"
+        progress(f"{which}: first pass")
         dry = subject.prepare((first_two * 2)[:2]).to(torch_device, torch_dtype)
         with blamed(subject, "on the first two images"):
             rehearsal = Rehearsal(subject, dry)
+            progress(f"{which}: its sites")
             anatomy = anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
+            progress(f"{which}: is it the same twice?")
             trials.append(rehearsal.trial(anatomy))
         anatomies.append(anatomy)
     matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in loaded}
+    progress("writing the plan (the weights are hashed)")
     plan = write_plan(
         loaded,
         anatomies,
@@ -273,32 +332,34 @@ def folder_name(plan: Mapping[str, Any]) -> str:
     return f"{readable}-{plan['question'][:8]}"
 
 
-def finish(run: Run) -> None:
+def finish(run: Run, clock: Clock | None = None) -> None:
     """Shards → findings → verdicts → page. Needs neither models nor images: the shards may come from elsewhere."""
     count, missing = len(run.plan["batches"]["shards"]), 0
     tallies = {name: measure.tally(run.scene) for name, measure in run.measures.items()}
     for index in range(count):  # one at a time and in index order: memory stays that of one tally, numbers the same
+        if clock:
+            clock.say(f"shard {index + 1} of {count} is added")
         shard = run.read_tallies(index)
         missing += shard is None
         tallies = {name: tally.merge(shard[name]) for name, tally in tallies.items()} if shard else tallies
     if missing:
         raise RunFolderError(f"{run.path}: {missing} of {count} shards are missing; run the exam again.")
     findings = {}
-    for name, measure in run.measures.items():
-        findings[name] = with_intervals(measure, tallies[name], run.scene)
+    for name in clock.over("intervals", run.measures) if clock else run.measures:
+        findings[name] = with_intervals(run.measures[name], tallies[name], run.scene)
         run.write_finding(name, findings[name])
     tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))
     run.record([*(f"findings/{name}.nc" for name in findings), "verdicts.json"], anew=True)
-    publish(run)
+    publish(run, clock)
 
 
-def publish(run: Run) -> None:
+def publish(run: Run, clock: Clock | None = None) -> None:
     """Findings and verdicts → table and page."""
     again = Run(run.path)  # they are made from what is in the files
     again.write_summary()
     again.record(["summary.csv"])
-    again.report()
+    again.report(lambda names: clock.over("figure", names) if clock else names)
     for notice in again.notices:
         run.notice(notice)
