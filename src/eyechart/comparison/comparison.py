@@ -220,7 +220,7 @@ def compare(*runs: Run | str | Path | Mapping[str, Any]) -> Comparison:
 
     >>> import eyechart, tempfile
     >>> run = eyechart.exam("zoo:resnet", measures="recognition", limit=64, out=tempfile.mkdtemp(), progress=False)
-    >>> eyechart.compare({"before": run, "after": run}).table.change.abs().max()
+    >>> float(eyechart.compare({"before": run, "after": run}).table.change.abs().max())
     0.0
     """
     named: dict[str, Any] = {}

@@ -7,6 +7,7 @@ and the intervals. Not measured: how the machine is shared later, and what gradi
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -139,19 +140,18 @@ def first_pictures(prepared: Prepared, count: int) -> tuple[list[torch.Tensor], 
 
 @torch.no_grad()
 def bare_seconds(subject: Subject, images: torch.Tensor) -> float:
-    """Of a bare pass of one image: the shortest of some, for what else runs on the machine only adds."""
+    """Of a bare pass of one image: the median of some."""
     weight = next(subject.module.parameters(), None)
     images = images.to(subject.device, images.dtype if weight is None else weight.dtype)
     subject.call(images)  # caches and kernels are made
-    shortest, spent = float("inf"), 0.0
-    while spent < ENOUGH:
+    taken: list[float] = []
+    while sum(taken) < ENOUGH:
         settle(subject.device)
         before = time.perf_counter()
         subject.call(images)
         settle(subject.device)
-        taken = time.perf_counter() - before
-        shortest, spent = min(shortest, taken), spent + taken
-    return shortest / len(images)
+        taken.append(time.perf_counter() - before)
+    return statistics.median(taken) / len(images)
 
 
 def settle(device: torch.device) -> None:
@@ -206,13 +206,15 @@ def row_fields(tally: Tally) -> Sequence[str]:
 def statistic_seconds(measure: Measure, tally: Tally, scene: Scene) -> float | None:
     """What its intervals take, from two estimates on the first images; None where these are too few for it.
 
-    The first makes what all others use again (axes, solved systems), so it counts once.
+    The first makes what all others use again (axes, solved systems), so it counts once; the second leaves out a fold.
     """
     taken: list[float] = []
-    for _ in range(2):
+    weights = torch.ones(2, scene.folds, dtype=torch.float64)
+    weights[1, 0] = 0
+    for row in weights:
         before = time.perf_counter()
         try:
-            estimate: Any = measure.estimate(tally.weighted(torch.ones(scene.folds, dtype=torch.float64)), scene)
+            estimate: Any = measure.estimate(tally.weighted(row), scene)
             for quantity in measure.quantities:
                 quantity.compute(estimate)
         except Exception:  # a ridge of more columns than images, a class without a picture: each has its own way
