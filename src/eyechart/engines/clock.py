@@ -8,6 +8,7 @@ a machine that is twice as slow as the expectation is known to be so after its f
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -25,6 +26,15 @@ TRUST = 2.0
 WORDS: dict[Kind, str] = {"intervals": "intervals", "figure": "figures"}
 
 
+Group = Part | tuple[str, str] | str
+"""A part by itself, all parts of one subject, all of a kind, or all that are done on images."""
+
+
+def groups_of(part: Part) -> tuple[Group, ...]:
+    """What a part says something about, nearest first."""
+    return (part, ("subject", part.subject), "images") if part.subject else (part.kind,)
+
+
 class Clock:
     def __init__(
         self, workload: Workload, tell: Tell, began: float | None = None, now: Callable[[], float] = time.monotonic
@@ -32,8 +42,8 @@ class Clock:
         self.workload, self.tell, self.now = workload, tell, now
         self.expected = workload.expected()
         self.done = dict.fromkeys(self.expected, 0.0)  # shares
-        self.timed = dict.fromkeys(self.expected, 0.0)  # shares, of which `spent` are the seconds
-        self.spent = dict.fromkeys(self.expected, 0.0)
+        self.speeds: dict[Group, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        """By group of parts: the seconds that they took, and those that were expected for as much of them."""
         self.workers = 1
         """How many work on the images at once."""
         self.last = self.now()
@@ -104,22 +114,13 @@ class Clock:
     def _slowness(self, part: Part) -> float:
         """Seconds that such work takes for each second that it was expected to take."""
         if not part.subject:
-            spent, work = self._timed(lambda other: other.kind == part.kind)
+            spent, work = self.speeds[part.kind]
             return (spent + TRUST) / (work + TRUST)
-        for alike in (
-            lambda other: other == part,
-            lambda other: other.subject == part.subject,
-            lambda other: other.subject != "",
-        ):
-            spent, work = self._timed(alike)
+        for group in groups_of(part):
+            spent, work = self.speeds[group]
             if work > 0:
                 return spent / work
         return 1.0
-
-    def _timed(self, alike: Callable[[Part], bool]) -> tuple[float, float]:
-        """The seconds that such parts took, and those that were expected for as much of them."""
-        chosen = [part for part in self.expected if alike(part) and self.expected[part] > 0]
-        return sum(map(self.spent.__getitem__, chosen)), sum(self.expected[part] * self.timed[part] for part in chosen)
 
     def _portions(self, batches: Sequence[Batch]) -> dict[Part, float]:
         portions = {part: sum(self.workload.portion(part, batch) for batch in batches) for part in self.expected}
@@ -131,5 +132,7 @@ class Clock:
         whole = sum(costs.values())
         for part, cost in costs.items():
             self.done[part] += portions[part]
-            self.timed[part] += portions[part]
-            self.spent[part] += seconds * (cost / whole if whole else 1 / len(costs))
+            taken = seconds * (cost / whole if whole else 1 / len(costs))
+            for group in groups_of(part):
+                spent, work = self.speeds[group]
+                self.speeds[group] = (spent + taken, work + cost)
