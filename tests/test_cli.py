@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.exit_code == 0, result.stderr
     assert result.stdout.rstrip().endswith(f"report: {out / 'report.html'}")
     assert "verdicts decided" in result.stdout
-    assert "images: " in result.stderr
+    assert re.search(r"^ *\d+%, about \d+:\d\d left: images ", result.stderr, re.MULTILINE)
     return out
 
 
@@ -146,9 +147,9 @@ def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked
     ]
     first, again = call(*words), call(*words)
     assert (first.exit_code, again.exit_code) == (0, 0)
-    assert "images: 256/256" in first.stderr
+    assert "left: images " in first.stderr
     assert "Nothing to do" not in first.stderr
-    assert "images: " not in again.stderr
+    assert "left: images " not in again.stderr
     assert f"Nothing to do: {tmp_path / 'run'} already holds this exam" in again.stderr
     assert first.stdout == again.stdout
     (tmp_path / "run" / "summary.csv").unlink()
@@ -399,3 +400,15 @@ def test_a_reader_that_went_away_is_not_told_so() -> None:
     result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert result.stdout
     assert result.stderr == ""
+
+
+def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ["exam", "zoo:resnet", "--limit", "64", "--measures", "recognition,skip_ratio,shift", "--effort", "quick"]
+    result = call(*words, "--dry-run", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    rows = {line.split("  ")[0]: line.split() for line in result.stdout.splitlines()}
+    assert rows["shift"][1] == rows["skip_ratio"][1] == "64"
+    assert rows["in all"][-1] == "MB"
+    assert "Estimated from passes of" in result.stdout
+    assert not out.exists()

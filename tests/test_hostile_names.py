@@ -18,6 +18,7 @@ from eyechart.charts.export import without_controls
 from eyechart.cli import main
 from eyechart.command_line import as_json
 from eyechart.errors import RunFolderError, UsageError
+from eyechart.progress import progress
 from eyechart.report.page import csv_of
 from eyechart.store import RunFiles
 from tests.cases import vit
@@ -47,8 +48,9 @@ def test_names_do_not_steer_the_terminal(words: list[str]) -> None:
 
 
 def test_progress_tables_and_json_are_plain(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.progress() as report:
+    with progress() as report:
         report(f"anatomy of {EVIL}", 0, 1)
+        report(EVIL, 0, 0)
     rows = terminal.table("subject")
     rows.add_row(terminal.escape(EVIL))
     terminal.show(rows)

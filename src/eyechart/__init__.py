@@ -15,8 +15,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eyechart.comparison.comparison import compare as compare
     from eyechart.errors import EyechartError as EyechartError
     from eyechart.exam import exam as exam
+    from eyechart.exam import forecast as forecast
     from eyechart.images import open_images as open_images
     from eyechart.measure import Experiment as Experiment
     from eyechart.measure import Measure as Measure
@@ -63,7 +65,9 @@ _HOMES = {
     "Tally": "eyechart.tally",
     "View": "eyechart.tracing.needs",
     "Views": "eyechart.measure",
+    "compare": "eyechart.comparison.comparison",
     "exam": "eyechart.exam",
+    "forecast": "eyechart.exam",
     "load_subject": "eyechart.subjects.load",
     "open_images": "eyechart.images",
     "option": "eyechart.measure",

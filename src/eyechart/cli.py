@@ -5,24 +5,23 @@ torch is imported inside the commands that need it, so `--help` answers at once.
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import eyechart
 from eyechart.command_line import GroupWithPlainErrors, as_json, say
+from eyechart.comparison.command import compare
 from eyechart.errors import PARTLY, UsageError
 from eyechart.export import export
+from eyechart.exports import cite, figures, open_run, plugin_option, run_argument, table
 from eyechart.studies.command import study
 from eyechart.training.command import train
-
-if TYPE_CHECKING:
-    from eyechart.run import Run
-
 
 EXIT_CODES = """\b
 Exit codes:
@@ -42,13 +41,9 @@ def main() -> None:
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-plugin_option = click.option(
-    "--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), help="A Python file with your own measures."
-)
 claims_option = click.option(
     "--claims", "claims_file", type=click.Path(path_type=Path), help="A TOML file with your own claims."
 )
-run_argument = click.argument("run", type=click.Path(path_type=Path))
 
 
 def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -92,6 +87,7 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
 @click.option(
     "--shards", type=click.IntRange(min=1), help="Parts of the work, and so workers that can help; 16 by default."
 )
+@click.option("--dry-run", is_flag=True, help="Only say what each measure would cost: minutes, memory and disk.")
 @click.option("--keep-shards", is_flag=True, help="Keep the tallies of the finished run, which can be large.")
 @plugin_option
 @claims_option
@@ -111,6 +107,7 @@ def exam(
     dtype: str,
     engine: str,
     shards: int | None,
+    dry_run: bool,
     keep_shards: bool,
     plugins: tuple[Path, ...],
     claims_file: Path | None,
@@ -125,35 +122,37 @@ def exam(
 
     Without arguments: the bundled pair on the bundled sample.
     """
-    from eyechart.terminal import print_verdicts, progress, wrapped
+    from eyechart.progress import progress
+    from eyechart.terminal import print_forecast, print_verdicts, wrapped
 
     with progress() as report:
-        from eyechart.exam import BUNDLED_PAIR
+        from eyechart.exam import BUNDLED_PAIR, forecast
         from eyechart.exam import exam as examine
         from eyechart.subjects.labels import read_mapping
         from eyechart.subjects.list_file import listed_subjects
 
         listed = listed_subjects(subjects_from) if subjects_from else []
-        run = examine(
-            (*subjects, *listed) or BUNDLED_PAIR,
-            images,
-            measures,
-            options=parse_options(options),
-            effort=effort,
-            limit=limit,
-            seed=seed,
-            classes=read_mapping(classes) if classes else None,
-            out=out,
-            overwrite=overwrite,
-            device=device,
-            dtype=dtype,
-            plugins=plugins,
-            claims=claims_file,
-            engine=engine,
-            shards=shards,
-            keep_shards=keep_shards,
-            progress=report,
-        )
+        question: dict[str, Any] = {
+            "options": parse_options(options),
+            "effort": effort,
+            "limit": limit,
+            "seed": seed,
+            "classes": read_mapping(classes) if classes else None,
+            "device": device,
+            "dtype": dtype,
+            "plugins": plugins,
+            "claims": claims_file,
+            "shards": shards,
+        }
+        asked = ((*subjects, *listed) or BUNDLED_PAIR, images, measures)
+        if dry_run:
+            cost = forecast(*asked, progress=lambda what: report(what, 0, math.inf), **question)
+        else:
+            question |= {"out": out, "overwrite": overwrite, "engine": engine, "keep_shards": keep_shards}
+            run = examine(*asked, progress=report, **question)
+    if dry_run:
+        print_forecast(cost)
+        return
     if not run.finished:  # another rank makes the page
         return
     print_verdicts(run)
@@ -202,15 +201,6 @@ def show(run: Path, plugins: tuple[Path, ...], json_: bool) -> None:
     print_findings(opened)
 
 
-def open_run(path: Path, plugins: Sequence[Path]) -> Run:
-    from eyechart.measures import load_plugin
-    from eyechart.run import Run
-
-    for plugin in plugins:
-        load_plugin(plugin)
-    return Run.open(path)
-
-
 def show_training(path: Path, json_: bool) -> None:
     from eyechart.training.chart import print_training, save_training_charts, trainings_as_json
 
@@ -228,24 +218,6 @@ def show_training(path: Path, json_: bool) -> None:
 def report(run: Path, plugins: tuple[Path, ...]) -> None:
     """Draw the page of a run folder again, from the files in the folder alone."""
     say(open_run(run, plugins).report())
-
-
-@main.command()
-@run_argument
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["png", "svg", "pdf"]),
-    default="png",
-    show_default=True,
-    help="What kind of file.",
-)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder; by default RUN/figures.")
-@plugin_option
-def figures(run: Path, format_: str, out: Path | None, plugins: tuple[Path, ...]) -> None:
-    """Save every figure of a run folder for a paper or a talk."""
-    for path in open_run(run, plugins).figures(format_, out):
-        say(path)
 
 
 @main.command()
@@ -385,6 +357,8 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
             say(f"  {name:16} {STUDIES[name]}")
 
 
+for command in (compare, figures, table, cite):
+    main.add_command(command)
 main.add_command(train)
 main.add_command(study)
 main.add_command(export)

@@ -8,20 +8,25 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
 from eyechart.claims.table import add_claims
 from eyechart.engines import choose_engine
+from eyechart.engines.clock import Clock
+from eyechart.engines.forecast import Forecast, forecast_of
 from eyechart.engines.interruption import finishing_the_shard
 from eyechart.engines.plan import write_plan
 from eyechart.engines.prepared import Prepared
+from eyechart.engines.workload import Workload
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.files import read_text
 from eyechart.findings import make_findings
@@ -32,6 +37,7 @@ from eyechart.question import what_differs
 from eyechart.run import Run
 
 if TYPE_CHECKING:
+    from eyechart.engines import Engine
     from eyechart.images import BatchPlan, Images
     from eyechart.sites import Anatomy
     from eyechart.subjects.load import Given
@@ -39,7 +45,9 @@ if TYPE_CHECKING:
     from eyechart.subjects.trial import Trial
 
 BUNDLED_PAIR = ("zoo:vit", "zoo:resnet")
-Progress = Callable[[str, int, int], None]  # what is being done, images done, images in all (0: a last sentence)
+Progress = Callable[[str, float, float], None]
+"""What is being done, seconds gone, and seconds in all as far as is known now: infinite before the first batch; 0 in
+all: a sentence that stays."""
 
 
 def exam(
@@ -61,7 +69,7 @@ def exam(
     engine: str = "inline",
     shards: int | None = None,
     keep_shards: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress | Literal[False] | None = None,
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
 
@@ -70,7 +78,10 @@ def exam(
     subjects    one or several: a spec as on the command line ("zoo:vit", "timm:resnet50", "timm:resnet50@ckpt.pth",
                 "hf:ORG/NAME"), a module of your own, or what `load_subject` gives (a module with its preprocessing);
                 {"label": subject, …} says what tables and charts call them, as "label=timm:resnet50" does
-    images      a folder (subfolders are classes), an .npz, .tar shards, "hf:NAME:split", "sample" or "sample:train"
+    images      a folder (subfolders are classes), an .npz, .tar shards, "hf:NAME:split", "sample" or "sample:train"; or
+                what is in memory: a tensor (image, 3, y, x) of 0 … 1, a uint8 array (image, y, x, 3), PIL pictures,
+                paths, each also as (pictures, labels); a torch Dataset or DataLoader, neither normalised nor
+                augmented. `open_images(…, labels=, classes=)` names the classes
     measures    names, as a list or "cka,probes"; None: all that apply, within the time of `effort`
     out         the run folder; None: runs/<subjects>-<images>-<hash>
     options     of measures: {"cka.readout": "gap"}; `eyechart measures` lists them
@@ -87,10 +98,12 @@ def exam(
                 "ray", "ray:auto" or "ray://ADDRESS", a Ray cluster on this machine, the one around, or another
     shards      into how many parts the work is cut, so the most workers that can help; None: at most 16
     keep_shards keep the tallies of a finished run (a gigabyte is possible): findings can then be made anew from them
-    progress    called with what is being done, images done and images in all; with 0 in all it is a last sentence
+    progress    called with what is being done, the seconds gone and the seconds it will take in all, as far as is known
+                now (infinite before the first batch; 0: a sentence that stays). None: on stderr, a bar on a terminal
+                and a line at every tenth elsewhere, then what the page notes; False: nothing
 
     >>> import eyechart, tempfile
-    >>> run = eyechart.exam("zoo:resnet", measures="recognition", limit=64, out=tempfile.mkdtemp())
+    >>> run = eyechart.exam("zoo:resnet", measures="recognition", limit=64, out=tempfile.mkdtemp(), progress=False)
     >>> float(run.findings["recognition"].accuracy.sel(subject="zoo:resnet")) > 0.8
     True
     >>> run.verdicts[0], run.path.joinpath("report.html").exists()
@@ -113,40 +126,83 @@ def exam(
         shards=shards,
     )
     workers = choose_engine(engine)
-    prepared = again(progress=progress)
+    with reported(progress) as tell:
+        run = examined(workers, again, out, overwrite=overwrite, keep_shards=keep_shards, progress=tell)
+        for notice in run.notices:
+            tell(notice, 0, 0)
+        if progress is None:
+            for notice in run.plan["notices"]:
+                tell(f"note: {notice}", 0, 0)
+    return Run(run.path)
+
+
+@contextmanager
+def reported(progress: Progress | Literal[False] | None) -> Iterator[Progress]:
+    """Where progress goes."""
+    from eyechart.progress import progress as shown
+
+    with shown() if progress is None else nullcontext(progress or (lambda what, done, total: None)) as tell:
+        yield tell
+
+
+def examined(
+    workers: Engine,
+    again: Callable[..., Prepared],
+    out: str | Path | None,
+    *,
+    overwrite: bool,
+    keep_shards: bool,
+    progress: Progress,
+) -> Run:
+    """The run folder of an exam, with as much done as was missing."""
+    began = time.monotonic()
+    prepared = again(progress=lambda what: progress(what, time.monotonic() - began, math.inf))
     folder = Path(out) if out is not None else Path("runs") / folder_name(prepared.plan)
     workers.admit(folder, overwrite=overwrite)
     run = open_folder(prepared.plan, folder, overwrite=overwrite)
-    done = 0
-
-    def advance(images_done: int) -> None:
-        nonlocal done
-        done += images_done
-        progress("images", done, len(prepared.batches.order))
-
+    clock = Clock(Workload(list(run.measures.values()), run.scene, prepared.batches), progress, began)
     with threads_of(run):
         complete, judged = run.finished, run.judged
         with finishing_the_shard(lambda words: progress(words, 0, 0)):
-            computed = (keep_shards or not judged) and workers.examine(run, prepared, again, advance)
+            computed = (keep_shards or not judged) and workers.examine(run, prepared, again, clock)
+        clock.skip("pass", "experiment")
         if not workers.finishes:
             progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
         elif computed or not judged:
-            progress("intervals, verdicts and page", 0, 1)
             try:
-                finish(run)
+                finish(run, clock)
             except RunFolderError:  # another process may have finished the same exam and removed its shards
                 if not Run(run.path).finished:
                     raise
         elif not complete:
-            progress("table and page", 0, 1)
-            publish(run)
+            clock.skip("intervals")
+            publish(run, clock)
         else:
             progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
         if workers.finishes and not keep_shards and Run(run.path).finished:
             run.drop_shards()
-    for notice in run.notices:
-        progress(notice, 0, 0)
-    return Run(run.path)
+    return run
+
+
+def forecast(
+    subjects: Given | Sequence[Given] | Mapping[str, Given] = BUNDLED_PAIR,
+    images: Any = "sample",
+    measures: str | Sequence[str] | None = None,
+    *,
+    progress: Callable[[str], None] = lambda what: None,
+    **settings: Any,
+) -> Forecast:
+    """What the same call of `exam` would cost: minutes, memory and disk of each measure. Nothing is written.
+
+    Takes what `exam` takes about the question (`options`, `effort`, `limit`, `seed`, `classes`, `device`, `dtype`,
+    `plugins`, `claims`). Subjects are loaded and their passes timed here for a second or two.
+
+    >>> import eyechart
+    >>> cost = eyechart.forecast("zoo:resnet", measures="recognition,cka", limit=64)
+    >>> [row.name for row in cost.rows], 0 < cost.seconds < 600
+    (['recognition', 'cka'], True)
+    """
+    return forecast_of(prepare(subjects, images, measures, progress=progress, **settings), progress)
 
 
 def prepare(
@@ -154,17 +210,17 @@ def prepare(
     images: Any,
     measures: str | Sequence[str] | None,
     *,
-    options: Mapping[str, Any] | None,
-    effort: str,
-    limit: int | None,
-    seed: int,
-    classes: Mapping[str, str | int] | None,
-    device: str,
-    dtype: str,
-    plugins: Sequence[str | Path],
-    claims: str | Path | None,
+    options: Mapping[str, Any] | None = None,
+    effort: str = "normal",
+    limit: int | None = None,
+    seed: int = 0,
+    classes: Mapping[str, str | int] | None = None,
+    device: str = "auto",
+    dtype: str = "float32",
+    plugins: Sequence[str | Path] = (),
+    claims: str | Path | None = None,
     shards: int | None = None,
-    progress: Progress = lambda what, done, total: None,
+    progress: Callable[[str], None] = lambda what: None,
 ) -> Prepared:
     """Load what was asked for and write the plan down; every process of an exam does this for itself."""
     import torch
@@ -186,7 +242,8 @@ def prepare(
     own_claims = read_text(claims, "--claims") if claims is not None else ""
     check_tests(add_claims(own_claims, str(claims)), str(claims))
     asked = choose_measures(measures, options)
-    source: Images = open_images(images)
+    progress("looking through the images")
+    source: Images = open_images(images, progress=lambda done, total: progress(f"images read: {done:,} of {total:,}"))
     check_mapping(classes, source.classes)
     batches: BatchPlan = plan_batches(source, limit=limit, seed=seed, shards=shards)
 
@@ -194,21 +251,26 @@ def prepare(
     loaded: list[Subject] = []
     anatomies: list[Anatomy] = []
     trials: list[Trial] = []
-    parking = Parking()
-    for spec, subject in zip(as_list(subjects), each_subject(subjects), strict=True):
+    given, parking = as_list(subjects), Parking()
+    progress("loading subjects")
+    for place, (spec, subject) in enumerate(zip(given, each_subject(subjects), strict=True), start=1):
         borrowed = not isinstance(spec, str)
         subject = subject.in_numbers(torch_dtype, torch_device, borrowed=borrowed)
-        progress(f"anatomy of {subject.name}", 0, 1)
+        which = f"{subject.name} (subject {place} of {len(given)})"
+        progress(f"{which}: first pass")
         dry = subject.prepare((first_two * 2)[:2]).to(torch_device, torch_dtype)
         with blamed(subject, "on the first two images"):
             rehearsal = Rehearsal(subject, dry)
+            progress(f"{which}: its sites")
             anatomy = anatomy_of(subject.name, subject.module, dry, call=subject.call, classifier=subject.classifier)
+            progress(f"{which}: is it the same twice?")
             trials.append(rehearsal.trial(anatomy))
         anatomies.append(anatomy)
         loaded.append(subject)
         if not borrowed and (told := parking.take(subject)):
-            progress(told, 0, 0)
+            progress(told)
     matches = {subject.name: match_classes(source.classes, subject, mapping=classes) for subject in loaded}
+    progress("writing the plan (the weights are hashed)")
     plan = write_plan(
         loaded,
         anatomies,
@@ -278,21 +340,22 @@ def folder_name(plan: Mapping[str, Any]) -> str:
     return f"{readable}-{plan['question'][:8]}"
 
 
-def finish(run: Run) -> None:
+def finish(run: Run, clock: Clock | None = None) -> None:
     """Shards → findings → verdicts → page. Needs neither models nor images: the shards may come from elsewhere."""
-    findings = make_findings(run, processes=int(run.plan["settings"].get("threads", 1)))
+    count = clock.counting("intervals", run.measures) if clock else lambda name: None
+    findings = make_findings(run, int(run.plan["settings"].get("threads", 1)), count)
     tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))
     run.record([*(f"findings/{name}.nc" for name in findings), "verdicts.json"], anew=True)
-    publish(run)
+    publish(run, clock)
 
 
-def publish(run: Run) -> None:
+def publish(run: Run, clock: Clock | None = None) -> None:
     """Findings and verdicts → table and page."""
     again = Run(run.path)  # they are made from what is in the files
     again.write_summary()
     again.record(["summary.csv"])
-    again.report()
+    again.report(lambda names: clock.over("figure", names) if clock else names)
     for notice in again.notices:
         run.notice(notice)

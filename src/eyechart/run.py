@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from safetensors import SafetensorError
 
@@ -19,6 +19,8 @@ from eyechart.shard_files import restore, stored_fields
 from eyechart.store import RunFiles
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from eyechart.measure import Chart, Measure
     from eyechart.scene import Scene
     from eyechart.tally import Tally
@@ -114,19 +116,41 @@ class Run(RunFiles):
             chart: Chart = theme.dress(self.measures[name].chart(self.findings[name]))
             return chart
 
-    def report(self) -> Path:
-        """Draw the page anew from this folder alone, and say where it is."""
+    def report(self, watched: Callable[[Iterable[str]], Iterable[str]] = iter) -> Path:
+        """Draw the page anew from this folder alone, and say where it is; `watched` sees each figure come."""
         from eyechart.report.page import write_report
 
-        path = write_report(self)
+        path = write_report(self, watched)
         self.record([path.name])
         return path
 
-    def figures(self, format: str = "png", folder: Path | None = None) -> list[Path]:
-        """Save every figure (png, svg or pdf), in the run's own `figures/` unless told otherwise, and say where."""
+    def figures(self, format: str = "png", folder: Path | None = None, width: float | None = None) -> list[Path]:
+        """Save every figure (png, svg or pdf), in the run's own `figures/` unless told otherwise, and say where.
+
+        With a `width` in millimetres as for print: exactly as wide, with legible black words.
+        """
         from eyechart.report.figures import save_figures
 
-        return save_figures(self, format=format, folder=folder)
+        return save_figures(self, format=format, folder=folder, width=width)
+
+    def table(self, of: Literal["verdicts", "quantities"] = "quantities") -> pd.DataFrame:
+        """The verdicts or the quantities as a table, numbers with no more digits than their intervals support."""
+        from eyechart.report.paper_tables import quantity_table, verdict_table
+
+        return verdict_table(self) if of == "verdicts" else quantity_table(self)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what was examined, the verdicts, and where the page is."""
+        from html import escape
+
+        if not self.finished:
+            return f"<p>{escape(repr(self))}, not finished</p>"
+        images = self.plan["images"]
+        subjects = ", ".join(self.scene.subjects)
+        head = f"<p><b>{escape(subjects)}</b> on {images['used']:,} images of {escape(images['name'])}</p>"
+        rows = self.table("verdicts").drop(columns=["source"]).to_html(index=False, border=0)
+        page = escape(str(self.path / "report.html"))
+        return f"{head}{rows}<p>Findings: {escape(', '.join(self.findings))}. Page: {page}</p>"
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"

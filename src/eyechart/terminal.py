@@ -1,4 +1,4 @@
-"""What a person reads in a terminal: tables, the tree of an anatomy, a progress bar; plain text when it is piped."""
+"""What a person reads in a terminal: tables, the tree of an anatomy, a forecast; plain text when it is piped."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import math
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape as escape_markup
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.tree import Tree
 
@@ -21,6 +19,7 @@ from eyechart.sites import Anatomy, Site
 
 if TYPE_CHECKING:
     from eyechart.claims.verdict import Verdict
+    from eyechart.engines.forecast import Forecast
     from eyechart.run import Run
     from eyechart.zoo.switches import Switch
 
@@ -130,6 +129,48 @@ def print_findings(run: Run) -> None:
         interval = f"{row['low']:.4g} … {row['high']:.4g}" if bounded else "–"
         rows.add_row(*map(escape, (row["measure"], row["quantity"], row["subjects"], value, interval)))
     show(rows)
+
+
+def print_forecast(forecast: Forecast) -> None:
+    """What each measure would cost, dearest last so that it stands above the sum."""
+    rows = table("measure", "images", "time", "memory", "disk")
+    for row in sorted(forecast.rows, key=lambda row: row.seconds):
+        images = f"{row.images:,}" if row.images else "(weights)"
+        rows.add_row(row.name, images, duration(row.seconds), megabytes(row.memory), megabytes(row.disk))
+    shared = f"{forecast.images:,}" if forecast.shared_seconds else ""
+    rows.add_row("(the pass they share)", shared, duration(forecast.shared_seconds), "", "")
+    held = megabytes(forecast.memory) if forecast.memory else "?"
+    rows.add_row("in all", "", duration(forecast.seconds), held, megabytes(forecast.disk))
+    show(rows)
+    for name, reason in forecast.left_out.items():
+        show(escape(wrapped(f"{name} would be left out: {reason}", hang=4)))
+    show(escape(wrapped(forecast.method)))
+    words = "Memory: the tally of each measure; in all, what this process held at most while it timed them. Disk: at "
+    show(wrapped(words + "most, until the run is finished; findings and page then stay (20 MB for the bundled pair)."))
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(0.2), duration(75), duration(4000)
+    ('0.2 s', '1:15 min', '1:06:40 h')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes}:{rest:02} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02} h"
+
+
+def megabytes(size: int) -> str:
+    """
+    >>> megabytes(300), megabytes(52_000_000), megabytes(3_000_000_000)
+    ('< 0.1 MB', '52 MB', '3.0 GB')
+    """
+    if size >= 1e9:
+        return f"{size / 1e9:.1f} GB"
+    return "< 0.1 MB" if size < 5e4 else f"{size / 1e6:.1f} MB" if size < 1e7 else f"{size / 1e6:.0f} MB"
 
 
 def print_anatomy(anatomy: Anatomy) -> None:
@@ -250,32 +291,3 @@ def fact(key: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar with the time left on stderr; where that is no terminal, a plain line at every tenth."""
-    errors = Console(stderr=True)
-    if not errors.is_terminal:
-        said: set[tuple[str, int]] = set()
-
-        def plain(what: str, done: int, total: int) -> None:
-            tenth = 10 * done // max(total, 1)
-            if (what, tenth) not in said:
-                said.add((what, tenth))
-                what = printable(what)
-                print(f"{what}: {done}/{total}" if total > 1 else what, file=sys.stderr, flush=True)
-
-        yield plain
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=errors, transient=True) as bar:
-        task = bar.add_task("loading", total=1)
-
-        def drawn(what: str, done: int, total: int) -> None:
-            if total:
-                bar.update(task, description=escape(what), completed=done, total=total)
-            else:  # a sentence, which stays when the bar is gone
-                bar.console.print(printable(what), markup=False, highlight=False)
-
-        yield drawn

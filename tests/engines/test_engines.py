@@ -18,9 +18,11 @@ from safetensors.torch import load, save_file
 
 import eyechart
 from eyechart.engines import choose_engine
+from eyechart.engines.clock import Clock
 from eyechart.engines.plan import scene_of
 from eyechart.engines.prepared import Prepared
 from eyechart.engines.ranks import Ranks
+from eyechart.engines.workload import Workload
 from eyechart.errors import EngineError, EyechartError, UsageError
 from eyechart.exam import open_folder, prepare
 from eyechart.measures import measures, planned_measures
@@ -82,11 +84,13 @@ def shards_of(run: Run) -> dict[str, dict[str, bytes]]:
 
 def examined(again: functools.partial[Prepared], engine: Any, folder: Path) -> tuple[Run, int]:
     """A run whose shards one engine computed, and how many images it told of."""
-    prepared, told = again(), list[int]()
+    prepared = again()
     engine.admit(folder, overwrite=False)
     run = open_folder(prepared.plan, folder, overwrite=False)
-    engine.examine(run, prepared, again, told.append)
-    return run, sum(told)
+    workload = Workload(list(run.measures.values()), run.scene, prepared.batches)
+    clock = Clock(workload, lambda what, done, total: None)
+    engine.examine(run, prepared, again, clock)
+    return run, clock.images
 
 
 @pytest.fixture(scope="module", params=["blocks of 4", "blocks of 16"])
@@ -151,7 +155,7 @@ def test_ranks_write_the_shards_of_one_process(
     """All measures; rank 0 comes first to write the plan and last to wait."""
     all_but_the_first(everything, tmp_path / "run", alone[0])
     images = [examined(everything, rank(number, monkeypatch), tmp_path / "run")[1] for number in (1, 2, 0)]
-    shard = everything().images_of(0)
+    shard = sum(len(batch.images) for batch in everything().batches.batches(0))
     assert_first_shards(Run(tmp_path / "run"), alone)
     assert images == [14 * shard, 15 * shard, 16 * shard]  # what was there before, and one shard each
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from eyechart.errors import UsageError
 
 if TYPE_CHECKING:
-    from eyechart.engines.prepared import Advance, Prepare, Prepared
+    from eyechart.engines.clock import Clock
+    from eyechart.engines.prepared import Prepare, Prepared
     from eyechart.run import Run
 
 __all__ = ["ENGINES", "Engine", "choose_engine"]
@@ -26,7 +27,7 @@ class Engine(Protocol):
     def admit(self, folder: Path, *, overwrite: bool) -> None:
         """Before the run's folder is opened: wait for whoever opens it, or refuse."""
 
-    def examine(self, run: Run, prepared: Prepared, again: Prepare, advance: Advance) -> bool:
+    def examine(self, run: Run, prepared: Prepared, again: Prepare, clock: Clock) -> bool:
         """See that every missing shard is computed and kept; whether there was one."""
 
 

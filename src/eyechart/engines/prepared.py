@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eyechart.engines.interruption import between_shards
 
 if TYPE_CHECKING:
+    from eyechart.engines.clock import Clock
     from eyechart.engines.shard import TappedSubject
     from eyechart.images import BatchPlan, Images
     from eyechart.measure import Measure
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from eyechart.subjects.subject import Subject
     from eyechart.tally import Tally
 
-Advance = Callable[[int], Any]
-"""Called with a number of images that are done."""
 Prepare = Callable[[], "Prepared"]
 """The same exam made ready again, in another process: it can be pickled."""
 
@@ -35,11 +34,8 @@ class Prepared:
     batches: BatchPlan
     _tapped: Sequence[TappedSubject] | None = field(default=None, init=False, repr=False)
 
-    def images_of(self, shard: int) -> int:
-        return sum(len(batch.images) for batch in self.batches.batches(shard))
-
     def compute(
-        self, shard: int, measures: Sequence[Measure], scene: Scene, advance: Advance = lambda images: None
+        self, shard: int, measures: Sequence[Measure], scene: Scene, clock: Clock | None = None
     ) -> dict[str, Tally]:
         """The tallies of one shard; the first call puts the subjects under their taps."""
         from eyechart.engines.shard import TappedSubject, examine_shard
@@ -48,14 +44,13 @@ class Prepared:
         if self._tapped is None:
             pairs = zip(self.subjects, self.anatomies, strict=True)
             self._tapped = [TappedSubject(subject, anatomy, measures) for subject, anatomy in pairs]
-        return examine_shard(self._tapped, self.source, self.batches.batches(shard), measures, scene, advance)
+        return examine_shard(self._tapped, self.source, self.batches.batches(shard), measures, scene, clock)
 
 
-def missing_shards(run: Run, prepared: Prepared, advance: Advance) -> list[int]:
-    """The shards that are not there yet. Those that are count as done, but only where there is something to do."""
+def missing_shards(run: Run, prepared: Prepared, clock: Clock) -> list[int]:
+    """The shards that are not there yet; the clock is told of those that are."""
     every = range(len(prepared.batches.shards))
     missing = [shard for shard in every if not run.has_shard(shard)]
-    there = sum(prepared.images_of(shard) for shard in set(every) - set(missing))
-    if missing and there:
-        advance(there)
+    for shard in set(every) - set(missing):
+        clock.already(prepared.batches.batches(shard))
     return missing

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eyechart.engines.prepared import Advance, Prepare, Prepared, missing_shards
+from eyechart.engines.prepared import Prepare, Prepared, missing_shards
 from eyechart.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
+    from eyechart.engines.clock import Clock
     from eyechart.run import Run
 
 NAMES = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
@@ -63,22 +64,23 @@ class Ranks:
                 )
             time.sleep(POLL_SECONDS)
 
-    def examine(self, run: Run, prepared: Prepared, again: Prepare, advance: Advance) -> bool:
-        missing = missing_shards(run, prepared, advance)
+    def examine(self, run: Run, prepared: Prepared, again: Prepare, clock: Clock) -> bool:
+        missing = missing_shards(run, prepared, clock)
+        clock.workers = self.size
         for shard in missing:
             if shard % self.size == self.rank:
-                run.write_shard(shard, prepared.compute(shard, list(run.measures.values()), run.scene, advance))
+                run.write_shard(shard, prepared.compute(shard, list(run.measures.values()), run.scene, clock))
         if self.finishes:
-            self.wait_for(run, prepared, [shard for shard in missing if shard % self.size], advance)
+            self.wait_for(run, prepared, [shard for shard in missing if shard % self.size], clock)
         return bool(missing)
 
-    def wait_for(self, run: Run, prepared: Prepared, shards: list[int], advance: Advance) -> None:
+    def wait_for(self, run: Run, prepared: Prepared, shards: list[int], clock: Clock) -> None:
         """Until the other ranks' shards are there."""
         last = time.monotonic()
         while shards:
             there = [shard for shard in shards if run.has_shard(shard)]
             for shard in there:
-                advance(prepared.images_of(shard))
+                clock.elsewhere(prepared.batches.batches(shard))
                 shards.remove(shard)
                 last = time.monotonic()
             if shards and time.monotonic() - last > self.wait_seconds:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eyechart.engines.interruption import between_shards
-from eyechart.engines.prepared import Advance, Prepare, Prepared, missing_shards
+from eyechart.engines.prepared import Prepare, Prepared, missing_shards
 from eyechart.errors import EngineError, EyechartError
 from eyechart.question import what_differs
 from eyechart.ray_connection import RETRIES, connected
 
 if TYPE_CHECKING:
+    from eyechart.engines.clock import Clock
     from eyechart.run import Run
 
 AHEAD = 2  # tasks that wait for each one that runs, so that no worker waits for the driver
@@ -62,13 +63,13 @@ class RayCluster:
     def admit(self, folder: Path, *, overwrite: bool) -> None:
         """The driver alone writes into this folder."""
 
-    def examine(self, run: Run, prepared: Prepared, again: Prepare, advance: Advance) -> bool:
-        missing = missing_shards(run, prepared, advance)
+    def examine(self, run: Run, prepared: Prepared, again: Prepare, clock: Clock) -> bool:
+        missing = missing_shards(run, prepared, clock)
         if missing:
-            self.compute(run, prepared, again, missing, advance)
+            self.compute(run, prepared, again, missing, clock)
         return bool(missing)
 
-    def compute(self, run: Run, prepared: Prepared, again: Prepare, missing: list[int], advance: Advance) -> None:
+    def compute(self, run: Run, prepared: Prepared, again: Prepare, missing: list[int], clock: Clock) -> None:
         import torch
 
         import eyechart
@@ -80,7 +81,8 @@ class RayCluster:
             needs["num_gpus"] = share_of_gpu(sum(subject.parameters for subject in prepared.subjects))
         task = ray.remote(**needs)(compute_shard)
         asked, handed = ray.put(run.plan), ray.put(again)
-        at_once = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads) * AHEAD
+        clock.workers = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
+        at_once = clock.workers * AHEAD
         waiting, going = list(missing), dict[Any, int]()
         try:
             while waiting or going:
@@ -91,7 +93,7 @@ class RayCluster:
                 for reference in ray.wait(list(going), num_returns=1)[0]:
                     shard = going.pop(reference)
                     run.keep_shard(shard, ray.get(reference))
-                    advance(prepared.images_of(shard))
+                    clock.elsewhere(prepared.batches.batches(shard))
                     between_shards()
         except ray.exceptions.RayTaskError as error:
             cause = error.cause

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,6 +19,7 @@ from eyechart.tracing.random_numbers import seeded
 from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
+    from eyechart.engines.clock import Clock
     from eyechart.images import Images
     from eyechart.measure import Measure
     from eyechart.scene import Batch, Scene
@@ -73,7 +75,9 @@ class TappedSubject:
 
         return self.piece_size.fit(len(images), work)
 
-    def experiments(self, images: torch.Tensor, batch: Batch, scene: Scene) -> dict[str, Results]:
+    def experiments(
+        self, images: torch.Tensor, batch: Batch, scene: Scene, clock: Clock | None = None
+    ) -> dict[str, Results]:
         """What each measure with passes of its own found out about this subject on this batch."""
         targets = scene.targets(self.subject.name, batch)
         bench = Bench(
@@ -86,7 +90,8 @@ class TappedSubject:
         )
         results: dict[str, Results] = {}
         for measure in self.experimenting:
-            with seeded(batch.index):
+            timed = clock.doing(batch, self.subject.name, measure.name) if clock else nullcontext()
+            with timed, seeded(batch.index):
                 results[measure.name] = measure.experiment(bench)
         return results
 
@@ -97,9 +102,9 @@ def examine_shard(
     batches: Sequence[Batch],
     measures: Sequence[Measure],
     scene: Scene,
-    advance: Callable[[int], Any] = lambda images: None,
+    clock: Clock | None = None,
 ) -> dict[str, Tally]:
-    """The tallies of all measures over the batches of a shard."""
+    """The tallies of all measures over the batches of a shard; the clock is told of every step."""
     tallies = {measure.name: measure.tally(scene) for measure in measures}
     # Pictures are prepared for every subject in the reader's threads, while the batch before is being examined.
     prepare = lambda crop: [tapped_subject.subject.prepare([crop])[0] for tapped_subject in tapped]  # noqa: E731
@@ -108,13 +113,16 @@ def examine_shard(
         experiments: dict[str, dict[str, Results]] = {}
         for index, tapped_subject in enumerate(tapped):
             prepared = torch.stack([picture[index] for picture in pictures]).to(tapped_subject.dtype)
+            name = tapped_subject.subject.name
             with blamed(tapped_subject.subject, f"on batch {batch.index}"):
-                seen[tapped_subject.subject.name] = tapped_subject.look(prepared, batch)
-                by_measure = tapped_subject.experiments(prepared, batch, scene)
+                with clock.doing(batch, name) if clock else nullcontext():
+                    seen[name] = tapped_subject.look(prepared, batch)
+                by_measure = tapped_subject.experiments(prepared, batch, scene, clock)
             tapped_subject.subject.rest()
-            for name, results in by_measure.items():
-                experiments.setdefault(name, {})[tapped_subject.subject.name] = results
+            for measure_name, results in by_measure.items():
+                experiments.setdefault(measure_name, {})[name] = results
         for measure in measures:
             measure.update(tallies[measure.name], batch, Views(seen, experiments.get(measure.name, {})), scene)
-        advance(len(batch.images))
+        if clock:
+            clock.batch_done(batch)
     return tallies

@@ -8,7 +8,8 @@
 | `hf:NAME[:split]` | a Hugging Face dataset, or one saved to disk |
 | `shards/`, `train-{000..009}.tar` | webdataset tar shards |
 | `sample`, `sample:train` | the bundled CIFAR-10 pictures |
-| an array, a list of PIL pictures, `(pictures, labels)` | what is already in memory |
+| an array, a tensor, a list of PIL pictures or of paths, `(pictures, labels)` | what is already in memory |
+| a torch `Dataset` or `DataLoader` | what it holds, with its labels and class names (`torch_data.py`) |
 
 What cannot be read is skipped and listed in `problems`, never silently.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from PIL import Image
 
 from eyechart.errors import ImagesError, UsageError
 from eyechart.images.arrays import ArrayImages, PictureListImages, open_npz
-from eyechart.images.folder import PICTURE_SUFFIXES, FileImages, FolderImages
+from eyechart.images.folder import PICTURE_SUFFIXES, FileImages, FolderImages, PathListImages
 from eyechart.images.hugging_face import HuggingFaceImages
 from eyechart.images.loader import iterate
 from eyechart.images.picture import common_crop
@@ -34,6 +36,7 @@ from eyechart.images.plan import BatchPlan, plan_batches
 from eyechart.images.sample import open_sample
 from eyechart.images.source import Check, Images, Problem, Progress
 from eyechart.images.tar import TarImages, expand
+from eyechart.images.torch_data import open_torch, pixels_of
 
 __all__ = ["BatchPlan", "Images", "Problem", "common_crop", "iterate", "open_images", "plan_batches"]
 
@@ -48,26 +51,44 @@ def open_images(
 ) -> Images:
     """Pictures from any of the sources above. `labels` and `classes` go with what is in memory.
 
+    A tensor is RGB, (image, 3, y, x), with values from 0 to 1 or uint8; an array is uint8, (image, y, x, 3). Items of a
+    dataset are pictures (PIL, tensor, array) or (picture, label), not normalised and not augmented: every subject
+    resizes and normalises by itself. What is something else is refused with a sentence.
+
     >>> sample = open_images("sample")
     >>> len(sample), sample.classes[:3], sample.picture(0).size
     (1000, ('airplane', 'automobile', 'bird'), (32, 32))
+    >>> import torch
+    >>> noise = open_images(torch.rand(5, 3, 32, 32), labels=[0, 1, 0, 1, 1], classes=["cat", "dog"])
+    >>> len(noise), noise.classes
+    (5, ('cat', 'dog'))
     """
     if isinstance(source, Images):
         return source
-    if isinstance(source, tuple) and len(source) == 2 and not isinstance(source[1], Image.Image) and labels is None:
+    if isinstance(source, tuple) and len(source) == 2 and labels is None and not _is_picture(source[1]):
         source, labels = source
+        labels = np.asarray(labels)
     if isinstance(source, np.ndarray):
         return ArrayImages("arrays", source, labels, classes)
+    if _is_tensor(source):
+        return ArrayImages("tensor", pixels_of("The tensor of images", source), labels, classes)
     if isinstance(source, list | tuple):
-        if not source or not all(isinstance(picture, Image.Image) for picture in source):
-            raise UsageError(
-                "A list of images must contain PIL pictures, at least one; give arrays as one numpy array."
-            )
-        return PictureListImages("pictures", source, labels, classes)
-    if not isinstance(source, str | Path):
+        if source and all(isinstance(picture, Image.Image) for picture in source):
+            return PictureListImages("pictures", source, labels, classes)
+        if source and all(isinstance(path, str | Path) for path in source):
+            return PathListImages([Path(path).expanduser() for path in source], labels, classes)
         raise UsageError(
-            f"Images come from a path, a name, an array or a list of PIL pictures; got a {type(source).__name__}."
+            "A list of images must contain PIL pictures or paths, at least one; give arrays as one numpy array and "
+            "tensors as one tensor."
         )
+    if not isinstance(source, str | Path):
+        opened = open_torch(source, labels, classes)
+        if opened is None:
+            raise UsageError(
+                "Images come from a path, a name, an array, a tensor, a list of PIL pictures or paths, or a torch "
+                f"dataset or loader; got a {type(source).__name__}."
+            )
+        return opened
     if labels is not None or classes is not None:
         raise UsageError(f"{source} has its own labels; labels and classes can be given only for pictures in memory.")
     try:
@@ -76,6 +97,16 @@ def open_images(
         raise ImagesError(
             f"There are no images at {source!s:.300} ({getattr(error, 'strerror', None) or error})."
         ) from error
+
+
+def _is_tensor(thing: Any) -> bool:
+    torch = sys.modules.get("torch")  # nobody has a tensor who has not imported it
+    return torch is not None and isinstance(thing, torch.Tensor)
+
+
+def _is_picture(thing: Any) -> bool:
+    """Whether the second of two things is a second picture, not the labels of the first."""
+    return isinstance(thing, Image.Image | str | Path)
 
 
 def _open_named(source: str, check: Check, progress: Progress | None) -> Images:

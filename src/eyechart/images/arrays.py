@@ -185,6 +185,9 @@ def checked_labels(
     if labels is None:
         return None, None
     numbers = np.asarray(labels)
+    if numbers.dtype.kind == "U" and classes is None:  # names of classes
+        numbered = number_classes(numbers.tolist(), name)
+        numbers, classes = (np.array(numbered[0]), numbered[1]) if numbered else (numbers, None)
     if numbers.shape != (count,):
         raise ImagesError(f"{name} has {count} pictures, so {count} labels were expected; got shape {numbers.shape}.")
     if not np.issubdtype(numbers.dtype, np.integer):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from eyechart.errors import ImagesError
 from eyechart.files import open_regular
+from eyechart.images.arrays import checked_labels
 from eyechart.images.source import LARGEST_FILE, Check, EncodedImages, Progress, readable
 
 #: Files that claim to be pictures. The last ones Pillow may not read: they are listed as skipped, not overlooked.
@@ -65,6 +68,25 @@ class FileImages(EncodedImages[Path]):
 
     def path_of(self, entry: Path) -> str:
         return readable(entry.name)
+
+
+class PathListImages(EncodedImages[Path]):
+    """Picture files anywhere, each given by its path."""
+
+    def __init__(
+        self, paths: Sequence[Path], labels: Sequence[int] | np.ndarray | None, classes: Sequence[str] | None
+    ) -> None:
+        missing = [path for path in paths if not path.is_file()]
+        if missing:
+            raise ImagesError(f"{len(missing)} of {len(paths)} pictures are not there, the first {missing[0]}.")
+        numbers, named = checked_labels("the list of paths", len(paths), labels, classes)
+        super().__init__("paths", paths, None if numbers is None else numbers.tolist(), named)
+
+    def stream(self, entry: Path) -> BinaryIO:
+        return open_regular(entry, LARGEST_FILE)
+
+    def path_of(self, entry: Path) -> str:
+        return readable(str(entry))
 
 
 def _picture_files(folder: Path) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from eyechart.charts import theme
 from eyechart.charts.export import FORMATS, picture_of, specification
+from eyechart.charts.paper import printed
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.files import write_atomically
 
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
     from eyechart.run import Run
 
 
-def save_figures(run: Run, format: str = "png", folder: Path | str | None = None, scale: float = 2) -> list[Path]:
+def save_figures(
+    run: Run, format: str = "png", folder: Path | str | None = None, scale: float = 2, width: float | None = None
+) -> list[Path]:
     """One file a finding, in `folder` (the run's own `figures/` unless given); `scale` multiplies a PNG's pixels.
+
+    With a `width` they are made for print, so many millimetres wide (`charts/paper.py`).
 
     Heat-maps are single pictures here, under vector axes: a PDF of rectangles is eight times larger and shows seams.
     """
@@ -28,7 +33,7 @@ def save_figures(run: Run, format: str = "png", folder: Path | str | None = None
         try:
             with theme.drawing(subjects=run.scene.subjects, for_export=True):
                 spec = specification(theme.dress(run.chart(name)))
-            picture = picture_of(spec, format, scale)
+            picture = picture_of(spec, format, scale) if width is None else printed(spec, format, width)
         except Exception as error:  # the others can be drawn, whatever it is
             undrawn[name] = error
             continue

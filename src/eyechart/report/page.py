@@ -7,7 +7,7 @@ import datetime
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,18 +40,18 @@ MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 
 
-def write_report(run: Run) -> Path:
+def write_report(run: Run, watched: Callable[[Iterable[str]], Iterable[str]] = iter) -> Path:
     """Draw the page of a run into its folder."""
     from eyechart.files import write_text
 
     undrawn: list[str] = []
-    path = write_text(run.path / "report.html", render(run, undrawn))
+    path = write_text(run.path / "report.html", render(run, undrawn, watched))
     for sentence in undrawn:
         run.notice(sentence)
     return path
 
 
-def render(run: Run, undrawn: list[str] | None = None) -> str:
+def render(run: Run, undrawn: list[str] | None = None, watched: Callable[[Iterable[str]], Iterable[str]] = iter) -> str:
     """The page as HTML; one too large to mail goes without second pictures, then without its largest tables, then all
     of them, then most of its explorer, then its live charts.
 
@@ -63,7 +63,7 @@ def render(run: Run, undrawn: list[str] | None = None) -> str:
     def subject_label(name: str) -> dict[str, str]:
         return {"name": name, "colour": theme.subject_colour(name, subjects)}
 
-    sections = [section(run, name, run.measures[name], subject_label) for name in run.findings]
+    sections = [section(run, name, run.measures[name], subject_label) for name in watched(run.findings)]
     undrawn = [] if undrawn is None else undrawn
     undrawn += [
         f"The figure of {made['name']} could not be drawn ({made['undrawn']}); its numbers are on the page."

@@ -1,0 +1,139 @@
+"""Charts for print: exactly as wide as a column, words black and no smaller than 7 points.
+
+A figure of the page is made for a screen: shrunk to a column of 84 mm its words would be 3 points high. So its panels
+are put below one another until the words fit, and the words are set so large that at the printed size they have their
+points. The data colours are those of the page, which every kind of colour vision tells apart.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import re
+from typing import Any
+
+import vl_convert
+from PIL import Image
+
+from eyechart.charts.palette import in_inks
+from eyechart.errors import UsageError
+
+POINTS = 72 / 25.4  # in a millimetre
+LEAST_POINTS = 7.0
+ROOMY = 20.0  # pixels of the words: larger ones crowd a panel of 250, so it gets a row of its own
+DOTS = 300  # an inch, of a PNG
+INKS = ("#000000", "#000000", "#6b6b6b", "#e3e3e3", "#ffffff")  # words, quiet words, lines, faint lines, paper
+FONT_SIZES = {"fontSize", "labelFontSize", "titleFontSize", "subtitleFontSize"}
+LIMITS = {"labelLimit", "titleLimit", "limit"}
+SIZE = re.compile(r'(<svg[^>]*?) width="([\d.]+)" height="([\d.]+)"')
+
+
+def millimetres(text: str) -> float:
+    """
+    >>> millimetres("84mm"), millimetres("3.5in"), millimetres("17 cm")
+    (84.0, 88.9, 170.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(mm|cm|in|pt)\s*", text)
+    units = {"mm": 1.0, "cm": 10.0, "in": 25.4, "pt": 1 / POINTS}
+    width = float(match[1]) * units[match[2]] if match else 0.0
+    if not 20 <= width <= 2000:
+        raise UsageError(f"A width is a number with mm, cm, in or pt, from 20 mm to 2 m, such as 84mm; got {text!r}.")
+    return round(width, 3)
+
+
+def printed(spec: dict[str, Any], format: str, width: float) -> bytes:
+    """A Vega-Lite specification as a file that is `width` millimetres wide."""
+    picture = for_print(spec, width)
+    points = width * POINTS
+    match = SIZE.search(picture)
+    assert match is not None  # vl-convert states it
+    height = points * float(match[3]) / float(match[2])
+    if format == "svg":
+        return SIZE.sub(rf'\1 width="{width:g}mm" height="{height / POINTS:.3f}mm"', picture, count=1).encode()
+    if format == "pdf":  # a pixel of the picture becomes a point of the page
+        return vl_convert.svg_to_pdf(SIZE.sub(rf'\1 width="{points:.4f}" height="{height:.4f}"', picture, count=1))
+    scale = points / 72 * DOTS / float(match[2])
+    png = vl_convert.svg_to_png(picture, scale=scale, ppi=72)
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as drawn:
+        dots = drawn.width / (points / 72)  # the scaled picture is whole pixels: so it is exactly as wide as asked
+        drawn.convert("RGB").save(file, "PNG", optimize=True, dpi=(dots, dots))
+    return file.getvalue()
+
+
+def for_print(spec: dict[str, Any], width: float) -> str:
+    """The chart as SVG in its own pixels, whose words are LEAST_POINTS high once it is `width` millimetres wide."""
+    most = max((len(part.get("concat", ())) for part in parts_of(spec)), default=1)
+    picture = ""
+    for columns in range(max(1, min(most, 3)), 0, -1):
+        picture, font = fitted(spec, width, columns)
+        if font <= ROOMY:
+            break
+    return picture
+
+
+def fitted(spec: dict[str, Any], width: float, columns: int) -> tuple[str, float]:
+    """With at most so many panels in a row: the SVG, and how many pixels its words are high."""
+    font, picture = 11.0, ""
+    for _ in range(8):  # larger words make a wider chart, which is shrunk more: a few rounds until both agree
+        picture = vl_convert.vegalite_to_svg(dressed(spec, font, columns), allowed_base_urls=[])
+        match = SIZE.search(picture)
+        assert match is not None
+        needed = LEAST_POINTS * float(match[2]) / (width * POINTS)
+        if needed <= font <= needed * 1.1:
+            break
+        font = needed * 1.02
+    return picture, font
+
+
+def dressed(spec: dict[str, Any], font: float, columns: int) -> dict[str, Any]:
+    """The specification with words of this many pixels, black, legends below, and few panels in a row."""
+    made = copy.deepcopy(spec)
+    made["config"] = enlarged(in_inks(INKS), font)
+    below = {"anchor": "start", "direction": "vertical"}  # several legends one below the other
+    made["config"]["legend"] |= {"orient": "bottom", "columns": 2, "layout": {"bottom": below}}
+    made["config"]["concat"] = {"spacing": round(1.6 * font)}
+    made["config"]["axisXQuantitative"]["tickCount"] = 4
+    room = columns * max(map(width_of, parts_of(made)))
+    for part in parts_of(made):
+        if "concat" in part:  # as many small panels as lie beside each other in the room of large ones
+            beside = int(room // (max(width_of(panel) for panel in part["concat"]) + 3 * font))
+            part["columns"] = max(1, min(part.get("columns", len(part["concat"])), max(columns, beside)))
+        enlarged(part, font, inside=False)
+    return made
+
+
+def enlarged(part: Any, font: float, *, inside: bool = True) -> Any:
+    """Every size of words in a part of a specification set to `font`; with `inside`, in what it holds too."""
+    if isinstance(part, list):
+        for each in part:
+            enlarged(each, font, inside=inside)
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key in FONT_SIZES and isinstance(value, int | float):
+                part[key] = font
+            elif key in LIMITS and isinstance(value, int | float):
+                part[key] = value * font / 11
+            elif key in ("config", "datasets") and not inside:
+                continue
+            elif isinstance(value, dict | list) and key not in ("datasets", "concat", "layer"):
+                enlarged(value, font, inside=inside)
+    return part
+
+
+def width_of(part: dict[str, Any]) -> float:
+    """Pixels of the widest panel in a part, where they are stated."""
+    inner = [width_of(each) for key in ("concat", "layer") for each in part.get(key, ())]
+    own = part.get("width")
+    return max([float(own) if isinstance(own, int | float) else 0.0, *inner])
+
+
+def parts_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """A specification and all panels and layers in it."""
+    found = [spec]
+    for key in ("concat", "layer", "hconcat", "vconcat"):
+        for part in spec.get(key, ()):
+            found += parts_of(part)
+    if isinstance(spec.get("spec"), dict):
+        found += parts_of(spec["spec"])
+    return found

@@ -1,0 +1,98 @@
+"""Progress of an exam on stderr: a bar with the time left on a terminal, plain lines elsewhere (pipes, notebooks)."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from eyechart.phrases import printable
+
+Tell = Callable[[str, float, float], None]
+"""What is being done, seconds gone, seconds in all as far as is known (infinite: not yet; 0: a sentence that stays)."""
+QUIET = 5.0  # seconds between plain lines before the time in all is known
+
+
+@contextmanager
+def progress() -> Iterator[Tell]:
+    errors = Console(stderr=True)
+    if errors.is_terminal:
+        with drawn(errors) as tell:
+            yield tell
+    else:
+        yield plain()
+
+
+def plain() -> Tell:
+    """A line at every tenth of the time; before that is known, one every few seconds."""
+    said: set[str | int] = set()
+    last = time.monotonic()
+
+    def tell(what: str, done: float, total: float) -> None:
+        nonlocal last
+        if not total:
+            key: str | int = what
+        elif math.isinf(total):
+            if time.monotonic() - last < QUIET:
+                return
+            key = what
+        else:
+            key = int(10 * done / total)
+            what = f"{done / total:4.0%}, about {clock(total - done)} left: {what}"
+        if key not in said:
+            said.add(key)
+            last = time.monotonic()
+            print(printable(what), file=sys.stderr, flush=True)
+
+    return tell
+
+
+class TimeLeft(ProgressColumn):
+    """What was told last, less the time since: it counts down while one long step runs."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        left, told = task.fields["left"], task.fields["told"]
+        if math.isinf(left):
+            return Text("")
+        return Text(f"about {clock(max(0.0, left - (time.monotonic() - told)))} left", style="progress.remaining")
+
+
+@contextmanager
+def drawn(console: Console) -> Iterator[Tell]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeLeft())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("loading", total=None, left=math.inf, told=0.0)
+
+        def tell(what: str, done: float, total: float) -> None:
+            if not total:  # it stays when the bar is gone
+                bar.console.print(printable(what), markup=False, highlight=False)
+                return
+            known = math.isfinite(total)
+            bar.update(
+                task,
+                description=escape(printable(what)),
+                completed=done if known else 0,
+                total=total if known else None,
+                left=total - done,
+                told=time.monotonic(),
+            )
+
+        yield tell
+
+
+def clock(seconds: float) -> str:
+    """
+    >>> clock(7.4), clock(75), clock(4000)
+    ('0:07', '1:15', '1:06:40')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"

@@ -1,0 +1,146 @@
+"""Differences of two runs: paired where the runs allow it, and with intervals that hold the truth."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+from click.testing import CliRunner
+
+import eyechart
+from eyechart.cli import main
+from eyechart.comparison.comparison import Comparison, compare
+from eyechart.comparison.differences import Estimate, change, changes_of, gives_back, leave_one_out
+from eyechart.errors import UsageError
+from eyechart.intervals import jackknife
+from eyechart.quantity import Quantity, of_each
+from eyechart.run import Run
+
+FOLDS = 16
+MEAN = Quantity("mean", of_each(lambda estimate, subject: float(estimate.score.sel(subject=subject))), "mean score")
+
+
+def finding(scores: np.ndarray) -> xarray.Dataset:
+    """What an exam keeps of a mean over images (image,), dealt to folds."""
+    folds = np.arange(len(scores)) % FOLDS
+    without = np.array([[scores[folds != fold].mean()] for fold in range(FOLDS)])
+    value = scores.mean()
+    low, high = jackknife(np.array(value), without[:, 0])
+    rows = {f"quantity_{part}": ("quantity_row", [float(end)]) for part, end in
+            (("value", value), ("low", low), ("high", high))}  # fmt: skip
+    return xarray.Dataset(
+        {"score": ("subject", [value]), "score_replicates": (("replicate", "subject"), without), **rows},
+        coords={
+            "subject": ["a"],
+            "family": ("subject", ["cnn"]),
+            "quantity": ("quantity_row", ["mean"]),
+            "quantity_subjects": ("quantity_row", ["a"]),
+        },
+    )
+
+
+def test_paired_intervals_cover_the_truth_and_are_narrower() -> None:
+    """Two runs over the same images share what is hard about each image; the second is better by 0.3."""
+    generator = np.random.default_rng(0)
+    held, widths = 0, []
+    key = ("mean", ("a",))
+    for _ in range(100):
+        hard = generator.normal(size=160)
+        both = [finding(hard + shift + 0.3 * generator.normal(size=160)) for shift in (0.0, 0.3)]
+        kept = [leave_one_out(each, [MEAN]) for each in both]
+        _, (paired,), hows = changes_of(MEAN, [key, key], both, kept, [True, True])
+        _, (apart,), other = changes_of(MEAN, [key, key], both, kept, [True, False])
+        assert (hows, other) == (("paired",), ("independent",))
+        held += paired.low <= 0.3 <= paired.high
+        widths.append((paired.high - paired.low) / (apart.high - apart.low))
+    assert 90 <= held <= 99
+    assert np.mean(widths) < 0.5
+
+
+def test_what_is_no_plain_jackknife_is_not_paired() -> None:
+    replicates = np.linspace(0.4, 0.6, FOLDS)
+    plain = Estimate(0.5, *(float(end) for end in jackknife(np.array(0.5), replicates)))
+    wider = Estimate(0.5, plain.low - 0.1, plain.high)
+    assert gives_back(MEAN, plain, replicates)
+    assert not gives_back(MEAN, wider, replicates)
+    assert change(MEAN, wider, plain, replicates, replicates[::-1])[1] == "independent"
+    same, how = change(MEAN, plain, Estimate(0.7, plain.low + 0.2, plain.high + 0.2), replicates, replicates + 0.2)
+    assert how == "independent"  # no fold moved it: a paired interval would be [0.2, 0.2]
+    assert same.low < 0.2 < same.high
+    weights = Quantity("w", lambda estimate: {}, "of weights", exact=True)
+    assert change(weights, plain, wider, None, None) == (Estimate(0.0, 0.0, 0.0), "exact")
+
+
+def test_a_quantity_of_what_is_not_kept_without_each_fold_is_not_replicated() -> None:
+    counted = finding(np.arange(160.0)).assign(count=("subject", [3]))
+    other = Quantity("count", of_each(lambda estimate, subject: float(estimate["count"].sel(subject=subject))), "")
+    assert list(leave_one_out(counted, [MEAN, other])) == [("mean", ("a",))]
+
+
+def small(out: Path, label: str, spec: str, measures: str = "recognition,calibration", seed: int = 0) -> Run:
+    return eyechart.exam({label: spec}, measures=measures, limit=64, seed=seed, out=out, progress=False)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    folder = tmp_path_factory.mktemp("compared")
+    return [
+        small(folder / "one", "net0", "zoo:resnet@warmup"),
+        small(folder / "two", "net1", "zoo:resnet"),
+        small(folder / "fewer", "net2", "zoo:resnet", measures="recognition"),
+        small(folder / "shuffled", "net3", "zoo:resnet", seed=1),
+    ]
+
+
+def test_runs_give_their_differences(runs: list[Run]) -> None:
+    one, two = runs[:2]
+    made = compare({"before": one, "after": two})
+    assert made.subjects == (("net0",), ("net1",))  # by their places, for their names differ
+    rows = made.table
+    assert set(rows.measure) == {"recognition", "calibration"}
+    assert np.allclose(rows.change, rows.value - rows["first"], equal_nan=True)
+    accuracy = rows[rows.quantity == "accuracy"].iloc[0]
+    assert accuracy.interval == "paired"
+    assert accuracy.low > 0  # a trained ResNet is better than one at the end of its warm-up
+    inside = rows.dropna(subset=["low", "high"])
+    assert ((inside.low <= inside.change) & (inside.change <= inside.high)).all()
+    back = compare(two, one).table
+    assert np.allclose(rows.change, -back.change, equal_nan=True)
+    assert np.allclose(rows.low, -back.high, equal_nan=True)
+    assert "Comparison(before, after" in repr(made)
+    assert "recognition" in made._repr_html_()
+
+
+def test_what_cannot_be_compared_is_said(runs: list[Run]) -> None:
+    one, two, fewer, shuffled = runs
+    assert compare(one, fewer).left_out == {"calibration": "it was not measured in fewer"}
+    apart = compare(one, shuffled)
+    assert set(apart.table.interval) <= {"independent", "exact"}  # other images in each fold
+    with pytest.raises(UsageError, match="two runs or more; got 1 run"):
+        compare(one)
+    other = Comparison({"a": one, "b": two})
+    other.runs[1].plan["images"] = {**two.plan["images"], "fingerprint": "x"}
+    with pytest.raises(UsageError, match="a and b cannot be compared: they looked at other images"):
+        Comparison({"a": one, "b": other.runs[1]})
+
+
+def test_the_command_prints_a_table_and_writes_a_page(runs: list[Run], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ["compare", f"a<b={runs[0].path}", str(Run(runs[3].path).path), str(runs[2].path), "--out", str(page)]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.rstrip().endswith(f"page: {page}")
+    assert "left out (it was not measured in fewer): calibration" in result.stdout
+    html = page.read_text(encoding="utf-8")
+    assert "a&lt;b" in html
+    assert "a<b" not in html
+    assert "<script" not in html
+    assert re.search(r"recognition: \d+ of \d+ changed", html)
+    assert 'calibration</td><td class="quiet">it was not measured in fewer' in html
+    told = json.loads(CliRunner().invoke(main, [*words[:-2], "--json"], catch_exceptions=False).stdout)
+    assert list(told["runs"]) == ["a<b", "shuffled", "fewer"]
+    assert {row["run"] for row in told["changes"]} == {"shuffled", "fewer"}

@@ -1,0 +1,46 @@
+"""What a person sees of an exam that goes on."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from eyechart.progress import drawn, plain
+
+
+def test_plain_lines_come_at_every_tenth(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = 50.0
+    monkeypatch.setattr("eyechart.progress.time.monotonic", lambda: now)
+    tell = plain()
+    tell("opening", 0, math.inf)  # what fails at once says one line, its error
+    now += 6
+    tell("loading", 6, math.inf)
+    tell("loading more", 6, math.inf)  # within the same seconds
+    for done in range(21):
+        tell(f"step {done}", done, 20)
+    tell("It is finished.", 0, 0)
+    tell("It is finished.", 0, 0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "loading"
+    assert lines[1] == "  0%, about 0:20 left: step 0"
+    assert [line.rpartition(" ")[2] for line in lines[1:-1]] == [str(step) for step in range(0, 21, 2)]
+    assert lines[-1] == "It is finished."
+
+
+def test_the_bar_counts_down_between_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 50.0
+    monkeypatch.setattr("eyechart.progress.time.monotonic", lambda: now)
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=120, color_system=None)
+    with drawn(console) as tell:
+        tell("zoo:[bold]vit, shift", 30, 100)
+        now += 15
+        tell("A sentence.", 0, 0)
+    shown = file.getvalue()
+    assert "zoo:[bold]vit, shift" in shown
+    assert "30%" in shown
+    assert "about 0:55 left" in shown
+    assert "A sentence." in shown
