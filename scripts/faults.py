@@ -1,6 +1,6 @@
-"""Kill exams at random moments, remove a machine from a cluster, and see that nothing is lost: docs/reliability.md.
+"""Kill exams at random moments, take a machine or its memory from a cluster, and see that nothing is lost.
 
-    make faults                       200 kills and the cluster
+    make faults                       200 kills and the clusters: docs/reliability.md
     python scripts/faults.py --kills 20 --out /tmp/faults
 
 Each killed exam is begun again by the same call until it ends; its findings and verdicts must then equal those of an
@@ -21,6 +21,8 @@ import platform
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -177,10 +179,50 @@ def remove_a_node(subjects: list[str], work: Path, undisturbed: Run) -> list[str
     return log
 
 
-def report(tally: Tally, log: list[str], seconds: float) -> str:
+STARVED = {
+    "RAY_memory_usage_threshold": "0.01",  # the share of the machine's memory from which Ray kills tasks
+    "RAY_memory_monitor_refresh_ms": "100",
+    "RAY_task_oom_retry_delay_base_ms": "100",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+
+
+def starve_a_cluster(subjects: list[str], work: Path) -> list[str]:
+    """An exam where Ray's memory monitor kills every task: how often it did, how the command ended, what it said."""
+    command = [sys.executable, "-m", "eyechart", "exam", subjects[0], "--measures", "recognition", "--limit", "64"]
+    command += ["--device", "cpu", "--engine", "ray", "--out", str(work / "starved")]
+    source = str(Path(eyechart.__file__).parents[1])
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env={**os.environ, **STARVED, "PYTHONPATH": source},
+    )
+    said = [line for line in done.stderr.splitlines() if line.startswith("eyechart: ")]
+    kills = (done.stdout + done.stderr).count("failed due to oom")
+    return [f"{kills} tasks were killed; the command ended with {done.returncode}:", *said]
+
+
+def fuzzed() -> str:
+    """What `fuzz/` counted, as far as it has been run."""
+    path = Path(__file__).parents[1] / "fuzz" / "counts.json"
+    counts = json.loads(path.read_text()) if path.exists() else {}
+    kinds = {"random": "random changes (`fuzz/readers.py`)", "guided": "guided by coverage (`fuzz/guided.py`)"}
+    lines = []
+    for kind, words in kinds.items():
+        entries = counts.get(kind, {}).values()
+        total, wrong = (sum(entry[key] for entry in entries) for key in ("inputs", "not ours"))
+        last = max((entry["on"] for entry in entries), default="never")
+        lines.append(f"| {words} | {len(entries)} | {total:,} | {wrong} | {last} |")
+    return "\n".join(lines)
+
+
+def report(tally: Tally, log: list[str], starved: list[str], seconds: float) -> str:
     kills = sum(tally.kills.values())
     stages = "\n".join(f"| {stage} | {count} |" for stage, count in sorted(tally.kills.items()))
-    lines = "\n".join(log)
+    lines, hungry = "\n".join(log) or "(not tried)", "\n".join(starved) or "(not tried)"
     machine = f"{platform.system()} {platform.machine()}, eyechart {eyechart.__version__}, torch {torch.__version__}"
     return f"""# Reliability: what was tried, and what was lost
 
@@ -204,6 +246,23 @@ The same exam on a Ray cluster of a head and two nodes, of which one is killed i
 ```
 {lines}
 ```
+
+## A cluster without memory
+
+An exam on a Ray cluster whose memory monitor kills every task, as it does where a machine's memory is short:
+
+```
+{hungry}
+```
+
+## Hostile files
+
+Every reader of files, names and arguments (`tests/readers.py`) on inputs that were changed. A reader may read or refuse
+with one of our errors; what else came, or took longer than seconds, is counted as not ours.
+
+| changes | readers | inputs | not ours | last run |
+|---|---|---|---|---|
+{fuzzed()}
 """
 
 
@@ -224,9 +283,11 @@ def main() -> None:
         undisturbed = Run.open(work / "undisturbed")
         tally = kill_many(chosen.kills, subjects, work, undisturbed, seconds)
         log = [] if chosen.no_cluster else remove_a_node(subjects, work, undisturbed)
-        chosen.out.write_text(report(tally, log, seconds), encoding="utf-8")
+        starved = [] if chosen.no_cluster else starve_a_cluster(subjects, work)
+        chosen.out.write_text(report(tally, log, starved, seconds), encoding="utf-8")
     print(chosen.out)
-    if tally.equal < tally.chains or any("DIFFER" in line for line in log):
+    lost = tally.equal < tally.chains or any("DIFFER" in line for line in log)
+    if lost or (starved and not any("Ray lost a shard" in line for line in starved)):
         raise SystemExit(1)
 
 

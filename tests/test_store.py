@@ -157,6 +157,15 @@ def test_an_edited_plan_is_refused(copy: Path, edit: Callable[[dict[str, Any]], 
         open_folder(plan, copy, overwrite=False)
 
 
+def test_a_plan_with_a_seal_of_its_own_but_another_question_is_refused(copy: Path) -> None:
+    """Edited by somebody who makes the seal fit, while its shards and its question are of the exam before."""
+    plan = json.loads((copy / "plan.json").read_text())
+    plan["subjects"][0]["weights"] = "0" * 64
+    write_json(copy / "plan.json", plan | {"seal": seal_of(plan)})
+    with pytest.raises(RunFolderError, match="its seal does not fit"):
+        Run.open(copy)
+
+
 def test_a_run_of_the_format_before_is_refused_with_a_sentence(copy: Path) -> None:
     plan = json.loads((copy / "plan.json").read_text()) | {"format": 3}
     write_json(copy / "plan.json", plan)

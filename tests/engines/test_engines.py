@@ -281,11 +281,15 @@ def test_a_worker_of_another_version_is_refused() -> None:
         compute_shard({}, "0.0.0", lambda: pytest.fail("it must not begin"), 0, 1)
 
 
-def test_rank_0_does_not_wait_for_ever(weights: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_0_does_not_wait_for_ever_and_each_rank_has_its_shards(
+    weights: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     again = asked(weights[:1], ["recognition"])
     with pytest.raises(EngineError, match="10 shards of other ranks have not come for 0 s; what is there is kept"):
         examined(again, rank(0, monkeypatch, 0.3), tmp_path / "run")
-    assert len(list((tmp_path / "run" / "shards").iterdir())) == 6
+    assert {int(path.stem) for path in (tmp_path / "run" / "shards").iterdir()} == {0, 3, 6, 9, 12, 15}
+    examined(again, rank(2, monkeypatch), tmp_path / "run")
+    assert {int(path.stem) for path in (tmp_path / "run" / "shards").iterdir()} == {0, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15}
 
 
 def test_a_rank_waits_for_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
