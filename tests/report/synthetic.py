@@ -17,7 +17,7 @@ from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import PartVerdict, Verdict
-from eyechart.measure import Source
+from eyechart.measure import Chapter, Source
 from eyechart.quantity import Quantity
 from eyechart.run import Run
 from eyechart.scene import Scene
@@ -70,6 +70,7 @@ class SyntheticMeasure:
     chart: Callable[[xr.Dataset], Any]
     said: str
     quantities: tuple[Quantity, ...] = ()
+    chapter: Chapter = "more"
 
     def sentence(self, finding: xr.Dataset) -> str:
         return self.said

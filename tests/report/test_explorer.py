@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,7 +101,7 @@ def outline(html: str) -> Outline:
 
 
 def carried(outline: Outline) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(outline.scripts[3])
+    data: dict[str, Any] = json.loads(outline.scripts[1])
     return data
 
 
@@ -120,8 +118,8 @@ def test_without_javascript_a_sentence_stands_there(outline: Outline) -> None:
 
 def test_the_policy_allows_its_script(outline: Outline) -> None:
     policy = next(meta["content"] for meta in outline.all("meta") if "http-equiv" in meta)
-    _, vega, script, _, own = outline.scripts
-    assert page.content_policy([vega, script, own]) == policy
+    _, _, *code = outline.scripts
+    assert page.content_policy(code) == policy
 
 
 def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
@@ -143,14 +141,14 @@ def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
 
 
 def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) -> None:
-    assert len(outline.scripts[3]) <= min(2 * explorer.BYTES_A_SUBJECT, explorer.MOST_BYTES)
-    small = explorer.explorer(as_run(run), budget=len(outline.scripts[3]) * 9 // 10)
+    assert len(outline.scripts[1]) <= min(2 * explorer.BYTES_A_SUBJECT, explorer.MOST_BYTES)
+    small = explorer.explorer(as_run(run), budget=len(outline.scripts[1]) * 9 // 10)
     assert small is not None
     assert len(small["examples"]) == EXAMPLES  # rather fewer queries in some layers than fewer pictures
     asked = [len(layer["queries"]) for layer in small["subjects"][0]["layers"]]
     assert set(asked) == {2 + 64, 2 + 49}
     assert asked[0] == asked[-1] == 2 + 64
-    assert len(json.dumps(small, separators=(",", ":"))) <= len(outline.scripts[3]) * 9 // 10
+    assert len(json.dumps(small, separators=(",", ":"))) <= len(outline.scripts[1]) * 9 // 10
     least = explorer.explorer(as_run(run), budget=0)
     assert least is not None
     assert len(least["examples"]) == 1
@@ -159,7 +157,7 @@ def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) 
 def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 300_000)  # more than its tables
     fewer = Outline(page.render(as_run(run)))
-    assert len(fewer.scripts[3]) < len(Outline(html).scripts[3])
+    assert len(fewer.scripts[1]) < len(Outline(html).scripts[1])
     assert json.loads(fewer.scripts[0])["charts"]
 
 
@@ -171,16 +169,6 @@ def test_pages_without_maps_have_no_explorer(tmp_path: Path) -> None:
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Browser]:
-    if shutil.which("chromium") is None:
-        pytest.skip("needs chromium")
-    window = Browser(tmp_path / "profile", *request.param)
-    yield window
-    window.close()
-
 
 DESK, PHONE = (1280, 1000), (390, 1600)
 COLOURS = """(() => {

@@ -80,6 +80,7 @@ class ReceptiveField(SampledExperiment):
     title = "How far does one place see?"
     title_ko = "한 위치는 얼마나 멀리 보는가?"
     order = 24
+    chapter = "look"
     sources = (Source("Raghu et al. 2021", "Figures 6, C.1-C.4"),)
     how_to_read = (
         "Each tile is the picture: bright where a change would move the features in the middle of the map, at some "
