@@ -429,6 +429,44 @@
   part("other-map").addEventListener("click", (event) => main.rows && ask(nearestQuery(...pointed(event))));
   new ResizeObserver(() => draw()).observe(part("picture"));
 
+  // Heads that were brushed in a figure: their maps of the picture in hand, from the query in hand, under that figure.
+  const brushed = document.createElement("div");
+  brushed.className = "brushed";
+  const MOST_BRUSHED = 48;
+  const sideOf = ({ subject: name, name: place, head }) => {
+    const at = data.subjects.findIndex((each) => each.name === name), own = data.subjects[at]?.layers.findIndex((each) => each.name === place.replace(/ attention$/, ""));
+    return at < 0 || own < 0 || head > data.subjects[at].layers[own].heads ? null : { subject: at, layer: own, head: head - 1, query: 0 };
+  };
+  window.eyechart.hear("heads", async ({ figure, heads }) => {
+    const sides = heads.map(sideOf).filter(Boolean).slice(0, MOST_BRUSHED);
+    const query = main.rows ? whereNow() : null;
+    const buttons = await Promise.all(sides.map(async (side) => {
+      const image = new Image();
+      image.src = subject(side).pictures[state.example];
+      [side.rows] = await Promise.all([unpack(side.subject, state.example), image.decode()]);
+      side.picture = image;
+      if (query) keepQuery(query, side);
+      else side.query = nearestQuery(0.5, 0.5, side);
+      const button = document.createElement("button"), canvas = document.createElement("canvas");
+      button.type = "button";
+      button.append(canvas, `${data.subjects.length > 1 ? `${subject(side).name}, ` : ""}${layer(side).name}, head ${side.head + 1}`);
+      button.addEventListener("click", async () => {
+        await choose({ subject: side.subject, show: "head" });
+        await choose({ layer: side.layer, head: side.head });
+        room.scrollIntoView();
+      });
+      return { side, button, canvas };
+    }));
+    const words = document.createElement("p");
+    words.className = "quiet";
+    const asked = sides.length ? queryName(layer(sides[0]).queries[sides[0].query]) : "";
+    words.textContent = sides.length ? `Where ${asked} of “${data.examples[state.example] || "the picture"}” looks in ${sides.length === 1 ? "this head" : `these ${sides.length} heads`}${heads.length > sides.length ? ` (of ${heads.length})` : ""}. A click opens the explorer.` : "The page carries no maps of these heads.";
+    brushed.replaceChildren(words, ...buttons.map(({ button }) => button));
+    figure.after(brushed);
+    buttons.forEach(({ side, canvas }) => paintMap(canvas, side, row(side, side.head), keysOf(side), false));
+    brushed.dataset.heads = sides.length;
+  });
+
   const start = new IntersectionObserver((entries) => { // rows are unpacked when somebody comes near
     if (!entries.some((entry) => entry.isIntersecting)) return;
     start.disconnect();

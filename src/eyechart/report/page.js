@@ -148,6 +148,12 @@
     tell("drawn", figure);
   };
 
+  // For other scripts: the rows behind a chart, and a chart of their own in the page's looks.
+  window.eyechart.rowsOf = (name) => Object.values(charts[name].tables).flatMap(unpack);
+  window.eyechart.show = (place, spec) => window.eyechartVega.embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
+    mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" },
+  });
+
   const attempt = (figure) => draw(figure).catch((error) => {
     figure.querySelector(".live").hidden = true;
     figure.querySelector(".still").style.display = "";

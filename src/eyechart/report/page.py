@@ -18,6 +18,7 @@ from eyechart.charts import theme
 from eyechart.charts.numbers import count
 from eyechart.claims.summary import summarise
 from eyechart.measure import CHAPTERS
+from eyechart.report.anatomy_drawing import drawings
 from eyechart.report.embed import data_uri, javascript
 from eyechart.report.explorer import explorer
 from eyechart.report.highlights import highlights
@@ -34,8 +35,8 @@ LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 STYLES = ("page.css", "exam.css")
-SCRIPTS = ("store.js", "page.js", "reading.js")
-"""In the order in which they run: what the page knows, its charts, and how it is read (folds, search, links)."""
+SCRIPTS = ("store.js", "page.js", "looking.js", "reading.js")
+"""In the order in which they run: what the page knows, its charts, what is marked in them, and how it is read."""
 
 
 def write_report(run: Run) -> Path:
@@ -81,6 +82,7 @@ def render(run: Run, undrawn: list[str] | None = None) -> str:
         "images": images,
         "made": made_on(plan),
         "highlights": highlights(run, subject_label),
+        "anatomy": drawings(run.scene.anatomies, subject_label),
         "chapters": chapters(sections, verdict_rows),
         "papers": papers_on_the_page(sections, verdict_rows),
         **verdict_context(verdict_rows, summarise(run.verdicts), of_weights(run)),

@@ -50,7 +50,7 @@
     subjects: JSON.parse(element.dataset.subjects || "[]"),
   }));
   const stamps = all(".stamp[href]").map((element) => ({ element, subjects: all("[data-subject]", element).map((each) => each.dataset.subject) }));
-  const numbers = all("tbody tr[data-subjects]:not(.found)").map((element) => ({ element, subjects: JSON.parse(element.dataset.subjects) }));
+  const numbers = all("tbody tr[data-subjects]:not(.found), .anatomy").map((element) => ({ element, subjects: JSON.parse(element.dataset.subjects) }));
 
   // With one subject alone, all that names it; with two, what is about these two.
   const isShown = (subjects) => {

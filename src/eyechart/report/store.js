@@ -1,11 +1,11 @@
 // What all parts of the page agree on, and how they hear of a change:
 //   only    subjects shown by themselves (none: all)
-//   layer   the place everybody marks: { subject, name }, or null
+//   layers  the places everybody marks: { subject, name }
 // `views` are the live charts by figure; "drawn" is told with a figure each time one was drawn.
 (() => {
   "use strict";
   const ears = new Map(); // what -> functions
-  const state = { only: [], layer: null };
+  const state = { only: [], layers: [] };
   window.eyechart = {
     state,
     views: new Map(),
