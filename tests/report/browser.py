@@ -49,7 +49,7 @@ class Browser:
     def wait_for(self, expression: str, seconds: float = 30) -> bool:
         end = time.monotonic() + seconds
         while time.monotonic() < end:  # not Playwright's own wait, which makes code from text: the page forbids that
-            if self.ask(expression):
+            if self.ask(f"Boolean({expression})"):
                 return True
             self.page.wait_for_timeout(50)
         return False

@@ -9,7 +9,7 @@ from playwright import sync_api
 
 from .browser import Browser, chromium
 
-DESK = (1280, 9000)
+DESK = (1400, 900)
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +23,12 @@ def chromium_process() -> Iterator[sync_api.Browser]:
 
 @pytest.fixture
 def browser(request: pytest.FixtureRequest, chromium_process: sync_api.Browser) -> Iterator[Browser]:
-    """A window; indirect parameters: its width and height."""
-    width, height = getattr(request, "param", DESK)
-    context = chromium_process.new_context(viewport={"width": width, "height": height})
-    yield Browser(context)
+    """A window; indirect parameters: its width and height, and what else it is. Nothing may complain or be fetched."""
+    width, height, *more = getattr(request, "param", DESK)
+    options = more[0] if more else {}
+    context = chromium_process.new_context(viewport={"width": width, "height": height}, **options)
+    window = Browser(context)
+    yield window
     context.close()
+    assert window.complaints == []
+    assert {address.split(":")[0] for address in window.requests} <= {"file", "data", "about"}

@@ -391,7 +391,7 @@ def test_a_subject_can_be_looked_at_by_itself(browser: Browser, run: SyntheticRu
     assert browser.ask("document.documentElement.dataset.alone") == "zoo:vit"
     assert browser.ask(gone) > 0
     assert browser.wait_for(f"{LIVE} === 4")
-    browser.ask("document.querySelector('button.alone').click()")
+    browser.ask("document.querySelector('button.alone:not(.looking)').click()")
     assert browser.ask(gone) == 0
     assert browser.complaints == []
 

@@ -25,8 +25,11 @@ OUTLINES = {
 
 def drawings(anatomies: Iterable[Anatomy], label_of: Callable[[str], Mapping[str, str]]) -> dict[str, Any]:
     """All that the template draws: a row a subject, and a key to the marks that occur."""
-    rows = [{"subject": label_of(anatomy.subject), "stages": stages(anatomy)} for anatomy in anatomies]
-    met = {mark["kind"] for row in rows for stage in row["stages"] for layer in stage["layers"] for mark in layer["marks"]}
+    rows: list[dict[str, Any]] = [
+        {"subject": label_of(anatomy.subject), "stages": stages(anatomy)} for anatomy in anatomies
+    ]
+    boxes = [box for row in rows for stage in row["stages"] for box in stage["layers"]]
+    met = {mark["kind"] for box in boxes for mark in box["marks"]}
     key = [mark_of(kind) for kind in KIND_MARKS if kind in met]
     return {"rows": [row for row in rows if row["stages"]], "key": key}
 
@@ -51,7 +54,8 @@ def layer(anatomy: Anatomy, place: Site) -> dict[str, Any]:
     words = [WORDS.get(kind, kind) for kind in added if kind != "attention" or not looks]
     said = f"{name}: {', then '.join([*looks, *words]) or 'no residual addition'}; {place.channels} channels"
     number = name.removeprefix("block ")
-    return {"name": name, "short": number if number.isdigit() else "", "marks": [mark_of(kind) for kind in added], "said": said}
+    short = number if number.isdigit() else ""
+    return {"name": name, "short": short, "marks": [mark_of(kind) for kind in added], "said": said}
 
 
 def attention_words(site: Site) -> str:

@@ -136,7 +136,7 @@
       });
       view.addEventListener("click", (_, item) => {
         const named = item && /^legend-(label|symbol)$/.test(item.mark.role) && item.datum?.value;
-        if (subjects.has(named)) tell("legend", named);
+        if (subjects.has(named)) setTimeout(() => tell("legend", named)); // this view ends with it, and still hears the click
       });
       drawn.set(figure, { room, view });
       const canvas = live.querySelector("canvas"); // without a style its pixels are the screen's
