@@ -29,7 +29,7 @@ def few_draws() -> Iterator[None]:
 def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests in which it does not matter what the page looks like: it takes seconds."""
     render = "eyechart.report.page.render"
-    monkeypatch.setattr(render, lambda run, undrawn: f"<p>the page of {run.plan['question']}</p>")
+    monkeypatch.setattr(render, lambda run, undrawn, tour_first: f"<p>the page of {run.plan['question']}</p>")
 
 
 SLOW_FILES = (

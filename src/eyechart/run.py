@@ -90,11 +90,11 @@ class Run(RunFiles):
             chart: Chart = theme.dress(self.measures[name].chart(self.findings[name]))
             return chart
 
-    def report(self) -> Path:
-        """Draw the page anew from this folder alone, and say where it is."""
+    def report(self, tour_first: bool = False) -> Path:
+        """Draw the page anew from this folder alone, and say where it is; `tour_first`: as a tour of the papers."""
         from eyechart.report.page import write_report
 
-        path = write_report(self)
+        path = write_report(self, tour_first)
         self.record([path.name])
         return path
 

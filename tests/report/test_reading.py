@@ -183,6 +183,29 @@ def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser
     assert visible(browser, "button.alone:not(.looking)") == 1
 
 
+def test_the_tour_moves_figures_into_the_papers_order_and_back(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    home = "document.querySelector('#measure-cka figure.chart') !== null"
+    assert browser.ask(home)
+    browser.page.check("#tour-on")
+    assert not browser.ask(home)
+    assert visible(browser, ".chapter") == 0
+    figures = "[...document.querySelectorAll('.tour li:has(figure)')].map((step) => step.querySelector('h3').innerText)"
+    order = [
+        "Dosovitskiy et al. 2020, Fig. 7 right, Fig. 11 #",
+        "Raghu et al. 2021, Fig. 1 #",
+        "Park & Kim 2022, Figs. 9, D.1 #",
+    ]
+    assert browser.ask(figures) == order
+    browser.page.select_option("#tour-of", "Raghu et al. 2021")
+    assert browser.ask(figures) == ["Raghu et al. 2021, Fig. 1 #", "Raghu et al. 2021, Fig. 3 #"]
+    browser.page.select_option("#tour-of", "N3")
+    assert "Raghu et al. 2021, Fig. 1 #" in browser.ask(figures)  # which that note speaks of as well
+    browser.ask("(location.hash = 'measure-cka')")
+    assert browser.wait_for(home)
+    assert not browser.page.is_checked("#tour-on")
+
+
 # --- screens, paper, readers ------------------------------------------------------------------------------------------
 
 UNFOLDED = ".about, .quantities, #verdict-C13-1, #not-tested table, .note"

@@ -453,6 +453,7 @@
       button.addEventListener("click", async () => {
         await choose({ subject: side.subject, show: "head" });
         await choose({ layer: side.layer, head: side.head });
+        window.location.hash = "explorer";
         room.scrollIntoView();
       });
       return { side, button, canvas };

@@ -25,6 +25,7 @@ from eyechart.report.highlights import highlights
 from eyechart.report.provenance import provenance
 from eyechart.report.sections import LARGEST_TABLE, section, tables
 from eyechart.report.subject_rows import subject_row
+from eyechart.report.tour import NOTES, tour
 from eyechart.report.verdict_rows import references, rows
 from eyechart.report.verdict_summary import of_weights, verdict_context
 
@@ -35,22 +36,22 @@ LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 STYLES = ("page.css", "exam.css")
-SCRIPTS = ("store.js", "page.js", "looking.js", "reading.js")
+SCRIPTS = ("store.js", "page.js", "looking.js", "tour.js", "reading.js")
 """In the order in which they run: what the page knows, its charts, what is marked in them, and how it is read."""
 
 
-def write_report(run: Run) -> Path:
-    """Draw the page of a run into its folder."""
+def write_report(run: Run, tour_first: bool = False) -> Path:
+    """Draw the page of a run into its folder; with `tour_first` it opens as a tour of the papers."""
     from eyechart.files import write_text
 
     undrawn: list[str] = []
-    path = write_text(run.path / "report.html", render(run, undrawn))
+    path = write_text(run.path / "report.html", render(run, undrawn, tour_first))
     for sentence in undrawn:
         run.notice(sentence)
     return path
 
 
-def render(run: Run, undrawn: list[str] | None = None) -> str:
+def render(run: Run, undrawn: list[str] | None = None, tour_first: bool = False) -> str:
     """The page as HTML; one too large to mail goes without second pictures, then without its largest tables, then all
     of them, then most of its explorer, then its live charts.
 
@@ -82,6 +83,9 @@ def render(run: Run, undrawn: list[str] | None = None) -> str:
         "images": images,
         "made": made_on(plan),
         "highlights": highlights(run, subject_label),
+        "tour": tour(verdict_rows, list(run.findings)),
+        "tour_first": tour_first,
+        "notes_read": NOTES,
         "anatomy": drawings(run.scene.anatomies, subject_label),
         "chapters": chapters(sections, verdict_rows),
         "papers": papers_on_the_page(sections, verdict_rows),
