@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 import torch
 import xarray
+from scipy.stats import spearmanr
 
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
 from eyechart.intervals import with_intervals
 from eyechart.measures.attention_maps.measure import AttentionMaps
 from eyechart.measures.attention_maps.rows import MEAN, coded, decoded, kept_rows
-from eyechart.report import explorer, page
+from eyechart.report import explorer, lesson, page
 from eyechart.scene import Scene
 from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
@@ -170,7 +171,7 @@ def test_pages_without_maps_have_no_explorer(tmp_path: Path) -> None:
 
 # --- in a browser -----------------------------------------------------------------------------------------------------
 
-DESK, PHONE = (1280, 1000), (390, 1600)
+DESK, PHONE = (1280, 1300), (390, 1800)
 COLOURS = """(() => {
   const canvas = document.querySelector('#explorer [data-part=map]'), { width, height } = canvas, found = [];
   const copy = Object.assign(document.createElement('canvas'), { width, height });
@@ -297,6 +298,58 @@ def test_two_subjects_are_asked_the_same(browser: Browser, run: SyntheticRun, ht
     assert browser.wait_for("document.getElementById('explorer').dataset.beside === ''")
     assert browser.ask("document.querySelector('#explorer [data-part=beside-figure]').hidden")
     assert browser.complaints == []
+
+
+def plain_likeness(pixels: np.ndarray, row: int, column: int) -> np.ndarray:
+    """softmax(XXᵀ/√d) of patches of 4 pixels, each seen at 6×6 points, colours standardised over the picture."""
+    scaled = (pixels - pixels.mean((0, 1))) / pixels.std((0, 1))
+    points = np.floor((np.arange(6) + 0.5) / 6 * 4).astype(int)
+    patches = scaled.reshape(SIDE, 4, SIDE, 4, 3).swapaxes(1, 2)[:, :, points][:, :, :, points].reshape(SIDE, SIDE, -1)
+    scores = patches @ patches[row, column] / np.sqrt(patches.shape[-1])
+    powers: np.ndarray = np.exp(scores - scores.max())
+    return powers / powers.sum()
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_the_lesson_begins_without_weights_and_measures_how_far_they_lead(
+    browser: Browser, run: SyntheticRun, html: str
+) -> None:
+    opened(browser, run)
+    browser.click(*place(browser, "picture", 2, 6))
+    plain = plain_likeness(run.findings["attention_maps"].picture.values[0, 0].astype(float), 2, 6)
+    agreement = browser.ask("document.querySelector('[data-part=agreement]').textContent")
+    weights = wanted(run.findings["attention_maps"], state(browser))
+    others = np.arange(SIDE * SIDE) != 2 * SIDE + 6
+    expected = spearmanr(weights.ravel()[others], plain.ravel()[others]).statistic
+    assert f"{expected:.2f}".replace("-", "−") in agreement
+    browser.page.click(".steps [data-show=pixels]")
+    assert browser.wait_for("document.getElementById('explorer').dataset.show === 'pixels'")
+    colours = shades(plain / plain.max(), theme.MAGMA).reshape(-1, 3)
+    assert abs(np.array(browser.ask(COLOURS)) - colours).max() <= 1
+    assert "Nothing learned yet" in browser.ask("document.querySelector('.lesson p:not([hidden])').textContent")
+    assert not browser.page.is_visible(".steps [data-show=place]")  # this run has no such finding
+
+
+def test_a_lesson_carries_place_and_reach_where_they_were_measured(tmp_path: Path) -> None:
+    run = synthetic_run(tmp_path)
+    assert lesson.lesson(as_run(run), "zoo:vit") == {"place": None, "reach": None}
+    names = [f"row {row}, column {column}" for row in (1, 2) for column in (1, 2)]
+    cka = np.array([[0.4, -0.1, 0.0, 0.2], [0.1, 0.3, 0.0, 0.0], [np.nan] * 4])
+    run.findings["localisation"] = xarray.Dataset(
+        {"cka": (("site", "token", "patch"), np.stack([cka, 0 * cka]))},
+        coords={
+            "subject": ("site", ["zoo:vit", "zoo:vit"]),
+            "name": ("site", ["block 9", "block 1"]),
+            "final": ("site", [True, False]),
+            "rows": ("site", [2, 2]),
+            "columns": ("site", [2, 2]),
+            "token_place": (("site", "token"), [[*names[::3], "class token"]] * 2),
+        },
+        attrs={"images": 7},
+    )
+    found = lesson.lesson(as_run(run), "zoo:vit")["place"]
+    assert (found["name"], found["tokens"], found["largest"], found["images"]) == ("block 9", [[0, 0], [1, 1]], 0.4, 7)
+    assert list(base64.b64decode(found["values"])) == [255, 0, 0, 128, 64, 191, 0, 0]
 
 
 @pytest.mark.parametrize("browser", [PHONE], indirect=True)

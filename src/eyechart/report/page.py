@@ -148,7 +148,7 @@ def explorer_context(run: Run, largest: int | None = None) -> dict[str, Any] | N
     data = explorer(run, largest)
     if data is None:
         return None
-    css, script = text_of("explorer.css"), text_of("explorer.js")
+    css, script = text_of("explorer.css"), text_of("likeness.js") + text_of("explorer.js")
     return {"data": json_in_html(data), "images": data["images"], "script": script, "css": css}
 
 

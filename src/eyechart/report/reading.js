@@ -185,15 +185,17 @@
   // --- which section is being read ----------------------------------------------------------------------------------------
 
   const links = new Map(all(".side ol a").map((link) => [link.hash.slice(1), link]));
+  const sections = all("#top, main section").filter(({ id }) => links.has(id)), near = new Set();
   const reading = new IntersectionObserver((entries) => {
-    entries.filter((entry) => entry.isIntersecting && links.has(entry.target.id)).forEach(({ target }) => {
-      links.forEach((link) => link.removeAttribute("aria-current"));
-      const link = links.get(target.id), list = one(".side"), place = link.getBoundingClientRect(), seen = list.getBoundingClientRect();
-      link.setAttribute("aria-current", "true");
-      if (!narrow.matches && (place.top < seen.top + 40 || place.bottom > seen.bottom - 20)) list.scrollTop += place.top - seen.top - seen.height / 3;
-    });
+    entries.forEach(({ target, isIntersecting }) => near[isIntersecting ? "add" : "delete"](target));
+    const current = links.get(sections.findLast((section) => near.has(section))?.id);
+    if (!current || current.hasAttribute("aria-current")) return;
+    links.forEach((link) => link.removeAttribute("aria-current"));
+    current.setAttribute("aria-current", "true");
+    const list = one(".side"), place = current.getBoundingClientRect(), seen = list.getBoundingClientRect();
+    if (!narrow.matches && (place.top < seen.top + 40 || place.bottom > seen.bottom - 20)) list.scrollTop += place.top - seen.top - seen.height / 3;
   }, { rootMargin: "-15% 0px -75% 0px" });
-  all("#top, main section").forEach((section) => reading.observe(section));
+  sections.forEach((section) => reading.observe(section));
 
   if (window.location.hash) reveal();
 })();
