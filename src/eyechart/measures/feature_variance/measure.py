@@ -169,7 +169,7 @@ class FeatureVariance(Measure):
             Quantity(
                 f"{name}{suffix}",
                 at_stage_ends(scale, *ends),
-                f"attention, {words}{', variance over mean square' if suffix else ''}",
+                f"change of the variance at attention, {words}{', over the mean square' if suffix else ''}",
                 unit="log",
             )
             for scale, suffix in SCALES.items()

@@ -112,7 +112,13 @@ class ReceptiveField(SampledExperiment):
         "square-root scale."
     )
     quantities = (
-        Quantity("early_radius", of_each(early), "radius, first quarter of depth", unit="widths", limits=(0, None)),
+        Quantity(
+            "early_radius",
+            of_each(early),
+            "radius of the field, first quarter of depth",
+            unit="widths",
+            limits=(0, None),
+        ),
         Quantity("radius_growth", of_each(growth), "radius of the last block minus the first", unit="widths"),
         Quantity("own_patch_share", of_each(mean_of("own_share")), "own-patch share, mean over blocks", limits=(0, 1)),
         Quantity(
