@@ -36,7 +36,7 @@ def few_draws(request: pytest.FixtureRequest) -> Iterator[None]:
 def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests in which it does not matter what the page looks like: it takes seconds."""
     render = "eyechart.report.page.render"
-    monkeypatch.setattr(render, lambda run, undrawn, watched: f"<p>the page of {run.plan['question']}</p>")
+    monkeypatch.setattr(render, lambda run, undrawn, *how: f"<p>the page of {run.plan['question']}</p>")
 
 
 SLOW_FILES = (

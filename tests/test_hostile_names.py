@@ -19,7 +19,7 @@ from eyechart.cli import main
 from eyechart.command_line import as_json
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.progress import progress
-from eyechart.report.page import csv_of
+from eyechart.report.sections import csv_of
 from eyechart.store import RunFiles
 from tests.cases import vit
 

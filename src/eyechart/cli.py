@@ -214,10 +214,13 @@ def show_training(path: Path, json_: bool) -> None:
 
 @main.command()
 @run_argument
+@click.option(
+    "--tour", is_flag=True, help="Open the page as a tour of the papers: their figures in order, ours beside."
+)
 @plugin_option
-def report(run: Path, plugins: tuple[Path, ...]) -> None:
+def report(run: Path, tour: bool, plugins: tuple[Path, ...]) -> None:
     """Draw the page of a run folder again, from the files in the folder alone."""
-    say(open_run(run, plugins).report())
+    say(open_run(run, plugins).report(tour_first=tour))
 
 
 @main.command()

@@ -356,6 +356,6 @@ def publish(run: Run, clock: Clock | None = None) -> None:
     again = Run(run.path)  # they are made from what is in the files
     again.write_summary()
     again.record(["summary.csv"])
-    again.report(lambda names: clock.over("figure", names) if clock else names)
+    again.report(watched=lambda names: clock.over("figure", names) if clock else names)
     for notice in again.notices:
         run.notice(notice)

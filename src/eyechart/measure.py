@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from eyechart.tally import Tally
     from eyechart.tracing.bench import Bench
 
+Chapter = Literal["share", "look", "skip", "place", "tell", "loss", "frequency", "break", "more"]
+CHAPTERS: dict[Chapter, str] = {
+    "share": "What do layers share?",
+    "look": "How far do they look?",
+    "skip": "What rides the skip?",
+    "place": "Where does a token come from?",
+    "tell": "What can each layer tell?",
+    "loss": "How does the loss bend?",
+    "frequency": "Which frequencies pass?",
+    "break": "What breaks it?",
+    "more": "What else was asked?",
+}
+"""The questions a person asks, in the order of the report; each is a chapter of it."""
 EFFORTS = ("quick", "normal", "full")
 SPEED = 4e10
 """Operations a second of the plain machine that budgets are counted on: about one core's."""
@@ -73,7 +86,9 @@ class Measure(ABC):
     """The question a person asks; the heading of its section."""
     title_ko: ClassVar[str]
     order: ClassVar[int]
-    """Place in the report."""
+    """Place in the report, within its chapter."""
+    chapter: ClassVar[Chapter] = "more"
+    """Which of the report's questions it helps to answer."""
     sources: ClassVar[tuple[Source, ...]]
     how_to_read: ClassVar[str]
     how_to_read_ko: ClassVar[str]

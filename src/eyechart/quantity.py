@@ -47,6 +47,8 @@ class Quantity:
     among: Compute | None = None
     """For a sign test: of how many things (sub-layers) it is a share. The interval is the exact one of that many
     trials, wider by what images change."""
+    reference: bool = False
+    """What chance, or a perfect model, would score: to compare with, and no finding of its own."""
     ceiling: Compute | None = None
     """The largest possible value, where that depends on the subjects: the interval ends there at the latest."""
 

@@ -116,11 +116,14 @@ class Run(RunFiles):
             chart: Chart = theme.dress(self.measures[name].chart(self.findings[name]))
             return chart
 
-    def report(self, watched: Callable[[Iterable[str]], Iterable[str]] = iter) -> Path:
-        """Draw the page anew from this folder alone, and say where it is; `watched` sees each figure come."""
+    def report(self, tour_first: bool = False, watched: Callable[[Iterable[str]], Iterable[str]] = iter) -> Path:
+        """Draw the page anew from this folder alone, and say where it is; `tour_first`: as a tour of the papers.
+
+        `watched` goes over the measures and sees each figure come.
+        """
         from eyechart.report.page import write_report
 
-        path = write_report(self, watched)
+        path = write_report(self, tour_first, watched)
         self.record([path.name])
         return path
 

@@ -45,7 +45,7 @@ def test_each_of_many_subjects_runs_once_for_each_picture(listed: list[str], mon
     chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
     assert [measure.name for measure in chosen] == names
     tallies = [prepared.compute(shard, chosen, scene)["cka"] for shard in range(SHARDS)]
-    images = sum(prepared.images_of(shard) for shard in range(SHARDS))
+    images = sum(len(batch.images) for shard in range(SHARDS) for batch in prepared.batches.batches(shard))
     assert passes == {f"number {number}": images for number in range(MANY)}
 
     total = tallies[0].merge(tallies[1]).total()

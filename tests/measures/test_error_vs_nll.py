@@ -27,7 +27,7 @@ from eyechart.measures.error_vs_nll.measure import (
     soft_nll,
     steps,
 )
-from eyechart.report.page import sample
+from eyechart.report.sections import sample
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy, Architecture
 from eyechart.subjects.load import load_subject

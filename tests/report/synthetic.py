@@ -17,7 +17,7 @@ from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import PartVerdict, Verdict
-from eyechart.measure import Source
+from eyechart.measure import Chapter, Source
 from eyechart.quantity import Quantity
 from eyechart.run import Run
 from eyechart.scene import Scene
@@ -70,6 +70,7 @@ class SyntheticMeasure:
     chart: Callable[[xr.Dataset], Any]
     said: str
     quantities: tuple[Quantity, ...] = ()
+    chapter: Chapter = "more"
 
     def sentence(self, finding: xr.Dataset) -> str:
         return self.said
@@ -110,12 +111,17 @@ def blocks(scene: Scene) -> list[tuple[str, Site]]:
     return scene.sites(lambda anatomy: anatomy.pick("stem") + anatomy.pick("block"))
 
 
+def words(place: Site) -> str:
+    """As `Anatomy.words` has it: blocks are counted from 1."""
+    return place.name if place.block < 0 else f"block {place.block + 1} {place.name.partition(' ')[2]}".strip()
+
+
 def coordinates(places: list[tuple[str, Site]], prefix: str = "") -> dict[str, Any]:
     along = f"{prefix}site"
     columns = {
         along: [f"{subject}/{place.name}" for subject, place in places],
         f"{prefix}subject": [subject for subject, _ in places],
-        f"{prefix}name": [place.name for _, place in places],
+        f"{prefix}name": [words(place) for _, place in places],
         f"{prefix}kind": [place.kind for _, place in places],
         f"{prefix}depth": [place.depth for _, place in places],
         f"{prefix}stage": [place.stage for _, place in places],
@@ -193,7 +199,8 @@ def distance_finding(scene: Scene) -> xr.Dataset:
 def distance_chart(finding: xr.Dataset) -> Any:
     frame = finding.to_dataframe().reset_index().drop_duplicates(["name", "head"])
     frame = frame.assign(rank=frame.groupby("name").distance.rank(), block=frame.name.str.removesuffix(" attention"))
-    shown = frame[frame.block.isin([frame.block.iloc[0], "blocks.1", "blocks.7", "blocks.8"])]
+    frame["head"] += 1
+    shown = frame[frame.block.isin(["block 1", "block 2", "block 8", "block 9"])]
     y = alt.Y("distance:Q", title="mean distance (pixels)", scale=alt.Scale(domain=[0, 18]))
     references = theme.reference(16.55, "uniform attention") + theme.reference(0, "attends itself")
     colour = alt.Color("block:N", scale=theme.ordered_scale(shown.block.tolist()), sort=None, title=None)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +14,14 @@ import numpy as np
 import pytest
 import torch
 import xarray
+from scipy.stats import spearmanr
 
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
 from eyechart.intervals import with_intervals
 from eyechart.measures.attention_maps.measure import AttentionMaps
 from eyechart.measures.attention_maps.rows import MEAN, coded, decoded, kept_rows
-from eyechart.report import explorer, page
+from eyechart.report import explorer, lesson, page
 from eyechart.scene import Scene
 from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
@@ -103,7 +102,7 @@ def outline(html: str) -> Outline:
 
 
 def carried(outline: Outline) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(outline.scripts[3])
+    data: dict[str, Any] = json.loads(outline.scripts[1])
     return data
 
 
@@ -120,8 +119,8 @@ def test_without_javascript_a_sentence_stands_there(outline: Outline) -> None:
 
 def test_the_policy_allows_its_script(outline: Outline) -> None:
     policy = next(meta["content"] for meta in outline.all("meta") if "http-equiv" in meta)
-    _, vega, script, _, own = outline.scripts
-    assert page.content_policy([vega, script, own]) == policy
+    _, _, *code = outline.scripts
+    assert page.content_policy(code) == policy
 
 
 def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
@@ -143,14 +142,14 @@ def test_rows_are_the_findings(run: SyntheticRun, outline: Outline) -> None:
 
 
 def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) -> None:
-    assert len(outline.scripts[3]) <= min(2 * explorer.BYTES_A_SUBJECT, explorer.MOST_BYTES)
-    small = explorer.explorer(as_run(run), budget=len(outline.scripts[3]) * 9 // 10)
+    assert len(outline.scripts[1]) <= min(2 * explorer.BYTES_A_SUBJECT, explorer.MOST_BYTES)
+    small = explorer.explorer(as_run(run), budget=len(outline.scripts[1]) * 9 // 10)
     assert small is not None
     assert len(small["examples"]) == EXAMPLES  # rather fewer queries in some layers than fewer pictures
     asked = [len(layer["queries"]) for layer in small["subjects"][0]["layers"]]
     assert set(asked) == {2 + 64, 2 + 49}
     assert asked[0] == asked[-1] == 2 + 64
-    assert len(json.dumps(small, separators=(",", ":"))) <= len(outline.scripts[3]) * 9 // 10
+    assert len(json.dumps(small, separators=(",", ":"))) <= len(outline.scripts[1]) * 9 // 10
     least = explorer.explorer(as_run(run), budget=0)
     assert least is not None
     assert len(least["examples"]) == 1
@@ -159,7 +158,7 @@ def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) 
 def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 300_000)  # more than its tables
     fewer = Outline(page.render(as_run(run)))
-    assert len(fewer.scripts[3]) < len(Outline(html).scripts[3])
+    assert len(fewer.scripts[1]) < len(Outline(html).scripts[1])
     assert json.loads(fewer.scripts[0])["charts"]
 
 
@@ -172,17 +171,7 @@ def test_pages_without_maps_have_no_explorer(tmp_path: Path) -> None:
 
 # --- in a browser -----------------------------------------------------------------------------------------------------
 
-
-@pytest.fixture
-def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Browser]:
-    if shutil.which("chromium") is None:
-        pytest.skip("needs chromium")
-    window = Browser(tmp_path / "profile", *request.param)
-    yield window
-    window.close()
-
-
-DESK, PHONE = (1280, 1000), (390, 1600)
+DESK, PHONE = (1280, 1300), (390, 1800)
 COLOURS = """(() => {
   const canvas = document.querySelector('#explorer [data-part=map]'), { width, height } = canvas, found = [];
   const copy = Object.assign(document.createElement('canvas'), { width, height });
@@ -309,6 +298,58 @@ def test_two_subjects_are_asked_the_same(browser: Browser, run: SyntheticRun, ht
     assert browser.wait_for("document.getElementById('explorer').dataset.beside === ''")
     assert browser.ask("document.querySelector('#explorer [data-part=beside-figure]').hidden")
     assert browser.complaints == []
+
+
+def plain_likeness(pixels: np.ndarray, row: int, column: int) -> np.ndarray:
+    """softmax(XXᵀ/√d) of patches of 4 pixels, each seen at 6×6 points, colours standardised over the picture."""
+    scaled = (pixels - pixels.mean((0, 1))) / pixels.std((0, 1))
+    points = np.floor((np.arange(6) + 0.5) / 6 * 4).astype(int)
+    patches = scaled.reshape(SIDE, 4, SIDE, 4, 3).swapaxes(1, 2)[:, :, points][:, :, :, points].reshape(SIDE, SIDE, -1)
+    scores = patches @ patches[row, column] / np.sqrt(patches.shape[-1])
+    powers: np.ndarray = np.exp(scores - scores.max())
+    return powers / powers.sum()
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_the_lesson_begins_without_weights_and_measures_how_far_they_lead(
+    browser: Browser, run: SyntheticRun, html: str
+) -> None:
+    opened(browser, run)
+    browser.click(*place(browser, "picture", 2, 6))
+    plain = plain_likeness(run.findings["attention_maps"].picture.values[0, 0].astype(float), 2, 6)
+    agreement = browser.ask("document.querySelector('[data-part=agreement]').textContent")
+    weights = wanted(run.findings["attention_maps"], state(browser))
+    others = np.arange(SIDE * SIDE) != 2 * SIDE + 6
+    expected = spearmanr(weights.ravel()[others], plain.ravel()[others]).statistic
+    assert f"{expected:.2f}".replace("-", "−") in agreement
+    browser.page.click(".steps [data-show=pixels]")
+    assert browser.wait_for("document.getElementById('explorer').dataset.show === 'pixels'")
+    colours = shades(plain / plain.max(), theme.MAGMA).reshape(-1, 3)
+    assert abs(np.array(browser.ask(COLOURS)) - colours).max() <= 1
+    assert "Nothing learned yet" in browser.ask("document.querySelector('.lesson p:not([hidden])').textContent")
+    assert not browser.page.is_visible(".steps [data-show=place]")  # this run has no such finding
+
+
+def test_a_lesson_carries_place_and_reach_where_they_were_measured(tmp_path: Path) -> None:
+    run = synthetic_run(tmp_path)
+    assert lesson.lesson(as_run(run), "zoo:vit") == {"place": None, "reach": None}
+    names = [f"row {row}, column {column}" for row in (1, 2) for column in (1, 2)]
+    cka = np.array([[0.4, -0.1, 0.0, 0.2], [0.1, 0.3, 0.0, 0.0], [np.nan] * 4])
+    run.findings["localisation"] = xarray.Dataset(
+        {"cka": (("site", "token", "patch"), np.stack([cka, 0 * cka]))},
+        coords={
+            "subject": ("site", ["zoo:vit", "zoo:vit"]),
+            "name": ("site", ["block 9", "block 1"]),
+            "final": ("site", [True, False]),
+            "rows": ("site", [2, 2]),
+            "columns": ("site", [2, 2]),
+            "token_place": (("site", "token"), [[*names[::3], "class token"]] * 2),
+        },
+        attrs={"images": 7},
+    )
+    found = lesson.lesson(as_run(run), "zoo:vit")["place"]
+    assert (found["name"], found["tokens"], found["largest"], found["images"]) == ("block 9", [[0, 0], [1, 1]], 0.4, 7)
+    assert list(base64.b64decode(found["values"])) == [255, 0, 0, 128, 64, 191, 0, 0]
 
 
 @pytest.mark.parametrize("browser", [PHONE], indirect=True)

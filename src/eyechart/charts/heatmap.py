@@ -35,7 +35,7 @@ def heatmap(
     tooltip: Sequence[alt.Tooltip | str] = (),
     format: str = ".2f",
     marks: Mapping[float, str] | None = None,
-    legend: bool = True,
+    legend: bool | int = True,
     size: int | tuple[int, int] = 260,
     for_export: bool | None = None,
 ) -> alt.LayerChart:
@@ -46,7 +46,8 @@ def heatmap(
     (width, height); cells get a whole number of pixels each, or pale seams would show. On the page cells are rectangles
     that answer to the pointer; for export the table is one picture under vector axes (PDF 41 kB against 321 kB).
     `marks` are the values that the colour bar names and how: a map of logarithms can say 1, 3, 10. Without `legend`
-    there is no bar: for maps beside one that has the same.
+    there is no bar: for maps beside one that has the same. A number is the length of the bar: maps that share one must
+    ask for the same.
 
     >>> table = pd.DataFrame({"a": ["0", "1", "0", "1"], "b": ["0", "0", "1", "1"], "cka": [1.0, 0.5, 0.5, 1.0]})
     >>> chart = heatmap(table, x="a", y="b", value="cka", domain=(0, 1))
@@ -69,7 +70,8 @@ def heatmap(
     high = high if high > low else low + 1.0
 
     scale = alt.Scale(domain=list(np.linspace(low, high, len(colours))), range=list(colours), clamp=True)
-    bar = _colour_bar(value_title, low, high, format, marks, min(160, max(80, height // 40 * 40))) if legend else None
+    length = min(160, max(80, height // 40 * 40)) if legend is True else int(legend)
+    bar = _colour_bar(value_title, low, high, format, marks, length) if legend else None
     colour: dict[str, Any] = {"type": "quantitative", "scale": scale, "legend": bar}
     place_x = alt.X("x", type="quantitative", scale=_span(len(across)), axis=_axis(across, x_title, width, x_labels))
     place_y = alt.Y("y", type="quantitative", scale=_span(len(up)), axis=_axis(up, y_title, height, y_labels, up=True))

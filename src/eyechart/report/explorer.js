@@ -70,10 +70,31 @@
     const all = Array.from({ length: layer(side).heads }, (_, head) => row(side, head));
     return all[0].map((_, key) => all.reduce((sum, each) => sum + each[key], 0) / all.length);
   };
-  const howShown = (side) => (state.show === "rollout" && subject(side).noRollout ? "mean" : state.show);
-  const shown = (side) => {
-    const how = howShown(side);
-    return how === "mean" ? meanRow(side) : row(side, how === "rollout" ? layer(side).heads : side.head);
+  // Ways to show: "head", "mean" and "rollout" are attention; "pixels" is likeness without weights; "place" and "reach" are
+  // means over all images, of the final token's likeness to patches and of the field of the middle.
+  const reachOf = (side) => subject(side).reach?.blocks[layer(side).name];
+  const howShown = (side) => {
+    const lacks = { rollout: subject(side).noRollout, place: !subject(side).place, reach: !reachOf(side) };
+    return lacks[state.show] ? "mean" : state.show;
+  };
+  const shown = (side) => ({
+    mean: () => meanRow(side),
+    rollout: () => row(side, layer(side).heads),
+    head: () => row(side, side.head),
+    pixels: () => (queryPlace(side) ? window.eyechart.likeness(side.picture, queryPlace(side), keysOf(side)) : keysOf(side).map(() => 0)),
+    place: () => placeRow(side),
+    reach: () => {
+      const bytes = bytesOf(reachOf(side)), sum = bytes.reduce((all, value) => all + value, 0);
+      return bytes.map((value) => value / sum);
+    },
+  })[howShown(side)]();
+  const bytesOf = (text) => Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const placeRow = (side) => { // of the token nearest to the query; in the middle where it has no place
+    const { grid: [down, across], tokens, values, largest } = subject(side).place, asked = queryPlace(side);
+    const [y, x] = asked ? [(asked.top + asked.bottom) / 2, (asked.left + asked.right) / 2] : [0.5, 0.5];
+    const far = ([row, column]) => ((row + 0.5) / down - y) ** 2 + ((column + 0.5) / across - x) ** 2;
+    const token = tokens.reduce((best, each, at) => (far(each) < far(tokens[best]) ? at : best), 0);
+    return bytesOf(values).slice(token * down * across, (token + 1) * down * across).map((value) => (value / 255) * largest);
   };
 
   // Keys of the asked query with their places, as shares of the picture.
@@ -82,6 +103,15 @@
     return layer(side).windows[layer(side).queries[side.query][2]].map(([y, x]) => ({
       y, x, top: (y * group) / down, left: (x * group) / across,
       bottom: Math.min(1, ((y + 1) * group) / down), right: Math.min(1, ((x + 1) * group) / across),
+    }));
+  };
+
+  const keysShown = (side) => {
+    const grid = { place: subject(side).place?.grid, reach: subject(side).reach?.grid }[howShown(side)];
+    if (!grid) return keysOf(side);
+    const [down, across] = grid;
+    return Array.from({ length: down * across }, (_, at) => [Math.floor(at / across), at % across]).map(([y, x]) => ({
+      y, x, top: y / down, left: x / across, bottom: (y + 1) / down, right: (x + 1) / across,
     }));
   };
 
@@ -95,13 +125,16 @@
   const queryName = ([y, x]) =>
     y === PREFIX ? tokenName(x) : y === MEAN ? "the average patch" : `the patch in row ${y + 1}, column ${x + 1}`;
   const keyName = ({ y, x }, side = main) => {
+    if (["place", "reach"].includes(howShown(side))) return `row ${y + 1}, column ${x + 1}${howShown(side) === "reach" ? ` of ${subject(side).reach.grid.join("×")}` : ""}`;
     const [, , , , group] = layer(side).grids;
     const span = (at) => (group > 1 ? `${at * group + 1}–${(at + 1) * group}` : `${at + 1}`);
     return y === PREFIX ? (x < 0 ? "padding" : tokenName(x)) : `row ${span(y)}, column ${span(x)}`;
   };
-  const headName = (side) => ({ mean: `all ${layer(side).heads} heads, averaged`, rollout: "rollout up to here", head: `head ${side.head + 1}` })[howShown(side)];
+  const headName = (side) => ({ mean: `all ${layer(side).heads} heads, averaged`, rollout: "rollout up to here", head: `head ${side.head + 1}`, pixels: "likeness of pixels, nothing learned", place: "likeness of its final token to each patch", reach: "what its middle answers to" })[howShown(side)];
 
   const amount = (weight, side = main) => { // a weight that was rounded to 0 is not 0
+    if (howShown(side) === "place") return `CKA ${weight.toFixed(2)}`;
+    if (["pixels", "reach"].includes(howShown(side))) return percent(weight);
     const { queries, peaks } = side.rows[side.layer], head = howShown(side) === "rollout" ? layer(side).heads : side.head;
     const step = peaks[head * queries + side.query] / (2 * data.levels) ** 2;
     return weight > 0 || howShown(side) === "mean" ? percent(weight) : `less than ${percent(step)}`;
@@ -110,24 +143,43 @@
   const best = (side, weights, keys) => keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y >= 0)
     .reduce((one, two) => (two.weight > one.weight ? two : one));
 
+  const what = (side) => {
+    const asked = queryName(layer(side).queries[side.query]), how = howShown(side);
+    const does = { rollout: "rests most on", pixels: "is by its pixels most like", place: "has a final token most like the patch in" };
+    return how === "reach" ? `the middle of ${layer(side).name} answers most to` : `${asked} ${does[how] || "looks most at"}`;
+  };
   const sayBeside = (weights, keys) => {
     const most = best(other, weights, keys);
-    const asked = queryName(layer(other).queries[other.query]), does = howShown(other) === "rollout" ? "rests most on" : "looks most at";
-    part("other-said").textContent = `Of ${subject(other).name}, ${asked} ${does} ${keyName(most.key, other)}: ${amount(most.weight, other)}.`;
-    part("other-top").textContent = percent(most.weight);
+    part("other-said").textContent = `Of ${subject(other).name}, ${what(other)} ${keyName(most.key, other)}: ${amount(most.weight, other)}.`;
+    part("other-top").textContent = amount(most.weight, other).replace("CKA ", "");
   };
 
   const say = (weights, keys) => {
     const placed = keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y >= 0);
     const most = best(main, weights, keys);
-    const others = keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y === PREFIX);
+    const others = keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y === PREFIX && howShown(main) !== "pixels");
     const beside = others.map(({ key, weight }) => `${keyName(key)} gets ${amount(weight)}`).join(", ");
-    const asked = queryName(layer().queries[main.query]), does = howShown(main) === "rollout" ? "rests most on" : "looks most at";
-    part("said").textContent = `${asked[0].toUpperCase()}${asked.slice(1)} ${does} ${keyName(most.key)}: ` +
+    const words = what(main);
+    part("said").textContent = `${words[0].toUpperCase()}${words.slice(1)} ${keyName(most.key)}: ` +
       `${amount(most.weight)}${beside ? `; ${beside}` : ""}.`;
-    part("top").textContent = percent(most.weight);
+    part("top").textContent = amount(most.weight).replace("CKA ", "");
+    teach(weights, keys);
     const under = state.hovered === null ? null : placed.find(({ key }) => key.y === state.hovered.y && key.x === state.hovered.x);
     part("hovered").textContent = under ? `Under the pointer, ${keyName(under.key)}: ${amount(under.weight)}` : "";
+  };
+
+  // --- lesson ---------------------------------------------------------------------------------------------------------
+
+  // What is measured is said as well: how far the weights agree with plain likeness, the asked patch itself left out.
+  const teach = (weights, keys) => {
+    const lesson = part("lesson"), how = howShown(main), step = lesson.querySelector(`[data-show="${how}"]`);
+    lesson.querySelectorAll("button").forEach((button) => button.setAttribute("aria-pressed", String(button === step)));
+    lesson.querySelectorAll("p[data-of]").forEach((words) => { words.hidden = words.dataset.of !== how; });
+    const place = queryPlace(main), patches = keys.flatMap((key, at) => (key.y >= 0 && !(place && key.top === place.top && key.left === place.left) ? [at] : []));
+    const learned = ["head", "mean", "rollout"].includes(how) && place && patches.length > 2;
+    const plain = learned ? window.eyechart.likeness(main.picture, place, keys) : [];
+    const agree = learned ? window.eyechart.rankCorrelation(patches.map((at) => weights[at]), patches.map((at) => plain[at])) : NaN;
+    part("agreement").textContent = Number.isFinite(agree) ? `Here, rank correlation with the likeness of pixels: ${agree.toFixed(2).replace("-", "−")} over ${patches.length} patches.` : ["place", "reach"].includes(how) ? `Mean over ${subject()[how].images.toLocaleString("en")} images.` : "";
   };
 
   // --- drawing --------------------------------------------------------------------------------------------------------
@@ -190,18 +242,18 @@
 
   const drawLarge = () => {
     if (!main.rows) return;
-    const keys = keysOf(main), weights = shown(main), asked = queryPlace(main);
+    const keys = keysShown(main), weights = shown(main), asked = queryPlace(main);
     const left = fit(part("picture"));
     paintPicture(left);
     const right = paintMap(part("map"), main, weights, keys, state.over);
     const hovered = state.hovered && keys.find(({ y, x }) => y === state.hovered.y && x === state.hovered.x);
     for (const pen of [left, right]) {
       if (hovered) outline(pen, hovered, "#ffffff");
-      if (asked) outline(pen, asked, "#56b4e9");
+      if (asked && (pen === left || howShown(main) !== "reach")) outline(pen, asked, "#56b4e9"); // that is of the middle
     }
     say(weights, keys);
     if (!other.rows) return;
-    const theirs = keysOf(other), their = shown(other), place = queryPlace(other);
+    const theirs = keysShown(other), their = shown(other), place = queryPlace(other);
     const beside = paintMap(part("other-map"), other, their, theirs, state.over);
     if (place) outline(beside, place, "#56b4e9");
     sayBeside(their, theirs);
@@ -350,6 +402,7 @@
     if (other.rows) other.head = other.head < 0 ? narrowest(other) : Math.min(other.head, layer(other).heads - 1);
     if (before) keepQuery(before);
     else main.query = nearestQuery(0.5, 0.5);
+    if (state.show === "pixels" && !queryPlace(main)) main.query = nearestQuery(0.5, 0.5); // no pixels, no likeness
     if (moved || !before) listPictures();
     listLayer();
     listBeside();
@@ -395,6 +448,10 @@
     part("other-head").addEventListener("change", (event) => choose({ beside: { head: Number(event.target.value) } }));
   }
   room.querySelectorAll("[data-part=show] input").forEach((input) => input.addEventListener("change", () => choose({ show: input.value })));
+  part("lesson").querySelectorAll("button").forEach((button) => {
+    button.hidden = ["place", "reach"].includes(button.dataset.show) && !data.subjects.some((each) => each[button.dataset.show]);
+    button.addEventListener("click", () => choose({ show: button.dataset.show }));
+  });
   part("layer").addEventListener("input", (event) => choose({ layer: Number(event.target.value) - 1 }));
   part("over").addEventListener("change", (event) => { state.over = event.target.checked; drawLarge(); });
 
@@ -420,7 +477,7 @@
     canvas.addEventListener("pointermove", (event) => {
       if (!main.rows) return;
       const [y, x] = pointed(event);
-      const under = keysOf(main).find((key) => key.y >= 0 && y >= key.top && y < key.bottom && x >= key.left && x < key.right);
+      const under = keysShown(main).find((key) => key.y >= 0 && y >= key.top && y < key.bottom && x >= key.left && x < key.right);
       state.hovered = under ? { y: under.y, x: under.x } : null;
       drawLarge();
     });
@@ -428,6 +485,45 @@
   }
   part("other-map").addEventListener("click", (event) => main.rows && ask(nearestQuery(...pointed(event))));
   new ResizeObserver(() => draw()).observe(part("picture"));
+
+  // Heads that were brushed in a figure: their maps of the picture in hand, from the query in hand, under that figure.
+  const brushed = document.createElement("div");
+  brushed.className = "brushed";
+  const MOST_BRUSHED = 48;
+  const sideOf = ({ subject: name, name: place, head }) => {
+    const at = data.subjects.findIndex((each) => each.name === name), own = data.subjects[at]?.layers.findIndex((each) => each.name === place.replace(/ attention$/, ""));
+    return at < 0 || own < 0 || head > data.subjects[at].layers[own].heads ? null : { subject: at, layer: own, head: head - 1, query: 0 };
+  };
+  window.eyechart.hear("heads", async ({ figure, heads }) => {
+    const sides = heads.map(sideOf).filter(Boolean).slice(0, MOST_BRUSHED);
+    const query = main.rows ? whereNow() : null;
+    const buttons = await Promise.all(sides.map(async (side) => {
+      const image = new Image();
+      image.src = subject(side).pictures[state.example];
+      [side.rows] = await Promise.all([unpack(side.subject, state.example), image.decode()]);
+      side.picture = image;
+      if (query) keepQuery(query, side);
+      else side.query = nearestQuery(0.5, 0.5, side);
+      const button = document.createElement("button"), canvas = document.createElement("canvas");
+      button.type = "button";
+      button.append(canvas, `${data.subjects.length > 1 ? `${subject(side).name}, ` : ""}${layer(side).name}, head ${side.head + 1}`);
+      button.addEventListener("click", async () => {
+        await choose({ subject: side.subject, show: "head" });
+        await choose({ layer: side.layer, head: side.head });
+        window.location.hash = "explorer";
+        room.scrollIntoView();
+      });
+      return { side, button, canvas };
+    }));
+    const words = document.createElement("p");
+    words.className = "quiet";
+    const asked = sides.length ? queryName(layer(sides[0]).queries[sides[0].query]) : "";
+    words.textContent = sides.length ? `Where ${asked} of “${data.examples[state.example] || "the picture"}” looks in ${sides.length === 1 ? "this head" : `these ${sides.length} heads`}${heads.length > sides.length ? ` (of ${heads.length})` : ""}. A click opens the explorer.` : "The page carries no maps of these heads.";
+    brushed.replaceChildren(words, ...buttons.map(({ button }) => button));
+    figure.after(brushed);
+    buttons.forEach(({ side, canvas }) => paintMap(canvas, side, row(side, side.head), keysOf(side), false));
+    brushed.dataset.heads = sides.length;
+  });
 
   const start = new IntersectionObserver((entries) => { // rows are unpacked when somebody comes near
     if (!entries.some((entry) => entry.isIntersecting)) return;

@@ -19,6 +19,7 @@ from eyechart.measures.attention_maps.examples import FEWEST
 from eyechart.measures.attention_maps.rows import LEVELS, NOTHING
 from eyechart.reading_estimates import site_indices
 from eyechart.report.embed import data_uri
+from eyechart.report.lesson import lesson
 
 if TYPE_CHECKING:
     import xarray
@@ -50,19 +51,22 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
             "size": finding.picture_size.values[index].tolist(),
             "photo": bool(finding.picture_size.values[index].max() > PHOTO),
             "noRollout": str(finding.no_rollout.values[index]),
+            **lesson(run, name),
             "pictures": [picture(finding, name, at) for at in range(kept)],
         }
         for index, name in enumerate(names)
     ]
     for examples in dict.fromkeys((range(kept), range(min(kept, FEWEST)))):  # as many as there are, if they fit whole
         pictures = sum(len(uri) for each in subjects for uri in each["pictures"][: len(examples)])
-        room = (budget - OVERHEAD - pictures) // len(subjects)
+        lessons = len(json.dumps([(each["place"], each["reach"]) for each in subjects], separators=(",", ":")))
+        room = (budget - OVERHEAD - pictures - lessons) // len(subjects)
         made = [packed(finding, name, examples, room) for name in names]
         if all(each.whole for each in made):
             break
     for each, of_subject in zip(subjects, made, strict=True):
         each["layers"], each["rows"] = of_subject.layers, of_subject.rows
-    said = len(json.dumps([each["layers"] for each in subjects], separators=(",", ":")))
+    besides = [(each["layers"], each["place"], each["reach"]) for each in subjects]
+    said = len(json.dumps(besides, separators=(",", ":")))
     shown = np.cumsum([sum(len(each["pictures"][at] + each["rows"][at]) for each in subjects) for at in examples])
     count = max(1, int((said + shown <= budget - OVERHEAD).sum()))
     for each in subjects:

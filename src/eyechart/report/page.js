@@ -5,9 +5,8 @@
   const { charts, config } = JSON.parse(document.getElementById("charts").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const arrays = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
-  const drawn = new Map(); // figure -> { view, room }
+  const { state, hear, tell, views: drawn } = window.eyechart; // drawn: figure -> { view, room }
   const subjects = new Set([...document.querySelectorAll("#subjects [data-subject]")].map((each) => each.dataset.subject));
-  let alone = null; // the subject that is shown by itself, if any
 
   // Columns as embed.py packed them: base64 arrays (NaN: nothing there), codes into a list of words, or plain values.
   const unpackColumn = (column) => {
@@ -70,19 +69,29 @@
     inner.forEach((one) => narrow(one, excess));
   };
 
-  // One subject by itself: rows of the others are left out of tables that hold several, and so are their small panels.
-  const columnsOfSubjects = ["subject", "who"];
+  // Subjects by themselves: rows of the others are left out of tables that hold several, and so are their panels.
+  const columnsOfSubjects = ["subject", "other_subject", "who"];
+  const isMine = (name) => !subjects.has(name) || state.only.includes(name);
   const onlyRows = (rows) => {
-    const column = alone !== null && columnsOfSubjects.find((name) => rows.some((row) => row[name] === alone));
-    return column ? rows.filter((row) => row[column] === alone) : rows;
+    const columns = columnsOfSubjects.filter((name) => rows.length && name in rows[0]);
+    const mine = rows.filter((row) => columns.every((name) => isMine(row[name])));
+    return columns.length ? mine : rows;
   };
-  const isOfAnother = ({ transform = [], layer = [] }) => layer.some(isOfAnother) ||
-    transform.some(({ filter }) => columnsOfSubjects.includes(filter?.field) && filter.equal !== alone);
-  const onlyPanels = (part) => {
+  const unitsOf = (part) => [part, ...(part.layer || []).flatMap(unitsOf)];
+  const isOfAnother = (part, emptied) => unitsOf(part).some(({ transform = [], data }) => emptied.has(data?.name) ||
+    transform.some(({ filter }) => columnsOfSubjects.includes(filter?.field) && !isMine(filter.equal)));
+  const onlyPanels = (part, emptied) => {
     if (!part.concat) return;
-    const mine = part.concat.filter((one) => !isOfAnother(one));
-    if (mine.length) part.concat = mine;
-    part.concat.forEach(onlyPanels);
+    part.concat.forEach((one) => onlyPanels(one, emptied));
+    const mine = part.concat.filter((one) => (one.concat ? one.concat.length : !isOfAnother(one, emptied)));
+    if (mine.length && mine.length < part.concat.length && mine.length <= 3) mine.filter(isMap).forEach((one) => enlarge(one, 250));
+    part.concat = mine;
+  };
+  const enlarge = (part, side) => { // few maps of many have room to be large
+    const ratio = side / Math.max(part.width, part.height);
+    if (!(ratio > 1)) return;
+    part.width *= ratio;
+    part.height *= ratio;
   };
 
   // Legends answer to a click: Vega-Lite makes them deaf.
@@ -100,11 +109,18 @@
     const room = figure.clientWidth;
     const live = figure.querySelector(".live");
     const look = config[dark.matches ? "dark" : "light"];
-    const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, onlyRows(unpack(table))]));
+    const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, unpack(table)]));
+    const emptied = new Set();
+    if (state.only.length) {
+      for (const [name, rows] of Object.entries(datasets)) {
+        datasets[name] = onlyRows(rows);
+        if (rows.length && !datasets[name].length) emptied.add(name);
+      }
+    }
     let excess = 0;
     for (const way of ways(spec)) {
       const copy = JSON.parse(JSON.stringify(spec));
-      if (alone !== null) onlyPanels(copy);
+      if (emptied.size || state.only.length) onlyPanels(copy, emptied);
       if (way.columns) atMost(copy, way.columns);
       if (way.narrow) narrow(copy, excess);
       const below = { orient: "bottom", direction: "horizontal", columns: way.narrow ? 1 : 2 };
@@ -120,7 +136,7 @@
       });
       view.addEventListener("click", (_, item) => {
         const named = item && /^legend-(label|symbol)$/.test(item.mark.role) && item.datum?.value;
-        if (subjects.has(named)) show(named);
+        if (subjects.has(named)) setTimeout(() => tell("legend", named)); // this view ends with it, and still hears the click
       });
       drawn.set(figure, { room, view });
       const canvas = live.querySelector("canvas"); // without a style its pixels are the screen's
@@ -129,7 +145,14 @@
     }
     live.hidden = false;
     figure.querySelector(".still").style.display = "none";
+    tell("drawn", figure);
   };
+
+  // For other scripts: the rows behind a chart, and a chart of their own in the page's looks.
+  window.eyechart.rowsOf = (name) => Object.values(charts[name].tables).flatMap(unpack);
+  window.eyechart.show = (place, spec) => window.eyechartVega.embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
+    mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" },
+  });
 
   const attempt = (figure) => draw(figure).catch((error) => {
     figure.querySelector(".live").hidden = true;
@@ -147,38 +170,7 @@
     if (charts[figure.dataset.chart]) near.observe(figure);
   });
 
-  // A click on a subject in a legend or in the list of subjects shows it by itself everywhere; another click, all again.
-  const back = document.createElement("button");
-  back.type = "button";
-  back.className = "alone";
-  back.hidden = true;
-  back.addEventListener("click", () => show(alone));
-  document.body.append(back);
-  const show = (name) => {
-    alone = alone === name ? null : name;
-    document.documentElement.dataset.alone = alone ?? "";
-    back.hidden = alone === null;
-    back.textContent = `Only ${alone}. Show all subjects`;
-    document.querySelectorAll("tbody tr, .stamp").forEach((row) => {
-      const named = [...row.querySelectorAll("[data-subject]")].map((each) => each.dataset.subject);
-      row.classList.toggle("aside", alone !== null && named.length > 0 && !named.includes(alone));
-    });
-    document.querySelectorAll("p.key .subject").forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.subject === alone)));
-    drawn.forEach((_, figure) => attempt(figure));
-  };
-  if (subjects.size > 1) {
-    document.querySelectorAll("p.key .subject").forEach((each) => {
-      each.tabIndex = 0;
-      each.setAttribute("role", "button");
-      each.setAttribute("aria-pressed", "false");
-      each.title = "Show this subject by itself";
-      each.addEventListener("keydown", (event) => { if (["Enter", " "].includes(event.key)) { event.preventDefault(); show(each.dataset.subject); } });
-    });
-    document.querySelectorAll("p.key .subject, h1 .subject, #subjects .subject").forEach((each) => {
-      each.classList.add("pick");
-      each.addEventListener("click", () => show(each.dataset.subject));
-    });
-  }
+  hear("only", () => drawn.forEach((_, figure) => attempt(figure)));
 
   let waiting;
   window.addEventListener("resize", () => {
@@ -223,23 +215,4 @@
       download(`${button.dataset.name}.png`, canvas.toDataURL("image/png"));
     });
   });
-
-  // Which section is being read.
-  const links = new Map([...document.querySelectorAll(".contents ol a")].map((link) => [link.hash.slice(1), link]));
-  const reading = new IntersectionObserver((entries) => {
-    entries.filter((entry) => entry.isIntersecting).forEach(({ target }) => {
-      links.forEach((link) => link.removeAttribute("aria-current"));
-      const link = links.get(target.id);
-      if (!link) return;
-      link.setAttribute("aria-current", "true");
-      const list = link.closest("ol");
-      const left = link.offsetLeft - list.offsetLeft;
-      const seen = left >= list.scrollLeft && left + link.offsetWidth <= list.scrollLeft + list.clientWidth - 32;
-      if (!seen) list.scrollTo({ left: left - list.clientWidth / 3 });
-    });
-  }, { rootMargin: "-20% 0px -70% 0px" });
-  document.querySelectorAll("main > section").forEach((section) => reading.observe(section));
-
-  // What was folded away is printed too.
-  window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((fold) => { fold.open = true; }));
 })();

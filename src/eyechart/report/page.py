@@ -6,8 +6,7 @@ import base64
 import datetime
 import hashlib
 import json
-import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,42 +15,47 @@ import jinja2
 from markupsafe import Markup
 
 from eyechart.charts import theme
-from eyechart.charts.numbers import count, percent, with_span
+from eyechart.charts.numbers import count
 from eyechart.claims.summary import summarise
-from eyechart.measure import SampledExperiment
-from eyechart.phrases import harmless_cell
-from eyechart.report.embed import data_uri, embed, javascript
+from eyechart.measure import CHAPTERS
+from eyechart.report.anatomy_drawing import drawings
+from eyechart.report.embed import data_uri, javascript
 from eyechart.report.explorer import explorer
-from eyechart.report.sentences import lines, name_of_quantity, typeset
+from eyechart.report.highlights import highlights
+from eyechart.report.provenance import provenance
+from eyechart.report.sections import LARGEST_TABLE, section, tables
+from eyechart.report.subject_rows import subject_row
+from eyechart.report.tour import NOTES, tour
 from eyechart.report.verdict_rows import references, rows
 from eyechart.report.verdict_summary import of_weights, verdict_context
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import xarray
-
-    from eyechart.measure import Measure
     from eyechart.run import Run
-    from eyechart.sites import Anatomy
 
 LARGEST = 10_000_000  # bytes of the page: what mail servers still take
-LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
+STYLES = ("page.css", "exam.css")
+SCRIPTS = ("store.js", "page.js", "looking.js", "tour.js", "reading.js")
+"""In the order in which they run: what the page knows, its charts, what is marked in them, and how it is read."""
 
 
-def write_report(run: Run, watched: Callable[[Iterable[str]], Iterable[str]] = iter) -> Path:
-    """Draw the page of a run into its folder."""
+Watched = Callable[[Iterable[str]], Iterable[str]]
+"""Goes over the measures whose figures are drawn, and so sees each one come."""
+
+
+def write_report(run: Run, tour_first: bool = False, watched: Watched = iter) -> Path:
+    """Draw the page of a run into its folder; with `tour_first` it opens as a tour of the papers."""
     from eyechart.files import write_text
 
     undrawn: list[str] = []
-    path = write_text(run.path / "report.html", render(run, undrawn, watched))
+    path = write_text(run.path / "report.html", render(run, undrawn, tour_first, watched))
     for sentence in undrawn:
         run.notice(sentence)
     return path
 
 
-def render(run: Run, undrawn: list[str] | None = None, watched: Callable[[Iterable[str]], Iterable[str]] = iter) -> str:
+def render(run: Run, undrawn: list[str] | None = None, tour_first: bool = False, watched: Watched = iter) -> str:
     """The page as HTML; one too large to mail goes without second pictures, then without its largest tables, then all
     of them, then most of its explorer, then its live charts.
 
@@ -71,19 +75,24 @@ def render(run: Run, undrawn: list[str] | None = None, watched: Callable[[Iterab
         if made["undrawn"]
     ]
     verdict_rows = rows(run.verdicts, subject_label, list(run.findings))
-    css, script = (HERE.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    vega = javascript()
     maps = explorer_context(run)
+    scripts = [javascript(), *map(text_of, SCRIPTS), *([maps["script"]] if maps else [])]
     images = plan["images"]
     context = {
-        "policy": content_policy([vega, script, *([maps["script"]] if maps else [])]),
+        "policy": content_policy(scripts),
         "version": plan["eyechart"],
         "title": f"Eye exam of {', '.join(subjects)}",
         "icon": icon(),
         "subjects": [subject_label(entry["name"]) | subject_row(entry, run) for entry in plan["subjects"]],
         "images": images,
         "made": made_on(plan),
-        "sections": sections,
+        "highlights": highlights(run, subject_label),
+        "tour": tour(verdict_rows, list(run.findings)),
+        "tour_first": tour_first,
+        "notes_read": NOTES,
+        "anatomy": drawings(run.scene.anatomies, subject_label),
+        "chapters": chapters(sections, verdict_rows),
+        "papers": papers_on_the_page(sections, verdict_rows),
         **verdict_context(verdict_rows, summarise(run.verdicts), of_weights(run)),
         "notices": [*plan["notices"], *undrawn],
         "problems": images["problems"][:MOST_PROBLEMS],
@@ -92,11 +101,10 @@ def render(run: Run, undrawn: list[str] | None = None, watched: Callable[[Iterab
             run.verdicts, [source.paper for name in run.findings for source in run.measures[name].sources]
         ),
         "provenance": provenance(plan),
-        "css": Markup(css + (maps["css"] if maps else "")),
+        "css": Markup("".join(map(text_of, STYLES)) + (maps["css"] if maps else "")),
         "explorer": maps,
         "charts": json_in_html(charts_data(sections)),
-        "vega": Markup(vega),
-        "script": Markup(script),
+        "scripts": [Markup(script) for script in scripts],
     }
     html = filled(context)
     if too_large(html):
@@ -117,18 +125,40 @@ def render(run: Run, undrawn: list[str] | None = None, watched: Callable[[Iterab
     return html
 
 
+def text_of(name: str) -> str:
+    return HERE.joinpath(name).read_text(encoding="utf-8")
+
+
+def chapters(sections: Sequence[dict[str, Any]], verdict_rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The sections under the questions they answer; each knows the kinds of verdicts that rest on it."""
+    for made in sections:
+        kinds = [row["kind"].slug for row in verdict_rows if row["section"] == made["id"]]
+        made["kinds"] = list(dict.fromkeys(kinds))
+    told = [
+        {"id": f"chapter-{key}", "title": title, "sections": [made for made in sections if made["chapter"] == key]}
+        for key, title in CHAPTERS.items()
+    ]
+    return [chapter for chapter in told if chapter["sections"]]
+
+
+def papers_on_the_page(sections: Sequence[Mapping[str, Any]], verdict_rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those that several things on the page come from: what a reader may want to see by itself."""
+    named = [paper for made in (*sections, *verdict_rows) for paper in made["papers"]]
+    return sorted({paper for paper in named if named.count(paper) > 1})
+
+
 def explorer_context(run: Run, largest: int | None = None) -> dict[str, Any] | None:
     """The explorer's data, script and looks; None where no subject has attention maps."""
     data = explorer(run, largest)
     if data is None:
         return None
-    css, script = (HERE.joinpath(f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    return {"data": json_in_html(data), "images": data["images"], "script": Markup(script), "css": css}
+    css, script = text_of("explorer.css"), text_of("likeness.js") + text_of("explorer.js")
+    return {"data": json_in_html(data), "images": data["images"], "script": script, "css": css}
 
 
 def filled(context: Mapping[str, Any], template: str = "page.html") -> str:
     """A template of this folder with everything in it escaped, unless it is marked as made here."""
-    loader = jinja2.FunctionLoader(lambda name: HERE.joinpath(name).read_text(encoding="utf-8"))
+    loader = jinja2.FunctionLoader(text_of)
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
     env.filters["count"] = count
     html = env.get_template(template).render(context)
@@ -139,7 +169,7 @@ def too_large(html: str) -> bool:
     return len(html.encode()) > LARGEST
 
 
-def content_policy(scripts: list[str]) -> str:
+def content_policy(scripts: Sequence[str]) -> str:
     """Nothing may be fetched, and only these very scripts may run, whatever a subject or a file is called."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
@@ -174,217 +204,3 @@ def charts_data(sections: list[dict[str, Any]]) -> dict[str, Any]:
     drawn = [made for made in sections if made["chart"] is not None]
     charts = {made["name"]: {"spec": made["chart"].spec, "tables": made["chart"].tables} for made in drawn}
     return {"charts": charts, "config": {"light": theme.configuration(), "dark": theme.configuration(dark=True)}}
-
-
-# --- subjects ---------------------------------------------------------------------------------------------------------
-
-
-def subject_row(entry: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    anatomy = run.scene.anatomy(entry["name"])
-    return {
-        "architecture": {"cnn": "CNN"}.get(anatomy.architecture, anatomy.architecture),
-        "parameters": entry["parameters"],
-        "input": "×".join(map(str, entry["input_size"])),
-        "blocks": len(anatomy.pick("block")) or "–",
-        "heads": heads(anatomy),
-        "grid": grids(anatomy),
-        "accuracy": accuracy(run, entry["name"]),
-        "no_accuracy": no_accuracy(entry, run),
-        "weights": entry["weights"],
-        "trained": entry["trained"],
-    }
-
-
-def no_accuracy(entry: Mapping[str, Any], run: Run) -> str:
-    if not entry.get("classifier", True):
-        return "has no classifier"
-    return "no labels" if not run.scene.classes else "classes do not match"
-
-
-def heads(anatomy: Anatomy) -> str:
-    """
-    >>> from eyechart.sites import Anatomy
-    >>> heads(Anatomy("vgg", (), (), (32, 32), "cnn", None, "gap"))
-    '–'
-    """
-    numbers = sorted({site.heads for site in anatomy.pick("attention") if site.heads})
-    return "–" if not numbers else f"{numbers[0]}–{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
-
-
-def grids(anatomy: Anatomy) -> str:
-    """The grid of the first and of the last block, if it has one: "8×8", "32×32 → 4×4"."""
-    seen = [f"{site.grid[0]}×{site.grid[1]}" for site in anatomy.pick("block") if site.grid]
-    return "–" if not seen else seen[0] if seen[0] == seen[-1] else f"{seen[0]} → {seen[-1]}"
-
-
-def accuracy(run: Run, subject: str) -> dict[str, str] | None:
-    finding = run.findings.get("recognition")
-    if finding is None or subject not in finding.subject.values:
-        return None
-    here = finding.sel(subject=subject)
-    names = {"value": "accuracy", "low": "accuracy_low", "high": "accuracy_high"}
-    return {name: percent(float(here[variable])) for name, variable in names.items()}
-
-
-# --- verdicts ---------------------------------------------------------------------------------------------------------
-
-
-def section(run: Run, name: str, measure: Measure, subject_label: Any) -> dict[str, Any]:
-    finding = run.findings[name]
-    chart, undrawn = None, ""
-    try:
-        chart = embed(run, name)
-    except Exception as error:  # one figure of twenty, after all the work: whatever it is, the others are drawn
-        undrawn = in_one_line(error)
-    try:
-        said = measure.sentence(finding)
-    except Exception as error:
-        said = f"Nothing could be said of these numbers ({in_one_line(error)})."
-    sentence = typeset(said, run.scene.subjects)
-    return {
-        "id": f"measure-{name}",
-        "name": name,
-        "title": measure.title,
-        "title_ko": measure.title_ko,
-        "how_to_read": measure.how_to_read,
-        "how_to_read_ko": measure.how_to_read_ko,
-        "method": measure.method,
-        "sources": measure.sources,
-        "sentence": sentence,
-        "lines": lines(sentence, run.scene.subjects),
-        "quantities": quantity_rows(finding, measure, subject_label),
-        "sample": sample(finding, measure, run.plan),
-        "chart": chart,
-        "undrawn": undrawn,
-        "light": data_uri(chart.light, "image/svg+xml") if chart else None,
-        "dark": data_uri(chart.dark, "image/svg+xml") if chart else None,
-        "files": tables(name, finding),
-    }
-
-
-def in_one_line(error: Exception) -> str:
-    text = " ".join(str(error).split()).rstrip(".")
-    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
-
-
-def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any) -> list[dict[str, Any]]:
-    """Each quantity with a row for each subject or pair; of a pair told both ways round, only the first."""
-    explained = {quantity.name: quantity.explain for quantity in measure.quantities}
-    made: list[dict[str, Any]] = []
-    met: set[tuple[Any, ...]] = set()
-    for index in range(finding.sizes.get("quantity_row", 0)):
-        row = finding.isel(quantity_row=index)
-        name, subjects = str(row.quantity.item()), str(row.quantity_subjects.item()).split(" | ")
-        ends = value, low, high = [float(row[f"quantity_{part}"]) for part in ("value", "low", "high")]
-        if (name, *reversed(subjects), -value, -high, -low) in met:
-            continue
-        met.add((name, *subjects, *ends))
-        shown, span = with_span(value, low, high)
-        exact = low == high and finding.attrs.get("of_weights")
-        if not made or made[-1]["key"] != name:
-            group = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
-            made.append(group)
-        made[-1]["rows"].append(
-            {
-                "subjects": [subject_label(subject) for subject in subjects],
-                "value": shown,
-                "span": "exact" if exact else f"[{span}]" if span else "",
-                "unit": str(row.quantity_unit.item()),
-            }
-        )
-    return made
-
-
-def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -> str:
-    """How many images it used, why not more, and where its intervals come from; a measure may say it in its own words.
-
-    What no image was drawn for has no intervals, and says so itself (`attrs["sample"]`). What they are too few for
-    follows (`attrs["note"]`).
-    """
-    if "sample" in finding.attrs:
-        return f"{finding.attrs['sample']}."
-    images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
-    used, effort = plan["images"]["used"], plan["settings"]["effort"]
-    fewer = images < used and isinstance(measure, SampledExperiment)
-    drawn = f"{count(images)} of {count(used)}" if fewer else count(images)
-    why = f"sized by \u2011\u2011effort\u00a0{effort}" if measure.name in plan["sized"] else "as asked for"
-    why = f" ({why})" if fewer else ""
-    note = f" {finding.attrs['note']}." if "note" in finding.attrs else ""
-    return f"{drawn} images{why}; intervals from {folds} folds of them, for these images and weights.{note}"
-
-
-def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> list[dict[str, str | None]]:
-    """The finding as CSV: a file for each set of dimensions, without replicates. Too large ones are only named."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for variable, values in finding.data_vars.items():
-        if "replicate" not in values.dims:
-            groups.setdefault(tuple(map(str, values.dims)), []).append(str(variable))
-    made: list[dict[str, str | None]] = []
-    for dims, variables in groups.items():
-        about = "quantities" if dims == ("quantity_row",) else " × ".join(dims)
-        cells = finding[variables[0]].size * len(variables)
-        # Counting first: writing a table of millions of cells only to drop it took longer than the whole page.
-        rows = finding[variables].to_dataframe().dropna(how="all", subset=variables) if cells < largest else None
-        text = None if rows is None else csv_of(rows)
-        if text is None or len(text) > largest:
-            made.append({"name": None, "uri": None, "label": f"{about}: in findings/{name}.nc"})
-            continue
-        file = f"{name}-{'-'.join(dims) if about != 'quantities' else about}.csv"
-        made.append({"name": file, "uri": data_uri(text, "text/csv;charset=utf-8"), "label": f"CSV, {about}"})
-    return made
-
-
-def csv_of(rows: pd.DataFrame) -> str:
-    """A table as CSV in which no name is a formula."""
-    plain = rows.reset_index()
-    for column in plain.columns[[kind.kind == "O" for kind in plain.dtypes]]:  # texts, of whatever dtype
-        plain[column] = [harmless_cell(cell) if isinstance(cell, str) else cell for cell in plain[column]]
-    return plain.to_csv(float_format="%.7g", index=False)
-
-
-# --- where it comes from ----------------------------------------------------------------------------------------------
-
-
-def fact(name: str, text: str, code: bool = False) -> dict[str, Any]:
-    return {"name": name, "text": text, "code": code}
-
-
-def options(chosen: Mapping[str, Any]) -> str:
-    """
-    >>> options({"limit": None, "train": "", "recalibrate": True, "asked_for": False, "seed": 0})
-    'recalibrate yes, asked for no, seed 0'
-    """
-    words = {True: "yes", False: "no"}
-    shown = {key: words[value] if isinstance(value, bool) else value for key, value in chosen.items()}
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items() if value not in (None, ""))
-
-
-def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    made, images, batches = plan["provenance"], plan["images"], plan["batches"]
-    facts = [
-        fact("Made", made["made"]),
-        fact("Command", shlex.join([Path(made["command"][0]).name, *made["command"][1:]]), code=True),
-        fact("Question", plan["question"], code=True),
-        fact("Images", f"{images['name']}: {count(images['used'])} of {count(images['count'])}"),
-        fact("Images, fingerprint", images["fingerprint"], code=True),
-        fact("Blocks and folds", f"blocks of {batches['block']} images, {batches['folds']} folds"),
-        fact("Settings", options(plan["settings"])),
-        fact(
-            "Measures",
-            "; ".join(
-                f"{entry['name']} ({options(entry['options'])})" if options(entry["options"]) else entry["name"]
-                for entry in plan["measures"]
-            ),
-        ),
-    ]
-    for subject in plan["subjects"]:
-        if subject.get("spec", subject["name"]) != subject["name"]:
-            facts.append(fact(f"Spec of {subject['name']}", subject["spec"], code=True))
-        facts.append(fact(f"Weights of {subject['name']}", subject["weights"], code=True))
-        if subject["card"]:
-            plain = {key: value for key, value in subject["card"].items() if not isinstance(value, dict | list)}
-            text = "; ".join(f"{key}: {value}" for key, value in plain.items())
-            facts.append(fact(f"Card of {subject['name']}", text))
-    facts.append(fact("Python, machine", f"{made['python']}, {made['machine']}"))
-    facts.append(fact("Packages", ", ".join(f"{name} {version}" for name, version in made["packages"].items())))
-    return facts

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from eyechart.claims.verdict import PartVerdict, Verdict
 
 WIDTH = 240.0
+CLEAREST = 1e6  # what an interval without width sorts as
 LETTER = 6.0  # about the width of a digit under the scale, to keep labels apart
 
 
@@ -46,15 +47,18 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Each verdict with the claim's sentence, its source, its subjects and its pictures."""
     made = []
-    for index, verdict in enumerate(verdicts):
+    met: dict[str, int] = {}
+    for verdict in verdicts:
         claim = CLAIMS[verdict.claim]
+        met[verdict.claim] = met.get(verdict.claim, 0) + 1
         made.append(
             {
-                "id": f"verdict-{index}",
+                "id": f"verdict-{re.sub(r'[^A-Za-z0-9]+', '-', verdict.claim)}-{met[verdict.claim]}",
                 "claim": verdict.claim,
                 "sentence": verdict.sentence,
                 "korean": claim.korean,
                 "source": claim.figure,
+                "papers": [paper_names().get(key, key) for key in claim.sources if key not in NO_PAPER],
                 "subjects": [label_of(subject) for subject in verdict.subjects],
                 "kind": KINDS[verdict.verdict],
                 "scope": verdict.scope,
@@ -64,6 +68,7 @@ def rows(
                 "reason": why(verdict),
                 "section": f"measure-{verdict.measure}" if verdict.measure in measures else None,
                 "parts": [picture(part) for part in verdict.parts],
+                "clearness": min(verdict.shown.clearness, CLEAREST) if verdict.shown else "",
             }
         )
     return made
@@ -120,9 +125,19 @@ BEHIND_CLAIMS = {
     "Dosovitskiy et al. 2020": "V",
     "Raghu et al. 2021": "R",
     "Park & Kim 2022": "P",
+    "Kolesnikov et al. 2020": "BiT",
     "Park & Kim 2022b (Blurs Behave Like Ensembles)": "Blur",
     "Yu et al. 2022": "MetaFormer",
 }
+
+
+NO_PAPER = ("said", "own")  # sources of claims that nobody published
+
+
+@cache
+def paper_names() -> dict[str, str]:
+    """The name that measures cite a paper by, for its key in the claim table."""
+    return {key: name for name, key in BEHIND_CLAIMS.items()}
 
 
 @cache

@@ -28,7 +28,7 @@ def head_table(finding: xarray.Dataset, subject: str) -> pd.DataFrame:
     part = finding.isel(site=finding.subject.values == subject)
     table = table_of(part, "distance", also=["relative", "coverage", "prefix_mass"])
     table["rank"] = table.groupby("site")["distance"].rank(method="first").astype(int)
-    table["block"] = table["block"] + 1
+    table[["block", "head"]] += 1  # counted from 1, as everywhere on the page
     return table
 
 

@@ -168,6 +168,7 @@ class AttentionDistance(Measure):
     title = "How far do they look?"
     title_ko = "얼마나 멀리 보는가?"
     order = 20
+    chapter = "look"
     sources = (
         Source("Dosovitskiy et al. 2020", "Figures 7 (right), 11"),
         Source("Raghu et al. 2021", "Figures 3, 4, C.5, C.6"),

@@ -134,6 +134,7 @@ class AttentionMaps(SampledExperiment):
     title = "Where does each patch look?"
     title_ko = "각 패치는 어디를 보는가?"
     order = 14
+    chapter = "look"
     sources = (
         Source("Dosovitskiy et al. 2020", "Figures 6, 14"),
         Source("Abnar & Zuidema 2020", "Section 3 (attention rollout)"),

@@ -64,6 +64,7 @@ def alone(finding: xarray.Dataset, has_labels: bool, replacement: str) -> Chart:
 def specific(finding: xarray.Dataset) -> Chart:
     """Each head a point, the mean over heads a line; dashed, what tells the heads of a block apart."""
     heads = value_table(finding, "data_specific")
+    heads["head"] += 1  # counted from 1, as everywhere on the page
     means = heads.groupby(["subject", "name", "depth"], sort=False)["value"].mean().reset_index()
     between = table_of(finding, "head_specific", ends=False, gaps=True).rename(columns={"head_specific": "value"})
     kinds = ["from picture to picture", "from head to head"]

@@ -83,6 +83,7 @@ class AttentionRole(SampledExperiment):
     title = "Must attention look at the picture?"
     title_ko = "어텐션은 그림을 보아야만 하는가?"
     order = 82
+    chapter = "break"
     sources = (
         Source("Park & Kim 2022", "attention as an average over an ensemble; the replacement is ours"),
         Source("Yu et al. 2022", "attention exchanged for pooling"),

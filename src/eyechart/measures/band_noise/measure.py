@@ -131,6 +131,7 @@ class BandNoise(SampledExperiment):
     title = "At which frequencies does noise hurt?"
     title_ko = "어느 주파수의 잡음에 약한가?"
     order = 84
+    chapter = "frequency"
     sources = (Source("Park & Kim 2022", "Figure 2b"),)
     how_to_read = (
         "First: how many points of accuracy are lost to noise of one frequency, equally strong at every frequency. Low "

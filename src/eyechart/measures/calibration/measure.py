@@ -78,6 +78,7 @@ class Calibration(Measure):
     title = "Does it know when it is wrong?"
     title_ko = "틀릴 때 틀린 줄 아는가?"
     order = 90
+    chapter = "tell"
     sources = (Source("Park & Kim 2022", "uncertainty of the released models"), Source("Guo et al. 2017", "Figure 4"))
     how_to_read = (
         "Each point is a tenth of the confidence range: how confident the model was there, and how often it was right, "
@@ -102,7 +103,7 @@ class Calibration(Measure):
     quantities = (
         Quantity("ece", each("ece"), "expected calibration error", smooth=False, limits=(0, 1)),
         Quantity("signed_ece", each("signed_ece"), "mean confidence minus accuracy", limits=(-1, 1)),
-        Quantity("ece_floor", each("floor"), "what a perfectly calibrated model would score by chance"),
+        Quantity("ece_floor", each("floor"), "what a perfectly calibrated model would score by chance", reference=True),
         Quantity("brier", each("brier"), "squared distance of the probabilities from the truth", limits=(0, 2)),
         Quantity(
             "temperature",

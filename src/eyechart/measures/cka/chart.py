@@ -54,6 +54,7 @@ def layer_map(finding: xarray.Dataset, one: str, other: str, size: int | tuple[i
         tooltip=tooltips(name=f"{one}, across", other_name=f"{other}, up")
         + interval_tooltips("cka", finding.attrs["index"]),
         size=size,
+        legend=min(160, size // 40 * 40),
     )
 
 
@@ -70,7 +71,16 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
         values, low, high = (finding[column].sel(matched=cnn).isel({axis: indices}).values for column in columns)
         rows.append(
             pd.DataFrame(
-                {"block": np.arange(1, len(values) + 1), "cka": values, "low": low, "high": high, "tokens": tokens}
+                {
+                    "subject": vit,
+                    "other_subject": cnn,
+                    "name": finding["name" if axis == "site" else "patch_name"].values[indices],
+                    "block": np.arange(1, len(values) + 1),
+                    "cka": values,
+                    "low": low,
+                    "high": high,
+                    "tokens": tokens,
+                }
             )
         )
     frame = pd.concat(rows).dropna(subset=["cka"])

@@ -63,6 +63,7 @@ class Cka(Measure):
     title = "What do layers share?"
     title_ko = "층들은 무엇을 공유하는가?"
     order = 10
+    chapter = "share"
     sources = (
         Source("Raghu et al. 2021", "Figures 1, 2, 8, B.1"),
         Source("Park & Kim 2022", "Figures 10, D.3"),

@@ -74,6 +74,7 @@ class Corruption(SampledExperiment):
     title = "Does it recognise corrupted pictures?"
     title_ko = "손상된 그림도 알아보는가?"
     order = 88
+    chapter = "break"
     sources = (
         Source("Park & Kim 2022", "robustness of the released models (poster)"),
         Source("Hendrycks & Dietterich 2019", "Figure 1 and Table 1"),

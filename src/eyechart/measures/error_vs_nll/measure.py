@@ -143,6 +143,7 @@ class ErrorVsNll(SampledExperiment):
     title = "Does it fit better, or is it held back?"
     title_ko = "더 잘 맞추는가, 아니면 억제되어 있는가?"
     order = 68
+    chapter = "loss"
     sources = (Source("Park & Kim 2022", "Figures 5, C.1 to C.3"),)
     how_to_read = (
         "Each point is a subject: to the left it fits training images better, further down it errs less on the exam's "

@@ -123,6 +123,7 @@ class FeatureVariance(Measure):
     title = "What smooths, what roughens?"
     title_ko = "무엇이 매끄럽게, 무엇이 거칠게 하는가?"
     order = 40
+    chapter = "frequency"
     sources = (Source("Park & Kim 2022", "Figures 9, D.1"),)
     how_to_read = (
         "Top: how much the feature map differs from place to place, after every sub-layer. Grey circles follow "
@@ -168,7 +169,7 @@ class FeatureVariance(Measure):
             Quantity(
                 f"{name}{suffix}",
                 at_stage_ends(scale, *ends),
-                f"attention, {words}{', variance over mean square' if suffix else ''}",
+                f"change of the variance at attention, {words}{', over the mean square' if suffix else ''}",
                 unit="log",
             )
             for scale, suffix in SCALES.items()

@@ -165,6 +165,7 @@ class FewShot(Measure):
     title = "How few examples does it take?"
     title_ko = "예시가 얼마나 적어도 되는가?"
     order = 55
+    chapter = "tell"
     labels = "images"
     sources = (
         Source("Dosovitskiy et al. 2020", "Figure 4, Table 8"),

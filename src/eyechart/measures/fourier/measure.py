@@ -183,6 +183,7 @@ class Fourier(SampledExperiment):
     title = "Which frequencies pass?"
     title_ko = "어떤 주파수가 남는가?"
     order = 40
+    chapter = "frequency"
     sources = (Source("Park & Kim 2022", "Figures 2a, 8, D.2"), Source("Wang et al. 2022", "attention as a low-pass"))
     how_to_read = (
         "First, one curve for each depth: how much weaker each frequency of the feature map is than its mean. Then the "

@@ -111,6 +111,7 @@ class HeadSubsets(Measure):
     title = "Do near-sighted heads see like a CNN?"
     title_ko = "가까이 보는 헤드는 CNN처럼 보는가?"
     order = 15
+    chapter = "share"
     sources = (Source("Raghu et al. 2021", "Figure 5"),)
     how_to_read = (
         "Each point is a group of heads of the first attention, from those that look nearest (left) to those that look "

@@ -83,6 +83,7 @@ class HessianSpectrum(SampledExperiment):
     title = "Is the loss convex here, and how sharp?"
     title_ko = "손실은 여기서 볼록한가, 얼마나 날카로운가?"
     order = 70
+    chapter = "loss"
     sources = (
         Source("Park & Kim 2022", "Figures 1c, 4, 6"),
         Source("Chen, Hsieh & Gong 2022", "the reverse: converged ViTs in sharp minima"),

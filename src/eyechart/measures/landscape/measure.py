@@ -78,6 +78,7 @@ class Landscape(SampledExperiment):
     title = "What does the loss look like around it?"
     title_ko = "가중치 둘레의 손실은 어떤 모양인가?"
     order = 72
+    chapter = "loss"
     sources = (Source("Park & Kim 2022", "Figures 1a, C.4a"), Source("Li et al. 2018", "Figure 1"))
     how_to_read = (
         "Each square is a plane through the weights of a model: the middle is the model as it is, a step of 1 to the "

@@ -139,6 +139,7 @@ class Lesion(SampledExperiment):
     title = "Which parts does it need?"
     title_ko = "어느 부분이 꼭 필요한가?"
     order = 80
+    chapter = "break"
     sources = (Source("Park & Kim 2022", "Figures 10 right, D.4"),)
     how_to_read = (
         "Each mark is the change of accuracy when one unit is cut out of the trained model and everything else stays: "

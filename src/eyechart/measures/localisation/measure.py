@@ -99,6 +99,7 @@ class Localisation(Measure):
     title = "Do tokens know where they came from?"
     title_ko = "토큰은 자기 자리를 기억하는가?"
     order = 22
+    chapter = "place"
     sources = (Source("Raghu et al. 2021", "Figures 9, 10, D.1–D.3"),)
     how_to_read = (
         "Each tile belongs to one token of the last block and stands where the token stands in the picture (of many "

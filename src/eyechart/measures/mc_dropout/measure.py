@@ -105,6 +105,7 @@ class McDropout(SampledExperiment):
     title = "Do many draws see better than one?"
     title_ko = "여러 번 뽑아 평균하면 더 잘 보는가?"
     order = 91
+    chapter = "tell"
     sources = (
         Source("Park & Kim 2022b (Blurs Behave Like Ensembles)", "MC-dropout against ensemble size"),
         Source("Gal & Ghahramani 2016", "MC-dropout"),

@@ -118,6 +118,7 @@ class PatchFilters(Experiment):
     title = "What do the first filters look for?"
     title_ko = "첫 필터는 무엇을 찾는가?"
     order = 65
+    chapter = "frequency"
     sources = (Source("Dosovitskiy et al. 2020", "Figure 7 (left)"),)
     how_to_read = (
         "Each tile is a principal component of the filters that read the pixels, the strongest at the upper left, its "

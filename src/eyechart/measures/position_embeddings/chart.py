@@ -120,6 +120,7 @@ def step_tables(at: xarray.Dataset, subject: str) -> Chart:
 def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
     table = table_of(part, "steps_nearness", ends=False)
     table["block"] = table["steps_block"] + 1
+    table["head"] += 1  # counted from 1, as everywhere on the page
     reach = alt.Scale(domain=[0.5, int(part.steps_block.max()) + 1.5], nice=False)
     x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1), scale=reach)
     y = alt.Y("steps_nearness:Q", title="rank correlation with nearness", scale=alt.Scale(domain=[-1, 1]))

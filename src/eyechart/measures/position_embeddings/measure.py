@@ -130,6 +130,7 @@ class PositionEmbeddings(Experiment):
     title = "Does it know which patches are near?"
     title_ko = "어느 패치가 가까운지 아는가?"
     order = 66
+    chapter = "place"
     sources = (Source("Dosovitskiy et al. 2020", "Figures 7 (centre), 10; Table 8"),)
     how_to_read = (
         "Each small square belongs to one patch and stands where the patch stands; inside it, how alike (cosine) its "

@@ -66,6 +66,7 @@ class Probes(Measure):
     title = "Where can the class be read off?"
     title_ko = "어디에서 클래스를 읽어 낼 수 있는가?"
     order = 50
+    chapter = "tell"
     labels = "images"
     sources = (Source("Raghu et al. 2021", "Figures 11, 13, D.4, F.1–F.3"),)
     how_to_read = (

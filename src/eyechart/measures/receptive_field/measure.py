@@ -80,6 +80,7 @@ class ReceptiveField(SampledExperiment):
     title = "How far does one place see?"
     title_ko = "한 위치는 얼마나 멀리 보는가?"
     order = 24
+    chapter = "look"
     sources = (Source("Raghu et al. 2021", "Figures 6, C.1-C.4"),)
     how_to_read = (
         "Each tile is the picture: bright where a change would move the features in the middle of the map, at some "
@@ -111,7 +112,13 @@ class ReceptiveField(SampledExperiment):
         "square-root scale."
     )
     quantities = (
-        Quantity("early_radius", of_each(early), "radius, first quarter of depth", unit="widths", limits=(0, None)),
+        Quantity(
+            "early_radius",
+            of_each(early),
+            "radius of the field, first quarter of depth",
+            unit="widths",
+            limits=(0, None),
+        ),
         Quantity("radius_growth", of_each(growth), "radius of the last block minus the first", unit="widths"),
         Quantity("own_patch_share", of_each(mean_of("own_share")), "own-patch share, mean over blocks", limits=(0, 1)),
         Quantity(

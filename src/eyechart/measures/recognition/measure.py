@@ -50,6 +50,7 @@ class Recognition(Measure):
     title = "How well does it recognise?"
     title_ko = "얼마나 잘 알아보는가?"
     order = 5
+    chapter = "tell"
     labels = "subjects"
     sources = (Source("eyechart", "the accuracy gate of the verdicts"),)
     how_to_read = (

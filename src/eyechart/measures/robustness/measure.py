@@ -92,6 +92,7 @@ class Robustness(SampledExperiment):
     title = "What can be hidden, shuffled or attacked?"
     title_ko = "가리거나 뒤섞거나 공격하면 얼마나 버티는가?"
     order = 87
+    chapter = "break"
     sources = (
         Source("Park & Kim 2022", "robustness tests of the code"),
         Source("Naseer et al. 2021", "Figures 2 and 5"),

@@ -119,6 +119,7 @@ class ShapeTexture(SampledExperiment):
     title = "By shape or by texture?"
     title_ko = "모양을 보는가, 질감을 보는가?"
     order = 86
+    chapter = "break"
     sources = (Source("Park & Kim 2022", "inferred from Figures 2 and 8"), Source("eyechart", "direct tests"))
     how_to_read = (
         "First: accuracy when only frequencies below (solid) or above (dashed) a limit remain; a model that goes by "

@@ -100,6 +100,7 @@ class Shift(SampledExperiment):
     title = "What happens when the picture moves?"
     title_ko = "그림이 움직이면 어떻게 되는가?"
     order = 26
+    chapter = "break"
     sources = (Source("eyechart", "shift tests of equivariance and invariance"),)
     how_to_read = (
         "The picture moves by a few pixels. Above: how well the features after each block move along. 1 means that "

@@ -71,6 +71,7 @@ class SkipRatio(Measure):
     title = "What rides the skip?"
     title_ko = "무엇이 스킵 연결을 타고 가는가?"
     order = 30
+    chapter = "skip"
     sources = (Source("Raghu et al. 2021", "Figures 7, E.1, E.2"),)
     how_to_read = (
         "At every residual addition the incoming vector z meets what the branch adds, f(z). A ratio ‖z‖/‖f(z)‖ of 10 "

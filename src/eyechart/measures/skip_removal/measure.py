@@ -51,6 +51,7 @@ class SkipRemoval(SampledExperiment):
     title = "What if a skip is removed?"
     title_ko = "스킵을 없애면 어떻게 되는가?"
     order = 20
+    chapter = "skip"
     sources = (Source("Raghu et al. 2021", "Figure 8, which retrains; removal at test time and CNNs are ours"),)
     how_to_read = (
         "The skips of one block at a time are removed from the trained model; nothing is retrained. First panel: the "

@@ -144,6 +144,7 @@ class TokenPlace(SampledExperiment):
     title = "Is that about place, or about pixels?"
     title_ko = "그것은 자리의 정보인가, 픽셀의 정보인가?"
     order = 23
+    chapter = "place"
     sources = (Source("eyechart", "does the likeness of Raghu et al. 2021, Figures 9 and 10, mean place?"),)
     how_to_read = (
         "First: the hit-rate of the last block's tokens under controls. If it stays when patches are shuffled, it does "

@@ -83,6 +83,7 @@ class Trajectory(Experiment):
     title = "Which way did training go?"
     title_ko = "학습은 어느 길로 갔는가?"
     order = 73
+    chapter = "loss"
     sources = (Source("Park & Kim 2022", "Figure 1b"),)
     how_to_read = (
         "Each line is a training, from its first weights (the centre) to its last. The distance from the centre is how "

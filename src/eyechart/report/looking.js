@@ -1,0 +1,175 @@
+// Linked looking: a layer that is picked anywhere is marked everywhere; a cell of a map of layers becomes two curves; heads
+// that are brushed show their maps. Marks lie over the charts, found by what each mark of a chart stands for (its subject
+// and the name of its layer), so that no chart has to know of it.
+(() => {
+  "use strict";
+  const { state, set, hear, tell, views } = window.eyechart;
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // "block 3 attention junction" is in "block 3"; what is outside of blocks is its own layer.
+  const layerOf = (name) => /^block \d+/.exec(name)?.[0] ?? name;
+  const same = (pick, subject, name) => pick.subject === subject && typeof name === "string" && layerOf(name) === layerOf(pick.name);
+
+  // Every mark of a chart with its box, in pixels of its canvas.
+  const visit = (view, see) => {
+    const [left, top] = view.origin(), padding = view.padding();
+    const inside = (group, x, y) => (group.items || []).forEach((mark) => {
+      if (mark.marktype === "group") mark.items.forEach((each) => inside(each, x + (each.x || 0), y + (each.y || 0)));
+      else mark.items.forEach((item) => see(item, mark, x, y));
+    });
+    view.scenegraph().root.items.forEach((group) => inside(group, padding.left + left + (group.x || 0), padding.top + top + (group.y || 0)));
+  };
+  const boxOf = (item, x, y) => ({ x1: x + item.bounds.x1, y1: y + item.bounds.y1, x2: x + item.bounds.x2, y2: y + item.bounds.y2 });
+  const around = (one, two) => (one ? { x1: Math.min(one.x1, two.x1), y1: Math.min(one.y1, two.y1), x2: Math.max(one.x2, two.x2), y2: Math.max(one.y2, two.y2) } : two);
+
+  // --- marks ------------------------------------------------------------------------------------------------------------
+
+  const sheetOver = (figure) => {
+    const live = figure.querySelector(".live");
+    let sheet = live.querySelector("svg.rings");
+    if (!sheet) {
+      sheet = document.createElementNS(SVG, "svg");
+      sheet.setAttribute("class", "rings");
+      sheet.setAttribute("aria-hidden", "true");
+      live.append(sheet);
+    }
+    return sheet;
+  };
+
+  const ring = ({ x1, y1, x2, y2 }, wide) => {
+    const box = document.createElementNS(SVG, "rect");
+    const size = wide ? { x: x1, y: y1, width: x2 - x1, height: y2 - y1 } : { x: x1 - 2, y: y1 - 2, width: x2 - x1 + 4, height: y2 - y1 + 4, rx: 6 };
+    Object.entries(size).forEach(([name, value]) => box.setAttribute(name, value));
+    return box;
+  };
+
+  const mark = (figure) => {
+    const { view } = views.get(figure) || {};
+    if (!view) return;
+    const rings = [];
+    for (const pick of state.layers) {
+      const spans = new Map(); // of cells: a column or a row of a map
+      visit(view, (item, { marktype }, x, y) => {
+        const { datum } = item;
+        if (!datum || !item.bounds || item.opacity === 0) return;
+        const across = same(pick, datum.subject, datum.name), up = same(pick, datum.other_subject, datum.other_name);
+        if (marktype === "rect" && (across || up)) {
+          const box = boxOf(item, x, y);
+          if (across) spans.set(`${x},${y} across`, around(spans.get(`${x},${y} across`), box));
+          if (up) spans.set(`${x},${y} up`, around(spans.get(`${x},${y} up`), box));
+        } else if (across && marktype === "symbol") rings.push(ring(boxOf(item, x, y)));
+      });
+      rings.push(...[...spans.values()].map((box) => ring(box, true)));
+    }
+    sheetOver(figure).replaceChildren(...rings);
+    figure.dataset.marked = rings.length;
+  };
+  hear("drawn", mark);
+
+  const said = document.createElement("button");
+  said.type = "button";
+  said.className = "alone looking";
+  said.hidden = true;
+  said.addEventListener("click", () => set("layers", []));
+  document.body.append(said);
+  const layers = all("button.layer");
+  hear("layers", (picks) => {
+    layers.forEach((button) => button.setAttribute("aria-pressed", String(picks.some((pick) => same(pick, button.dataset.subject, button.dataset.layer)))));
+    said.hidden = !picks.length;
+    said.textContent = `Marked: ${picks.map(({ subject, name }) => `${subject}, ${layerOf(name)}`).join("; ")}. Unmark`;
+    views.forEach((_, figure) => mark(figure));
+    if (cell && !picks.length) cell.hidden = true;
+  });
+  const pick = (...picks) => set("layers", JSON.stringify(picks) === JSON.stringify(state.layers) ? [] : picks);
+  layers.forEach((button) => button.addEventListener("click", () => pick({ subject: button.dataset.subject, name: button.dataset.layer })));
+  all(".live-only").forEach((words) => { words.hidden = false; });
+
+  // --- a click on a chart -------------------------------------------------------------------------------------------------
+
+  let cell = null;
+  const heard = new WeakSet();
+  hear("drawn", (figure) => {
+    const { view } = views.get(figure);
+    if (heard.has(view)) return;
+    heard.add(view);
+    view.addEventListener("click", (_, item) => {
+      const datum = item?.datum;
+      if (!datum || typeof datum.subject !== "string" || typeof datum.name !== "string") return;
+      if (typeof datum.other_name === "string" && item.mark.marktype === "rect") {
+        pick({ subject: datum.subject, name: datum.name }, { subject: datum.other_subject, name: datum.other_name });
+        if (state.layers.length) curves(figure, datum);
+      } else pick({ subject: datum.subject, name: layerOf(datum.name) });
+      if (typeof datum.head === "number" && state.layers.length) tell("heads", { figure, heads: [datum] });
+    });
+  });
+
+  // A cell's row and column as curves, under the map.
+  const curves = (figure, datum) => {
+    const value = ["cka"].find((name) => name in datum);
+    if (!value) return;
+    const rows = window.eyechart.rowsOf(figure.dataset.chart).filter((row) => row.subject === datum.subject && row.other_subject === datum.other_subject && row.other_name);
+    const panel = (moving, fixed, title) => {
+      const along = rows.filter((row) => row[fixed] === datum[fixed]).map((row) => ({ layer: row[moving], value: row[value], low: row[`${value}_low`], high: row[`${value}_high`], here: row[moving] === datum[moving] }));
+      const x = { field: "layer", type: "nominal", sort: null, title: null, axis: { labelAngle: -45, labelOverlap: true } };
+      const y = (field) => ({ field, type: "quantitative", title: value.toUpperCase(), scale: { domain: [0, 1] } });
+      return {
+        data: { values: along }, width: 330, height: 170, title: { text: title, fontSize: 12, limit: 360 },
+        layer: [
+          { mark: { type: "area", opacity: 0.2, clip: true }, encoding: { x, y: y("low"), y2: { field: "high" } } },
+          { mark: { type: "line", clip: true }, encoding: { x, y: y("value") } },
+          { mark: { type: "point", filled: true, size: 40 }, encoding: { x, y: y("value"), size: { condition: { test: "datum.here", value: 130 }, value: 30 },
+            tooltip: [{ field: "layer", type: "nominal" }, { field: "value", type: "quantitative", format: ".3f", title: value.toUpperCase() }, { field: "low", type: "quantitative", format: ".3f", title: "from" }, { field: "high", type: "quantitative", format: ".3f", title: "to" }] } },
+        ],
+      };
+    };
+    const one = panel("other_name", "name", `${datum.subject}, ${datum.name}, with each layer of ${datum.other_subject}`);
+    const two = panel("name", "other_name", `${datum.other_subject}, ${datum.other_name}, with each layer of ${datum.subject}`);
+    if (!cell) {
+      cell = document.createElement("div");
+      cell.className = "cell";
+    }
+    figure.after(cell);
+    cell.hidden = false;
+    const across = figure.clientWidth < 840 ? 1 : 2;
+    if (across === 1) [one, two].forEach((each) => { each.width = Math.max(160, figure.clientWidth - 80); });
+    window.eyechart.show(cell, { concat: [one, two], columns: across }).then(() => { cell.dataset.shown = `${datum.name} ${datum.other_name}`; });
+  };
+
+  // --- heads under a brush ------------------------------------------------------------------------------------------------
+
+  hear("drawn", (figure) => {
+    const canvas = figure.querySelector(".live canvas"), heads = [];
+    visit(views.get(figure).view, ({ datum, bounds }, { marktype }, x, y) => {
+      if (marktype === "symbol" && bounds && typeof datum?.head === "number" && typeof datum.name === "string") heads.push({ datum, x: x + (bounds.x1 + bounds.x2) / 2, y: y + (bounds.y1 + bounds.y2) / 2 });
+    });
+    if (!heads.length || !document.getElementById("explorer")) return;
+    if (!figure.querySelector(".hint")) {
+      const hint = document.createElement("figcaption");
+      hint.className = "hint quiet";
+      hint.textContent = "Draw a box around heads, or click on one, to see where they look.";
+      figure.append(hint);
+    }
+    const at = (event) => { const edge = canvas.getBoundingClientRect(); return { x: event.clientX - edge.left, y: event.clientY - edge.top }; };
+    let from = null, brush = null;
+    canvas.addEventListener("pointerdown", (event) => { if (event.pointerType !== "touch") from = at(event); });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!from) return;
+      const to = at(event);
+      if (!brush && Math.hypot(to.x - from.x, to.y - from.y) < 6) return;
+      canvas.setPointerCapture(event.pointerId);
+      brush?.remove();
+      brush = ring({ x1: Math.min(from.x, to.x), y1: Math.min(from.y, to.y), x2: Math.max(from.x, to.x), y2: Math.max(from.y, to.y) }, true);
+      brush.setAttribute("class", "brush");
+      sheetOver(figure).append(brush);
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      if (brush) {
+        const to = at(event), between = (value, one, two) => value >= Math.min(one, two) && value <= Math.max(one, two);
+        tell("heads", { figure, heads: heads.filter(({ x, y }) => between(x, from.x, to.x) && between(y, from.y, to.y)).map(({ datum }) => datum) });
+        brush.remove();
+      }
+      from = brush = null;
+    });
+  });
+})();

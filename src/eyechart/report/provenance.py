@@ -1,0 +1,55 @@
+"""Where a page comes from: the command, the images, the weights, the versions."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eyechart.charts.numbers import count
+
+
+def fact(name: str, text: str, code: bool = False) -> dict[str, Any]:
+    return {"name": name, "text": text, "code": code}
+
+
+def options(chosen: Mapping[str, Any]) -> str:
+    """
+    >>> options({"limit": None, "train": "", "recalibrate": True, "asked_for": False, "seed": 0})
+    'recalibrate yes, asked for no, seed 0'
+    """
+    words = {True: "yes", False: "no"}
+    shown = {key: words[value] if isinstance(value, bool) else value for key, value in chosen.items()}
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items() if value not in (None, ""))
+
+
+def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    made, images, batches = plan["provenance"], plan["images"], plan["batches"]
+    facts = [
+        fact("Made", made["made"]),
+        fact("Command", shlex.join([Path(made["command"][0]).name, *made["command"][1:]]), code=True),
+        fact("Question", plan["question"], code=True),
+        fact("Images", f"{images['name']}: {count(images['used'])} of {count(images['count'])}"),
+        fact("Images, fingerprint", images["fingerprint"], code=True),
+        fact("Blocks and folds", f"blocks of {batches['block']} images, {batches['folds']} folds"),
+        fact("Settings", options(plan["settings"])),
+        fact(
+            "Measures",
+            "; ".join(
+                f"{entry['name']} ({options(entry['options'])})" if options(entry["options"]) else entry["name"]
+                for entry in plan["measures"]
+            ),
+        ),
+    ]
+    for subject in plan["subjects"]:
+        if subject.get("spec", subject["name"]) != subject["name"]:
+            facts.append(fact(f"Spec of {subject['name']}", subject["spec"], code=True))
+        facts.append(fact(f"Weights of {subject['name']}", subject["weights"], code=True))
+        if subject["card"]:
+            plain = {key: value for key, value in subject["card"].items() if not isinstance(value, dict | list)}
+            text = "; ".join(f"{key}: {value}" for key, value in plain.items())
+            facts.append(fact(f"Card of {subject['name']}", text))
+    facts.append(fact("Python, machine", f"{made['python']}, {made['machine']}"))
+    facts.append(fact("Packages", ", ".join(f"{name} {version}" for name, version in made["packages"].items())))
+    return facts

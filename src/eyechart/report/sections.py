@@ -1,0 +1,156 @@
+"""One section of the page for each finding: its figure, what it says here, its numbers, method and downloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from eyechart.charts.numbers import count, with_span
+from eyechart.measure import SampledExperiment
+from eyechart.phrases import harmless_cell
+from eyechart.report.embed import data_uri, embed
+from eyechart.report.sentences import lines, name_of_quantity, typeset
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray
+
+    from eyechart.measure import Measure
+    from eyechart.run import Run
+
+LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
+
+
+def section(run: Run, name: str, measure: Measure, subject_label: Any) -> dict[str, Any]:
+    finding = run.findings[name]
+    chart, undrawn = None, ""
+    try:
+        chart = embed(run, name)
+    except Exception as error:  # one figure of twenty, after all the work: whatever it is, the others are drawn
+        undrawn = in_one_line(error)
+    try:
+        said = measure.sentence(finding)
+    except Exception as error:
+        said = f"Nothing could be said of these numbers ({in_one_line(error)})."
+    sentence = typeset(said, run.scene.subjects)
+    short = name_of_quantity(name)
+    quantities = quantity_rows(finding, measure, subject_label)
+    return {
+        "id": f"measure-{name}",
+        "name": name,
+        "chapter": measure.chapter,
+        "subjects": subjects_of(finding, run.scene.subjects),
+        "papers": [source.paper for source in measure.sources if source.paper != "eyechart"],
+        "title": measure.title,
+        "short": f"{short[:1].upper()}{short[1:]}",
+        "title_ko": measure.title_ko,
+        "how_to_read": measure.how_to_read,
+        "how_to_read_ko": measure.how_to_read_ko,
+        "method": measure.method,
+        "sources": measure.sources,
+        "sentence": sentence,
+        "lines": lines(sentence, run.scene.subjects),
+        "quantities": quantities,
+        "number": sum(len(quantity["rows"]) for quantity in quantities),
+        "sample": sample(finding, measure, run.plan),
+        "chart": chart,
+        "undrawn": undrawn,
+        "light": data_uri(chart.light, "image/svg+xml") if chart else None,
+        "dark": data_uri(chart.dark, "image/svg+xml") if chart else None,
+        "files": tables(name, finding),
+    }
+
+
+def subjects_of(finding: xarray.Dataset, subjects: Sequence[str]) -> list[str]:
+    """Whom a finding is about: the subjects of its axes and of its quantities."""
+    names = {
+        str(name)
+        for column in finding.variables
+        if str(column).endswith("subject")
+        for name in finding[column].values.ravel()
+    }
+    if "quantity_subjects" in finding:
+        names |= {name for pair in finding.quantity_subjects.values for name in str(pair).split(" | ")}
+    return [subject for subject in subjects if subject in names] or list(subjects)
+
+
+def in_one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
+
+
+def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any) -> list[dict[str, Any]]:
+    """Each quantity with a row for each subject or pair; of a pair told both ways round, only the first."""
+    explained = {quantity.name: quantity.explain for quantity in measure.quantities}
+    made: list[dict[str, Any]] = []
+    met: set[tuple[Any, ...]] = set()
+    for index in range(finding.sizes.get("quantity_row", 0)):
+        row = finding.isel(quantity_row=index)
+        name, subjects = str(row.quantity.item()), str(row.quantity_subjects.item()).split(" | ")
+        ends = value, low, high = [float(row[f"quantity_{part}"]) for part in ("value", "low", "high")]
+        if (name, *reversed(subjects), -value, -high, -low) in met:
+            continue
+        met.add((name, *subjects, *ends))
+        shown, span = with_span(value, low, high)
+        exact = low == high and finding.attrs.get("of_weights")
+        if not made or made[-1]["key"] != name:
+            group = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
+            made.append(group)
+        made[-1]["rows"].append(
+            {
+                "subjects": [subject_label(subject) for subject in subjects],
+                "value": shown,
+                "number": value,
+                "width": high - low,
+                "span": "exact" if exact else f"[{span}]" if span else "",
+                "unit": str(row.quantity_unit.item()),
+            }
+        )
+    return made
+
+
+def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -> str:
+    """How many images it used, why not more, and where its intervals come from; a measure may say it in its own words.
+
+    What no image was drawn for has no intervals, and says so itself (`attrs["sample"]`). What they are too few for
+    follows (`attrs["note"]`).
+    """
+    if "sample" in finding.attrs:
+        return f"{finding.attrs['sample']}."
+    images, folds = int(finding.attrs["images"]), int(finding.attrs["folds"])
+    used, effort = plan["images"]["used"], plan["settings"]["effort"]
+    fewer = images < used and isinstance(measure, SampledExperiment)
+    drawn = f"{count(images)} of {count(used)}" if fewer else count(images)
+    why = f"sized by \u2011\u2011effort\u00a0{effort}" if measure.name in plan["sized"] else "as asked for"
+    why = f" ({why})" if fewer else ""
+    note = f" {finding.attrs['note']}." if "note" in finding.attrs else ""
+    return f"{drawn} images{why}; intervals from {folds} folds of them, for these images and weights.{note}"
+
+
+def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> list[dict[str, str | None]]:
+    """The finding as CSV: a file for each set of dimensions, without replicates. Too large ones are only named."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for variable, values in finding.data_vars.items():
+        if "replicate" not in values.dims:
+            groups.setdefault(tuple(map(str, values.dims)), []).append(str(variable))
+    made: list[dict[str, str | None]] = []
+    for dims, variables in groups.items():
+        about = "quantities" if dims == ("quantity_row",) else " × ".join(dims)
+        cells = finding[variables[0]].size * len(variables)
+        # Counting first: writing a table of millions of cells only to drop it took longer than the whole page.
+        rows = finding[variables].to_dataframe().dropna(how="all", subset=variables) if cells < largest else None
+        text = None if rows is None else csv_of(rows)
+        if text is None or len(text) > largest:
+            made.append({"name": None, "uri": None, "label": f"{about}: in findings/{name}.nc"})
+            continue
+        file = f"{name}-{'-'.join(dims) if about != 'quantities' else about}.csv"
+        made.append({"name": file, "uri": data_uri(text, "text/csv;charset=utf-8"), "label": f"CSV, {about}"})
+    return made
+
+
+def csv_of(rows: pd.DataFrame) -> str:
+    """A table as CSV in which no name is a formula."""
+    plain = rows.reset_index()
+    for column in plain.columns[[kind.kind == "O" for kind in plain.dtypes]]:  # texts, of whatever dtype
+        plain[column] = [harmless_cell(cell) if isinstance(cell, str) else cell for cell in plain[column]]
+    return plain.to_csv(float_format="%.7g", index=False)

@@ -1,0 +1,20 @@
+// What all parts of the page agree on, and how they hear of a change:
+//   only    subjects shown by themselves (none: all)
+//   layers  the places everybody marks: { subject, name }
+// `views` are the live charts by figure; "drawn" is told with a figure each time one was drawn.
+(() => {
+  "use strict";
+  const ears = new Map(); // what -> functions
+  const state = { only: [], layers: [] };
+  window.eyechart = {
+    state,
+    views: new Map(),
+    hear: (what, ear) => ears.set(what, [...(ears.get(what) || []), ear]),
+    tell: (what, news) => (ears.get(what) || []).forEach((ear) => ear(news)),
+    set: (what, value) => {
+      if (JSON.stringify(state[what]) === JSON.stringify(value)) return;
+      state[what] = value;
+      window.eyechart.tell(what, value);
+    },
+  };
+})();

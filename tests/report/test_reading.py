@@ -1,0 +1,266 @@
+"""The page in a real browser as readers use it: search, filters, links, linked looking, print, no JavaScript, axe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from eyechart.report import page
+
+from .browser import Browser, chromium
+from .synthetic import as_run, synthetic_run, vit
+from .test_explorer import run_with_maps
+
+DESK, PHONE = (1400, 900), (390, 844)
+DARK: dict[str, Any] = {"color_scheme": "dark"}
+SEEN = "(selector) => [...document.querySelectorAll(selector)].filter((each) => each.checkVisibility())"
+
+PLACE_OF_LEGEND = """(() => {
+  const figure = document.querySelector('[data-chart=feature_variance]'), { view } = window.eyechart.views.get(figure);
+  const find = (group, x, y) => {
+    for (const mark of group.items) for (const item of mark.items) {
+      if (mark.role === 'legend-symbol' && item.datum.value === 'zoo:resnet') return [x + item.x, y + item.y];
+      const found = mark.marktype === 'group' && find(item, x + item.x, y + item.y);
+      if (found) return found;
+    }
+  };
+  const [x, y] = view.origin(), { left, top } = view.padding();
+  const edge = figure.querySelector('canvas').getBoundingClientRect();
+  return find(view.scenegraph().root.items[0], x + left + edge.x, y + top + edge.y);
+})()"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One small page with everything on it: verdicts, four figures, the explorer."""
+    folder = tmp_path_factory.mktemp("reading")
+    run = run_with_maps(folder)
+    run.findings = synthetic_run(folder).findings | run.findings
+    first, last = run.scene.anatomies
+    run.scene = replace(run.scene, anatomies=(first, vit("zoo:vit-2"), last))
+    run.plan["subjects"].insert(1, {**run.plan["subjects"][0], "name": "zoo:vit-2"})
+    return page.write_report(as_run(run))
+
+
+def seen(browser: Browser, selector: str) -> list[str]:
+    """The ids of what is visible, or its first words where it has none."""
+    found: list[str] = browser.page.evaluate(
+        f"(selector) => ({SEEN})(selector).map((each) => each.id || each.textContent.trim().slice(0, 40))", selector
+    )
+    return found
+
+
+def visible(browser: Browser, selector: str) -> int:
+    return len(seen(browser, selector))
+
+
+def to_figure(browser: Browser, name: str) -> None:
+    browser.ask(f"document.getElementById('measure-{name}').scrollIntoView()")
+    assert browser.wait_for(f"window.eyechart.views.get(document.querySelector('[data-chart={name}]'))?.view")
+    assert browser.wait_for(f"document.querySelector('[data-chart={name}]').dataset.marked !== undefined")
+
+
+# --- search, filters, links, tables ----------------------------------------------------------------------------------
+
+
+def test_search_shows_what_has_the_words_and_where(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    sections = seen(browser, "section.measure")
+    assert len(sections) == 5
+    assert visible(browser, ".quantities") == 0  # folded
+    browser.page.fill("#find-words", "lowest third uniformity")
+    assert browser.wait_for("document.querySelectorAll('section.measure[hidden]').length === 4")
+    assert seen(browser, "section.measure") == ["measure-cka"]
+    assert visible(browser, "#measure-cka .quantities") == 1  # the words stand in that fold
+    assert "measure-cka" not in seen(browser, ".side li a[href='#measure-feature_variance']")
+    assert browser.ask("document.getElementById('find-said').textContent") == "0 of 4 claims, 1 of 5 figures"
+    browser.page.click("#find-reset")
+    assert seen(browser, "section.measure") == sections
+    assert visible(browser, ".quantities") == 0
+
+
+def test_filters_by_verdict_paper_and_subject(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    claims = ".glance li .id"
+    assert seen(browser, claims) == ["C09", "C13", "C15", "C58"]
+    browser.page.select_option("#find-kind", "fails")
+    assert seen(browser, claims) == ["C15"]
+    assert seen(browser, "section.measure") == ["measure-cka"]  # which decided it
+    browser.page.select_option("#find-kind", "")
+    browser.page.select_option("#find-paper", "Park & Kim 2022")
+    assert seen(browser, claims) == ["C58"]
+    assert set(seen(browser, "section.measure")) == {"measure-cka", "measure-feature_variance"}
+    browser.page.click("#find-reset")
+    browser.page.select_option("#find-subject", "zoo:vit")
+    assert seen(browser, claims) == ["C09", "C13", "C15", "C58"]
+    browser.page.select_option("#find-subject", "zoo:resnet")
+    assert seen(browser, claims) == ["C13", "C15", "C58"]  # C09 speaks of the ViT alone
+    assert seen(browser, "#subjects tbody th") == ["zoo:resnet"]
+    browser.page.select_option("#find-other", "zoo:vit-2")  # a pair: nothing was said of these two
+    assert seen(browser, claims) == []
+
+
+def test_links_open_what_is_folded(browser: Browser, file: Path) -> None:
+    browser.open(file, at="#verdict-C15-1")
+    place = "document.getElementById('verdict-C15-1').getBoundingClientRect().top"
+    assert browser.wait_for(f"{place} >= 0 && {place} < 300")
+    assert visible(browser, "#verdict-C15-1 .part") == 1
+    anchor = "#verdict-C58-1 .anchor"
+    assert browser.ask(f"document.querySelector('{anchor}').hash") == "#verdict-C58-1"
+    browser.page.select_option("#find-kind", "holds")
+    browser.ask("(location.hash = 'verdict-C58-1')")
+    assert browser.wait_for("document.getElementById('verdict-C58-1').checkVisibility()")  # filtered out before
+    for identity in ("chapter-more", "measure-cka", "explorer"):
+        assert visible(browser, f".anchor[href='#{identity}']") == 1
+
+
+def test_tables_sort_three_ways(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    rows = "#subjects tbody th"
+    before = ["zoo:vit", "zoo:vit-2", "zoo:resnet"]
+    assert seen(browser, rows) == before
+    for order in (["zoo:resnet", "zoo:vit", "zoo:vit-2"], ["zoo:vit", "zoo:vit-2", "zoo:resnet"], before):
+        browser.page.click("#subjects th:nth-child(5) button")  # blocks: 9, 9 and 8
+        assert seen(browser, rows) == order
+    assert browser.ask("document.querySelector('#subjects th[aria-sort]')") is None
+
+
+# --- linked looking --------------------------------------------------------------------------------------------------
+
+
+def test_a_layer_is_marked_everywhere_and_a_cell_becomes_curves(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    browser.page.click("button.layer[data-subject='zoo:vit'][data-layer='block 3']")
+    to_figure(browser, "feature_variance")
+    assert browser.ask("document.querySelector('[data-chart=feature_variance]').dataset.marked") == "2"  # two junctions
+    to_figure(browser, "cka")
+    boxes = browser.ask(
+        "[...document.querySelectorAll('[data-chart=cka] svg.rings rect')].map((each) => each.getBoundingClientRect())"
+        ".map(({ x, y, width, height }) => [x, y, width, height])"
+    )
+    assert len(boxes) == 3  # row and column of its own map, column of the map with the other
+    column, row = sorted(boxes[:2], key=lambda box: float(box[2]))
+    assert column[3] == pytest.approx(row[2], abs=3) == pytest.approx(10 * column[2], rel=0.1)  # 10 sites
+    middle = column[0] + column[2] / 2, row[1] + row[3] / 2
+    browser.move(*middle)
+    assert browser.wait_for("document.getElementById('vg-tooltip-element')?.classList.contains('visible')")
+    told = browser.ask("[...document.querySelectorAll('#vg-tooltip-element td.value')].map((each) => each.innerText)")
+    assert told == ["block 3", "block 3", "1.00"]
+    browser.click(middle[0] + column[2], middle[1])  # the next cell: block 4 with block 3
+    assert browser.wait_for("document.querySelector('.cell')?.dataset.shown === 'block 4 block 3'")
+    pressed = "button.layer[aria-pressed=true]"
+    assert seen(browser, pressed) == ["3", "4"]
+    browser.page.click("button.looking")
+    assert seen(browser, pressed) == []
+    assert visible(browser, ".cell") == 0
+
+
+def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    to_figure(browser, "attention_distance")
+    canvas = browser.page.locator("[data-chart=attention_distance] .live canvas").bounding_box()
+    assert canvas is not None
+    right, bottom = canvas["x"] + canvas["width"] - 2, canvas["y"] + canvas["height"] - 2
+    browser.move(canvas["x"] + 2, canvas["y"] + 2)
+    browser.page.mouse.down()
+    browser.page.mouse.move(right, bottom, steps=3)
+    browser.page.mouse.up()
+    assert browser.wait_for("document.querySelector('.brushed')?.dataset.heads === '48'")  # of 72 dots and 32 on lines
+    assert "(of 104)" in browser.ask("document.querySelector('.brushed p').textContent")
+    words = browser.ask("document.querySelector('.brushed button:nth-of-type(9)').innerText")
+    assert words == "zoo:vit, block 2, head 1"
+    browser.page.click(".brushed button:nth-of-type(9)")
+    assert browser.wait_for("document.getElementById('explorer').dataset.layer === '1'")
+    assert browser.ask("document.getElementById('explorer').dataset.head") == "0"
+    to_figure(browser, "feature_variance")
+    legend = browser.ask(PLACE_OF_LEGEND)
+    browser.click(*legend)
+    assert browser.wait_for("document.documentElement.dataset.alone === 'zoo:resnet'")
+    assert visible(browser, "button.alone:not(.looking)") == 1
+
+
+def test_the_tour_moves_figures_into_the_papers_order_and_back(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    home = "document.querySelector('#measure-cka figure.chart') !== null"
+    assert browser.ask(home)
+    browser.page.check("#tour-on")
+    assert not browser.ask(home)
+    assert visible(browser, ".chapter") == 0
+    figures = "[...document.querySelectorAll('.tour li:has(figure)')].map((step) => step.querySelector('h3').innerText)"
+    order = [
+        "Dosovitskiy et al. 2020, Fig. 7 right, Fig. 11 #",
+        "Raghu et al. 2021, Fig. 1 #",
+        "Park & Kim 2022, Figs. 9, D.1 #",
+    ]
+    assert browser.ask(figures) == order
+    browser.page.select_option("#tour-of", "Raghu et al. 2021")
+    assert browser.ask(figures) == ["Raghu et al. 2021, Fig. 1 #", "Raghu et al. 2021, Fig. 3 #"]
+    browser.page.select_option("#tour-of", "N3")
+    assert "Raghu et al. 2021, Fig. 1 #" in browser.ask(figures)  # which that note speaks of as well
+    browser.ask("(location.hash = 'measure-cka')")
+    assert browser.wait_for(home)
+    assert not browser.page.is_checked("#tour-on")
+
+
+# --- screens, paper, readers ------------------------------------------------------------------------------------------
+
+UNFOLDED = ".about, .quantities, #verdict-C13-1, #not-tested table, #verdicts .note"
+
+
+def test_paper_has_everything_unfolded(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    assert visible(browser, UNFOLDED) == 0
+    browser.page.emulate_media(media="print")
+    assert visible(browser, UNFOLDED) == browser.ask(f"document.querySelectorAll('{UNFOLDED}').length") > 10
+    assert visible(browser, "#tour") == 0  # it repeats the others: printed where it was switched on
+    assert visible(browser, ".side, .alone, .anchor") == 0
+    assert visible(browser, ".still") == 5
+
+
+@pytest.mark.parametrize("browser", [(*DESK, {"java_script_enabled": False})], indirect=True)
+def test_without_javascript_everything_stands_there(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    for selector in (".about", ".quantities", "#verdict-C13-1 .part", ".still", ".side ol ol a", ".highlights .dots"):
+        assert browser.page.locator(selector).first.is_visible(), selector
+    assert not browser.page.locator(".finder").is_visible()
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_a_phone_finds_the_contents_behind_a_button(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    assert visible(browser, ".side li a") == 0
+    browser.page.click(".menu > summary")
+    assert visible(browser, ".side li a") > 8
+    browser.page.click(".side a[href='#measure-cka']")
+    assert visible(browser, ".side li a") == 0
+    assert browser.wait_for("document.querySelector('#measure-cka .live canvas')")
+    browser.ask("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    assert browser.ask("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("browser", [DESK, (*PHONE, DARK)], indirect=True, ids=["light", "dark phone"])
+def test_axe_finds_no_serious_fault(browser: Browser, file: Path) -> None:
+    browser.open(file, at="#explorer")
+    assert browser.wait_for("document.getElementById('explorer').dataset.query !== undefined")
+    browser.ask("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    found = Axe().run(browser.page).response["violations"]
+    serious = {
+        fault["id"]: [node["html"][:120] for node in fault["nodes"][:3]]
+        for fault in found
+        if fault["impact"] in ("serious", "critical")
+    }
+    assert serious == {}
+
+
+def test_a_missing_browser_is_said_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("EYECHART_BROWSER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no browser was tested"):
+        chromium()
+    monkeypatch.setenv("EYECHART_BROWSER", "required")
+    with pytest.raises(pytest.fail.Exception, match="EYECHART_BROWSER=required, but no browser was tested"):
+        chromium()

@@ -1,0 +1,46 @@
+"""The tour names what exists, leaves nothing out that an exam can settle, and sets reported beside measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eyechart.claims.table import CLAIMS, EVIDENCE
+from eyechart.measures import measures
+from eyechart.report import page
+from eyechart.report.tour import NOTES, steps
+
+from .synthetic import as_run, synthetic_run
+from .test_page import Outline
+
+
+def test_every_claim_of_the_three_papers_that_an_exam_settles_has_its_place() -> None:
+    toured = {claim for step in steps() for claim in step["claims"]}
+    papers = {"V", "R", "P"}
+    asked = {claim.id for claim in CLAIMS.values() if claim.settled_by == "exam" and papers & set(claim.sources)}
+    assert asked <= toured <= CLAIMS.keys()
+    assert {note for claim in CLAIMS.values() for note in claim.notes} == NOTES.keys()
+    for step in steps():
+        assert step["paper"] in papers
+        if "measure" in step:
+            assert step["measure"] in measures()
+            assert any(step["measure"] in CLAIMS[claim].measures for claim in step["claims"]), step["figure"]
+
+
+def test_reported_stands_beside_measured(tmp_path: Path) -> None:
+    html = page.render(as_run(synthetic_run(tmp_path)), [], tour_first=True)
+    said = " ".join(Outline(html).text.split())
+    assert '<html lang="en" data-tour="on">' in html
+    told = said[said.index("Raghu et al. 2021, Fig. 1 #") :]
+    claim = CLAIMS["C13"]
+    in_order = (
+        claim.sentence,
+        claim.reported,
+        EVIDENCE[claim.evidence],
+        "holds",
+        "0.311 [0.290, 0.332]",
+        "What differs.",
+    )
+    places = [told.index(words) for words in in_order]
+    assert places == sorted(places)
+    assert html.index('id="tour"') < html.index('class="chapter"')
+    assert "Settled by trainings made for it: ViTs whose attention is limited" in said  # C47: no verdict, no silence
