@@ -3,6 +3,7 @@
 import json
 import pickle
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from eyechart.images import BatchPlan, open_images, plan_batches
 from eyechart.images.plan import plan_order, seeded_order
 
 
-def planned(labels: np.ndarray | None, count: int | None = None, **options: int) -> BatchPlan:
+def planned(labels: np.ndarray | None, count: int | None = None, **options: Any) -> BatchPlan:
     return plan_order(labels, len(labels) if count is None and labels is not None else count or 0, "print", **options)
 
 

@@ -37,6 +37,7 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def layer_map(finding: xarray.Dataset, one: str, other: str, size: int | tuple[int, int] = SIZE) -> Chart:
     part = finding.isel(site=finding.subject.values == one, other_site=finding.other_subject.values == other)
+    width = size if isinstance(size, int) else size[0]
     return heatmap(
         table_of(part, "cka", gaps=True),
         x="name",
@@ -45,16 +46,14 @@ def layer_map(finding: xarray.Dataset, one: str, other: str, size: int | tuple[i
         x_title=f"{one} →",
         y_title=f"{other} →",
         value_title=finding.attrs["index"],
-        title=alt.TitleParams(
-            [one] if one == other else [one, f"× {other}"], limit=(size if isinstance(size, int) else size[0]) + 50
-        ),
+        title=alt.TitleParams([one] if one == other else [one, f"× {other}"], limit=width + 50),
         domain=(0, 1),
         x_group="stage",
         y_group="other_stage",
         tooltip=tooltips(name=f"{one}, across", other_name=f"{other}, up")
         + interval_tooltips("cka", finding.attrs["index"]),
         size=size,
-        legend=min(160, size // 40 * 40),
+        legend=min(160, width // 40 * 40),
     )
 
 
