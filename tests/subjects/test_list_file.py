@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 from click.testing import CliRunner
 
 from eyechart.cli import main
@@ -82,3 +83,16 @@ def test_the_command_line_comes_first_and_the_list_after_it(tmp_path: Path, monk
     words = ["exam", "zoo:resnet", "--subjects-from", str(path)]
     assert "It would examine zoo:resnet, mine=zoo:vit." in CliRunner().invoke(main, words).output
     assert "It would examine mine=zoo:vit." in CliRunner().invoke(main, [*words[:1], *words[2:]]).output
+
+
+def test_the_list_of_large_checkpoints_names_weights_that_timm_has() -> None:
+    listed = listed_subjects(Path(__file__).parents[2] / "scripts" / "large_scale.toml")
+    names = [spec.partition("timm:")[2] for spec in listed]
+    assert set(names) <= set(timm.list_pretrained())
+    labels = {spec.partition("=")[0] for spec in listed}
+    assert {
+        "ViT-S-16 1k",
+        "ViT-S-16 21k",
+        "ViT-B-16 1k",
+        "ViT-B-16 21k",
+    } <= labels  # the pairs that C16 and C38 compare

@@ -24,7 +24,8 @@ training and 10,000 for testing, so accuracies are not those of the literature. 
 architecture under one recipe at this scale: models of about 3 million parameters on pictures of 32 pixels. A verdict
 *on these weights* speaks of the models bundled with eyechart, on CIFAR-10. Intervals are 95 %; margins are ours and
 stand in `claims.toml`. What decides a claim in a study was committed before its runs; where it was changed afterwards,
-that is said.
+that is said. With a network, `eyechart exam --subjects-from scripts/large_scale.toml` examines public checkpoints of
+ImageNet and ImageNet-21k, as proxies of what this scale cannot show (C16, C37–C39); nobody has recorded it yet.
 """
 
 
