@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_the_command_line_comes_first_and_the_list_after_it(tmp_path: Path, monk
     def exam(subjects: Any, *args: Any, **options: Any) -> Any:
         raise UsageError(f"It would examine {', '.join(subjects)}.")
 
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "exam", exam)
+    monkeypatch.setattr(importlib.import_module("eyechart.exam"), "exam", exam)
     path = written(tmp_path, '[[subject]]\nspec = "zoo:vit"\nlabel = "mine"')
     words = ["exam", "zoo:resnet", "--subjects-from", str(path)]
     assert "It would examine zoo:resnet, mine=zoo:vit." in CliRunner().invoke(main, words).output
