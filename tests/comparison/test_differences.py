@@ -48,7 +48,7 @@ def test_paired_intervals_cover_the_truth_and_are_narrower() -> None:
     generator = np.random.default_rng(0)
     held, widths = 0, []
     key = ("mean", ("a",))
-    for _ in range(100):
+    for _ in range(60):
         hard = generator.normal(size=160)
         both = [finding(hard + shift + 0.3 * generator.normal(size=160)) for shift in (0.0, 0.3)]
         kept = [leave_one_out(each, [MEAN]) for each in both]
@@ -57,7 +57,7 @@ def test_paired_intervals_cover_the_truth_and_are_narrower() -> None:
         assert (hows, other) == (("paired",), ("independent",))
         held += paired.low <= 0.3 <= paired.high
         widths.append((paired.high - paired.low) / (apart.high - apart.low))
-    assert 90 <= held <= 99
+    assert 53 <= held <= 60
     assert np.mean(widths) < 0.5
 
 
@@ -88,12 +88,16 @@ def small(out: Path, label: str, spec: str, measures: str = "recognition,calibra
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     folder = tmp_path_factory.mktemp("compared")
-    return [
-        small(folder / "one", "net0", "zoo:resnet@warmup"),
-        small(folder / "two", "net1", "zoo:resnet"),
-        small(folder / "fewer", "net2", "zoo:resnet", measures="recognition"),
-        small(folder / "shuffled", "net3", "zoo:resnet", seed=1),
-    ]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("eyechart.report.page.render", lambda run, undrawn, watched: "")  # these pages nobody reads
+        patched.setattr("eyechart.intervals.DRAWS", 20)
+        patched.setattr("eyechart.intervals.SMALL_DRAWS", 10)
+        return [
+            small(folder / "one", "net0", "zoo:resnet@warmup"),
+            small(folder / "two", "net1", "zoo:resnet"),
+            small(folder / "fewer", "net2", "zoo:resnet", measures="recognition"),
+            small(folder / "shuffled", "net3", "zoo:resnet", seed=1),
+        ]
 
 
 def test_runs_give_their_differences(runs: list[Run]) -> None:

@@ -73,11 +73,12 @@ def test_a_run_gives_its_tables(tmp_path: Path) -> None:
     assert set(verdicts.verdict) >= {"holds", "fails", "undecided"}
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_notebook_shows_the_run_and_commands_take_it_along(tmp_path: Path) -> None:
     import eyechart
 
     run = eyechart.exam(
-        {"a<b": "zoo:resnet"}, measures="recognition,calibration", limit=64, out=tmp_path / "run", progress=False
+        {"a<b": "zoo:resnet"}, measures="recognition,skip_ratio", limit=16, out=tmp_path / "run", progress=False
     )
     shown = run._repr_html_()
     assert "a&lt;b" in shown
@@ -85,7 +86,7 @@ def test_a_notebook_shows_the_run_and_commands_take_it_along(tmp_path: Path) -> 
     assert "report.html" in shown
     quantities = quantity_table(run, "recognition")
     assert set(quantities.measure) == {"recognition"}
-    assert len(run.table()) > len(quantities)
+    assert len(run.table()) >= len(quantities) > 0
 
     def call(*words: str) -> str:
         result = CliRunner().invoke(main, [words[0], str(run.path), *words[1:]], catch_exceptions=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import re
 from typing import Any
 
@@ -20,6 +21,7 @@ from eyechart.errors import UsageError
 
 POINTS = 72 / 25.4  # in a millimetre
 LEAST_POINTS = 7.0
+START = 11.0  # pixels of the words on the page
 ROOMY = 20.0  # pixels of the words: larger ones crowd a panel of 250, so it gets a row of its own
 DOTS = 300  # an inch, of a PNG
 INKS = ("#000000", "#000000", "#6b6b6b", "#e3e3e3", "#ffffff")  # words, quiet words, lines, faint lines, paper
@@ -64,26 +66,40 @@ def printed(spec: dict[str, Any], format: str, width: float) -> bytes:
 def for_print(spec: dict[str, Any], width: float) -> str:
     """The chart as SVG in its own pixels, whose words are LEAST_POINTS high once it is `width` millimetres wide."""
     most = max((len(part.get("concat", ())) for part in parts_of(spec)), default=1)
-    picture = ""
+    picture = None
     for columns in range(max(1, min(most, 3)), 0, -1):
-        picture, font = fitted(spec, width, columns)
-        if font <= ROOMY:
+        picture = fitted(spec, width, columns, ROOMY if columns > 1 else math.inf)
+        if picture is not None:
             break
+    assert picture is not None  # one panel in a row takes words of any size
     return picture
 
 
-def fitted(spec: dict[str, Any], width: float, columns: int) -> tuple[str, float]:
-    """With at most so many panels in a row: the SVG, and how many pixels its words are high."""
-    font, picture = 11.0, ""
-    for _ in range(8):  # larger words make a wider chart, which is shrunk more: a few rounds until both agree
+def fitted(spec: dict[str, Any], width: float, columns: int, largest: float) -> str | None:
+    """With at most so many panels in a row; None where its words would have more than `largest` pixels.
+
+    Larger words make a wider chart, which is shrunk more. Its width grows about evenly with the words, so the secant of
+    two drawings says where both agree; larger words only ever need still larger ones, so the first may end it.
+    """
+    tried: list[tuple[float, float]] = []
+    font = START
+    for _ in range(8):
         picture = vl_convert.vegalite_to_svg(dressed(spec, font, columns), allowed_base_urls=[])
         match = SIZE.search(picture)
         assert match is not None
         needed = LEAST_POINTS * float(match[2]) / (width * POINTS)
-        if needed <= font <= needed * 1.1:
-            break
-        font = needed * 1.02
-    return picture, font
+        if needed <= font <= needed * 1.08:
+            return picture if font <= largest else None
+        if font == START and needed > largest:
+            return None
+        tried.append((font, needed))
+        font = 1.03 * needed
+        if len(tried) > 1:
+            (one, need), (other, more) = tried[-2:]
+            slope = (more - need) / (other - one) if other != one else 0.0
+            if 0 <= slope < 0.9:
+                font = 1.03 * (more - slope * other) / (1 - slope)
+    raise UsageError(f"A figure does not fit into {width:g} mm with words of {LEAST_POINTS:g} points; give a --width.")
 
 
 def dressed(spec: dict[str, Any], font: float, columns: int) -> dict[str, Any]:
