@@ -196,6 +196,9 @@ Subjects that wait for their turn are in a file, not in memory, once the first o
 |---|---|---|
 {peaks}
 
+Memory still grows with subjects, though by less: not only weights are held (views, tallies, anatomies, and what the
+allocator keeps), and which of them it is here has not been found out.
+
 Findings are made one measure at a time: the peak there is that of the largest measure, not of their sum. On a GPU all
 weights stay on the device, and the tallies of a shard are those of all subjects.
 """
