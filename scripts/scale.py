@@ -196,6 +196,9 @@ Subjects that wait for their turn are in a file, not in memory, once the first o
 |---|---|---|
 {peaks}
 
+Memory still grows with subjects, though by less: not only weights are held (views, tallies, anatomies, and what the
+allocator keeps), and which of them it is here has not been found out.
+
 Findings are made one measure at a time: the peak there is that of the largest measure, not of their sum. On a GPU all
 weights stay on the device, and the tallies of a shard are those of all subjects.
 """
@@ -241,7 +244,9 @@ What it shows:
 - {SHARDS} shards, the default, keep at most {SHARDS} workers busy; `--shards 512` is for 64.
 - Experiments use the first images of an exam, so they are all in the first shard: {hours(one.first)} that no further worker
   shortens. It begins first, and so costs nothing until workers are so many that a shard's other work takes less.
-- Uneven shards cost little with Ray, and more with ranks, whose share is fixed: more shards than workers even that out.
+- Uneven shards cost the more the fewer of them a worker has, and ranks, whose share is fixed, cost more than Ray.
+- Pairs are updated by one core while the GPU waits: at this many subjects that costs as much as the passes, and it is the
+  first thing to move to the GPU.
 {memory_part if memory else ""}
 ## Assumptions
 
@@ -251,7 +256,7 @@ What it shows:
 - Merging, intervals and the page come after the last shard, on one core, and are not in the table: their time grows with
   pairs of subjects (measure and claim by claim), not with images.
 - A measure whose tally would take more than 2 GiB is left out with a sentence (`engines/plan.py`): at {SUBJECTS} subjects of this
-  size that concerns those with large tables for each site. Examine fewer subjects at a time for them.
+  size that may concern those with large tables for each site. Examine fewer subjects at a time for them.
 """
 
 

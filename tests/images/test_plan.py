@@ -151,7 +151,7 @@ def test_folds_of_blocks_and_images() -> None:
 
 
 def test_shards_are_as_many_as_workers_are_hoped_for() -> None:
-    default, many, few = (planned(None, 20_000, shards=shards) for shards in (None, 64, 1000))
+    default, many, few = planned(None, 20_000), planned(None, 20_000, shards=64), planned(None, 20_000, shards=1000)
     assert [len(plan.shards) for plan in (default, many, few)] == [16, 39, 78]  # at most so many, of 78 equal blocks
     assert default.order == many.order
     assert [batch for shard in many.shards for batch in shard] == [batch for shard in default.shards for batch in shard]

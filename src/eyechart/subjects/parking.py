@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOM = 2 << 30
 """Bytes of weights that stay in memory, those of the first subjects: six ViT-B/16. So few or small ones are never
-parked, and all that come after them take as much as the largest."""
+parked, and the weights of all that come after them take as much as the largest."""
 
 
 class Parking:
