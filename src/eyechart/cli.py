@@ -217,10 +217,15 @@ def show_training(path: Path, json_: bool) -> None:
 @click.option(
     "--tour", is_flag=True, help="Open the page as a tour of the papers: their figures in order, ours beside."
 )
+@click.option(
+    "--largest",
+    type=click.FloatRange(min=1),
+    help="Megabytes the page may have, 10 by default; tables and pictures to explore are left out until it fits.",
+)
 @plugin_option
-def report(run: Path, tour: bool, plugins: tuple[Path, ...]) -> None:
+def report(run: Path, tour: bool, largest: float | None, plugins: tuple[Path, ...]) -> None:
     """Draw the page of a run folder again, from the files in the folder alone."""
-    say(open_run(run, plugins).report(tour_first=tour))
+    say(open_run(run, plugins).report(tour_first=tour, largest=int(largest * 1e6) if largest else None))
 
 
 @main.command()

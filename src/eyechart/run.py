@@ -116,14 +116,20 @@ class Run(RunFiles):
             chart: Chart = theme.dress(self.measures[name].chart(self.findings[name]))
             return chart
 
-    def report(self, tour_first: bool = False, watched: Callable[[Iterable[str]], Iterable[str]] = iter) -> Path:
+    def report(
+        self,
+        tour_first: bool = False,
+        watched: Callable[[Iterable[str]], Iterable[str]] = iter,
+        largest: int | None = None,
+    ) -> Path:
         """Draw the page anew from this folder alone, and say where it is; `tour_first`: as a tour of the papers.
 
-        `watched` goes over the measures and sees each figure come.
+        `watched` goes over the measures and sees each figure come; `largest` says how many bytes the page may have (10
+        million by default): it leaves out tables, then pictures to explore, until it fits.
         """
-        from eyechart.report.page import write_report
+        from eyechart.report.page import LARGEST, write_report
 
-        path = write_report(self, tour_first, watched)
+        path = write_report(self, tour_first, watched, largest or LARGEST)
         self.record([path.name])
         return path
 

@@ -162,9 +162,8 @@ def test_it_takes_no_more_room_than_it_may(run: SyntheticRun, outline: Outline) 
     assert len(least["examples"]) == 1
 
 
-def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "LARGEST", len(html.encode()) - 300_000)  # more than its tables
-    fewer = Outline(page.render(as_run(run)))
+def test_a_page_too_large_keeps_fewer_pictures(run: SyntheticRun, html: str) -> None:
+    fewer = Outline(page.render(as_run(run), largest=len(html.encode()) - 300_000))  # more than its tables
     assert len(fewer.scripts[1]) < len(Outline(html).scripts[1])
     assert json.loads(fewer.scripts[0])["charts"]
 

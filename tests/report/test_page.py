@@ -273,12 +273,9 @@ def test_too_large_tables_are_only_named(run: SyntheticRun) -> None:
     assert "findings/cka.nc" in str(made[0]["label"])
 
 
-def test_a_page_too_large_to_mail_loses_least_first(
-    run: SyntheticRun, html: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_too_large_to_mail_loses_least_first(run: SyntheticRun, html: str) -> None:
     def smaller(than: str) -> Outline:
-        monkeypatch.setattr(page, "LARGEST", len(than.encode()) - 1)
-        return Outline(page.render(as_run(run)))
+        return Outline(page.render(as_run(run), largest=len(than.encode()) - 1))
 
     def files(outline: Outline) -> set[str]:
         return {link["download"] for link in outline.all("a") if "download" in link}

@@ -44,20 +44,26 @@ Watched = Callable[[Iterable[str]], Iterable[str]]
 """Goes over the measures whose figures are drawn, and so sees each one come."""
 
 
-def write_report(run: Run, tour_first: bool = False, watched: Watched = iter) -> Path:
+def write_report(run: Run, tour_first: bool = False, watched: Watched = iter, largest: int = LARGEST) -> Path:
     """Draw the page of a run into its folder; with `tour_first` it opens as a tour of the papers."""
     from eyechart.files import write_text
 
     undrawn: list[str] = []
-    path = write_text(run.path / "report.html", render(run, undrawn, tour_first, watched))
+    path = write_text(run.path / "report.html", render(run, undrawn, tour_first, watched, largest))
     for sentence in undrawn:
         run.notice(sentence)
     return path
 
 
-def render(run: Run, undrawn: list[str] | None = None, tour_first: bool = False, watched: Watched = iter) -> str:
-    """The page as HTML; one too large to mail goes without second pictures, then without its largest tables, then all
-    of them, then most of its explorer, then its live charts.
+def render(
+    run: Run,
+    undrawn: list[str] | None = None,
+    tour_first: bool = False,
+    watched: Watched = iter,
+    largest: int = LARGEST,
+) -> str:
+    """The page as HTML; one of more than `largest` bytes goes without second pictures, then without its largest tables,
+    then all of them, then most of its explorer, then its live charts.
 
     A figure that cannot be drawn does not stop the others: it is named where it would stand, in the notices and, for
     the terminal, in `undrawn`.
@@ -106,18 +112,22 @@ def render(run: Run, undrawn: list[str] | None = None, tour_first: bool = False,
         "charts": json_in_html(charts_data(sections)),
         "scripts": [Markup(script) for script in scripts],
     }
+
+    def too_large(html: str) -> bool:
+        return len(html.encode()) > largest
+
     html = filled(context)
     if too_large(html):
         for made in sections:
             made["dark"] = None  # only seen on dark paper without JavaScript, where the light one lies on white
         html = filled(context)
-    for largest in (LARGEST_TABLE // 10, LARGEST_TABLE // 50, 0):
+    for largest_table in (LARGEST_TABLE // 10, LARGEST_TABLE // 50, 0):
         if too_large(html):
             for made in sections:
-                made["files"] = tables(made["name"], run.findings[made["name"]], largest)
+                made["files"] = tables(made["name"], run.findings[made["name"]], largest_table)
             html = filled(context)
     if too_large(html) and maps:
-        fits = len(maps["data"]) - (len(html.encode()) - LARGEST)
+        fits = len(maps["data"]) - (len(html.encode()) - largest)
         context["explorer"] = explorer_context(run, largest=fits)  # fewer pictures, at least one
         html = filled(context)
     if too_large(html):
@@ -163,10 +173,6 @@ def filled(context: Mapping[str, Any], template: str = "page.html") -> str:
     env.filters["count"] = count
     html = env.get_template(template).render(context)
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
-
-
-def too_large(html: str) -> bool:
-    return len(html.encode()) > LARGEST
 
 
 def content_policy(scripts: Sequence[str]) -> str:
