@@ -11,6 +11,7 @@ from eyechart.engines.plan import scene_of
 from eyechart.exam import prepare
 from eyechart.measures import planned_measures
 from eyechart.subjects.list_file import listed_subjects
+from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.subject import Subject
 from tests.small_subjects import TINY, write_subjects
 
@@ -41,12 +42,21 @@ def test_each_of_many_subjects_runs_once_for_each_picture(listed: list[str], mon
         passes[subject.name] += len(images)
         return call(subject, images)
 
+    fed = Counter[str]()
+    feed = Preprocessing.__call__
+
+    def counted_feed(preprocessing: Preprocessing, pictures: Any) -> Any:
+        fed["pictures"] += len(pictures)
+        return feed(preprocessing, pictures)
+
     monkeypatch.setattr(Subject, "call", counted)
+    monkeypatch.setattr(Preprocessing, "__call__", counted_feed)
     chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
     assert [measure.name for measure in chosen] == names
     tallies = [prepared.compute(shard, chosen, scene)["cka"] for shard in range(SHARDS)]
     images = sum(len(batch.images) for shard in range(SHARDS) for batch in prepared.batches.batches(shard))
     assert passes == {f"number {number}": images for number in range(MANY)}
+    assert fed["pictures"] == images  # all of them are fed alike
 
     total = tallies[0].merge(tallies[1]).total()
     estimate = next(measure for measure in chosen if measure.name == "cka").estimate(total, scene)

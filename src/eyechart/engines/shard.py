@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eyechart.measure import Measure
     from eyechart.scene import Batch, Scene
     from eyechart.sites import Anatomy
-    from eyechart.subjects.subject import Subject
+    from eyechart.subjects.subject import Prepare, Subject
     from eyechart.tally import Tally
     from eyechart.tracing.needs import View
 
@@ -106,13 +106,18 @@ def examine_shard(
 ) -> dict[str, Tally]:
     """The tallies of all measures over the batches of a shard; the clock is told of every step."""
     tallies = {measure.name: measure.tally(scene) for measure in measures}
-    # Pictures are prepared for every subject in the reader's threads, while the batch before is being examined.
-    prepare = lambda crop: [tapped_subject.subject.prepare([crop])[0] for tapped_subject in tapped]  # noqa: E731
-    for batch, pictures in iterate(images, batches, prepare):
+    # Pictures are prepared in the reader's threads while the batch before is being examined, once for all subjects that
+    # are fed alike: two batches of 64 pictures of 224 pixels take 77 MB for each way of preparing them.
+    ways: list[Prepare] = []
+    for each in tapped:
+        if each.subject.preprocessing not in ways:
+            ways.append(each.subject.preprocessing)
+    way_of = [ways.index(each.subject.preprocessing) for each in tapped]
+    for batch, pictures in iterate(images, batches, lambda crop: [way([crop])[0] for way in ways]):
         seen: dict[str, SiteViews] = {}
         experiments: dict[str, dict[str, Results]] = {}
         for index, tapped_subject in enumerate(tapped):
-            prepared = torch.stack([picture[index] for picture in pictures]).to(tapped_subject.dtype)
+            prepared = torch.stack([picture[way_of[index]] for picture in pictures]).to(tapped_subject.dtype)
             name = tapped_subject.subject.name
             with blamed(tapped_subject.subject, f"on batch {batch.index}"):
                 with clock.doing(batch, name) if clock else nullcontext():
