@@ -136,6 +136,7 @@ def simulated(costs: Costs, shards: int, workers: int, *, by_rank: bool, seed: i
     return max(free)
 
 
+GIVES_BACK = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 MEMORY = """
 import importlib, resource, sys
 from eyechart.subjects import parking
@@ -153,12 +154,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
-def peak(subjects: int, room: int) -> int:
+def peak(subjects: int, room: int, **settings: str) -> int:
     """MiB at most of a process that prepares so many ViT-S/16 (88 MB each) and computes a shard."""
     command = [sys.executable, "-c", MEMORY, str(subjects), str(room)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return int(done.stdout.split()[-1])
 
 
@@ -166,7 +166,7 @@ def hours(value: float) -> str:
     return f"{value / 3600:.1f} h" if value >= 3600 else f"{value / 60:.0f} min"
 
 
-def report(costs: Costs, memory: dict[int, tuple[int, int]]) -> str:
+def report(costs: Costs, memory: dict[int, tuple[int, int, int]]) -> str:
     one = work(costs, SHARDS)
     rows = []
     for gpus in GPUS:
@@ -180,7 +180,9 @@ def report(costs: Costs, memory: dict[int, tuple[int, int]]) -> str:
                 f"| {gpus} | {shards} | {hours(said)} | {hours(ray)} ({ray / said - 1:+.0%}) | "
                 f"{hours(ranks)} ({ranks / said - 1:+.0%}) |"
             )
-    peaks = "\n".join(f"| {count} | {plain:,} | {parked:,} |" for count, (plain, parked) in memory.items())
+    peaks = "\n".join(
+        f"| {count} | {plain:,} | {parked:,} | {kept:,} |" for count, (plain, parked, kept) in memory.items()
+    )
     whole = SHARDS * one.shard
     pairs = IMAGES / LARGEST_BLOCK * costs.comparing * (SUBJECTS * SITES) ** 2
     pictures = IMAGES * (costs.decoding + SUBJECTS * costs.feeding) / CORES
@@ -192,12 +194,12 @@ def report(costs: Costs, memory: dict[int, tuple[int, int]]) -> str:
 Subjects that wait for their turn are in a file, not in memory, once the first ones have taken
 2 GiB (`subjects/parking.py`; on the CPU). Peak of a process with so many ViT-S/16 of 88 MB, in MiB (`getrusage`):
 
-| subjects | all in memory | parked (no room kept) |
-|---|---|---|
+| subjects | all in memory | parked (no room kept) | parked, `MALLOC_MMAP_THRESHOLD_=131072` |
+|---|---|---|---|
 {peaks}
 
-Memory still grows with subjects, though by less: not only weights are held (views, tallies, anatomies, and what the
-allocator keeps), and which of them it is here has not been found out.
+Memory still grows with subjects, though by less. Much of that is memory that glibc keeps for itself after a subject was
+built: the last column tells it to give large pieces back at once. What the rest is has not been found out.
 
 Findings are made one measure at a time: the peak there is that of the largest measure, not of their sum. On a GPU all
 weights stay on the device, and the tallies of a shard are those of all subjects.
@@ -266,7 +268,11 @@ def main() -> None:
     options.add_argument("--no-memory", action="store_true")
     chosen = options.parse_args()
     torch.set_num_threads(1)
-    memory = {} if chosen.no_memory else {count: (peak(count, 1 << 40), peak(count, 0)) for count in (2, 4, 8)}
+    memory = (
+        {}
+        if chosen.no_memory
+        else {count: (peak(count, 1 << 40), peak(count, 0), peak(count, 0, **GIVES_BACK)) for count in (2, 4, 8)}
+    )
     chosen.out.write_text(report(measured(), memory), encoding="utf-8")
     print(chosen.out)
 
