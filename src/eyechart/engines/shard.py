@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from eyechart.engines.aside import Aside
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
 from eyechart.measure import Experiment, Views
 from eyechart.subjects.subject import blamed
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.finite import first_not_finite
+from eyechart.tracing.homeward import brought_home
 from eyechart.tracing.pieces import PieceSize
 from eyechart.tracing.random_numbers import seeded
 from eyechart.tracing.taps import Tap
@@ -53,11 +55,10 @@ class TappedSubject:
         if self.tap is None:
             return {}
         with seeded(batch.index):
-            seen = self._run(self.tap, images)
-        numbers = [value for at_site in seen.values() for value in at_site.values()]
+            seen, finite = self._run(self.tap, images)
         # A view may be infinite by right (a branch that adds nothing has an infinite skip ratio), so NaN or infinity in
         # a view is only a reason to look at the activations themselves.
-        if not all(bool(value.isfinite().all()) for value in numbers):
+        if not finite:
             site = first_not_finite(self.subject.module, self.anatomy, images, self.subject.call)
             if site is not None:
                 raise NotFinite(
@@ -67,11 +68,11 @@ class TappedSubject:
                 )
         return seen
 
-    def _run(self, tap: Tap, images: torch.Tensor) -> SiteViews:
-        def work(size: int) -> SiteViews:
+    def _run(self, tap: Tap, images: torch.Tensor) -> tuple[SiteViews, bool]:
+        def work(size: int) -> tuple[SiteViews, bool]:
             whole = size == len(images)
             run = tap.run(images, self.subject.call) if whole else tap.run_in_pieces(images, size, self.subject.call)
-            return {site: {name: value.cpu() for name, value in seen.items()} for site, seen in run[1].items()}
+            return brought_home(run[1])
 
         return self.piece_size.fit(len(images), work)
 
@@ -113,21 +114,27 @@ def examine_shard(
         if each.subject.preprocessing not in ways:
             ways.append(each.subject.preprocessing)
     way_of = [ways.index(each.subject.preprocessing) for each in tapped]
-    for batch, pictures in iterate(images, batches, lambda crop: [way([crop])[0] for way in ways]):
-        seen: dict[str, SiteViews] = {}
-        experiments: dict[str, dict[str, Results]] = {}
-        for index, tapped_subject in enumerate(tapped):
-            prepared = torch.stack([picture[way_of[index]] for picture in pictures]).to(tapped_subject.dtype)
-            name = tapped_subject.subject.name
-            with blamed(tapped_subject.subject, f"on batch {batch.index}"):
-                with clock.doing(batch, name) if clock else nullcontext():
-                    seen[name] = tapped_subject.look(prepared, batch)
-                by_measure = tapped_subject.experiments(prepared, batch, scene, clock)
-            tapped_subject.subject.rest()
-            for measure_name, results in by_measure.items():
-                experiments.setdefault(measure_name, {})[name] = results
+    on_the_cpu = all(each.subject.device.type == "cpu" for each in tapped)
+
+    def update(batch: Batch, seen: dict[str, SiteViews], experiments: dict[str, dict[str, Results]]) -> None:
         for measure in measures:
             measure.update(tallies[measure.name], batch, Views(seen, experiments.get(measure.name, {})), scene)
-        if clock:
-            clock.batch_done(batch)
+
+    with Aside(beside=not on_the_cpu) as aside:
+        for batch, pictures in iterate(images, batches, lambda crop: [way([crop])[0] for way in ways]):
+            seen: dict[str, SiteViews] = {}
+            experiments: dict[str, dict[str, Results]] = {}
+            for way, each in zip(way_of, tapped, strict=True):
+                prepared = torch.stack([picture[way] for picture in pictures]).to(each.dtype)
+                name = each.subject.name
+                with blamed(each.subject, f"on batch {batch.index}"):
+                    with clock.doing(batch, name) if clock else nullcontext():
+                        seen[name] = each.look(prepared, batch)
+                    by_measure = each.experiments(prepared, batch, scene, clock)
+                each.subject.rest()
+                for measure_name, results in by_measure.items():
+                    experiments.setdefault(measure_name, {})[name] = results
+            aside.do(update, batch, seen, experiments)
+            if clock:
+                clock.batch_done(batch)
     return tallies

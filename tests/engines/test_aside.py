@@ -1,0 +1,95 @@
+"""Tallies beside the passes, and views in one copy: the same bits as one after the other."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import torch
+
+from eyechart.engines import shard
+from eyechart.engines.aside import Aside
+from eyechart.engines.plan import scene_of
+from eyechart.exam import prepare
+from eyechart.measures import planned_measures
+from eyechart.tracing import homeward
+from tests.small_exam import subject
+
+MEASURES = ["cka", "skip_ratio", "feature_variance"]
+
+
+def shards() -> dict[str, bytes]:
+    prepared = prepare([subject()], "sample", MEASURES, limit=64, effort="quick")
+    chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
+    return {
+        f"{index}/{name}/{key}": value.numpy().tobytes()
+        for index in range(3)
+        for name, tally in prepared.compute(index, chosen, scene).items()
+        for key, value in tally.tensors().items()
+    }
+
+
+def test_as_on_an_accelerator_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none here: its two ways, one copy of all views and tallies in a thread, are taken on the CPU."""
+    plain = shards()
+    threads = set()
+
+    class Beside(Aside):
+        def __init__(self, *, beside: bool) -> None:
+            super().__init__(beside=True)
+
+    def in_one_copy(seen: homeward.Views) -> tuple[homeward.Views, bool]:
+        threads.add(threading.current_thread().name)
+        values = [value for at_site in seen.values() for value in at_site.values()]
+        home, finite = homeward.in_one_copy(values)
+        each = iter(home)
+        return {site: {name: next(each) for name in at_site} for site, at_site in seen.items()}, finite
+
+    monkeypatch.setattr(shard, "Aside", Beside)
+    monkeypatch.setattr(shard, "brought_home", in_one_copy)
+    assert shards() == plain
+    assert threads
+
+
+def test_what_is_not_finite_is_noticed() -> None:
+    views = {"a": {"x": torch.tensor([1.0, torch.inf])}, "b": {"x": torch.tensor([1])}}
+    assert not homeward.brought_home(views)[1]
+    assert not homeward.in_one_copy([torch.tensor([1]), torch.tensor([torch.nan])])[1]
+    assert homeward.in_one_copy([torch.zeros(0), torch.tensor(True)])[1]
+    assert homeward.in_one_copy([]) == ([], True)
+
+
+def test_pieces_come_in_order_one_at_a_time() -> None:
+    done: list[int] = []
+    working = threading.Lock()
+
+    def piece(number: int) -> None:
+        assert working.acquire(blocking=False)
+        time.sleep(0.005)
+        done.append(number)
+        working.release()
+
+    with Aside(beside=True) as aside:
+        for number in range(5):
+            aside.do(piece, number)
+            assert len(done) >= number - 1  # at most one waits
+    assert done == [0, 1, 2, 3, 4]
+
+
+def failing() -> None:
+    raise ZeroDivisionError
+
+
+def test_what_a_piece_raises_is_raised_at_the_end() -> None:
+    with pytest.raises(ZeroDivisionError), Aside(beside=True) as aside:
+        aside.do(failing)
+
+
+def test_what_a_piece_raises_is_raised_by_the_next() -> None:
+    said: list[str] = []
+    with Aside(beside=True) as aside:
+        aside.do(failing)
+        with pytest.raises(ZeroDivisionError):
+            aside.do(said.append, "too late")
+    assert not said
