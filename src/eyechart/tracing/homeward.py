@@ -1,4 +1,4 @@
-"""From the accelerator to the CPU: all views of a pass at once, since every copy waits until the device has caught up."""
+"""From the accelerator to the CPU: all views of a pass at once, since every copy waits for the device."""
 
 from __future__ import annotations
 
