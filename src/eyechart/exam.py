@@ -99,7 +99,7 @@ def exam(
                 "ray", "ray:auto" or "ray://ADDRESS", a Ray cluster on this machine, the one around, or another
     shards      into how many parts the work is cut, so the most workers that can help; None: at most 16
     keep_shards keep the tallies of a finished run (a gigabyte is possible): findings can then be made anew from them
-    page        False: numbers and verdicts alone, in half the time of a small exam; `run.report()` draws the page later
+    page        False: numbers and verdicts alone; `run.report()` draws the page later
     progress    called with what is being done, the seconds gone and the seconds it will take in all, as far as is known
                 now (infinite before the first batch; 0: a sentence that stays). None: on stderr, a bar on a terminal
                 and a line at every tenth elsewhere, then what the page notes; False: nothing

@@ -82,6 +82,11 @@ def precision() -> list[Any]:
     return [*old, backends.mha.get_fastpath_enabled()]
 
 
+def drawing(step: int, numbers: Mapping[str, float]) -> None:
+    """A log that draws from everything there is to draw from, as a user's model or pictures might."""
+    random.random(), np.random.rand(), torch.rand(1)
+
+
 #: Effective receptive fields take gradients, the landscape moves the weights.
 DEEP = "recognition,receptive_field,landscape"
 
@@ -95,7 +100,7 @@ def test_a_training_is_the_same_to_the_bit(measures: str, autocast: bool, tmp_pa
         watches: list[eyechart.Watch] = []
 
         def watched(model: nn.Module) -> Look:
-            watches.append(watch_of(model, tmp_path, measures=measures, strict=True))
+            watches.append(watch_of(model, tmp_path, measures=measures, log=drawing, strict=True))
             return watches[0]
 
         plain, plain_rest = trained(lambda model: lambda epoch: None, autocast)
@@ -137,11 +142,21 @@ def test_what_is_put_back_when_an_exam_breaks_off() -> None:
 def test_a_graph_from_before_the_watch_can_still_be_gone_back_through(tmp_path: Path) -> None:
     model = Small().train()
     loss = model(PICTURES).sum()
+    watch = watch_of(model, tmp_path, measures="receptive_field", strict=True)  # it needs gradients
     with torch.inference_mode():
-        assert watch_of(model, tmp_path, strict=True)(0) is not None
+        assert watch(0) is not None
     loss.backward()
 
 
+def test_an_exam_is_in_float32_whatever_the_training_is_in(tmp_path: Path) -> None:
+    watch = watch_of(Small(), tmp_path, measures="recognition")
+    with torch.autocast("cpu", torch.bfloat16):
+        watch(0)
+    watch(1)
+    assert watch.numbers(0) == watch.numbers(1)
+
+
+@pytest.mark.usefixtures("no_charts")
 def test_table_folders_and_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = Small()
     watch = watch_of(model, tmp_path / "watch", every=2)
@@ -163,6 +178,8 @@ def test_table_folders_and_comparison(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [run.path for run in watch.runs.values()] == folders
     assert not (folders[0] / "report.html").exists()
     assert not (folders[0] / "shards").exists() or not list((folders[0] / "shards").iterdir())
+    hashes = {run.plan["subjects"][0]["weights"] for run in watch.runs.values()}
+    assert len(hashes) == 2, "each run says which weights it saw"
     compared = watch.compare()
     assert compared.labels == ("step 0", "step 2")
     change = compared.table.set_index("quantity").loc["nll", "change"]

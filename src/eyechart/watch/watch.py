@@ -50,8 +50,8 @@ class Watch:
     every       examine every so many steps, and step 0
     out         the folder of the run folders; None: runs/watch-<date>-<time>. A step that is there already is replaced
     limit       use this many images, balanced over classes; None: all
-    transform, input_size, classes, label      of the model, as for `load_subject`: how a picture is fed to it, the
-                names of its classes by logit index (`images.classes` where it learns these), what tables call it
+    transform   of the model, as for `load_subject`: how a picture is fed to it; likewise `input_size`, its `label`,
+                and `classes`, their names by logit index (those of the images, where it learns them in that order)
     options     of measures: {"cka.readout": "gap"}
     log         where numbers go beside the table: "tensorboard" (into `out`), "wandb" (the run of `wandb.init`),
                 "mlflow", a `SummaryWriter`, a function (step, numbers); several in a list
