@@ -145,6 +145,9 @@ def test_a_graph_from_before_the_watch_can_still_be_gone_back_through(tmp_path: 
     watch = watch_of(model, tmp_path, measures="receptive_field", strict=True)  # it needs gradients
     with torch.inference_mode():
         assert watch(0) is not None
+        with untouched(model):
+            assert (torch.is_inference_mode_enabled(), torch.is_grad_enabled()) == (False, True)
+        assert (torch.is_inference_mode_enabled(), torch.is_grad_enabled()) == (True, False)
     loss.backward()
 
 
