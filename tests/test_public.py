@@ -30,6 +30,7 @@ def test_exported_names() -> None:
         "Tally",
         "View",
         "Views",
+        "Watch",
         "compare",
         "exam",
         "forecast",

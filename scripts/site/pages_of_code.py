@@ -19,7 +19,7 @@ from eyechart.cli import main
 from eyechart.plan_form import FORM
 from eyechart.store import FORMAT
 
-TEMPLATES = ("verdicts", "subjects", "engines", "run-folder", "api")
+TEMPLATES = ("verdicts", "subjects", "watch", "engines", "run-folder", "api")
 WIDTH = 100
 """Columns of the help texts."""
 

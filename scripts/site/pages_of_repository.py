@@ -34,11 +34,15 @@ def linked(text: str) -> str:
 
     >>> linked("[the table](docs/families.md#a), [how](CONTRIBUTING.md), [citation](CITATION.cff)")
     '[the table](families.md#a), [how](contributing.md), citation'
+    >>> linked("[a module](examples/own_module.py)")
+    '[a module](examples/own_module.md)'
     """
 
     def page(match: re.Match[str]) -> str:
         words, target, anchor = match.groups()
         known = {**PAGES, **FOLDERS}
+        if target.startswith("examples/") and target.endswith(".py"):
+            known[target] = f"{target.removesuffix('.py')}.md"
         if target not in known and not target.startswith("docs/"):
             return words
         return f"[{words}]({known.get(target, target.removeprefix('docs/'))}{anchor or ''})"

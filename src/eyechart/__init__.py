@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from eyechart.tally import Tally as Tally
     from eyechart.tracing.needs import Need as Need
     from eyechart.tracing.needs import View as View
+    from eyechart.watch.watch import Watch as Watch
 
 __version__ = "0.1.0"
 
@@ -65,6 +66,7 @@ _HOMES = {
     "Tally": "eyechart.tally",
     "View": "eyechart.tracing.needs",
     "Views": "eyechart.measure",
+    "Watch": "eyechart.watch.watch",
     "compare": "eyechart.comparison.comparison",
     "exam": "eyechart.exam",
     "forecast": "eyechart.exam",

@@ -69,6 +69,7 @@ def exam(
     engine: str = "inline",
     shards: int | None = None,
     keep_shards: bool = False,
+    page: bool = True,
     progress: Progress | Literal[False] | None = None,
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
@@ -98,6 +99,7 @@ def exam(
                 "ray", "ray:auto" or "ray://ADDRESS", a Ray cluster on this machine, the one around, or another
     shards      into how many parts the work is cut, so the most workers that can help; None: at most 16
     keep_shards keep the tallies of a finished run (a gigabyte is possible): findings can then be made anew from them
+    page        False: numbers and verdicts alone; `run.report()` draws the page later
     progress    called with what is being done, the seconds gone and the seconds it will take in all, as far as is known
                 now (infinite before the first batch; 0: a sentence that stays). None: on stderr, a bar on a terminal
                 and a line at every tenth elsewhere, then what the page notes; False: nothing
@@ -127,7 +129,7 @@ def exam(
     )
     workers = choose_engine(engine)
     with reported(progress) as tell:
-        run = examined(workers, again, out, overwrite=overwrite, keep_shards=keep_shards, progress=tell)
+        run = examined(workers, again, out, overwrite=overwrite, keep_shards=keep_shards, page=page, progress=tell)
         for notice in run.notices:
             tell(notice, 0, 0)
         if progress is None:
@@ -152,6 +154,7 @@ def examined(
     *,
     overwrite: bool,
     keep_shards: bool,
+    page: bool,
     progress: Progress,
 ) -> Run:
     """The run folder of an exam, with as much done as was missing."""
@@ -162,7 +165,8 @@ def examined(
     run = open_folder(prepared.plan, folder, overwrite=overwrite)
     clock = Clock(Workload(list(run.measures.values()), run.scene, prepared.batches), progress, began)
     with threads_of(run):
-        complete, judged = run.finished, run.judged
+        judged = run.judged
+        complete = run.finished if page else judged
         with finishing_the_shard(lambda words: progress(words, 0, 0)):
             computed = (keep_shards or not judged) and workers.examine(run, prepared, again, clock)
         clock.skip("pass", "experiment")
@@ -170,7 +174,7 @@ def examined(
             progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
         elif computed or not judged:
             try:
-                finish(run, clock)
+                finish(run, clock, page=page)
             except RunFolderError:  # another process may have finished the same exam and removed its shards
                 if not Run(run.path).finished:
                     raise
@@ -179,7 +183,8 @@ def examined(
             publish(run, clock)
         else:
             progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
-        if workers.finishes and not keep_shards and Run(run.path).finished:
+        done = Run(run.path)
+        if workers.finishes and not keep_shards and (done.finished if page else done.judged):
             run.drop_shards()
     return run
 
@@ -340,22 +345,23 @@ def folder_name(plan: Mapping[str, Any]) -> str:
     return f"{readable}-{plan['question'][:8]}"
 
 
-def finish(run: Run, clock: Clock | None = None) -> None:
-    """Shards → findings → verdicts → page. Needs neither models nor images: the shards may come from elsewhere."""
+def finish(run: Run, clock: Clock | None = None, *, page: bool = True) -> None:
+    """Shards → findings → verdicts → page, if any. Needs neither models nor images: shards may come from elsewhere."""
     count = clock.counting("intervals", run.measures) if clock else lambda name: None
     findings = make_findings(run, int(run.plan["settings"].get("threads", 1)), count)
     tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))
     run.record([*(f"findings/{name}.nc" for name in findings), "verdicts.json"], anew=True)
-    publish(run, clock)
+    publish(run, clock, page=page)
 
 
-def publish(run: Run, clock: Clock | None = None) -> None:
+def publish(run: Run, clock: Clock | None = None, *, page: bool = True) -> None:
     """Findings and verdicts → table and page."""
     again = Run(run.path)  # they are made from what is in the files
     again.write_summary()
     again.record(["summary.csv"])
-    again.report(watched=lambda names: clock.over("figure", names) if clock else names)
+    if page:
+        again.report(watched=lambda names: clock.over("figure", names) if clock else names)
     for notice in again.notices:
         run.notice(notice)

@@ -94,7 +94,9 @@ def log_to_wandb(run: Run, folder: Path) -> Path:
         name = f"{row['measure']}/{row['quantity']}/{row['subjects']}"
         logged.summary.update({name: row["value"], f"{name}/low": row["low"], f"{name}/high": row["high"]})
     rows = [_verdict_row(verdict.as_json()) for verdict in run.verdicts]
-    page = (run.path / "report.html").read_text(encoding="utf-8")
+    page = (run.path / "report.html" if (run.path / "report.html").exists() else run.report()).read_text(
+        encoding="utf-8"
+    )
     logged.log({"verdicts": wandb.Table(columns=list(COLUMNS), data=rows), "page": wandb.Html(page, inject=False)})
     where = Path(logged.dir).parent
     logged.finish()
