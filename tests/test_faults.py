@@ -133,7 +133,7 @@ def without_privileges() -> None:
 def test_a_folder_that_may_not_be_written_is_one_sentence_and_loses_nothing(undisturbed: Run, tmp_path: Path) -> None:
     out, said = tmp_path / "run", tmp_path / "said"
     with pytest.raises(KeyboardInterrupt):
-        examined(out, told=Stopping(after="images", times=3))
+        examined(out, told=Stopping(after="images: 12 of 16", times=1))
     kept = files_in(out)
     assert "shards/00001.safetensors" in kept
     folders = [out, *(path for path in out.rglob("*") if path.is_dir())]
@@ -253,7 +253,7 @@ def test_a_subject_that_breaks_down_is_named_and_what_was_done_is_kept(tmp_path:
 
 @pytest.mark.parametrize("kind", [AnswersInComplexNumbers, AnswersInWholeNumbers, SharesWeights, InInferenceMode])
 def test_odd_outputs_and_weights_are_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Odd]) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, clock: None)
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, clock, page: None)
     run = eyechart.exam(subject(kind()), measures="skip_ratio", limit=8, out=tmp_path / "run")
     assert run.plan["subjects"][0]["notes"] == []
     assert all(run.read_tallies(index) is not None for index in range(len(run.plan["batches"]["shards"])))

@@ -89,7 +89,7 @@ def small(out: Path, label: str, spec: str, measures: str = "recognition,calibra
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     folder = tmp_path_factory.mktemp("compared")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("eyechart.report.page.render", lambda run, undrawn, watched: "")  # these pages nobody reads
+        patched.setattr("eyechart.report.page.render", lambda run, undrawn, *how: "")  # these pages nobody reads
         patched.setattr("eyechart.intervals.DRAWS", 20)
         patched.setattr("eyechart.intervals.SMALL_DRAWS", 10)
         return [

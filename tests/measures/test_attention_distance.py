@@ -216,12 +216,12 @@ def test_the_finding_averages_over_images_and_pads_heads() -> None:
 
 def test_quantities_of_a_vit_of_four_blocks() -> None:
     """Eight heads a block that mix attending oneself with uniform attention in known parts."""
-    geometry = full_grid(4, 8)
+    geometry, generator = full_grid(4, 8), torch.Generator().manual_seed(0)
     sites, looks = [], {}
     for block in range(4):
         place = site(f"a{block}", "attention", "attention", heads=8, attention=geometry, block=block, grid=(4, 4))
         # Head h of block b looks at 0.1 + (h + 8 b) / 40 of uniform distance; images differ a little.
-        share = 0.1 + (torch.arange(8) + 8 * block) / 40 + 0.01 * torch.randn(64, 1)
+        share = 0.1 + (torch.arange(8) + 8 * block) / 40 + 0.01 * torch.randn(64, 1, generator=generator)
         uniform, own = torch.full((16, 16), 1 / 16), torch.eye(16)
         weights = share[:, :, None, None] * uniform + (1 - share[:, :, None, None]) * own
         sites += [place, site(f"b{block}", block=block, depth=(block + 1) / 4, grid=(4, 4))]

@@ -21,7 +21,7 @@ from tests.small_exam import subject
 from tests.small_subjects import TINY, write_subjects
 
 STATUS = Path("/proc/self/status")
-SIZE = 2048  # a layer of 16 MiB
+SIZE = 3072  # a layer of 36 MiB: below 32 the C allocator may keep what is freed
 
 
 def in_memory() -> int:
@@ -32,11 +32,11 @@ def in_memory() -> int:
 
 @pytest.mark.skipif(not STATUS.exists(), reason="only Linux says how much memory a process takes")
 def test_those_that_wait_take_no_memory() -> None:
-    layers = [nn.Linear(SIZE, SIZE, bias=False) for _ in range(8)]
+    layers = [nn.Linear(SIZE, SIZE, bias=False) for _ in range(4)]
     with_all = in_memory()
     parked = [ParkedWeights(layer) for layer in layers]
     without = in_memory()
-    assert with_all - without > 7 * 4 * SIZE**2
+    assert with_all - without > 3 * 4 * SIZE**2
     with torch.no_grad():
         for layer, place in zip(layers, parked, strict=True):
             layer(torch.ones(1, SIZE))

@@ -140,7 +140,7 @@ def test_what_is_measured_of_a_forward_that_writes_is_what_is_measured_of_one_th
 
     real, pages = page.render, list[str]()
 
-    def first_only(run: Run, undrawn: list[str]) -> str:
+    def first_only(run: Run, undrawn: list[str], *how: object) -> str:
         pages.append("" if pages else real(run))
         return pages[-1]
 
