@@ -116,14 +116,16 @@ class Run(RunFiles):
             chart: Chart = theme.dress(self.measures[name].chart(self.findings[name]))
             return chart
 
-    def report(self, tour_first: bool = False, watched: Callable[[Iterable[str]], Iterable[str]] = iter) -> Path:
+    def report(
+        self, tour_first: bool = False, watched: Callable[[Iterable[str]], Iterable[str]] = iter, lang: str = "en"
+    ) -> Path:
         """Draw the page anew from this folder alone, and say where it is; `tour_first`: as a tour of the papers.
 
-        `watched` goes over the measures and sees each figure come.
+        `watched` goes over the measures and sees each figure come. `lang`: in which language it opens, en or ko.
         """
         from eyechart.report.page import write_report
 
-        path = write_report(self, tour_first, watched)
+        path = write_report(self, tour_first, watched, lang)
         self.record([path.name])
         return path
 

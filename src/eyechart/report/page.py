@@ -28,6 +28,7 @@ from eyechart.report.subject_rows import subject_row
 from eyechart.report.tour import NOTES, tour
 from eyechart.report.verdict_rows import references, rows
 from eyechart.report.verdict_summary import of_weights, verdict_context
+from eyechart.report.words import Language, Words, chart_words, language_of, script_words, translator
 
 if TYPE_CHECKING:
     from eyechart.run import Run
@@ -36,26 +37,33 @@ LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 STYLES = ("page.css", "exam.css")
-SCRIPTS = ("store.js", "page.js", "looking.js", "tour.js", "reading.js")
-"""In the order in which they run: what the page knows, its charts, what is marked in them, and how it is read."""
+SCRIPTS = ("store.js", "languages.js", "page.js", "looking.js", "tour.js", "reading.js")
+"""In the order in which they run: what the page knows, its language, its charts, what is marked in them, and how it is read."""
 
 
 Watched = Callable[[Iterable[str]], Iterable[str]]
 """Goes over the measures whose figures are drawn, and so sees each one come."""
 
 
-def write_report(run: Run, tour_first: bool = False, watched: Watched = iter) -> Path:
-    """Draw the page of a run into its folder; with `tour_first` it opens as a tour of the papers."""
+def write_report(run: Run, tour_first: bool = False, watched: Watched = iter, lang: str = "en") -> Path:
+    """Draw the page of a run into its folder; with `tour_first` it opens as a tour of the papers, in `lang`."""
     from eyechart.files import write_text
 
+    language = language_of(lang)
     undrawn: list[str] = []
-    path = write_text(run.path / "report.html", render(run, undrawn, tour_first, watched))
+    path = write_text(run.path / "report.html", render(run, undrawn, tour_first, watched, language))
     for sentence in undrawn:
         run.notice(sentence)
     return path
 
 
-def render(run: Run, undrawn: list[str] | None = None, tour_first: bool = False, watched: Watched = iter) -> str:
+def render(
+    run: Run,
+    undrawn: list[str] | None = None,
+    tour_first: bool = False,
+    watched: Watched = iter,
+    language: Language = "en",
+) -> str:
     """The page as HTML; one too large to mail goes without second pictures, then without its largest tables, then all
     of them, then most of its explorer, then its live charts.
 
@@ -104,24 +112,30 @@ def render(run: Run, undrawn: list[str] | None = None, tour_first: bool = False,
         "css": Markup("".join(map(text_of, STYLES)) + (maps["css"] if maps else "")),
         "explorer": maps,
         "charts": json_in_html(charts_data(sections)),
+        "script_words": json_in_html(script_words() | chart_words(run.measures.values())),
         "scripts": [Markup(script) for script in scripts],
     }
-    html = filled(context)
+    say = translator([run.measures[name] for name in run.findings], subjects)
+
+    def page(**other: Any) -> str:
+        return filled(context | other, words=Words(say, language))
+
+    html = page()
     if too_large(html):
         for made in sections:
             made["dark"] = None  # only seen on dark paper without JavaScript, where the light one lies on white
-        html = filled(context)
+        html = page()
     for largest in (LARGEST_TABLE // 10, LARGEST_TABLE // 50, 0):
         if too_large(html):
             for made in sections:
                 made["files"] = tables(made["name"], run.findings[made["name"]], largest)
-            html = filled(context)
+            html = page()
     if too_large(html) and maps:
         fits = len(maps["data"]) - (len(html.encode()) - LARGEST)
         context["explorer"] = explorer_context(run, largest=fits)  # fewer pictures, at least one
-        html = filled(context)
+        html = page()
     if too_large(html):
-        html = filled(context | {"charts": json_in_html(charts_data([]))})  # pictures only
+        html = page(charts=json_in_html(charts_data([])))  # pictures only
     return html
 
 
@@ -156,11 +170,13 @@ def explorer_context(run: Run, largest: int | None = None) -> dict[str, Any] | N
     return {"data": json_in_html(data), "images": data["images"], "script": script, "css": css}
 
 
-def filled(context: Mapping[str, Any], template: str = "page.html") -> str:
+def filled(context: Mapping[str, Any], template: str = "page.html", words: Words | None = None) -> str:
     """A template of this folder with everything in it escaped, unless it is marked as made here."""
+    words = words or Words()
     loader = jinja2.FunctionLoader(text_of)
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
-    env.filters["count"] = count
+    env.filters |= {"count": count, "both": words.both}
+    env.globals |= {"words": words, "attribute": words.attribute, "content": words.content}
     html = env.get_template(template).render(context)
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
 
