@@ -2,13 +2,13 @@
 // cannot (attributes, options, the title) and says what other scripts say.
 (() => {
   "use strict";
-  const korean = JSON.parse(document.getElementById("words").textContent), root = document.documentElement;
+  const korean = JSON.parse(document.getElementById("charts").textContent).words, root = document.documentElement;
   const { tell } = window.eyechart;
   const spoken = () => (root.lang === "ko" ? korean : {});
 
-  // say("{n} of {all} claims", { n, all }): a whole sentence, whatever the language; English where there is no other.
-  window.eyechart.say = (sentence, values = {}) =>
-    (spoken()[sentence] ?? sentence).replace(/\{(\w+)\}/g, (place, name) => (name in values ? values[name] : place));
+  // sentence("{n} of {all} claims", { n, all }): a whole sentence, whatever the language; English where there is no other.
+  window.eyechart.sentence = (english, values = {}) =>
+    (spoken()[english] ?? english).replace(/\{(\w+)\}/g, (place, name) => (name in values ? values[name] : place));
 
   // Layers are called "block 3 attention junction": each word of the name by itself.
   window.eyechart.layerWords = (name) => (root.lang === "ko" ? name.split(" ").map((word) => korean[word] ?? word).join(" ") : name);

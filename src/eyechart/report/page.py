@@ -38,7 +38,8 @@ MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 STYLES = ("page.css", "exam.css")
 SCRIPTS = ("store.js", "languages.js", "page.js", "looking.js", "tour.js", "reading.js")
-"""In the order in which they run: what the page knows, its language, its charts, what is marked in them, and how it is read."""
+"""In the order in which they run: what the page knows, its language, its charts, what is marked in them, and how it is
+read."""
 
 
 Watched = Callable[[Iterable[str]], Iterable[str]]
@@ -75,7 +76,7 @@ def render(
     def subject_label(name: str) -> dict[str, str]:
         return {"name": name, "colour": theme.subject_colour(name, subjects)}
 
-    sections = [section(run, name, run.measures[name], subject_label) for name in watched(run.findings)]
+    sections = [section(run, name, run.measures[name], subject_label, language) for name in watched(run.findings)]
     undrawn = [] if undrawn is None else undrawn
     undrawn += [
         f"The figure of {made['name']} could not be drawn ({made['undrawn']}); its numbers are on the page."
@@ -85,6 +86,8 @@ def render(
     verdict_rows = rows(run.verdicts, subject_label, list(run.findings))
     maps = explorer_context(run)
     scripts = [javascript(), *map(text_of, SCRIPTS), *([maps["script"]] if maps else [])]
+    specs = [made["chart"].spec for made in sections if made["chart"]]
+    spoken = chart_words(specs, subjects) | script_words([*scripts[1:], str(maps["data"]) if maps else ""])
     images = plan["images"]
     context = {
         "policy": content_policy(scripts),
@@ -111,8 +114,7 @@ def render(
         "provenance": provenance(plan),
         "css": Markup("".join(map(text_of, STYLES)) + (maps["css"] if maps else "")),
         "explorer": maps,
-        "charts": json_in_html(charts_data(sections)),
-        "script_words": json_in_html(script_words() | chart_words(run.measures.values())),
+        "charts": json_in_html(charts_data(sections) | {"words": spoken}),
         "scripts": [Markup(script) for script in scripts],
     }
     say = translator([run.measures[name] for name in run.findings], subjects)
@@ -135,7 +137,7 @@ def render(
         context["explorer"] = explorer_context(run, largest=fits)  # fewer pictures, at least one
         html = page()
     if too_large(html):
-        html = page(charts=json_in_html(charts_data([])))  # pictures only
+        html = page(charts=json_in_html(charts_data([]) | {"words": spoken}))  # pictures only
     return html
 
 

@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 PLACE = re.compile(r"\{(\w+)\}")
-NUMBER = r"[−+-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+|nan|inf)(?:e[−+-]?\d+)?(?:[ \u00a0]?%)?(?: \[[^\]]*\])?"
+NUMBER = r"[−+-]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|nan|inf)(?:e[−+-]?\d+)?(?:[ \u00a0]?%)?(?: \[[^\]]*\])?"
 BREAK = re.compile(r"(?<=[^.]{2}[.;]) (?=\S)|(?<=[?!]) (?=\S)|(?<=[)”]) (?=[A-Z“])")
 """Where one sentence or clause ends and the next begins."""
 LIST = re.compile(r"; |, then |, and |, | and ")

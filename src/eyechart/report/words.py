@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -63,7 +63,7 @@ def room_words(measure: Measure) -> dict[str, str]:
     said = {measure.title: measure.title_ko, measure.how_to_read: measure.how_to_read_ko}
     said |= {measure.method: room["method"]} if "method" in room else {}
     said |= {explained[name]: korean for name, korean in room.get("quantities", {}).items() if name in explained}
-    return said | room.get("sentences", {})
+    return said | dict(room.get("sentences", {}))
 
 
 def room_of(measure: Measure) -> dict[str, Any]:
@@ -72,17 +72,46 @@ def room_of(measure: Measure) -> dict[str, Any]:
 
 
 @cache
-def script_words() -> dict[str, str]:
-    """What the page's scripts say."""
+def all_script_words() -> dict[str, str]:
     return {str(english): str(korean) for english, korean in read("eyechart.report", "ko/scripts.toml").items()}
 
 
-def chart_words(measures: Iterable[Measure]) -> dict[str, str]:
-    """Titles of charts, axes and legends."""
-    said: dict[str, str] = dict(read("eyechart.report", "ko/charts.toml"))
-    for measure in measures:
-        said |= room_of(measure).get("chart", {})
-    return said
+def script_words(texts: Iterable[str]) -> dict[str, str]:
+    """What the scripts of a page say, found in their texts."""
+    together = "\n".join(texts)
+    return {english: korean for english, korean in all_script_words().items() if english in together}
+
+
+def titles(spec: object) -> Iterator[str]:
+    """What a chart says of itself: titles of panels, axes, legends and tooltips, and words in it."""
+    for key, value in spec.items() if isinstance(spec, dict) else enumerate(spec) if isinstance(spec, list) else ():
+        if key in ("title", "text") and isinstance(value, str | list):
+            yield from [value] if isinstance(value, str) else map(str, value)
+        else:
+            yield from titles(value)
+
+
+def retitled(spec: Any, words: Mapping[str, str]) -> Any:
+    """The chart with its titles in other words; page.js does the same to the live one."""
+    if isinstance(spec, list):
+        return [retitled(each, words) for each in spec]
+    if not isinstance(spec, dict):
+        return spec
+    made = {key: value if key == "datasets" else retitled(value, words) for key, value in spec.items()}
+    for key in {"title", "text"} & set(made):
+        value = made[key]
+        if isinstance(value, str):
+            made[key] = words.get(value, value)
+        elif isinstance(value, list):
+            made[key] = [words.get(line, line) if isinstance(line, str) else line for line in value]
+    return made
+
+
+def chart_words(specs: Iterable[object], subjects: Sequence[str]) -> dict[str, str]:
+    """The titles that charts have, English to Korean."""
+    say = Translator(read("eyechart.report", "ko/charts.toml"), subjects)
+    said = {title: say(title) for spec in specs for title in titles(spec)}
+    return {title: korean for title, korean in said.items() if korean}
 
 
 def translator(measures: Iterable[Measure], subjects: Sequence[str]) -> Translator:
@@ -93,7 +122,7 @@ def translator(measures: Iterable[Measure], subjects: Sequence[str]) -> Translat
 
 
 class Words:
-    """What a template says with: `both` for text, `attribute` for what is read aloud, `option` for lists to choose from.
+    """What a template says with: `both` for text, `attribute` for what is read aloud, `content` where only text may be.
 
     Without a translator the page speaks English alone, as those of comparisons and studies do.
     """
@@ -130,7 +159,7 @@ class Words:
         return Markup('{}="{}" data-other-{}="{}"').format(name, shown, name, other)
 
     def content(self, text: object) -> Markup:
-        """What ends the tag of an element that holds nothing but text, such as an option: `<option{{ content("all") }}`."""
+        """The rest of a tag and the text in it, of an element that holds text alone: `<option{{ content("all") }}`."""
         shown, other = self.chosen(text)
         said = Markup(">{}").format(shown)
         return said if shown == other else Markup(' data-other-text="{}"').format(other) + said
