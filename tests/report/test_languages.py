@@ -149,6 +149,29 @@ def test_sentences_of_real_pages_are_said_in_korean_with_the_same_numbers(say: T
         assert sorted(set(numbers(sentence))) == sorted(set(numbers(sentence)) & set(numbers(korean))), korean
 
 
+SPEAKERS = {"sentence", "of_class_token", "spectra_in_words", "units_sentence", "through_a_projection", "pair_sentence"}
+SPEAKERS |= {"reading", "same_ranking", "why_no_rollout"}
+"""Functions of rooms that make what a measure says."""
+
+
+def spoken(room: Path) -> Iterator[str]:
+    """The words between the numbers, of every branch of what a measure may say."""
+    for file in room.glob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and function.name in SPEAKERS:
+                for node in ast.walk(function):
+                    if isinstance(node, ast.JoinedStr):
+                        for piece in (str(part.value) for part in node.values if isinstance(part, ast.Constant)):
+                            yield from (part.strip(" ,:()[]%.") for part in re.split(r"[.;] ", piece))
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.name)
+def test_every_branch_of_what_a_measure_says_is_in_its_catalogue(measure: Measure) -> None:
+    known = " | ".join([*words.room_words(measure), *words.page_words()]).lower()
+    said = {piece for piece in spoken(SOURCES / "measures" / measure.name) if len(piece) > 5 and " " in piece}
+    assert {piece for piece in said if piece.lower() not in known} == set()
+
+
 def test_reasons_for_leaving_a_measure_out(say: Translator) -> None:
     """Those that are one string; others are in said.txt."""
     told: list[str] = []
