@@ -154,6 +154,9 @@ SPEAKERS |= {"reading", "same_ranking", "why_no_rollout"}
 """Functions of rooms that make what a measure says."""
 
 
+SHARED = {"images"}  # on every page
+
+
 def spoken(room: Path) -> Iterator[str]:
     """The words between the numbers, of every branch of what a measure may say."""
     for file in room.glob("*.py"):
@@ -167,9 +170,10 @@ def spoken(room: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.name)
 def test_every_branch_of_what_a_measure_says_is_in_its_catalogue(measure: Measure) -> None:
-    known = " | ".join([*words.room_words(measure), *words.page_words()]).lower()
-    said = {piece for piece in spoken(SOURCES / "measures" / measure.name) if len(piece) > 5 and " " in piece}
-    assert {piece for piece in said if piece.lower() not in known} == set()
+    known = " | ".join(words.room_of(measure)["sentences"]).lower()
+    pieces = {piece.lower() for piece in spoken(SOURCES / "measures" / measure.name)}
+    said = {piece for piece in pieces if re.search("[a-z]{3}", piece) and "_" not in piece}  # no names of variables
+    assert {piece for piece in said if not re.search(rf"(?<!\w){re.escape(piece)}(?!\w)", known)} - SHARED == set()
 
 
 def test_reasons_for_leaving_a_measure_out(say: Translator) -> None:
