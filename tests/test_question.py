@@ -86,7 +86,7 @@ def darker(module: nn.Module) -> Subject:
 def test_a_changed_subject_is_noticed_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: Callable[[], Any], now: Callable[[], Any], words: str
 ) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, clock, page: None)
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, *how, **more: None)
     examined(tmp_path / "run", before())
     examined(tmp_path / "run", before())  # the same again is the same question
     with pytest.raises(RunFolderError, match=words) as refused:
@@ -96,7 +96,7 @@ def test_a_changed_subject_is_noticed_and_named(
 
 
 def test_a_card_that_was_edited_asks_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, clock, page: None)
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, *how, **more: None)
     weights, card = tmp_path / "mine.safetensors", tmp_path / "mine.json"
     save_file(zoo.build("vit", **OWN_CARD["switches"]).state_dict(), weights)
     card.write_text(json.dumps(OWN_CARD))
@@ -123,7 +123,7 @@ def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monk
 
 
 def test_a_run_goes_on_with_the_threads_it_began_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, clock, page: None)
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, *how, **more: None)
     threads: list[int] = []
     real = examine_shard
 
@@ -145,7 +145,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(copy: Path, monkeypatch: p
 def test_the_dtype_of_an_exam_leaves_the_caller_s_module_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, clock, page: None)
+    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, *how, **more: None)
     module = cnn()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     given = subject(module)

@@ -41,6 +41,9 @@ def main() -> None:
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+lang_option = click.option(
+    "--lang", type=click.Choice(["en", "ko"]), help="Language in which the page opens; it has a switch."
+)
 claims_option = click.option(
     "--claims", "claims_file", type=click.Path(path_type=Path), help="A TOML file with your own claims."
 )
@@ -84,6 +87,7 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
     show_default=True,
     help="Who computes: inline, ranks (under torchrun or SLURM), ray, ray:auto, ray://ADDRESS.",
 )
+@lang_option
 @click.option(
     "--shards", type=click.IntRange(min=1), help="Parts of the work, and so workers that can help; 16 by default."
 )
@@ -106,6 +110,7 @@ def exam(
     device: str,
     dtype: str,
     engine: str,
+    lang: str | None,
     shards: int | None,
     dry_run: bool,
     keep_shards: bool,
@@ -148,7 +153,7 @@ def exam(
         if dry_run:
             cost = forecast(*asked, progress=lambda what: report(what, 0, math.inf), **question)
         else:
-            question |= {"out": out, "overwrite": overwrite, "engine": engine, "keep_shards": keep_shards}
+            question |= {"out": out, "overwrite": overwrite, "engine": engine, "keep_shards": keep_shards, "lang": lang}
             run = examine(*asked, progress=report, **question)
     if dry_run:
         print_forecast(cost)
@@ -222,10 +227,12 @@ def show_training(path: Path, json_: bool) -> None:
     type=click.FloatRange(min=1),
     help="Megabytes the page may have, 10 by default; tables and pictures to explore are left out until it fits.",
 )
+@lang_option
 @plugin_option
-def report(run: Path, tour: bool, largest: float | None, plugins: tuple[Path, ...]) -> None:
+def report(run: Path, tour: bool, largest: float | None, lang: str | None, plugins: tuple[Path, ...]) -> None:
     """Draw the page of a run folder again, from the files in the folder alone."""
-    say(open_run(run, plugins).report(tour_first=tour, largest=int(largest * 1e6) if largest else None))
+    most = int(largest * 1e6) if largest else None
+    say(open_run(run, plugins).report(tour_first=tour, lang=lang or "en", largest=most))
 
 
 @main.command()

@@ -34,6 +34,7 @@ from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.measure import EFFORTS
 from eyechart.measures import check_tests, choose_measures, load_plugin
 from eyechart.question import what_differs
+from eyechart.report.words import language_of, page_language
 from eyechart.run import Run
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def exam(
     shards: int | None = None,
     keep_shards: bool = False,
     page: bool = True,
+    lang: str | None = None,
     progress: Progress | Literal[False] | None = None,
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
@@ -100,6 +102,8 @@ def exam(
     shards      into how many parts the work is cut, so the most workers that can help; None: at most 16
     keep_shards keep the tallies of a finished run (a gigabyte is possible): findings can then be made anew from them
     page        False: numbers and verdicts alone; `run.report()` draws the page later
+    lang        the language in which the page opens, "en" or "ko" (it has a switch); None: English, and a finished page
+                stays as it is
     progress    called with what is being done, the seconds gone and the seconds it will take in all, as far as is known
                 now (infinite before the first batch; 0: a sentence that stays). None: on stderr, a bar on a terminal
                 and a line at every tenth elsewhere, then what the page notes; False: nothing
@@ -111,6 +115,8 @@ def exam(
     >>> run.verdicts[0], run.path.joinpath("report.html").exists()
     (<C01 not tested>, True)
     """
+    if lang is not None:
+        language_of(lang)  # before anything is computed
     again = functools.partial(
         prepare,
         subjects,
@@ -129,7 +135,9 @@ def exam(
     )
     workers = choose_engine(engine)
     with reported(progress) as tell:
-        run = examined(workers, again, out, overwrite=overwrite, keep_shards=keep_shards, page=page, progress=tell)
+        run = examined(
+            workers, again, out, overwrite=overwrite, keep_shards=keep_shards, page=page, lang=lang, progress=tell
+        )
         for notice in run.notices:
             tell(notice, 0, 0)
         if progress is None:
@@ -155,6 +163,7 @@ def examined(
     overwrite: bool,
     keep_shards: bool,
     page: bool,
+    lang: str | None,
     progress: Progress,
 ) -> Run:
     """The run folder of an exam, with as much done as was missing."""
@@ -174,13 +183,15 @@ def examined(
             progress(f"The shards of this process are in {run.path}; rank 0 finishes the run.", 0, 0)
         elif computed or not judged:
             try:
-                finish(run, clock, page=page)
+                finish(run, clock, lang, page=page)
             except RunFolderError:  # another process may have finished the same exam and removed its shards
                 if not Run(run.path).finished:
                     raise
         elif not complete:
             clock.skip("intervals")
-            publish(run, clock)
+            publish(run, clock, lang)
+        elif page and lang is not None and page_language(run.path / "report.html") != lang:
+            publish(run, lang=lang)
         else:
             progress(f"Nothing to do: {run.path} already holds this exam, finished.", 0, 0)
         done = Run(run.path)
@@ -345,7 +356,7 @@ def folder_name(plan: Mapping[str, Any]) -> str:
     return f"{readable}-{plan['question'][:8]}"
 
 
-def finish(run: Run, clock: Clock | None = None, *, page: bool = True) -> None:
+def finish(run: Run, clock: Clock | None = None, lang: str | None = None, *, page: bool = True) -> None:
     """Shards → findings → verdicts → page, if any. Needs neither models nor images: shards may come from elsewhere."""
     count = clock.counting("intervals", run.measures) if clock else lambda name: None
     findings = make_findings(run, int(run.plan["settings"].get("threads", 1)), count)
@@ -353,15 +364,15 @@ def finish(run: Run, clock: Clock | None = None, *, page: bool = True) -> None:
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))
     run.record([*(f"findings/{name}.nc" for name in findings), "verdicts.json"], anew=True)
-    publish(run, clock, page=page)
+    publish(run, clock, lang, page=page)
 
 
-def publish(run: Run, clock: Clock | None = None, *, page: bool = True) -> None:
+def publish(run: Run, clock: Clock | None = None, lang: str | None = None, *, page: bool = True) -> None:
     """Findings and verdicts → table and page."""
     again = Run(run.path)  # they are made from what is in the files
     again.write_summary()
     again.record(["summary.csv"])
     if page:
-        again.report(watched=lambda names: clock.over("figure", names) if clock else names)
+        again.report(watched=lambda names: clock.over("figure", names) if clock else names, lang=lang or "en")
     for notice in again.notices:
         run.notice(notice)

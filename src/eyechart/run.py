@@ -120,16 +120,18 @@ class Run(RunFiles):
         self,
         tour_first: bool = False,
         watched: Callable[[Iterable[str]], Iterable[str]] = iter,
+        lang: str = "en",
         largest: int | None = None,
     ) -> Path:
         """Draw the page anew from this folder alone, and say where it is; `tour_first`: as a tour of the papers.
 
-        `watched` goes over the measures and sees each figure come; `largest` says how many bytes the page may have (10
-        million by default): it leaves out tables, then pictures to explore, until it fits.
+        `watched` goes over the measures and sees each figure come. `lang`: in which language it opens, en or ko.
+        `largest` says how many bytes the page may have (10 million by default): it leaves out tables, then pictures to
+        explore, until it fits.
         """
         from eyechart.report.page import LARGEST, write_report
 
-        path = write_report(self, tour_first, watched, largest or LARGEST)
+        path = write_report(self, tour_first, watched, lang, largest or LARGEST)
         self.record([path.name])
         return path
 

@@ -34,7 +34,6 @@ from tests.claims import nulls
 from tests.claims.nulls.case import Case
 from tests.claims.nulls.made_up import noisy, noisy_finding
 
-
 BY_CHANCE = 0.05
 Findings = Mapping[str, xarray.Dataset]
 

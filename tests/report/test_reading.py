@@ -170,7 +170,7 @@ def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser
     browser.page.mouse.move(right, bottom, steps=3)
     browser.page.mouse.up()
     assert browser.wait_for("document.querySelector('.brushed')?.dataset.heads === '48'")  # of 72 dots and 32 on lines
-    assert "(of 104)" in browser.ask("document.querySelector('.brushed p').textContent")
+    assert "looks in 48 of these 104 heads" in browser.ask("document.querySelector('.brushed p').textContent")
     words = browser.ask("document.querySelector('.brushed button:nth-of-type(9)').innerText")
     assert words == "zoo:vit, block 2, head 1"
     browser.page.click(".brushed button:nth-of-type(9)")

@@ -21,8 +21,10 @@ from altair.utils.schemapi import debug_mode
 from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.charts.palette import DARK, LIGHT, STAND_INS, in_inks
+from eyechart.report.words import chart_words, retitled
 
 if TYPE_CHECKING:
+    from eyechart.report.words import Language
     from eyechart.run import Run
 
 #: Above this many rows single precision is enough for pixels and tooltips; below it, 0.1 may stay 0.1.
@@ -58,11 +60,13 @@ def unchecked() -> Iterator[None]:
         yield
 
 
-def embed(run: Run, name: str) -> EmbeddedChart:
+def embed(run: Run, name: str, language: Language = "en") -> EmbeddedChart:
+    """The picture speaks the language in which the page opens; the live chart is retitled by page.js."""
     subjects = run.scene.subjects
     with theme.drawing(subjects=subjects, for_export=True) as on_paper, unchecked():
         still = specification(run.chart(name), validate=False)
-    light, dark = on_both_papers(still)
+    shown = retitled(still, chart_words([still], subjects)) if language == "ko" else still
+    light, dark = on_both_papers(shown)
     width, height = (
         round(float(side)) for side in re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', light)[0]
     )

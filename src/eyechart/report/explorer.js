@@ -7,6 +7,7 @@
   const data = JSON.parse(document.getElementById("explorer-data").textContent);
   if (typeof DecompressionStream === "undefined") return; // the sentence that stands here stays
   const PREFIX = -1, MEAN = -2;
+  const { hear, sentence, layerWords } = window.eyechart;
   const part = (name) => room.querySelector(`[data-part="${name}"]`);
   // What both sides share is in `state`; `main` is the subject in hand, `other` the one beside it.
   const state = { example: 0, show: "head", over: false, hovered: null };
@@ -121,36 +122,55 @@
     const digits = value > 0 ? Math.max(0, Math.min(4, 1 - Math.floor(Math.log10(100 * value)))) : 0;
     return `${(100 * value).toFixed(digits)} %`;
   };
-  const tokenName = (number) => (number === 0 ? "the class token" : `prefix token ${number + 1}`);
+  const tokenName = (number) => (number === 0 ? sentence("the class token") : sentence("prefix token {n}", { n: number + 1 }));
   const queryName = ([y, x]) =>
-    y === PREFIX ? tokenName(x) : y === MEAN ? "the average patch" : `the patch in row ${y + 1}, column ${x + 1}`;
+    y === PREFIX ? tokenName(x) : y === MEAN ? sentence("the average patch") : sentence("the patch in row {y}, column {x}", { y: y + 1, x: x + 1 });
   const keyName = ({ y, x }, side = main) => {
-    if (["place", "reach"].includes(howShown(side))) return `row ${y + 1}, column ${x + 1}${howShown(side) === "reach" ? ` of ${subject(side).reach.grid.join("×")}` : ""}`;
+    if (howShown(side) === "place") return sentence("row {y}, column {x}", { y: y + 1, x: x + 1 });
+    if (howShown(side) === "reach") return sentence("row {y}, column {x} of {grid}", { y: y + 1, x: x + 1, grid: subject(side).reach.grid.join("×") });
     const [, , , , group] = layer(side).grids;
     const span = (at) => (group > 1 ? `${at * group + 1}–${(at + 1) * group}` : `${at + 1}`);
-    return y === PREFIX ? (x < 0 ? "padding" : tokenName(x)) : `row ${span(y)}, column ${span(x)}`;
+    return y === PREFIX ? (x < 0 ? sentence("padding") : tokenName(x)) : sentence("row {y}, column {x}", { y: span(y), x: span(x) });
   };
-  const headName = (side) => ({ mean: `all ${layer(side).heads} heads, averaged`, rollout: "rollout up to here", head: `head ${side.head + 1}`, pixels: "likeness of pixels, nothing learned", place: "likeness of its final token to each patch", reach: "what its middle answers to" })[howShown(side)];
+  const headName = (side) => ({
+    mean: sentence("all {n} heads, averaged", { n: layer(side).heads }),
+    rollout: sentence("rollout up to here"),
+    head: sentence("head {n}", { n: side.head + 1 }),
+    pixels: sentence("likeness of pixels, nothing learned"),
+    place: sentence("likeness of its final token to each patch"),
+    reach: sentence("what its middle answers to"),
+  })[howShown(side)];
 
   const amount = (weight, side = main) => { // a weight that was rounded to 0 is not 0
     if (howShown(side) === "place") return `CKA ${weight.toFixed(2)}`;
     if (["pixels", "reach"].includes(howShown(side))) return percent(weight);
     const { queries, peaks } = side.rows[side.layer], head = howShown(side) === "rollout" ? layer(side).heads : side.head;
     const step = peaks[head * queries + side.query] / (2 * data.levels) ** 2;
-    return weight > 0 || howShown(side) === "mean" ? percent(weight) : `less than ${percent(step)}`;
+    return weight > 0 || howShown(side) === "mean" ? percent(weight) : sentence("less than {share}", { share: percent(step) });
+  };
+
+  const lookedAt = (values) => {
+    if (values.n === 1 && values.all === 1) return sentence("Where {asked} of “{picture}” looks in this head. A click opens the explorer.", values);
+    if (values.n === values.all) return sentence("Where {asked} of “{picture}” looks in these {n} heads. A click opens the explorer.", values);
+    return sentence("Where {asked} of “{picture}” looks in {n} of these {all} heads. A click opens the explorer.", values);
   };
 
   const best = (side, weights, keys) => keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y >= 0)
     .reduce((one, two) => (two.weight > one.weight ? two : one));
 
-  const what = (side) => {
-    const asked = queryName(layer(side).queries[side.query]), how = howShown(side);
-    const does = { rollout: "rests most on", pixels: "is by its pixels most like", place: "has a final token most like the patch in" };
-    return how === "reach" ? `the middle of ${layer(side).name} answers most to` : `${asked} ${does[how] || "looks most at"}`;
+  const finding = (side, most) => {
+    const values = { asked: queryName(layer(side).queries[side.query]), layer: layerWords(layer(side).name), place: keyName(most.key, side), share: amount(most.weight, side) };
+    switch (howShown(side)) {
+      case "rollout": return sentence("{asked} rests most on {place}: {share}", values);
+      case "pixels": return sentence("{asked} is by its pixels most like {place}: {share}", values);
+      case "place": return sentence("{asked} has a final token most like the patch in {place}: {share}", values);
+      case "reach": return sentence("the middle of {layer} answers most to {place}: {share}", values);
+      default: return sentence("{asked} looks most at {place}: {share}", values);
+    }
   };
   const sayBeside = (weights, keys) => {
     const most = best(other, weights, keys);
-    part("other-said").textContent = `Of ${subject(other).name}, ${what(other)} ${keyName(most.key, other)}: ${amount(most.weight, other)}.`;
+    part("other-said").textContent = sentence("Of {subject}, {finding}.", { subject: subject(other).name, finding: finding(other, most) });
     part("other-top").textContent = amount(most.weight, other).replace("CKA ", "");
   };
 
@@ -158,14 +178,13 @@
     const placed = keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y >= 0);
     const most = best(main, weights, keys);
     const others = keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y === PREFIX && howShown(main) !== "pixels");
-    const beside = others.map(({ key, weight }) => `${keyName(key)} gets ${amount(weight)}`).join(", ");
-    const words = what(main);
-    part("said").textContent = `${words[0].toUpperCase()}${words.slice(1)} ${keyName(most.key)}: ` +
-      `${amount(most.weight)}${beside ? `; ${beside}` : ""}.`;
+    const beside = others.map(({ key, weight }) => sentence("{token} gets {share}", { token: keyName(key), share: amount(weight) })).join(", ");
+    const words = finding(main, most);
+    part("said").textContent = `${words[0].toUpperCase()}${words.slice(1)}${beside ? `; ${beside}` : ""}.`;
     part("top").textContent = amount(most.weight).replace("CKA ", "");
     teach(weights, keys);
     const under = state.hovered === null ? null : placed.find(({ key }) => key.y === state.hovered.y && key.x === state.hovered.x);
-    part("hovered").textContent = under ? `Under the pointer, ${keyName(under.key)}: ${amount(under.weight)}` : "";
+    part("hovered").textContent = under ? sentence("Under the pointer, {place}: {share}", { place: keyName(under.key), share: amount(under.weight) }) : "";
   };
 
   // --- lesson ---------------------------------------------------------------------------------------------------------
@@ -179,7 +198,7 @@
     const learned = ["head", "mean", "rollout"].includes(how) && place && patches.length > 2;
     const plain = learned ? window.eyechart.likeness(main.picture, place, keys) : [];
     const agree = learned ? window.eyechart.rankCorrelation(patches.map((at) => weights[at]), patches.map((at) => plain[at])) : NaN;
-    part("agreement").textContent = Number.isFinite(agree) ? `Here, rank correlation with the likeness of pixels: ${agree.toFixed(2).replace("-", "−")} over ${patches.length} patches.` : ["place", "reach"].includes(how) ? `Mean over ${subject()[how].images.toLocaleString("en")} images.` : "";
+    part("agreement").textContent = Number.isFinite(agree) ? sentence("Here, rank correlation with the likeness of pixels: {value} over {n} patches.", { value: agree.toFixed(2).replace("-", "−"), n: patches.length }) : ["place", "reach"].includes(how) ? sentence("Mean over {n} images.", { n: subject()[how].images.toLocaleString("en") }) : "";
   };
 
   // --- drawing --------------------------------------------------------------------------------------------------------
@@ -267,8 +286,8 @@
       paintMap(button.querySelector("canvas"), main, row(main, head), keys, false);
       button.setAttribute("aria-pressed", String(state.show === "head" && head === main.head));
     });
-    part("what").textContent = `${other.rows ? `${subject().name}, ` : ""}${layer().name}, ${headName(main)}`;
-    if (other.rows) part("other-what").textContent = `${subject(other).name}, ${layer(other).name}, ${headName(other)}`;
+    part("what").textContent = `${other.rows ? `${subject().name}, ` : ""}${layerWords(layer().name)}, ${headName(main)}`;
+    if (other.rows) part("other-what").textContent = `${subject(other).name}, ${layerWords(layer(other).name)}, ${headName(other)}`;
     const { layer: at, head, query } = main, { example, show } = state;
     Object.assign(room.dataset, { subject: subject().name, example, layer: at, head, show, query });
     room.dataset.beside = other.rows ? JSON.stringify({ subject: subject(other).name, layer: other.layer, head: other.head, query: other.query }) : "";
@@ -321,7 +340,7 @@
 
   const wholeLayers = () => { // the page has no room for every patch of every layer
     const names = subject().layers.filter(({ grids, queries }) => queries.filter(([y]) => y >= 0).length === grids[0] * grids[1]).map(({ name }) => name);
-    return names.length ? ` All of them in ${names.join(", ")}.` : "";
+    return names.length ? ` ${sentence("All of them in {layers}.", { layers: names.map(layerWords).join(", ") })}` : "";
   };
 
   const listBeside = () => {
@@ -330,8 +349,8 @@
     if (!other.rows) return;
     part("other-layer").max = subject(other).layers.length;
     part("other-layer").value = other.layer + 1;
-    part("other-layer").setAttribute("aria-valuetext", layer(other).name);
-    part("other-head").replaceChildren(...Array.from({ length: layer(other).heads }, (_, head) => new Option(`head ${head + 1}`, head, false, head === other.head)));
+    part("other-layer").setAttribute("aria-valuetext", layerWords(layer(other).name));
+    part("other-head").replaceChildren(...Array.from({ length: layer(other).heads }, (_, head) => new Option(sentence("head {n}", { n: head + 1 }), head, false, head === other.head)));
     part("other-head").disabled = state.show !== "head";
   };
 
@@ -354,7 +373,7 @@
       const small = document.createElement("small");
       small.textContent = spread === null ? "" : spread.toFixed(2);
       words.append(small);
-      button.setAttribute("aria-label", `Head ${head + 1}${spread === null ? "" : `, entropy ${spread.toFixed(2)} of uniform`}`);
+      button.setAttribute("aria-label", spread === null ? sentence("Head {n}", { n: head + 1 }) : sentence("Head {n}, entropy {share} of uniform", { n: head + 1, share: spread.toFixed(2) }));
       button.append(canvas, words);
       button.addEventListener("click", () => choose({ head, show: "head" }));
       return button;
@@ -362,17 +381,17 @@
     part("heads").replaceChildren(...heads);
     part("layer").max = subject().layers.length;
     part("layer").value = main.layer + 1;
-    part("layer-name").textContent = `${layer().name} (${main.layer + 1} of ${subject().layers.length})`;
-    part("layer").setAttribute("aria-valuetext", layer().name);
+    part("layer-name").textContent = sentence("{layer} ({n} of {all})", { layer: layerWords(layer().name), n: main.layer + 1, all: subject().layers.length });
+    part("layer").setAttribute("aria-valuetext", layerWords(layer().name));
     const grid = layer().grids, asked = layer().queries.filter(([y]) => y >= 0).length;
-    part("thinned").textContent = asked < grid[0] * grid[1] ? `${asked} of its ${grid[0]}×${grid[1]} patches can be chosen in this layer; a click takes the nearest.${wholeLayers()}` : "";
-    part("heads-of").textContent = `All ${layer().heads} heads of ${layer().name}`;
+    part("thinned").textContent = asked < grid[0] * grid[1] ? `${sentence("{n} of its {grid} patches can be chosen in this layer; a click takes the nearest.", { n: asked, grid: `${grid[0]}×${grid[1]}` })}${wholeLayers()}` : "";
+    part("heads-of").textContent = sentence("All {n} heads of {layer}", { n: layer().heads, layer: layerWords(layer().name) });
     const { noRollout } = subject();
     room.querySelectorAll("[data-part=show] input").forEach((input) => {
       input.disabled = input.value === "rollout" && noRollout !== "";
       input.checked = input.value === state.show;
     });
-    part("no-rollout").textContent = noRollout ? `No rollout: ${noRollout}.` : "";
+    part("no-rollout").textContent = noRollout ? sentence("No rollout: {why}.", { why: sentence(noRollout) }) : "";
   };
 
   // Change something and draw; the rows of another picture or subject have to be unpacked first.
@@ -419,7 +438,7 @@
       thumbnail.alt = "";
       thumbnail.style.imageRendering = subject().photo ? "auto" : "pixelated";
       const words = document.createElement("span");
-      words.textContent = name || `picture ${example + 1}`;
+      words.textContent = name || sentence("picture {n}", { n: example + 1 });
       const label = choice("explorer-picture", thumbnail, example === state.example, () => choose({ example }));
       label.append(words);
       return label;
@@ -436,7 +455,7 @@
   }));
   if (data.subjects.length > 1) {
     part("besides").hidden = false;
-    const nobody = choice("explorer-beside", "Nobody", false, () => choose({ beside: { subject: null } }));
+    const nobody = choice("explorer-beside", sentence("Nobody"), false, () => choose({ beside: { subject: null } }));
     part("besides").append(nobody, ...data.subjects.map((each, at) => {
       const dot = document.createElement("i");
       dot.style.background = each.colour;
@@ -494,7 +513,7 @@
     const at = data.subjects.findIndex((each) => each.name === name), own = data.subjects[at]?.layers.findIndex((each) => each.name === place.replace(/ attention$/, ""));
     return at < 0 || own < 0 || head > data.subjects[at].layers[own].heads ? null : { subject: at, layer: own, head: head - 1, query: 0 };
   };
-  window.eyechart.hear("heads", async ({ figure, heads }) => {
+  hear("heads", async ({ figure, heads }) => {
     const sides = heads.map(sideOf).filter(Boolean).slice(0, MOST_BRUSHED);
     const query = main.rows ? whereNow() : null;
     const buttons = await Promise.all(sides.map(async (side) => {
@@ -506,7 +525,7 @@
       else side.query = nearestQuery(0.5, 0.5, side);
       const button = document.createElement("button"), canvas = document.createElement("canvas");
       button.type = "button";
-      button.append(canvas, `${data.subjects.length > 1 ? `${subject(side).name}, ` : ""}${layer(side).name}, head ${side.head + 1}`);
+      button.append(canvas, `${data.subjects.length > 1 ? `${subject(side).name}, ` : ""}${layerWords(layer(side).name)}, ${sentence("head {n}", { n: side.head + 1 })}`);
       button.addEventListener("click", async () => {
         await choose({ subject: side.subject, show: "head" });
         await choose({ layer: side.layer, head: side.head });
@@ -518,11 +537,16 @@
     const words = document.createElement("p");
     words.className = "quiet";
     const asked = sides.length ? queryName(layer(sides[0]).queries[sides[0].query]) : "";
-    words.textContent = sides.length ? `Where ${asked} of “${data.examples[state.example] || "the picture"}” looks in ${sides.length === 1 ? "this head" : `these ${sides.length} heads`}${heads.length > sides.length ? ` (of ${heads.length})` : ""}. A click opens the explorer.` : "The page carries no maps of these heads.";
+    words.textContent = sides.length ? lookedAt({ asked, picture: data.examples[state.example] || sentence("the picture"), n: sides.length, all: heads.length }) : sentence("The page carries no maps of these heads.");
     brushed.replaceChildren(words, ...buttons.map(({ button }) => button));
     figure.after(brushed);
     buttons.forEach(({ side, canvas }) => paintMap(canvas, side, row(side, side.head), keysOf(side), false));
     brushed.dataset.heads = sides.length;
+  });
+
+  hear("language", () => {
+    brushed.remove();
+    if (!part("table").hidden) choose({});
   });
 
   const start = new IntersectionObserver((entries) => { // rows are unpacked when somebody comes near

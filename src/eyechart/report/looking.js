@@ -3,7 +3,7 @@
 // and the name of its layer), so that no chart has to know of it.
 (() => {
   "use strict";
-  const { state, set, hear, tell, views } = window.eyechart;
+  const { state, set, hear, tell, views, sentence, layerWords } = window.eyechart;
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const SVG = "http://www.w3.org/2000/svg";
 
@@ -77,10 +77,11 @@
   hear("layers", (picks) => {
     layers.forEach((button) => button.setAttribute("aria-pressed", String(picks.some((pick) => same(pick, button.dataset.subject, button.dataset.layer)))));
     said.hidden = !picks.length;
-    said.textContent = `Marked: ${picks.map(({ subject, name }) => `${subject}, ${layerOf(name)}`).join("; ")}. Unmark`;
+    said.textContent = sentence("Marked: {layers}. Unmark", { layers: picks.map(({ subject, name }) => `${subject}, ${layerWords(layerOf(name))}`).join("; ") });
     views.forEach((_, figure) => mark(figure));
     if (cell && !picks.length) cell.hidden = true;
   });
+  hear("language", () => tell("layers", state.layers));
   const pick = (...picks) => set("layers", JSON.stringify(picks) === JSON.stringify(state.layers) ? [] : picks);
   layers.forEach((button) => button.addEventListener("click", () => pick({ subject: button.dataset.subject, name: button.dataset.layer })));
   all(".live-only").forEach((words) => { words.hidden = false; });
@@ -119,12 +120,12 @@
           { mark: { type: "area", opacity: 0.2, clip: true }, encoding: { x, y: y("low"), y2: { field: "high" } } },
           { mark: { type: "line", clip: true }, encoding: { x, y: y("value") } },
           { mark: { type: "point", filled: true, size: 40 }, encoding: { x, y: y("value"), size: { condition: { test: "datum.here", value: 130 }, value: 30 },
-            tooltip: [{ field: "layer", type: "nominal" }, { field: "value", type: "quantitative", format: ".3f", title: value.toUpperCase() }, { field: "low", type: "quantitative", format: ".3f", title: "from" }, { field: "high", type: "quantitative", format: ".3f", title: "to" }] } },
+            tooltip: [{ field: "layer", type: "nominal" }, { field: "value", type: "quantitative", format: ".3f", title: value.toUpperCase() }, { field: "low", type: "quantitative", format: ".3f", title: sentence("from") }, { field: "high", type: "quantitative", format: ".3f", title: sentence("to") }] } },
         ],
       };
     };
-    const one = panel("other_name", "name", `${datum.subject}, ${datum.name}, with each layer of ${datum.other_subject}`);
-    const two = panel("name", "other_name", `${datum.other_subject}, ${datum.other_name}, with each layer of ${datum.subject}`);
+    const one = panel("other_name", "name", sentence("{subject}, {layer}, with each layer of {other}", { subject: datum.subject, layer: layerWords(datum.name), other: datum.other_subject }));
+    const two = panel("name", "other_name", sentence("{subject}, {layer}, with each layer of {other}", { subject: datum.other_subject, layer: layerWords(datum.other_name), other: datum.subject }));
     if (!cell) {
       cell = document.createElement("div");
       cell.className = "cell";
@@ -147,7 +148,8 @@
     if (!figure.querySelector(".hint")) {
       const hint = document.createElement("figcaption");
       hint.className = "hint quiet";
-      hint.textContent = "Draw a box around heads, or click on one, to see where they look.";
+      hint.textContent = sentence("Draw a box around heads, or click on one, to see where they look.");
+      hear("language", () => { hint.textContent = sentence("Draw a box around heads, or click on one, to see where they look."); });
       figure.append(hint);
     }
     const at = (event) => { const edge = canvas.getBoundingClientRect(); return { x: event.clientX - edge.left, y: event.clientY - edge.top }; };

@@ -5,7 +5,7 @@
   const { charts, config } = JSON.parse(document.getElementById("charts").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const arrays = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
-  const { state, hear, tell, views: drawn } = window.eyechart; // drawn: figure -> { view, room }
+  const { state, hear, tell, sentence, views: drawn } = window.eyechart; // drawn: figure -> { view, room }
   const subjects = new Set([...document.querySelectorAll("#subjects [data-subject]")].map((each) => each.dataset.subject));
 
   // Columns as embed.py packed them: base64 arrays (NaN: nothing there), codes into a list of words, or plain values.
@@ -104,6 +104,13 @@
     return spec;
   };
 
+  // Titles of axes, legends, panels and tooltips in the language of the page; names in the data stay.
+  const inWords = (part) => Object.entries(part).forEach(([key, value]) => {
+    if (["title", "text"].includes(key) && typeof value === "string") part[key] = sentence(value);
+    else if (["title", "text"].includes(key) && Array.isArray(value)) part[key] = value.map((line) => (typeof line === "string" ? sentence(line) : line));
+    else if (value && typeof value === "object" && key !== "datasets") inWords(value);
+  });
+
   const draw = async (figure) => {
     const { spec, tables } = charts[figure.dataset.chart];
     const room = figure.clientWidth;
@@ -120,6 +127,7 @@
     let excess = 0;
     for (const way of ways(spec)) {
       const copy = JSON.parse(JSON.stringify(spec));
+      inWords(copy);
       if (emptied.size || state.only.length) onlyPanels(copy, emptied);
       if (way.columns) atMost(copy, way.columns);
       if (way.narrow) narrow(copy, excess);
@@ -171,6 +179,7 @@
   });
 
   hear("only", () => drawn.forEach((_, figure) => attempt(figure)));
+  hear("language", () => drawn.forEach((_, figure) => attempt(figure)));
 
   let waiting;
   window.addEventListener("resize", () => {

@@ -28,6 +28,7 @@ from eyechart.report.subject_rows import subject_row
 from eyechart.report.tour import NOTES, tour
 from eyechart.report.verdict_rows import references, rows
 from eyechart.report.verdict_summary import of_weights, verdict_context
+from eyechart.report.words import Language, Words, chart_words, language_of, script_words, translator
 
 if TYPE_CHECKING:
     from eyechart.run import Run
@@ -36,20 +37,24 @@ LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 STYLES = ("page.css", "exam.css")
-SCRIPTS = ("store.js", "page.js", "looking.js", "tour.js", "reading.js")
-"""In the order in which they run: what the page knows, its charts, what is marked in them, and how it is read."""
+SCRIPTS = ("store.js", "languages.js", "page.js", "looking.js", "tour.js", "reading.js")
+"""In the order in which they run: what the page knows, its language, its charts, what is marked in them, and how it is
+read."""
 
 
 Watched = Callable[[Iterable[str]], Iterable[str]]
 """Goes over the measures whose figures are drawn, and so sees each one come."""
 
 
-def write_report(run: Run, tour_first: bool = False, watched: Watched = iter, largest: int = LARGEST) -> Path:
-    """Draw the page of a run into its folder; with `tour_first` it opens as a tour of the papers."""
+def write_report(
+    run: Run, tour_first: bool = False, watched: Watched = iter, lang: str = "en", largest: int = LARGEST
+) -> Path:
+    """Draw the page of a run into its folder; with `tour_first` it opens as a tour of the papers, in `lang`."""
     from eyechart.files import write_text
 
+    language = language_of(lang)
     undrawn: list[str] = []
-    path = write_text(run.path / "report.html", render(run, undrawn, tour_first, watched, largest))
+    path = write_text(run.path / "report.html", render(run, undrawn, tour_first, watched, language, largest))
     for sentence in undrawn:
         run.notice(sentence)
     return path
@@ -60,6 +65,7 @@ def render(
     undrawn: list[str] | None = None,
     tour_first: bool = False,
     watched: Watched = iter,
+    language: Language = "en",
     largest: int = LARGEST,
 ) -> str:
     """The page as HTML; one of more than `largest` bytes goes without second pictures, then without its largest tables,
@@ -73,7 +79,7 @@ def render(
     def subject_label(name: str) -> dict[str, str]:
         return {"name": name, "colour": theme.subject_colour(name, subjects)}
 
-    sections = [section(run, name, run.measures[name], subject_label) for name in watched(run.findings)]
+    sections = [section(run, name, run.measures[name], subject_label, language) for name in watched(run.findings)]
     undrawn = [] if undrawn is None else undrawn
     undrawn += [
         f"The figure of {made['name']} could not be drawn ({made['undrawn']}); its numbers are on the page."
@@ -83,6 +89,8 @@ def render(
     verdict_rows = rows(run.verdicts, subject_label, list(run.findings))
     maps = explorer_context(run)
     scripts = [javascript(), *map(text_of, SCRIPTS), *([maps["script"]] if maps else [])]
+    specs = [made["chart"].spec for made in sections if made["chart"]]
+    spoken = chart_words(specs, subjects) | script_words([*scripts[1:], str(maps["data"]) if maps else ""])
     images = plan["images"]
     context = {
         "policy": content_policy(scripts),
@@ -109,29 +117,33 @@ def render(
         "provenance": provenance(plan),
         "css": Markup("".join(map(text_of, STYLES)) + (maps["css"] if maps else "")),
         "explorer": maps,
-        "charts": json_in_html(charts_data(sections)),
+        "charts": json_in_html(charts_data(sections) | {"words": spoken}),
         "scripts": [Markup(script) for script in scripts],
     }
+    say = translator([run.measures[name] for name in run.findings], subjects)
+
+    def page(**other: Any) -> str:
+        return filled(context | other, words=Words(say, language))
 
     def too_large(html: str) -> bool:
         return len(html.encode()) > largest
 
-    html = filled(context)
+    html = page()
     if too_large(html):
         for made in sections:
             made["dark"] = None  # only seen on dark paper without JavaScript, where the light one lies on white
-        html = filled(context)
+        html = page()
     for largest_table in (LARGEST_TABLE // 10, LARGEST_TABLE // 50, 0):
         if too_large(html):
             for made in sections:
                 made["files"] = tables(made["name"], run.findings[made["name"]], largest_table)
-            html = filled(context)
+            html = page()
     if too_large(html) and maps:
         fits = len(maps["data"]) - (len(html.encode()) - largest)
         context["explorer"] = explorer_context(run, largest=fits)  # fewer pictures, at least one
-        html = filled(context)
+        html = page()
     if too_large(html):
-        html = filled(context | {"charts": json_in_html(charts_data([]))})  # pictures only
+        html = page(charts=json_in_html(charts_data([]) | {"words": spoken}))  # pictures only
     return html
 
 
@@ -166,11 +178,13 @@ def explorer_context(run: Run, largest: int | None = None) -> dict[str, Any] | N
     return {"data": json_in_html(data), "images": data["images"], "script": script, "css": css}
 
 
-def filled(context: Mapping[str, Any], template: str = "page.html") -> str:
+def filled(context: Mapping[str, Any], template: str = "page.html", words: Words | None = None) -> str:
     """A template of this folder with everything in it escaped, unless it is marked as made here."""
+    words = words or Words()
     loader = jinja2.FunctionLoader(text_of)
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
-    env.filters["count"] = count
+    env.filters |= {"count": count, "both": words.both}
+    env.globals |= {"words": words, "attribute": words.attribute, "content": words.content}
     html = env.get_template(template).render(context)
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
 

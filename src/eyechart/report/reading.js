@@ -2,7 +2,7 @@
 // unfolded in the HTML.
 (() => {
   "use strict";
-  const { state, set, hear } = window.eyechart;
+  const { state, set, hear, sentence } = window.eyechart;
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const one = (selector) => document.querySelector(selector);
 
@@ -84,8 +84,9 @@
     all("details.fold:has(> table.verdicts)").forEach((fold) => { fold.hidden = !all("tbody tr", fold).some((row) => !row.hidden); });
     all(".side ol a").forEach((link) => { link.parentElement.hidden = Boolean(document.getElementById(link.hash.slice(1))?.closest("[hidden]")); });
     const active = asked.length || kind.value || paper?.value || state.only.length;
-    const count = (selector) => { const found = all(selector); return `${found.filter((each) => !each.closest("[hidden]")).length} of ${found.length}`; };
-    one("#find-said").textContent = active ? `${count(".glance li")} claims, ${count("section.measure")} figures` : "";
+    const count = (selector) => { const found = all(selector); return [found.filter((each) => !each.closest("[hidden]")).length, found.length]; };
+    const [claims, allClaims] = count(".glance li"), [figures, allFigures] = count("section.measure");
+    one("#find-said").textContent = active ? sentence("{claims} of {allClaims} claims, {figures} of {allFigures} figures", { claims, allClaims, figures, allFigures }) : "";
     one("#find-reset").hidden = !active;
   };
 
@@ -131,7 +132,7 @@
     each.tabIndex = 0;
     each.setAttribute("role", "button");
     each.setAttribute("aria-pressed", "false");
-    each.title = "Show this subject by itself";
+    each.title = sentence("Show this subject by itself");
     each.addEventListener("keydown", (event) => { if (["Enter", " "].includes(event.key)) { event.preventDefault(); toggle(each.dataset.subject); } });
   });
   if (subject) {
@@ -140,14 +141,23 @@
       each.addEventListener("click", () => toggle(each.dataset.subject));
     });
   }
+  const nameBack = (only) => {
+    back.textContent = only.length > 1 ? sentence("Only {one} and {two}. Show all subjects", { one: only[0], two: only[1] }) : sentence("Only {one}. Show all subjects", { one: only[0] ?? "" });
+  };
   hear("only", (only) => {
     document.documentElement.dataset.alone = only.join(" ");
     back.hidden = !only.length;
-    back.textContent = `Only ${only.join(" and ")}. Show all subjects`;
+    nameBack(only);
     names.forEach((each) => each.setAttribute("aria-pressed", String(only.includes(each.dataset.subject))));
     if (subject) subject.value = only[0] || "";
     if (other) other.value = only[1] || "";
     if (beside) beside.hidden = !only.length;
+    filter();
+  });
+
+  hear("language", () => {
+    names.forEach((each) => { each.title = sentence("Show this subject by itself"); });
+    nameBack(state.only);
     filter();
   });
 

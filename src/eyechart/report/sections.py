@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     import xarray
 
     from eyechart.measure import Measure
+    from eyechart.report.words import Language
     from eyechart.run import Run
 
 LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 
 
-def section(run: Run, name: str, measure: Measure, subject_label: Any) -> dict[str, Any]:
+def section(run: Run, name: str, measure: Measure, subject_label: Any, language: Language = "en") -> dict[str, Any]:
     finding = run.findings[name]
     chart, undrawn = None, ""
     try:
-        chart = embed(run, name)
+        chart = embed(run, name, language)
     except Exception as error:  # one figure of twenty, after all the work: whatever it is, the others are drawn
         undrawn = in_one_line(error)
     try:
@@ -43,9 +44,7 @@ def section(run: Run, name: str, measure: Measure, subject_label: Any) -> dict[s
         "papers": [source.paper for source in measure.sources if source.paper != "eyechart"],
         "title": measure.title,
         "short": f"{short[:1].upper()}{short[1:]}",
-        "title_ko": measure.title_ko,
         "how_to_read": measure.how_to_read,
-        "how_to_read_ko": measure.how_to_read_ko,
         "method": measure.method,
         "sources": measure.sources,
         "sentence": sentence,

@@ -2,6 +2,7 @@
 // the first that is shown; the others link to it.
 (() => {
   "use strict";
+  const { hear, sentence } = window.eyechart;
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const tour = document.getElementById("tour"), on = document.getElementById("tour-on"), of = document.getElementById("tour-of");
   const homes = new Map(all("figure[data-chart]").map((figure) => [figure.dataset.chart, { figure, parent: figure.parentElement, next: figure.nextElementSibling }]));
@@ -18,7 +19,7 @@
       const { measure } = slot.dataset, figure = homes.get(measure)?.figure;
       const first = stands.get(measure);
       link.hash = on.checked && first ? first : `measure-${measure}`;
-      link.textContent = on.checked && first ? "Our figure stands above" : on.checked && figure ? "Its numbers, method and downloads" : "Our figure";
+      link.textContent = on.checked && first ? sentence("Our figure stands above") : on.checked && figure ? sentence("Its numbers, method and downloads") : sentence("Our figure");
       if (!on.checked || first || !figure) return;
       slot.prepend(figure);
       stands.set(measure, step.id);
@@ -32,6 +33,7 @@
     if (on.checked) tour.scrollIntoView();
   });
   of.addEventListener("change", place);
+  hear("language", place);
   window.addEventListener("hashchange", () => { // a link out of the tour, to what it hides
     const target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
     if (!on.checked || !target?.closest(".chapter")) return;

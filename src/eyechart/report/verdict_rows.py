@@ -56,7 +56,6 @@ def rows(
                 "id": f"verdict-{re.sub(r'[^A-Za-z0-9]+', '-', verdict.claim)}-{met[verdict.claim]}",
                 "claim": verdict.claim,
                 "sentence": verdict.sentence,
-                "korean": claim.korean,
                 "source": claim.figure,
                 "papers": [paper_names().get(key, key) for key in claim.sources if key not in NO_PAPER],
                 "subjects": [label_of(subject) for subject in verdict.subjects],

@@ -100,7 +100,8 @@ class AttentionRole(SampledExperiment):
     how_to_read_ko = (
         "학습된 모델에서 어텐션의 가중치만 바꾸고 값은 그대로 둔다. 균등은 평활화만 남고, 다른 그림들의 평균은 헤드와 "
         "질의마다 늘 같은 무늬이며, 다른 그림의 것은 틀린 그림의 무늬이다. 평균 무늬로 잃은 만큼이 그림을 보아서 얻은 "
-        "것이다. 둘째 그림은 헤드의 무늬가 그림마다 얼마나 바뀌는지이다(0이면 고정된 커널)."
+        "것이다. 둘째 그림은 헤드의 무늬가 그림마다 얼마나 바뀌는지이다(1이면 공유하는 것이 없고, 0이면 고정된 "
+        "커널)."
     )
     method = (
         "The weights of the intact network are replaced for all queries and keys, class token included: evenly over "

@@ -89,7 +89,7 @@ class Corruption(SampledExperiment):
     how_to_read_ko = (
         "위: 한 그림의 열다섯 가지 손상(세기 3). 곡선: 깨끗한 그림(0)부터 가장 강한 손상(5)까지의 정확도, 로그 가능도, "
         "지나친 확신(확신도 − 정확도). 아래: 종류별 정확도(세기 평균). 점선은 깨끗한 그림에서의 정확도이다. 다음: "
-        "같은 그림에서 첫 모형보다 더(0 오른쪽) 또는 덜 맞히는 정도. 음영과 선은 95 % 구간이다."
+        "같은 그림에서 첫 모델보다 더(0 오른쪽) 또는 덜 맞히는 정도. 음영과 선은 95 % 구간이다."
     )
     method = (
         "The fifteen corruptions of Hendrycks & Dietterich (2019), made here at the size a subject is fed, with the "

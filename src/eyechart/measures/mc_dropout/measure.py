@@ -116,7 +116,7 @@ class McDropout(SampledExperiment):
         "passes, with 95 % intervals over the pictures. A curve that is soon flat needs few passes."
     )
     how_to_read_ko = (
-        "시험 때도 확률적인 모형은 매번 답이 다르며, 여러 답의 평균이 앙상블이다. 차례로 앙상블 크기 1–50에 따른 "
+        "시험 때도 확률적인 모델은 매번 답이 다르며, 여러 답의 평균이 앙상블이다. 차례로 앙상블 크기 1–50에 따른 "
         "음의 로그 가능도, 정확도, 보정 오차와 95 % 구간이다. 일찍 평평해지면 적은 횟수로 충분하다."
     )
     method = (

@@ -112,8 +112,8 @@ class Shift(SampledExperiment):
         "construction, except for their padding and their strides; attention does where it is not given positions."
     )
     how_to_read_ko = (
-        "그림을 몇 화소 옮긴다. 위: 블록 뒤의 특징이 함께 움직이는가(1이면 등변, 0이면 무관). 처음은 한 패치, 다음은 "
-        "한 화소이다. 점선은 지도를 옮기지 않고 비교한 것이다. 아래: 답이 얼마나 바뀌는가(불변성)."
+        "그림을 몇 픽셀 옮긴다. 위: 블록 뒤의 특징이 함께 움직이는가(1이면 등변, 0이면 무관). 처음은 한 패치, 다음은 "
+        "한 픽셀이다. 점선은 지도를 옮기지 않고 비교한 것이다. 아래: 답이 얼마나 바뀌는가(불변성)."
     )
     method = (
         "Both pictures are windows of one picture enlarged by a quarter, along x for half of the images and along y "

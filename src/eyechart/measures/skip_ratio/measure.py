@@ -69,7 +69,7 @@ def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 class SkipRatio(Measure):
     name = "skip_ratio"
     title = "What rides the skip?"
-    title_ko = "무엇이 스킵 연결을 타고 가는가?"
+    title_ko = "무엇이 잔차 연결을 타고 가는가?"
     order = 30
     chapter = "skip"
     sources = (Source("Raghu et al. 2021", "Figures 7, E.1, E.2"),)

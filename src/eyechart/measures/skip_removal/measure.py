@@ -49,7 +49,7 @@ class SkipRemovalTally(Tally):
 class SkipRemoval(SampledExperiment):
     name = "skip_removal"
     title = "What if a skip is removed?"
-    title_ko = "스킵을 없애면 어떻게 되는가?"
+    title_ko = "잔차 연결을 없애면 어떻게 되는가?"
     order = 20
     chapter = "skip"
     sources = (Source("Raghu et al. 2021", "Figure 8, which retrains; removal at test time and CNNs are ours"),)
@@ -64,7 +64,7 @@ class SkipRemoval(SampledExperiment):
         "ViT and a CNN are compared by the share of their accuracy above guessing that they lose."
     )
     how_to_read_ko = (
-        "학습된 모델에서 한 번에 한 블록의 스킵만 없애고 다시 학습하지 않는다. 첫 그림은 블록의 깊이에 따라 잃은 "
+        "학습된 모델에서 한 번에 한 블록의 잔차 연결만 없애고 다시 학습하지 않는다. 첫 그림은 블록의 깊이에 따라 잃은 "
         "정확도, 둘째는 블록 앞과 뒤의 층들이 온전한 모델에 비해 얼마나 닮았는지이다(1이면 그대로). 점선은 배치 "
         "정규화의 통계를 바뀐 망에 맞게 다시 잰 것이다. 지도는 층끼리의 CKA이며, 밝은 정사각형 둘로 갈라지면 모델이 그 "
         "블록에서 끊어진 것이다. 전체가 어두운 지도는 갈라진 것이 아니다. ViT와 CNN은 찍어서 맞힐 몫을 넘는 정확도 "

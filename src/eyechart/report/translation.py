@@ -1,0 +1,142 @@
+"""English sentences into another language, a whole sentence at a time.
+
+Findings and verdicts lie in the run folder as English sentences, and a page is made of the folder alone. So a catalogue
+holds pairs of whole sentences with named places for what changes from run to run, and a sentence of the page is read
+back by its English form and said again in the other: nothing is glued together, and every number is copied.
+
+A place is read by the first word of its name:
+
+- `{subject…}`, `{0}`, `{1}`   the name of a subject of this run
+- `{subjects…}`                several of them
+- `{text…}`                    any words, kept as they are (a file, a figure)
+- `{word…}`                    words that the catalogue must know, too
+- `{list…}`                    several of these, one after the other
+- anything else                a number, with its interval and per cent sign if it has any
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+PLACE = re.compile(r"\{(\w+)\}")
+NUMBER = r"[−+-]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|nan|inf)(?:e[−+-]?\d+)?(?:[ \u00a0]?%)?(?: \[[^\]]*\])?"
+BREAK = re.compile(r"(?<=[^.]{2}[.;]) (?=\S)|(?<=[?!]) (?=\S)|(?<=[)”]) (?=[A-Z“])")
+"""Where one sentence or clause ends and the next begins."""
+LIST = re.compile(r"; |, then |, and |, | and ")
+END = ".;"
+
+
+class Translator:
+    """Says English text in the other language of a catalogue, for the subjects of one run; None where it cannot.
+
+    >>> say = Translator({"{subject} names {share}": "{subject}의 정답률은 {share}이다"}, ["zoo:vit"])
+    >>> say("zoo:vit names 92.1 % [90.0 %, 94.0 %]."), say("zoo:vit names nobody.")
+    ('zoo:vit의 정답률은 92.1 % [90.0 %, 94.0 %]이다.', None)
+    """
+
+    def __init__(self, catalogue: Mapping[str, str], subjects: Sequence[str] = ()) -> None:
+        self.subjects = sorted(subjects, key=len, reverse=True)
+        self.fixed: dict[str, str] = {}
+        self.patterns: list[tuple[re.Pattern[str], str]] = []
+        for english, other in catalogue.items():
+            if PLACE.search(english):
+                self.patterns.append((self.pattern(english), other))
+            else:
+                self.fixed[key_of(english)] = other
+        self.known: dict[str, str | None] = {}
+
+    def __call__(self, text: str) -> str | None:
+        if text not in self.known:
+            self.known[text] = self.whole(text) or self.in_parts(text)
+        return self.known[text]
+
+    def whole(self, text: str) -> str | None:
+        """The text as one sentence of the catalogue."""
+        bare = key_of(text)
+        if bare in self.fixed:
+            return ended(self.fixed[bare], text)
+        for pattern, other in self.patterns:
+            match = pattern.fullmatch(text.rstrip(END))
+            filled = match and self.filled(other, match.groupdict())
+            if filled:
+                return ended(filled, text)
+        return None
+
+    def in_parts(self, text: str) -> str | None:
+        """Sentence by sentence; nothing where one of them is not known: half a text helps nobody."""
+        pieces = BREAK.split(text)
+        if len(pieces) == 1:
+            return None
+        # A sentence of several clauses may be known as one, so longer runs of pieces are tried first.
+        for length in range(len(pieces) - 1, 0, -1):
+            first = self.whole(" ".join(pieces[:length]))
+            rest = self(" ".join(pieces[length:])) if first else None
+            if first and rest:
+                return f"{first} {rest}"
+        return None
+
+    def filled(self, other: str, values: Mapping[str, str]) -> str | None:
+        said: dict[str, str] = {}
+        for place, value in values.items():
+            name = place.removeprefix("_")
+            if name.startswith("subjects"):
+                said[name] = re.sub(", and | and ", ", ", value)
+            elif name.startswith("word"):
+                told = self(value)
+                if told is None:
+                    return None
+                said[name] = told
+            elif name.startswith("list"):
+                items = [self(item) for item in LIST.split(value)]
+                if None in items:
+                    return None
+                said[name] = ", ".join(item for item in items if item)
+            else:
+                said[name] = value
+        return PLACE.sub(lambda match: said[match[1]], other)
+
+    def pattern(self, english: str) -> re.Pattern[str]:
+        one = "|".join(map(re.escape, self.subjects)) or r"(?!)"
+        met: set[str] = set()
+
+        def place(name: str) -> str:
+            if name in met:
+                return f"(?P=_{name})"
+            met.add(name)
+            if name.startswith("subjects"):
+                shape = rf"(?:{one})(?:(?:, and |, | and )(?:{one}))*"
+            elif name.startswith("subject") or name.isdigit():
+                shape = one
+            else:
+                shape = ".+?" if name.startswith(("text", "word", "list")) else NUMBER
+            return f"(?P<_{name}>{shape})"
+
+        pieces = PLACE.split(english.rstrip(END))
+        made = "".join(place(piece) if at % 2 else spaced(piece, first=not at) for at, piece in enumerate(pieces))
+        return re.compile(made, re.DOTALL)
+
+
+def spaced(words: str, first: bool) -> str:
+    """Words as a pattern: with any kind of space, and at the beginning of a sentence with or without a capital."""
+    shape = re.escape(words.replace("\u00a0", " ")).replace(r"\ ", "[ \u00a0]").replace(r"\-", "[-−\u2011]")
+    if first and words[:1].isalpha():
+        return f"(?i:{words[:1]}){shape[1:]}"
+    return shape
+
+
+def key_of(text: str) -> str:
+    """How a fixed text is looked up: whatever its spaces, its first letter and its full stop."""
+    bare = text.replace("\u00a0", " ").replace("\u2011", "-").rstrip(END)
+    return bare[:1].lower() + bare[1:]
+
+
+def ended(text: str, like: str) -> str:
+    """With a full stop if the English has one."""
+    bare = text.rstrip(END)
+    stop = "." if like.endswith(tuple(END)) and not bare.endswith(("?", "!")) else ""
+    return bare + stop
+
+
+def places(text: str) -> set[str]:
+    return set(PLACE.findall(text))

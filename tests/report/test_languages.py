@@ -1,0 +1,245 @@
+"""The page in two languages: nothing is missing, nothing is glued together, numbers are the same in both."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eyechart.claims.parts import asked
+from eyechart.claims.table import CLAIMS, EVIDENCE, STUDIES
+from eyechart.errors import UsageError
+from eyechart.measure import CHAPTERS, Measure
+from eyechart.measures import choose_measures
+from eyechart.report import page, verdict_summary, words
+from eyechart.report.highlights import METHOD, METHOD_ALONE
+from eyechart.report.tour import steps
+from eyechart.report.translation import Translator, places
+
+from .browser import Browser
+from .synthetic import as_run, synthetic_run
+
+SOURCES = Path(page.__file__).parents[1]
+MEASURES: list[Measure] = list(choose_measures(None, None))
+SUBJECTS = ("zoo:vit", "zoo:resnet", "zoo:vit-gap", "zoo:swin", "zoo:pit", "zoo:alternet")
+SEEN = Path(__file__).with_name("said.txt").read_text(encoding="utf-8").splitlines()
+"""Sentences of pages that the bundled subjects made, one for each form."""
+
+UNTRANSLATED: tuple[str, ...] = ()
+"""What stands in English on a Korean page though it is fixed text: to be made shorter, never longer."""
+
+
+@pytest.fixture(scope="module")
+def say() -> Translator:
+    return words.translator(MEASURES, SUBJECTS)
+
+
+def catalogues() -> Iterator[tuple[str, dict[str, str]]]:
+    for file in sorted((SOURCES / "report" / "ko").glob("*.toml")):
+        yield file.name, words.read("eyechart.report", f"ko/{file.name}")
+    yield "claims", words.read("eyechart.claims", "ko.toml")
+    for measure in MEASURES:
+        yield measure.name, words.room_words(measure)
+
+
+def numbers(text: str) -> list[str]:
+    return re.findall(r"\d+(?:[.,]\d+)*", re.sub(r"\{\w+\}", "", text))
+
+
+# --- the catalogues ---------------------------------------------------------------------------------------------------
+
+
+def test_both_languages_have_the_same_places_and_numbers() -> None:
+    for name, catalogue in catalogues():
+        for english, korean in catalogue.items():
+            assert places(english) == places(korean), (name, english)
+            assert set(numbers(english)) <= set(numbers(korean)), (name, english)
+
+
+PARTICLE = re.compile(r"\}(은|는|이|가|을|를|과|와|으로|로|다|라|란)(?=[\s.,;:)]|$)")
+
+
+def test_no_particle_depends_on_what_stands_in_a_place() -> None:
+    """Whether 은 or 는 follows depends on the last sound of a name or number, which a catalogue cannot know."""
+    for name, catalogue in catalogues():
+        for english, korean in catalogue.items():
+            assert not PARTICLE.search(korean), (name, english, korean)
+
+
+def test_a_sentence_is_one_entry() -> None:
+    """No entry begins or ends in mid-word: it would be glued to another."""
+    for name, catalogue in catalogues():
+        for english, korean in catalogue.items():
+            assert english == english.strip() or english == " and ", (name, english)
+            assert korean == korean.strip() or korean == ", " or english == " and ", (name, english)
+
+
+def test_every_room_has_its_words(say: Translator) -> None:
+    for measure in MEASURES:
+        room = words.room_of(measure)
+        assert room.get("method"), measure.name
+        assert set(room.get("quantities", {})) <= {quantity.name for quantity in measure.quantities}
+        for text in (measure.title, measure.how_to_read, measure.method):
+            assert say(text), (measure.name, text)
+        for quantity in measure.quantities:
+            assert say(quantity.explain), (measure.name, quantity.name)
+
+
+def test_nothing_fixed_is_missing(say: Translator) -> None:
+    told = [METHOD, METHOD_ALONE, verdict_summary.HOLM, *CHAPTERS.values(), *EVIDENCE.values(), *STUDIES.values()]
+    told += [text for step in steps() for text in (step["shows"], step["differs"], step.get("reading")) if text]
+    for claim in CLAIMS.values():
+        told += [claim.sentence, claim.reported, *filter(None, (claim.note, claim.changed))]
+        told += [claim.wants] if claim.settled_by == "exam" else []
+        for test in claim.tests:
+            told += [f"Read {test.reading}."] if test.reading else []
+            told += [part.words.format("zoo:vit", "zoo:resnet") for part in test.parts]
+            told += [asked(part.side, part.margin, part.inclusive) for part in test.parts]
+    missing = [text for text in told if say(text) is None]
+    assert missing == list(UNTRANSLATED)
+
+
+def test_templates_say_nothing_that_korean_does_not_know(say: Translator) -> None:
+    calls = re.compile(r"""\{\{ (["'])((?:(?!\1).)+)\1 \| both|(?:attribute\("[a-z-]+", |content\()"([^"]+)"\)""")
+    told: dict[str, str] = {}
+    for file in (SOURCES / "report").glob("*.html"):
+        if file.name not in ("compare.html", "studies.html"):  # these speak English alone
+            told |= {json.loads(f'"{found[2] or found[3]}"'): file.name for found in calls.finditer(file.read_text())}
+    assert len(told) > 100
+    assert [(file, text) for text, file in told.items() if say(text) is None] == []
+
+
+def test_scripts_say_what_the_catalogue_has_and_nothing_else() -> None:
+    text = "".join(file.read_text() for file in (SOURCES / "report").glob("*.js"))
+    used = set(re.findall(r'\bsentence\("((?:[^"\\]|\\.)+)"', text)) - {"{n} of {all} claims"}  # the comment's example
+    known = set(words.all_script_words())
+    assert used <= known
+    reasons = set(words.read("eyechart.measures.attention_maps", "ko.toml")["sentences"])
+    assert {each for each in known - used - reasons if " " in each} == set()  # single words are names of layers
+
+
+MADE_OF_PIECES = re.compile(r"1 |.*: 1 |Intervals cover which images were drawn; ")
+"""In the singular, or with an exception left out."""
+
+
+def test_fixed_entries_are_said_somewhere() -> None:
+    files = [file for kind in ("*.py", "*.html", "*.js", "claims.toml", "tour.toml") for file in SOURCES.rglob(kind)]
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    source = re.sub(r'"\s*\n\s*f?"', "", source).replace("\u00a0", " ").lower()
+    for name, catalogue in catalogues():
+        if name in {measure.name for measure in MEASURES} | {"charts.toml"}:
+            continue  # keyed by what the measure says; titles are made of pieces
+        unused = [key for key in catalogue if not places(key) and key.rstrip(".").lower() not in source]
+        assert [key for key in unused if not MADE_OF_PIECES.match(key)] == [], name
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+def test_sentences_of_real_pages_are_said_in_korean_with_the_same_numbers(say: Translator) -> None:
+    assert len(SEEN) > 100
+    for sentence in SEEN:
+        korean = say(sentence)
+        assert korean, sentence
+        assert re.search("[가-힣]", korean), sentence
+        assert sorted(set(numbers(sentence))) == sorted(set(numbers(sentence)) & set(numbers(korean))), korean
+
+
+SPEAKERS = {"sentence", "of_class_token", "spectra_in_words", "units_sentence", "through_a_projection", "pair_sentence"}
+SPEAKERS |= {"reading", "same_ranking", "why_no_rollout"}
+"""Functions of rooms that make what a measure says."""
+
+
+SHARED = {"images"}  # on every page
+
+
+def spoken(room: Path) -> Iterator[str]:
+    """The words between the numbers, of every branch of what a measure may say."""
+    for file in room.glob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and function.name in SPEAKERS:
+                for node in ast.walk(function):
+                    if isinstance(node, ast.JoinedStr):
+                        for piece in (str(part.value) for part in node.values if isinstance(part, ast.Constant)):
+                            yield from (part.strip(" ,:()[]%.") for part in re.split(r"[.;] ", piece))
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.name)
+def test_every_branch_of_what_a_measure_says_is_in_its_catalogue(measure: Measure) -> None:
+    known = " | ".join(words.room_of(measure)["sentences"]).lower()
+    pieces = {piece.lower() for piece in spoken(SOURCES / "measures" / measure.name)}
+    said = {piece for piece in pieces if re.search("[a-z]{3}", piece) and "_" not in piece}  # no names of variables
+    assert {piece for piece in said if not re.search(rf"(?<!\w){re.escape(piece)}(?!\w)", known)} - SHARED == set()
+
+
+def test_reasons_for_leaving_a_measure_out(say: Translator) -> None:
+    """Those that are one string; others are in said.txt."""
+    told: list[str] = []
+    for file in (SOURCES / "measures").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "DoesNotApply":
+                told += [str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)]
+    assert len(told) > 10
+    assert [reason for reason in told if say(f"cka was left out: {reason}") is None] == []
+
+
+def test_a_name_is_never_taken_for_words() -> None:
+    """Only the subjects of the run are names, whatever else a sentence holds; what is unknown is not half said."""
+    say = Translator({"{subject} holds": "{subject} 성립", "It ends": "끝난다"}, ["a.b", "a.b c"])
+    assert say("a.b c holds. It ends.") == "a.b c 성립. 끝난다."
+    assert say("axb holds.") is None
+    assert say("a.b holds. Who knows?") is None
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def korean_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("korean")
+    return page.write_report(as_run(synthetic_run(folder)), lang="ko")
+
+
+def test_an_unknown_language_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can open in en or ko; got 'kr'"):
+        page.write_report(as_run(synthetic_run(tmp_path)), lang="kr")
+
+
+def test_the_page_opens_in_its_language_and_counts_what_is_left(korean_page: Path) -> None:
+    html = korean_page.read_text(encoding="utf-8")
+    assert words.page_language(korean_page) == "ko"
+    assert "<title data-other-text=" in html
+    left = set(re.findall(r'<bdi lang="en">([^<]+)</bdi>', html))
+    counted = re.search(r"글 (\d+)개는 아직 한국어로", html)
+    assert counted
+    assert int(counted[1]) >= len(left) > 0  # what synthetic measures say; attributes are counted, too
+    assert {"Verdicts", "Anatomy", "holds", "Method"}.isdisjoint(left)
+
+
+VISIBLE = "document.querySelector('#verdicts h2').innerText"
+
+
+@pytest.mark.parametrize("browser", [(1400, 900), (390, 800)], indirect=True)
+def test_the_switch_shows_one_language_at_a_time(browser: Browser, korean_page: Path) -> None:
+    browser.open(korean_page)
+    assert browser.ask(VISIBLE).startswith("판정")
+    assert browser.ask("document.querySelector('#find-words').placeholder") == "찾기"
+    assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+    browser.ask("document.querySelector('[data-language=en]').click()")
+    assert browser.ask(VISIBLE).startswith("Verdicts")
+    assert browser.ask("document.querySelector('#find-words').placeholder") == "Search"
+    assert browser.ask("document.title").startswith("Eye exam of")
+    assert browser.ask("[...document.querySelectorAll('span[lang=ko]')].every((each) => each.offsetWidth === 0)")
+    browser.ask("document.querySelector('[data-language=ko]').click()")
+    assert browser.ask("[...document.querySelectorAll('span[lang=en]')].every((each) => each.offsetWidth === 0)")
+
+
+@pytest.mark.parametrize("browser", [(1400, 900, {"java_script_enabled": False})], indirect=True)
+def test_without_javascript_the_chosen_language_is_shown(browser: Browser, korean_page: Path) -> None:
+    browser.open(korean_page)
+    assert browser.page.locator("#verdicts h2").inner_text().startswith("판정")
+    assert not browser.page.locator(".languages").is_visible()
