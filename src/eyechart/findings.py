@@ -1,7 +1,7 @@
 """Shards → findings: each measure by itself, several side by side.
 
-Resampling is Python's work on small arrays: one thread does it best (two, beside a busy neighbour, took ten times as
-long over the decoders of token_place), and a second core helps only as a second process. Such a helper leaves what it
+Resampling is Python's work on small arrays: one thread does it best (the decoders of token_place took 6 s of CPU time;
+with two threads of BLAS, beside a busy neighbour, 92), and a second core helps only as a second process. Such a helper leaves what it
 makes in the run folder:
 
     python -m eyechart.findings RUN     reads names of measures, a line each, and says each again when it is there
