@@ -8,6 +8,9 @@ from typing import Any
 from torch import nn
 
 import eyechart
+from eyechart.engines.plan import scene_of
+from eyechart.engines.prepared import Prepared
+from eyechart.measures import planned_measures
 from eyechart.run import Run
 from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.subject import Subject
@@ -31,3 +34,14 @@ def examined(out: Path, who: Any = None, told: list[str] | None = None, **more: 
         progress=lambda what, done, total: said.append(what),
         **more,
     )
+
+
+def tallies_of(prepared: Prepared, shards: int) -> dict[str, bytes]:
+    """Every number that the first shards of an exam add up, to be compared bit by bit."""
+    chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
+    return {
+        f"{shard}/{name}/{key}": value.numpy().tobytes()
+        for shard in range(shards)
+        for name, tally in prepared.compute(shard, chosen, scene).items()
+        for key, value in tally.tensors().items()
+    }

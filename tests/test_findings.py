@@ -68,3 +68,4 @@ def test_what_a_helper_does_not_deliver_is_made_here(
     make_findings(unfinished, processes=2, told=told.append)
     assert same_as(alone, unfinished)
     assert sorted(told) == sorted(MEASURES)
+    assert "A helper process ended early" in " ".join(unfinished.notices)

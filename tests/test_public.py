@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from inspect import signature
 
 import eyechart
+from eyechart.exam import prepare
 
 
 def test_exported_names() -> None:
@@ -65,3 +67,11 @@ def test_every_measure_has_its_words_and_decides_by_its_own_quantities() -> None
             for part in test.parts:
                 offered = measures()[part.measure or test.measure].quantities
                 assert part.quantity in {quantity.name for quantity in offered}, (test.claim, part.quantity)
+
+
+def test_an_exam_and_its_preparation_have_the_same_defaults() -> None:
+    """They stand in both signatures: `exam` is what people read, and `forecast` prepares without an exam."""
+    of_exam, of_prepare = (signature(function).parameters for function in (eyechart.exam, prepare))
+    both = (of_exam.keys() & of_prepare.keys()) - {"subjects", "images", "measures", "progress"}
+    assert len(both) > 8
+    assert {name: of_exam[name].default for name in both} == {name: of_prepare[name].default for name in both}

@@ -33,11 +33,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return examined(tmp_path_factory.mktemp("runs") / "run")
 
 
-@pytest.fixture
-def copy(run: Run, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(run.path, tmp_path / "copy"))
-
-
 class Gated(nn.Module):
     """Something a user edits between two exams: the weights and their names stay."""
 
@@ -122,7 +117,10 @@ def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monk
     assert "timm" not in run.plan["built_with"]  # a subject without its modules does not ask anew when it changes
 
 
-def test_a_run_goes_on_with_the_threads_it_began_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_goes_on_with_the_threads_it_began_with(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(run.path, tmp_path / "copy"))
     monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, *how, **more: None)
     threads: list[int] = []
     real = examine_shard

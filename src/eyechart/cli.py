@@ -19,8 +19,9 @@ from eyechart.command_line import GroupWithPlainErrors, as_json, say
 from eyechart.comparison.command import compare
 from eyechart.errors import PARTLY, UsageError
 from eyechart.export import export
+from eyechart.given_run import open_run, plugin_option, run_argument
 from eyechart.studies.command import study
-from eyechart.taking_along import cite, figures, open_run, plugin_option, run_argument, table
+from eyechart.taking_along import cite, figures, table
 from eyechart.training.command import train
 
 EXIT_CODES = """\b

@@ -15,6 +15,7 @@ import click
 from eyechart.command_line import as_json, say
 from eyechart.errors import UsageError
 from eyechart.files import write_json
+from eyechart.given_run import open_run, plugin_option, run_argument
 
 if TYPE_CHECKING:
     from eyechart.run import Run
@@ -24,7 +25,7 @@ COLUMNS = ("claim", "verdict", "subjects", "effect", "low", "high", "reason")
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@run_argument
 @click.option(
     "--format",
     "format_",
@@ -38,17 +39,10 @@ COLUMNS = ("claim", "verdict", "subjects", "effect", "low", "high", "reason")
     type=click.Path(path_type=Path),
     help="File for the JSON, which is printed by default; folder for the offline run, by default RUN.",
 )
-@click.option(
-    "--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), help="A Python file with your own measures."
-)
+@plugin_option
 def export(run: Path, format_: str, out: Path | None, plugins: tuple[Path, ...]) -> None:
     """Hand the plan, quantities and verdicts of a run folder to other tools."""
-    from eyechart.measures import load_plugin
-    from eyechart.run import Run
-
-    for plugin in plugins:
-        load_plugin(plugin)
-    opened = Run.open(run)
+    opened = open_run(run, plugins)
     if format_ == "wandb":
         say(log_to_wandb(opened, out or run))
     elif out is None:

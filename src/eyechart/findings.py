@@ -1,8 +1,8 @@
 """Shards → findings: each measure by itself, several side by side.
 
 Resampling is Python's work on small arrays: one thread does it best (the decoders of token_place took 6 s of CPU time;
-with two threads of BLAS, beside a busy neighbour, 92), and a second core helps only as a second process. Such a helper leaves what it
-makes in the run folder:
+with two threads of BLAS, beside a busy neighbour, 92), and a second core helps only as a second process. Such a helper
+leaves what it makes in the run folder:
 
     python -m eyechart.findings RUN     reads names of measures, a line each, and says each again when it is there
 
@@ -63,6 +63,8 @@ def make_findings(
         wait()
         for other in _taken(delivered):
             tell(other)
+        if left:
+            run.notice(f"A helper process ended early; what it had begun ({', '.join(left)}) was made again.")
         for name in tuple(left):
             make_finding(run, name)
             tell(name)

@@ -4,52 +4,55 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 import torch
 
 from eyechart.engines import shard
 from eyechart.engines.aside import Aside
-from eyechart.engines.plan import scene_of
 from eyechart.exam import prepare
-from eyechart.measures import planned_measures
 from eyechart.tracing import homeward
-from tests.small_exam import subject
+from tests.small_exam import subject, tallies_of
 
 MEASURES = ["cka", "skip_ratio", "feature_variance"]
 
 
-def shards() -> dict[str, bytes]:
-    prepared = prepare([subject()], "sample", MEASURES, limit=64, effort="quick")
-    chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
-    return {
-        f"{index}/{name}/{key}": value.numpy().tobytes()
-        for index in range(3)
-        for name, tally in prepared.compute(index, chosen, scene).items()
-        for key, value in tally.tensors().items()
-    }
+def tallies() -> dict[str, bytes]:
+    return tallies_of(prepare([subject()], "sample", MEASURES, limit=64, effort="quick"), 3)
 
 
 def test_as_on_an_accelerator_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is none here: its two ways, one copy of all views and tallies in a thread, are taken on the CPU."""
-    plain = shards()
-    threads = set()
+    plain = tallies()
+    threads: set[str] = set()
 
     class Beside(Aside):
         def __init__(self, *, beside: bool) -> None:
+            assert not beside
             super().__init__(beside=True)
 
-    def in_one_copy(seen: homeward.Views) -> tuple[homeward.Views, bool]:
-        threads.add(threading.current_thread().name)
-        values = [value for at_site in seen.values() for value in at_site.values()]
-        home, finite = homeward.in_one_copy(values)
-        each = iter(home)
-        return {site: {name: next(each) for name in at_site} for site, at_site in seen.items()}, finite
+        def do(self, work: Any, *args: Any) -> None:
+            def told() -> None:
+                threads.add(threading.current_thread().name)
+                work(*args)
+
+            super().do(told)
+
+    copied: list[int] = []
+    in_one_copy = homeward.in_one_copy
+
+    def counted(values: list[torch.Tensor]) -> tuple[list[torch.Tensor], bool]:
+        copied.append(len(values))
+        return in_one_copy(values)
 
     monkeypatch.setattr(shard, "Aside", Beside)
-    monkeypatch.setattr(shard, "brought_home", in_one_copy)
-    assert shards() == plain
+    monkeypatch.setattr(homeward, "on_the_cpu", lambda values: False)
+    monkeypatch.setattr(homeward, "in_one_copy", counted)
+    assert tallies() == plain
+    assert min(copied) > 1
     assert threads
+    assert all(name.startswith("tallies") for name in threads)
 
 
 def test_what_is_not_finite_is_noticed() -> None:

@@ -13,13 +13,11 @@ import pytest
 import torch
 from torch import nn
 
-from eyechart.engines.plan import scene_of
 from eyechart.engines.prepared import Prepared
 from eyechart.exam import prepare
-from eyechart.measures import planned_measures
 from eyechart.subjects import parking
 from eyechart.subjects.parking import ParkedWeights
-from tests.small_exam import subject
+from tests.small_exam import subject, tallies_of
 from tests.small_subjects import TINY, write_subjects
 
 STATUS = Path("/proc/self/status")
@@ -85,16 +83,6 @@ def prepared_exam(specs: list[str], told: list[str]) -> Prepared:
     )  # fmt: skip
 
 
-def numbers(prepared: Prepared) -> dict[str, bytes]:
-    chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
-    return {
-        f"{shard}/{name}/{key}": value.numpy().tobytes()
-        for shard in range(2)
-        for name, tally in prepared.compute(shard, chosen, scene).items()
-        for key, value in tally.tensors().items()
-    }
-
-
 def test_parked_subjects_give_the_same_numbers(specs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     plain = prepared_exam(specs, [])
     assert not any(subject._parked for subject in plain.subjects)
@@ -105,7 +93,7 @@ def test_parked_subjects_give_the_same_numbers(specs: list[str], monkeypatch: py
     assert parked.plan["question"] == plain.plan["question"]
     rests: list[ParkedWeights] = []
     monkeypatch.setattr(ParkedWeights, "rest", lambda weights: rests.append(weights))
-    assert numbers(parked) == numbers(plain)
+    assert tallies_of(parked, 2) == tallies_of(plain, 2)
     assert rests == [subject._parked for _ in range(2) for subject in parked.subjects[1:]]  # after each batch
 
 

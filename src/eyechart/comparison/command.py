@@ -10,6 +10,7 @@ import click
 
 from eyechart.command_line import as_json, say
 from eyechart.errors import UsageError
+from eyechart.given_run import plugin_option
 
 if TYPE_CHECKING:
     from eyechart.comparison.comparison import Comparison
@@ -20,7 +21,7 @@ MOST_ROWS = 25
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN…")
 @click.option("--out", type=click.Path(path_type=Path), help="The page; else comparison.html beside the last run.")
-@click.option("--plugin", "plugins", multiple=True, type=click.Path(path_type=Path), help="As for the exams.")
+@plugin_option
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def compare(runs: tuple[str, ...], out: Path | None, plugins: tuple[Path, ...], json_: bool) -> None:
     """Compare RUN folders over the same images: checkpoints, seeds, before and after. The first is the reference.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,12 +13,16 @@ Views = dict[str, dict[str, Tensor]]
 def brought_home(seen: Mapping[str, Mapping[str, Tensor]]) -> tuple[Views, bool]:
     """The same views on the CPU, and whether every number in them is finite."""
     values = [value for at_site in seen.values() for value in at_site.values()]
-    if any(value.device.type != "cpu" for value in values):
-        home, finite = in_one_copy(values)
-    else:
+    if on_the_cpu(values):
         home, finite = values, all(bool(value.isfinite().all()) for value in values)
+    else:
+        home, finite = in_one_copy(values)
     each = iter(home)
     return {site: {name: next(each) for name in at_site} for site, at_site in seen.items()}, finite
+
+
+def on_the_cpu(values: Sequence[Tensor]) -> bool:
+    return all(value.device.type == "cpu" for value in values)
 
 
 def in_one_copy(values: list[Tensor]) -> tuple[list[Tensor], bool]:
