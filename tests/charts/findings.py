@@ -187,6 +187,11 @@ def fourier() -> xr.Dataset:
     return finding(variables, sites(JUNCTIONS) | axes)
 
 
+def grouping() -> xr.Dataset:
+    variables = {"site head way": "learned", "site way": "free"}
+    return finding(variables, sites(ATTENTIONS) | {"head": range(3), "way": ["by mass", "by rank"]})
+
+
 def head_subsets() -> xr.Dataset:
     groups = {
         "group_subject": ("group", [VIT] * 3 + [SWIN] * 3),

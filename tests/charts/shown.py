@@ -105,6 +105,11 @@ SHOWN = {
         1 band x=depth y=energy color=subject
         1 point x=depth y=energy color=subject
         """,
+    "grouping": """
+        2 line x=depth y=value color=subject strokeDash=read
+        2 band x=depth y=value color=subject
+        2 point x=depth y=value color=subject
+        """,
     "head_subsets": "2 curve x=distance y=cka color=name",
     "hessian": """
         4 area x=eigenvalue y=density color=subject
@@ -243,6 +248,7 @@ REFERENCES = {
     "band_noise": {"low", "high", "10 points", "read at left"},
     "feature_variance": {"first half of a ViT"},
     "few_shot": {"guessing"},
+    "grouping": {"by place alone"},
     "head_subsets": {"uniform attention"},
     "position_embeddings": {"no relation"},
     "probes": {"commonest class"},

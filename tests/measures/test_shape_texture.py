@@ -23,9 +23,9 @@ from eyechart.measures.shape_texture.measure import (
     changed,
     cut_apart,
     in_range,
-    partners,
     tile_side,
 )
+from eyechart.methods.patches import partners
 from eyechart.methods.spectrum import split, swapped
 from eyechart.reading_estimates import scored_vit_minus_cnn
 from eyechart.subjects.load import load_subject

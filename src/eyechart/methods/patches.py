@@ -1,4 +1,7 @@
-"""Pictures with patches missing or in another place. Patches are the cells of an even grid, whatever the subject."""
+"""Pictures with patches missing or in another place, and which picture goes with which.
+
+Patches are the cells of an even grid, whatever the subject.
+"""
 
 from __future__ import annotations
 
@@ -42,3 +45,17 @@ def shuffled(pixels: Tensor, order: Tensor) -> Tensor:
     result = pixels.clone()
     result[..., : tall * side, : wide * side] = back.reshape(images, channels, tall * side, wide * side)
     return result
+
+
+def partners(folds: Tensor) -> Tensor:
+    """For each image another one of its fold, so that folds stay independent; the next one where it is alone in it.
+
+    >>> partners(torch.tensor([0, 1, 2, 0, 1])).tolist()
+    [3, 4, 3, 0, 1]
+    """
+    partner = torch.arange(len(folds)).roll(-1)
+    for fold in set(folds.tolist()):
+        of_fold = torch.nonzero(folds == fold).flatten()
+        if len(of_fold) > 1:
+            partner[of_fold] = of_fold.roll(-1)
+    return partner

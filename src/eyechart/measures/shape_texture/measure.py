@@ -24,7 +24,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, subject_coordinates
-from eyechart.methods.patches import orders, shuffled
+from eyechart.methods.patches import orders, partners, shuffled
 from eyechart.methods.scoring import has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import split, swapped
 from eyechart.quantity import Quantity
@@ -75,20 +75,6 @@ def cut_apart(images: Tensor, pieces: int, generator: torch.Generator) -> Tensor
     result = images.clone()
     result[..., :high, :wide] = shuffled(images[..., :high, :wide], orders(len(images), pieces, generator))
     return result
-
-
-def partners(folds: Tensor) -> Tensor:
-    """For each image another one of its fold, so that folds stay independent; the next one where it is alone in it.
-
-    >>> partners(torch.tensor([0, 1, 2, 0, 1])).tolist()
-    [3, 4, 3, 0, 1]
-    """
-    partner = torch.arange(len(folds)).roll(-1)
-    for fold in set(folds.tolist()):
-        of_fold = torch.nonzero(folds == fold).flatten()
-        if len(of_fold) > 1:
-            partner[of_fold] = of_fold.roll(-1)
-    return partner
 
 
 def changed(bench: Bench) -> Iterator[tuple[Tensor, Tensor]]:

@@ -1,0 +1,41 @@
+"""The figure of `grouping`: every head over depth, their mean, and attention without parameters (dashed)."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+import xarray
+
+from eyechart.charts import theme
+from eyechart.charts.tables import interval_tooltips, subject_colours, tooltips, value_table
+from eyechart.charts.theme import Chart
+from eyechart.quantity import subjects_in
+
+LEARNED, FREE = "learned, mean over heads", "without parameters"
+TITLES = {
+    "by rank": "own picture above the other, by rank",
+    "by mass": "attention kept within the own picture, by mass",
+}
+
+
+def draw(finding: xarray.Dataset) -> Chart:
+    return theme.panels([panel(finding, way) for way in TITLES], columns=2, shared=("color", "strokeDash"))
+
+
+def panel(finding: xarray.Dataset, way: str) -> Chart:
+    heads = value_table(finding.sel(way=way), "learned")
+    heads["head"] += 1  # counted from 1, as everywhere on the page
+    means = heads.groupby(["subject", "name", "depth"], sort=False)["value"].mean().reset_index().assign(read=LEARNED)
+    free = value_table(finding.sel(way=way), "free").assign(read=FREE)
+    x = theme.depth_axis(1.02)
+    y = alt.Y("value:Q", title="grouping (0: none, 1: all)")
+    colour = subject_colours(subjects_in(finding))
+    dashes = alt.Scale(domain=[LEARNED, FREE], range=[[1, 0], [6, 4]])
+    dash = alt.StrokeDash("read:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400))
+    lines = alt.Chart(pd.concat([means, free], ignore_index=True)).mark_line(tooltip=None)
+    band = theme.band(free, x, y, "low", "high", color=colour)
+    tooltip = [*tooltips("subject", "name", "head"), *interval_tooltips("value", "grouping", ".2f")]
+    points = alt.Chart(heads).mark_point(size=30, opacity=0.55).encode(x, y, color=colour, tooltip=tooltip)
+    curves = lines.encode(x, y, color=colour, strokeDash=dash)
+    chart = alt.layer(band, curves, points, theme.reference(0, "by place alone"))
+    return theme.panel(chart, (380, 250), alt.TitleParams(TITLES[way]))
