@@ -37,5 +37,5 @@ def panel(finding: xarray.Dataset, way: str) -> Chart:
     tooltip = [*tooltips("subject", "name", "head"), *interval_tooltips("value", "grouping", ".2f")]
     points = alt.Chart(heads).mark_point(size=30, opacity=0.55).encode(x, y, color=colour, tooltip=tooltip)
     curves = lines.encode(x, y, color=colour, strokeDash=dash)
-    chart = alt.layer(band, curves, points, theme.reference(0, "by place alone"))
+    chart = alt.layer(band, curves, points, theme.reference(0, "by place alone", at="beyond"))
     return theme.panel(chart, (380, 250), alt.TitleParams(TITLES[way]))
