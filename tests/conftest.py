@@ -27,8 +27,8 @@ def few_draws(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         if not request.node.get_closest_marker("all_draws"):
-            patch.setattr("eyechart.intervals.DRAWS", 40)
-            patch.setattr("eyechart.intervals.SMALL_DRAWS", 20)
+            patch.setattr("eyechart.intervals.DRAWS", 24)
+            patch.setattr("eyechart.intervals.SMALL_DRAWS", 12)
         yield
 
 

@@ -37,7 +37,7 @@ from tests.measures.on_subjects import staged
 
 pytestmark = pytest.mark.all_draws
 
-FOLDS, BLOCK, BLOCKS, EXAMS = 16, 16, 62, 60
+FOLDS, BLOCK, BLOCKS, EXAMS = 16, 16, 62, 40
 UNITS = ("blocks.8", "layer2.0", "layer2.1", "layer3.0", "layer4.1")
 
 
@@ -182,7 +182,7 @@ def test_a_rank_correlation_of_128_images_holds_what_992_give(ranks: tuple[Ranks
     of, said = ranks
     truth = of.fall(np.ones((1, len(of.hsic))))[0]
     assert truth == pytest.approx(said)
-    generator, exams = np.random.default_rng(0), 200
+    generator, exams = np.random.default_rng(0), 100
     draws, small = bootstrap_weights(FOLDS, DRAWS), bootstrap_weights(FOLDS, SMALL_DRAWS, 1, small_size(FOLDS))
     weights = torch.cat([torch.ones(1, FOLDS, dtype=torch.float64), draws, small, half_weights(FOLDS)]).numpy()
     for blocks, least in ((16, 0.9), (32, 0.95)):

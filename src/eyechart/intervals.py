@@ -192,7 +192,7 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
         _resample(measure, tally, scene, halves_of(tally), moving, ()) if moving and tally.folds > 1 else _nothing()
     )
 
-    finding = estimate.copy()
+    bounds: dict[str, tuple[tuple[Hashable, ...], Array]] = {}
     for name, variable in estimate.data_vars.items():
         if not np.issubdtype(variable.dtype, np.floating):
             continue
@@ -211,10 +211,9 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
                 low, high = at_the_ends(value, low, high, variable.attrs["trials"])
             if "pairs" in variable.attrs and len(replicates) > 1:
                 low, high = where_no_pair_moved(value, low, high, variable.attrs["pairs"])
-            finding[f"{name}_replicates"] = (("replicate", *variable.dims), replicates)
-        finding[f"{name}_low"] = (variable.dims, low)
-        finding[f"{name}_high"] = (variable.dims, high)
-        finding[name].attrs = _plain(variable.attrs)
+            bounds[f"{name}_replicates"] = (("replicate", *variable.dims), replicates)
+        bounds[f"{name}_low"] = (variable.dims, low)
+        bounds[f"{name}_high"] = (variable.dims, high)
     rows = []
     for quantity in measure.quantities:
         for subjects, computed in quantity.compute(estimate).items():
@@ -242,7 +241,10 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             low, high = of_few_values(quantity, estimate, subjects, low, high)
             of_few = int(float(high - low) > 2 * by_images)
             rows.append((quantity, subjects, Interval(float(value), float(low), float(high), half, of_few)))
-    finding = finding.assign(_quantity_table(rows))
+    finding = estimate.assign(bounds).assign(_quantity_table(rows))  # all at once: each step aligns every coordinate
+    for name in estimate.data_vars:
+        if f"{name}_low" in bounds:
+            finding[name].attrs = _plain(estimate[name].attrs)
     finding.attrs = {"images": scene.images, **estimate.attrs, "folds": tally.folds}
     return finding
 

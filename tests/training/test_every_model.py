@@ -22,7 +22,7 @@ FITTING: dict[str, dict[str, Any]] = {"alternet": {"window": 2}}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_toys(tmp_path_factory.mktemp("data") / "toys.npz", train=192, test=40)
+    return write_toys(tmp_path_factory.mktemp("data") / "toys.npz", train=96, test=40)
 
 
 @pytest.mark.parametrize("model", zoo.names())
@@ -30,8 +30,8 @@ def test_every_model_learns_and_leaves_its_files(model: str, data: str, tmp_path
     run = toy_run(data, tmp_path, model=model, switches=FITTING.get(model, {}), evaluate_every=2)
     card = train(run)
     start, *epochs = record(tmp_path, model)
-    assert start["images"] == 192
-    assert [line["steps"] for line in epochs] == [6, 12]
+    assert start["images"] == 96
+    assert [line["steps"] for line in epochs] == [3, 6]
     assert epochs[-1]["augmented_train_nll"] < epochs[0]["augmented_train_nll"]
     assert {"clean_train_nll", "test_error", "test_nll", "test_ece", "learning_rate", "seconds"} <= set(epochs[-1])
 
