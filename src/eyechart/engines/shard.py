@@ -14,6 +14,7 @@ from eyechart.images import iterate
 from eyechart.measure import Experiment, Views
 from eyechart.subjects.subject import blamed
 from eyechart.tracing.bench import Bench
+from eyechart.tracing.captured import Replays
 from eyechart.tracing.finite import first_not_finite
 from eyechart.tracing.homeward import brought_home
 from eyechart.tracing.pieces import PieceSize
@@ -47,6 +48,7 @@ class TappedSubject:
         self.experimenting = [measure for measure in measures if isinstance(measure, Experiment)]
         views = {site: tuple(views.values()) for site, views in wanted.items()}
         self.tap = Tap(subject.module, anatomy, views) if views else None
+        self.replays = Replays(self.tap, subject.call, random=anatomy.random) if self.tap else None
         self.piece_size, self.experiment_size = PieceSize(), PieceSize()
         self.dtype = next((weight.dtype for weight in subject.module.parameters()), torch.float32)
 
@@ -70,9 +72,9 @@ class TappedSubject:
 
     def _run(self, tap: Tap, images: torch.Tensor) -> tuple[SiteViews, bool]:
         def work(size: int) -> tuple[SiteViews, bool]:
-            whole = size == len(images)
-            run = tap.run(images, self.subject.call) if whole else tap.run_in_pieces(images, size, self.subject.call)
-            return brought_home(run[1])
+            if self.replays is not None and size == len(images):
+                return brought_home(self.replays.run(images, self.subject.device))
+            return brought_home(tap.run_in_pieces(images, size, self.subject.call)[1])
 
         return self.piece_size.fit(len(images), work)
 
@@ -132,6 +134,8 @@ def examine_shard(
                         seen[name] = each.look(prepared, batch)
                     by_measure = each.experiments(prepared, batch, scene, clock)
                 each.subject.rest()
+                if clock and each.replays and (news := each.replays.news()):
+                    clock.tell(f"{name}: {news}", 0, 0)
                 for measure_name, results in by_measure.items():
                     experiments.setdefault(measure_name, {})[name] = results
             aside.do(update, batch, seen, experiments)

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from eyechart.site_choice import attentions
-from eyechart.sites import Anatomy
+from eyechart.sites import Anatomy, AttentionGeometry
 from eyechart.tracing.needs import View
 from eyechart.tracing.views import Look
 
@@ -32,23 +32,17 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
     assert geometry is not None
     weights = look.weights[:, :, :, geometry.query_prefix :, geometry.key_prefix :]
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
-    queries = torch.as_tensor(geometry.query_yx)[:, geometry.query_prefix :].to(weights)
-    keys = torch.as_tensor(geometry.key_yx)[:, geometry.key_prefix :].to(weights)
-    asked, seen = (~positions[..., 0].isnan() for positions in (queries, keys))  # (window, query), (window, key)
-    if not seen.all():
+    asked, seen, distance, moments, spread_of_grid = look.constant(
+        ("places", weights.device, weights.dtype), lambda: places_of(geometry, weights)
+    )
+    if seen is not None:
         weights = weights * seen[None, :, None, None]
-    distance = torch.cdist(queries, keys).nan_to_num()  # (window, query, key)
-    centred = (keys - keys[seen].mean(0)).nan_to_num()
-    squares = centred.square().sum(-1, keepdim=True)
-    moments = torch.cat([centred, squares], dim=-1)  # (window, key, 3): y, x, y² + x²
     on_prefix = look.weights[:, :, :, geometry.query_prefix :, : geometry.key_prefix].to(weights).sum(-1)
-    signed = bool(weights.min() < -VANISHED)
     results, size = [], max(1, AT_ONCE // max(1, weights[0].numel()))
     for part, beside in zip(torch.split(weights, size), torch.split(on_prefix, size), strict=True):
         mass = part.sum(-1)  # (image, window, head, query)
-        proper = asked[:, None].expand_as(mass)
-        if signed:  # talking heads may subtract: then a row is no shares of attention, and has no mean distance
-            proper = proper & (part.amin(-1) >= -VANISHED)
+        # Talking heads may subtract: then a row is no shares of attention, and has no mean distance.
+        proper = asked[:, None] & (part.amin(-1) >= -VANISHED)
         counted = (mass > VANISHED) & proper
         per_row = torch.where(counted, 1 / mass.clamp_min(VANISHED), 0)
         rows = counted.sum((1, 3)).clamp_min(1)
@@ -60,10 +54,31 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
         mean_map = (per_row.unsqueeze(-2) @ part).squeeze(-2)  # (image, window, head, key), summed over queries
         place = torch.einsum("nwhk,wkm->nhm", mean_map, moments) / rows[..., None]
         spread = (place[..., 2] - place[..., :2].square().sum(-1)).clamp_min(0)
-        coverage = (spread / squares[seen].mean()).sqrt()
+        coverage = (spread / spread_of_grid).sqrt()
         share = counted.sum((1, 3)) / asked.sum()
         results.append(torch.stack([far, (beside * per_token).sum((1, 3)), coverage, share], dim=-1))
     return torch.cat(results)
+
+
+def places_of(
+    geometry: AttentionGeometry, like: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Where queries and keys lie, on the device and in the precision of `like`.
+
+    Which queries have a place (window, query); which keys have one (window, key), None where all do; how far they are
+    apart (window, query, key); y, x and y² + x² of the keys from the middle of the grid (window, key, 3); the mean of
+    the last over the grid.
+    """
+    queries = torch.as_tensor(geometry.query_yx)[:, geometry.query_prefix :].to(like.dtype)
+    keys = torch.as_tensor(geometry.key_yx)[:, geometry.key_prefix :].to(like.dtype)
+    asked, seen = (~positions[..., 0].isnan() for positions in (queries, keys))
+    distance = torch.cdist(queries, keys).nan_to_num()
+    centred = (keys - keys[seen].mean(0)).nan_to_num()
+    squares = centred.square().sum(-1, keepdim=True)
+    moments, spread = torch.cat([centred, squares], dim=-1), squares[seen].mean()
+    there = like.device
+    some = None if bool(seen.all()) else seen.to(there)
+    return asked.to(there), some, distance.to(there), moments.to(there), spread.to(there)
 
 
 HOW_FAR = View("attention distance", how_far)

@@ -75,7 +75,10 @@ def tokens_in_cells(look: Look, lengths: Tokens = "plain") -> torch.Tensor:
     spatial = tokens[:, site.layout.prefix :]
     if cells != site.grid:
         spatial = F.adaptive_avg_pool2d(look.map(output), cells).flatten(2).transpose(1, 2)
-    return torch.cat([prefix, spatial[:, torch.as_tensor(asked(cells))]], dim=1)
+    chosen = look.constant(
+        ("cells asked about", output.device), lambda: torch.as_tensor(asked(cells)).to(output.device)
+    )
+    return torch.cat([prefix, spatial[:, chosen]], dim=1)
 
 
 def place_names(cells: Cells) -> list[str]:

@@ -117,7 +117,10 @@ class Widths:
 def read_out(look: Look, widths: Widths) -> Tensor:
     """All features of a site, (image, feature), in the order of `groups_of`."""
     grid = cells(look)
-    y, x = (torch.as_tensor(spread_out(size, widths.positions), device=grid.device) for size in grid.shape[1:3])
+    y, x = look.constant(
+        ("positions", widths.positions, grid.device),
+        lambda: [torch.as_tensor(spread_out(size, widths.positions)).to(grid.device) for size in grid.shape[1:3]],
+    )
     vectors = [grid.mean((1, 2)), grid[:, 0, 0]]
     if has_cls(look.anatomy, look.site):
         tokens = look.tokens(look.output)

@@ -6,7 +6,7 @@ run unchanged, so without interventions its output is bit for bit what the plain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -72,6 +72,7 @@ class Tap:
             else:
                 self._at.setdefault((address.path, address.call, address.operation), []).append(site)
         self._hooked = {site.address.path for site in self.sites} | {""}
+        self._kept: dict[Hashable, Any] = {}
 
     def _register(self, change: Intervention, sites_by_name: Mapping[str, Site]) -> None:
         if isinstance(change, ReplaceOperation):
@@ -254,7 +255,7 @@ class _Pass(TorchFunctionMode):
         return result
 
     def _take(self, site: Site, look: Look, before: bool | None) -> None:
-        look.anatomy = self.tap.anatomy
+        look.anatomy, look.kept = self.tap.anatomy, self.tap._kept
         for view in self.tap._views.get(site.name, ()):
             if before is not None and view.before != before:
                 continue

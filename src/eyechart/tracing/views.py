@@ -9,7 +9,7 @@ from eyechart.errors import DoesNotApply
 from eyechart.sites import Anatomy, Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     import torch
 
@@ -21,6 +21,8 @@ class Look:
 
     anatomy: Anatomy
     """The subject's: set by the tap, for views that must know what comes later (the grid of the last stage)."""
+    kept: dict[Hashable, Any]
+    """The tap's, for as long as it lives: see `constant`."""
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class Look:
         values: Callable[[], torch.Tensor] | None = None,
     ) -> None:
         self.site = site
+        self.kept = {}
         self._output, self._skip, self._branch = output, skip, branch
         self._weights, self._values = weights, values
 
@@ -95,6 +98,18 @@ class Look:
             getattr(other, "untyped_storage", None) is not None and other.untyped_storage().data_ptr() == memory
             for other in seen
         )
+
+    def constant(self, name: Hashable, make: Callable[[], Thing]) -> Thing:
+        """What a view needs in every pass and is the same in each, made once for this site.
+
+        A table that is brought to the device inside a pass makes the host wait for it, and a pass that waits cannot be
+        captured. The name says for which device and precision it was made.
+        """
+        key = self.site.name, name
+        if key not in self.kept:
+            self.kept[key] = make()
+        found: Thing = self.kept[key]
+        return found
 
     def _required(self, value: Thing | None, what: str) -> Thing:
         if value is None:

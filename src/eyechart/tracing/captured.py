@@ -1,0 +1,106 @@
+"""A tapped pass captured as a CUDA graph: replayed for every whole batch, it costs no Python and launches itself.
+
+A pass under taps is some thousand short kernels, each sent off by Python; a fast accelerator waits for them. The same
+kernels are replayed on the same memory, so numbers are those of the plain pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from eyechart.tracing.pieces import out_of_memory
+
+if TYPE_CHECKING:
+    from eyechart.tracing.taps import SiteViews, Tap
+
+Result = TypeVar("Result")
+SEEN_BEFORE = 1
+"""Plain passes of a shape before it is captured: libraries choose kernels and take their memory in them, and an exam
+of a single batch has nothing to gain."""
+
+
+class Replays:
+    """Passes of one subject under one tap; `run` is as `tap.run`, but what it returns is valid until the next run.
+
+    Not captured is what draws random numbers, what is not on a CUDA device, a batch of another size (the last one), and
+    what cannot be: a model that asks the device for a number in its forward pass.
+    """
+
+    def __init__(self, tap: Tap, call: Callable[[Tensor], Any], *, random: bool) -> None:
+        self.tap, self.call = tap, call
+        self.possible = not random
+        self.refusal = ""
+        """Why it could not be captured."""
+        self.seen: dict[tuple[int, ...], int] = {}
+        self.captured: Captured | None = None
+
+    def run(self, images: Tensor, device: torch.device) -> SiteViews:
+        if self.captured is not None and self.captured.fits(images):
+            return self.captured.run(images)
+        shape = tuple(images.shape)
+        if self.possible and can_capture(device) and self.seen.get(shape, 0) >= SEEN_BEFORE:
+            self.captured = None  # its memory is free before more is taken
+            try:
+                self.captured = Captured(self.tap, self.call, images.to(device))
+                return self.captured.run(images)
+            except RuntimeError as error:  # CUDA's errors are such, and so is torch's refusal to synchronise
+                self.possible = False
+                reason = "there is too little memory" if out_of_memory(error) else str(error).partition("\n")[0]
+                self.refusal = f"its passes are not replayed as a CUDA graph ({reason}), which only takes longer."
+                torch.cuda.synchronize()
+        self.seen[shape] = self.seen.get(shape, 0) + 1
+        return self.tap.run(images, self.call)[1]
+
+    def news(self) -> str:
+        """The refusal, once."""
+        told, self.refusal = self.refusal, ""
+        return told
+
+
+def can_capture(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+class Captured:
+    """The pass of one batch size, with the memory it reads pictures from and leaves views in."""
+
+    def __init__(self, tap: Tap, call: Callable[[Tensor], Any], images: Tensor) -> None:
+        self.module = tap.module
+        self.images = images.clone()
+        self.weights = addresses(self.module)
+        self.replay, self.views = record(lambda: tap.run(self.images, call)[1], images.device)
+
+    def fits(self, images: Tensor) -> bool:
+        """Whether it can stand for a pass of these: of the same size, with weights where they were.
+
+        An experiment may have put other tensors in their place; the graph would go on reading the old ones.
+        """
+        same = images.shape == self.images.shape and images.dtype == self.images.dtype
+        return same and self.weights == addresses(self.module)
+
+    def run(self, images: Tensor) -> SiteViews:
+        self.images.copy_(images)
+        self.replay()
+        return self.views
+
+
+def addresses(module: nn.Module) -> list[int]:
+    return [tensor.data_ptr() for tensor in (*module.parameters(), *module.buffers())]
+
+
+def record(work: Callable[[], Result], device: torch.device) -> tuple[Callable[[], None], Result]:
+    """`work` captured: how to do it again, and what it returns, which is in the same memory every time."""
+    with torch.cuda.device(device):
+        beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            work()  # on a stream of its own once before: cuBLAS keeps a workspace for each
+        torch.cuda.current_stream().wait_stream(beside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=beside):
+            result = work()
+        return graph.replay, result
