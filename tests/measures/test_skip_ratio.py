@@ -14,6 +14,7 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.measures.skip_ratio.measure import SkipRatio
 from eyechart.measures.skip_ratio.ratio import ratio_and_cosines
+from eyechart.sites import Kind
 from eyechart.tracing.views import Look
 from tests.measures.on_subjects import quantities
 from tests.measures.staging import anatomy, measure_tensors, scene, site
@@ -116,14 +117,15 @@ def phased_scene(
     """A ViT of four blocks whose class token rides the skip by `early_cls` and then `late_cls`; grid tokens by 1 and
     then `late_grid`. Late MLPs write `late_mlp` times as much on the class token. So many blocks `before` have none.
     """
+    kinds: tuple[Kind, ...] = ("attention", "mlp")
     sites, looks = [], {}
     for block in range(-before, 0):
-        for kind in ("attention", "mlp"):
+        for kind in kinds:
             place = site(f"{block} {kind}", "junction", kind, prefix=0, block=before + block, depth=0.0)
             sites.append(place)
             looks["v", place.name] = Look(place, skip=torch.ones(128, 4, 8), branch=torch.ones(128, 4, 8))
     for block in range(4):
-        for kind in ("attention", "mlp"):
+        for kind in kinds:
             place = site(f"{block} {kind}", "junction", kind, prefix=1, block=before + block, depth=block / 4)
             skip = torch.randn(128, 5, 8).div(8**0.5)
             branch = skip.flip(-1).clone()

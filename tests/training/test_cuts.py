@@ -177,3 +177,16 @@ def test_a_share_of_each_class_gets_wrong_labels(data: TrainingData, path: str, 
     for share in (-0.1, 1.0):
         with pytest.raises(UsageError, match="--label-noise must be at least 0 and below 1"):
             toy_run(path, tmp_path, label_noise=share).checked()
+
+
+def test_shuffled_patches_reach_the_training_and_must_fit(path: str, tmp_path: Path) -> None:
+    plain, shuffled = (
+        train(toy_run(path, tmp_path, name=f"side-{side}", shuffle_patches=side, snapshots=())) for side in (0, 4)
+    )
+    assert "shuffle_patches" not in plain
+    assert shuffled["shuffle_patches"] == 4
+    assert "--shuffle-patches 4" in shuffled["command"]
+    losses = [record(tmp_path, f"side-{side}")[1]["augmented_train_nll"] for side in (0, 4)]
+    assert losses[0] != losses[1]
+    with pytest.raises(UsageError, match="must divide the images' side; 5 does not divide 8"):
+        train(toy_run(path, tmp_path, shuffle_patches=5))

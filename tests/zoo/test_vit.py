@@ -97,7 +97,7 @@ def test_a_class_token_joins_before_its_block(cls_at: int, cls_init: str, positi
     with torch.no_grad():
         assert model.cls_token is not None
         assert model.pos_embed is not None
-        model.cls_token += 0.1  # a zero would hide that it is forgotten
+        model.cls_token.add_(0.1)  # a zero would hide that it is forgotten
         row, cells = model.pos_embed[0, 0], model.pos_embed[0, 1:]
         expected = []
         for image in images:

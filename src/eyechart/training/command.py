@@ -33,6 +33,7 @@ from eyechart.training.side_by_side import run_side_by_side
 @click.option("--shots", type=int, help="Use this many images of each class.")
 @click.option("--fraction", default=1.0, show_default=True, help="Stratified part of the training images.")
 @click.option("--label-noise", default=0.0, metavar="SHARE", help="Train on wrong labels for this share of the images.")
+@click.option("--shuffle-patches", default=0, metavar="SIDE", help="Shuffle patches of SIDE pixels of training images.")
 @click.option("--steps", type=int, help="Gradient steps in total, whatever the fraction; the epochs divide them.")
 @click.option("--recipe", default="strong", show_default=True, help=f"One of {', '.join(RECIPES)}.")
 @click.option("--epochs", type=int, help="Replaces the recipe's value; includes the warm-up.")
