@@ -312,7 +312,7 @@ def test_every_quantity_of_a_study_is_measured_by_it() -> None:
                     if arm in exam.arms:
                         for measure in choose_measures(list(exam.measures), exam.options):
                             offered |= {quantity.name for quantity in measure.quantities}
-                for quantity in {contrast.quantity, contrast.ranked_with} - {"", "weights"}:
+                for quantity in {contrast.quantity, contrast.ranked_with, contrast.correlated_with} - {"", "weights"}:
                     assert quantity in offered, (study.name, contrast.name, arm, quantity)
 
 

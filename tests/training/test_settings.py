@@ -132,6 +132,7 @@ def test_the_command_of_a_card_makes_the_same_run_again() -> None:
         "classes": "cat,dog",
         "label_noise": 0.4,
         "shuffle_patches": 4,
+        "class_count": 2,
         "fraction": 0.5,
         "bfloat16": True,
     }
@@ -144,7 +145,7 @@ def test_the_command_of_a_card_makes_the_same_run_again() -> None:
     assert again == run
 
 
-@pytest.mark.parametrize(("name", "value"), [("label_noise", 0.4), ("shuffle_patches", 4)])
+@pytest.mark.parametrize(("name", "value"), [("label_noise", 0.4), ("shuffle_patches", 4), ("class_count", 3)])
 def test_what_was_added_later_decides_a_training_only_where_it_is_used(name: str, value: float) -> None:
     assert make_run({"model": "vit", name: value}).identity()[name] == value
     assert name not in make_run({"model": "vit"}).identity()

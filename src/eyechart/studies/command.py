@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 @click.option("--arms", help="Only these arms, separated by commas.")
 @click.option("--seeds", help="Only these seeds, separated by commas.")
 @click.option("--exams", help="Only these exams, separated by commas; the others stay missing.")
-@click.option("--data", metavar="PATH", help="The study's data: an .npz or a folder of sheets.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="[NAME=]PATH",
+    help="The study's data: an .npz or a folder of sheets; further data of its arms as NAME=PATH.",
+)
 @click.option(
     "--records",
     type=click.Path(path_type=Path, file_okay=False),
@@ -160,7 +165,7 @@ def _one(
     arms: str | None,
     seeds: str | None,
     exams: str | None,
-    data: str | None,
+    data: Sequence[str],
     records: Path | None,
     fresh: bool,
     work: Path,
@@ -185,7 +190,9 @@ def _one(
         raise UsageError(f"--parallel must be at least 1; got {parallel}.")
     wanted = _words(arms, chosen.arms, "arm") if arms else list(chosen.arms)
     numbers = [int(word) for word in _words(seeds, map(str, all_seeds(chosen)), "seed")] if seeds else None
-    todo = missing(chosen, recorded, wanted, numbers)
+    asked_for = missing(chosen, recorded, wanted, numbers)
+    todo = chosen.with_sources(asked_for)
+    paths = data_paths(chosen, data)
     if dry_run:
         _plan(chosen, recorded, todo, json_)
         return True
@@ -194,19 +201,35 @@ def _one(
         return True
     from eyechart.studies.run import Schedule, run_study
 
+    for name in dict.fromkeys(chosen.data_of(chosen.arms[arm]) for arm, _ in todo):
+        if name not in paths:
+            raise UsageError(f"{chosen.name} trains on {name} too; say where it lies with --data {name}=PATH.")
     with _progress(len(todo)) as (tell, report):
-        schedule = Schedule(
-            chosen, recorded, home / f"{chosen.name}.jsonl", data or chosen.data, work / chosen.name, parallel, tell
-        )
+        schedule = Schedule(chosen, recorded, home / f"{chosen.name}.jsonl", paths, work, parallel, tell)
         schedule.only_exams = tuple(_words(exams, (exam.name for exam in chosen.exams), "exam")) if exams else ()
         run_study(schedule, todo, report, minutes, engine)
     still = missing(chosen, recorded, wanted, numbers)
-    click.echo(f"{home / f'{chosen.name}.jsonl'}: {len(todo) - len(still)} of {len(todo)} trainings recorded")
+    done = len(asked_for) - len(still)
+    click.echo(f"{home / f'{chosen.name}.jsonl'}: {done} of {len(asked_for)} trainings recorded")
     if still:
         click.echo(
             f"eyechart: {len(still)} trainings are still missing; run the same command again to continue.", err=True
         )
     return not still
+
+
+def data_paths(chosen: Study, given: Sequence[str]) -> dict[str, str]:
+    """Where each of the study's data lies: its own by its name where nothing is said, further ones as NAME=PATH."""
+    paths = {chosen.data: chosen.data}
+    for words in given:
+        name, equals, path = words.partition("=")
+        if equals and name in chosen.data_names:
+            paths[name] = path
+        elif equals and not Path(words).exists():
+            raise UsageError(f"{chosen.name} has no data called {name!r}; it has {', '.join(chosen.data_names)}.")
+        else:
+            paths[chosen.data] = words
+    return paths
 
 
 def all_seeds(chosen: Study) -> list[int]:

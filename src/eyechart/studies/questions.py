@@ -6,7 +6,6 @@ from a study, with their intervals. An answer of which a number is missing is "n
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from eyechart.errors import EyechartError
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer
 from eyechart.studies.records import Records
+from eyechart.studies.seeds import fisher
 from eyechart.studies.study import folder
 from eyechart.studies.verdicts import interval_of
 
@@ -117,13 +117,3 @@ def arm_means(records: Records, one: str, other: str) -> list[tuple[float, float
             }
         )
     return [(columns[0][arm], columns[1][arm]) for arm in columns[0] if arm in columns[1]]
-
-
-def fisher(r: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of Pearson's r by Fisher's z.
-
-    >>> [round(end, 2) for end in fisher(0.5, 28)]
-    [0.16, 0.74]
-    """
-    z, half = math.atanh(max(min(r, 1 - 1e-12), -1 + 1e-12)), 1.959964 / math.sqrt(count - 3)
-    return math.tanh(z - half), math.tanh(z + half)

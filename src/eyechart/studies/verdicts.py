@@ -20,7 +20,14 @@ from eyechart.claims.parts import ClaimTest
 from eyechart.claims.verdict import Verdict
 from eyechart.studies.contrasts import Contrast, arms_of
 from eyechart.studies.records import Records, Row
-from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds, rank_over_seeds
+from eyechart.studies.seeds import (
+    LEAST_SEEDS,
+    OverSeeds,
+    contrast_over_seeds,
+    mean_over_seeds,
+    partial_over_arms,
+    rank_over_seeds,
+)
 from eyechart.studies.study import Study, hash_of, key_of
 
 
@@ -94,6 +101,8 @@ def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
         return None
     if contrast.ranked_with:
         return ranks_of(contrast, by_arm, records)
+    if contrast.correlated_with:
+        return correlation_of(contrast, by_arm, records)
     values = {arm: np.array(list(numbers.values())) for arm, numbers in by_arm.items() if numbers}
     recipes = {key: facts.settings for key in values if (facts := records.facts(arms_of(key)[-1])) is not None}
     shared = [recipes.get(arm) for arm in contrast.weights]
@@ -124,6 +133,20 @@ def ranks_of(contrast: Contrast, by_arm: Mapping[str, Mapping[int, float]], reco
         seeds = sorted(by_arm[arm].keys() & others.get(arm, {}).keys())
         pairs.append(np.array([(by_arm[arm][seed], others[arm][seed]) for seed in seeds]))
     return rank_over_seeds(pairs) if all(len(each) for each in pairs) else None
+
+
+def correlation_of(contrast: Contrast, by_arm: Mapping[str, Mapping[int, float]], records: Records) -> OverSeeds | None:
+    """A partial correlation over arms of two quantities, each the mean over the seeds that have both."""
+    others = records.of_arms(replace(contrast, quantity=contrast.correlated_with))
+    shared = {arm: by_arm[arm].keys() & others.get(arm, {}).keys() for arm in contrast.weights}
+    if not all(shared.values()):
+        return None
+    means = [
+        [float(np.mean([numbers[arm][seed] for seed in sorted(seeds)])) for numbers in (by_arm, others)]
+        for arm, seeds in shared.items()
+    ]
+    held = np.array([contrast.held[arm] for arm in shared])
+    return partial_over_arms(np.array(means), held, min(map(len, shared.values())))
 
 
 def of_seeds(rows: Sequence[Row]) -> OverSeeds:

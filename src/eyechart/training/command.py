@@ -26,6 +26,7 @@ from eyechart.training.side_by_side import run_side_by_side
 @click.option("--data", default="cifar10", show_default=True, help="cifar10, cifar100, a .npz, a folder of pictures.")
 @click.option("--image-size", type=int, help="Resize the images to this size; required for a folder of pictures.")
 @click.option("--classes", help="Only these classes, separated by commas, numbered in this order.")
+@click.option("--class-count", type=int, metavar="N", help="Only N classes, drawn by the seed.")
 @click.option("--validation", default=0, metavar="N", help="Hold out the last N training images and score on them.")
 @click.option(
     "--imbalance", default=1.0, metavar="F", help="Long tail: the first class has F times the images of the last."

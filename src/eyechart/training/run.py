@@ -38,6 +38,8 @@ class TrainingRun:
     seed: int = 0
     classes: tuple[str, ...] = ()
     """Only these classes, numbered in this order."""
+    class_count: int | None = None
+    """Only so many classes, drawn by the seed."""
     validation: int = 0
     """So many of the last training images, stratified, are held out and scored; the test images only at the end."""
     imbalance: float = 1.0
@@ -114,6 +116,8 @@ class TrainingRun:
                 f"{self.steps} steps cannot be split into {self.recipe.epochs} epochs; ask for fewer with --epochs."
             )
         least = {"evaluate_every": 1, "validation": 0, "backbone_lr_scale": 0, "save_seconds": 0, "shuffle_patches": 0}
+        if self.class_count is not None and self.class_count < 2:
+            raise UsageError(f"--class-count must be at least 2; got {self.class_count}.")
         least |= {name: 1 for name in ("shots", "image_size", "time_limit") if getattr(self, name) is not None}
         for name, bound in least.items():
             if not getattr(self, name) >= bound:  # a NaN is not
@@ -133,7 +137,7 @@ class TrainingRun:
     def identity(self) -> dict[str, Any]:
         """What decides the weights: two runs of equal identity on equal data are one training."""
         deciding = {name: value for name, value in json.loads(self.as_json()).items() if name not in NOT_DECIDING}
-        for name in ("label_noise", "shuffle_patches"):
+        for name in ("label_noise", "shuffle_patches", "class_count"):
             if not deciding[name]:
                 del deciding[name]  # trainings begun before there was such a thing go on
         return deciding
@@ -167,6 +171,7 @@ class TrainingRun:
 OPTIONS = {
     "name": "--name",
     "classes": "--classes",
+    "class_count": "--class-count",
     "validation": "--validation",
     "imbalance": "--imbalance",
     "shots": "--shots",
