@@ -59,7 +59,7 @@ def shuffled_patches(images: Tensor, side: int, generator: Generator) -> Tensor:
     cells = images.reshape(count, channels, down, side, across, side).transpose(3, 4).flatten(2, 3)
     order = torch.rand(count, down * across, generator=generator, device=images.device).argsort(dim=1)
     cells = cells.gather(2, order[:, None, :, None, None].expand_as(cells))
-    return cells.unflatten(2, (down, across)).transpose(3, 4).reshape(images.shape)
+    return cells.reshape(count, channels, down, across, side, side).transpose(3, 4).reshape(images.shape)
 
 
 def rand_argument(name: str, level: Tensor, sign: Tensor, side: int, increasing: bool) -> Tensor:
