@@ -153,7 +153,7 @@ def _borrowed(study: Study, folders: Iterable[Path]) -> list[dict[str, Any]]:
         alike = {
             exam.name
             for exam in lender.exams
-            if exam.name in exams and replace(exam, arms=()) == replace(exams[exam.name], arms=())
+            if exam.name in exams and _measured(exam) == _measured(exams[exam.name])
         }
         lines += [
             line
@@ -162,6 +162,11 @@ def _borrowed(study: Study, folders: Iterable[Path]) -> list[dict[str, Any]]:
             if line.get("arm") in lent or (line.get("exam") in alike and set(line["arms"]) <= lent)
         ]
     return lines
+
+
+def _measured(exam: ExamPlan) -> ExamPlan:
+    """An exam without what does not change its numbers."""
+    return replace(exam, arms=(), judged=True)
 
 
 def scaled(value: float, contrast: Contrast) -> float:

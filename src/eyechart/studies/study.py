@@ -7,7 +7,8 @@ data, seeds, [common]     settings that all trainings share; settings are those 
                           not the study's; `from_arm`, the arm with whose weights of equal seed its training begins
 [[exam]]                  which arms are examined, on which images, by which measures; `together` where a measure
                           compares arms, which are then seen side by side, seed by seed; `next_seed` names those that
-                          come along once more, as their next seed: the ceiling of what two trainings can share
+                          come along once more, as their next seed: the ceiling of what two trainings can share;
+                          `judged = false` where no claim of an exam is about such arms: for contrasts alone
 [[contrast]]              a number made of one quantity of several arms with equal seed: a weighted sum (`weights`), or
                           the slope over a number that each arm has (`per_doubling_of`, `per_unit_of`), less another
                           slope (`less_per_doubling_of`). A quantity of two arms is asked for as "one | other", that
@@ -79,6 +80,8 @@ class ExamPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
     keep: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Variables of findings that records keep beside the quantities, for the figure."""
+    judged: bool = True
+    """Whether claims of exams are judged on these arms; not where arms are made to be unlike what claims speak of."""
 
     def groups(self) -> list[tuple[str, ...]]:
         """The arms that are seen together in one exam."""

@@ -189,7 +189,7 @@ def exam_verdicts(records: Records) -> Iterator[StudyVerdict]:
     """Every test of the measures in this study's exams, on every tuple of arms that has its quantities."""
     from eyechart.measures import choose_measures
 
-    plans = {measure: exam.options for exam in records.study.exams for measure in exam.measures}
+    plans = {measure: exam.options for exam in records.study.exams if exam.judged for measure in exam.measures}
     for name, options in plans.items():
         (measure,) = choose_measures(
             [name], {key: value for key, value in options.items() if key.startswith(f"{name}.")}
