@@ -114,6 +114,16 @@ def test_an_answer_without_its_number_is_not_given(found: list[Answer], records:
     assert fill(asked, known).answer == "It is 0.50 [0.40, 0.60]."
 
 
+def test_until_its_numbers_are_there_something_else_may_be_said(found: list[Answer], records: list[Records]) -> None:
+    by_name = {each.study.name: each for each in records}
+    asked = Question("X", ("N0",), "질문", "?", "{exam a of b}.", "answered", "Row 9; so far {exam c of d}.", "partly")
+    first = fill(asked, Numbers(by_name, found, {("c", "d"): (0.5, 0.4, 0.6)}))
+    assert (first.answer, first.state) == ("Row 9; so far 0.50 [0.40, 0.60].", "partly")
+    assert fill(asked, Numbers(by_name, found, {})).answer == NOT_YET
+    later = fill(asked, Numbers(by_name, found, {("a", "b"): (0.2, 0.1, 0.3)}))
+    assert (later.answer, later.state) == ("0.20 [0.10, 0.30].", "answered")
+
+
 def test_of_two_exams_of_the_bundled_models_the_first_counts(tmp_path: Path) -> None:
     first = exam(["zoo:resnet"], measures="recognition", effort="quick", limit=128, out=tmp_path / "one")
     second = exam(["zoo:resnet", "zoo:vit"], measures="recognition", effort="quick", limit=64, out=tmp_path / "two")

@@ -144,7 +144,7 @@ def _list(json_: bool) -> None:
             f"    {row['trained']} of {row['runs']} trainings recorded ({row['arms']} arms), {row['recorded']} of them "
             f"with all exams, {row['failed']} failed; about {row['minutes_left']:g} of {row['minutes']:g} minutes left"
         )
-        click.echo(f"    decides {', '.join(row['claims'])}")
+        click.echo(f"    decides {', '.join(row['claims']) or 'no claim; its contrasts answer questions of the notes'}")
 
 
 def _of_rows(rows: str) -> list[str]:
@@ -247,7 +247,7 @@ def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> l
 
     A borrowed arm was timed beside the others of its own study, which says little about this one.
     """
-    guess = 60 * chosen.minutes / len(chosen.runs)
+    guess = 60 * chosen.minutes / len(chosen.needed_runs)
     seconds_of = []
     for arm, seed in todo:
         own = not chosen.arms[arm].home

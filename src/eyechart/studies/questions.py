@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +35,9 @@ class Question:
     translation: str
     answer: str
     state: str
+    meanwhile: str = ""
+    """What is said while a number of the answer is missing."""
+    meanwhile_state: str = "open"
 
 
 def questions(records: Sequence[Records], answers: Sequence[Answer], exams: BundledExams) -> list[Question]:
@@ -59,9 +62,12 @@ def fill(question: Question, numbers: Numbers) -> Question:
         return text or ""
 
     answer = " ".join(BLANK.sub(number, question.answer).split())
-    if missing:
-        return Question(question.id, question.notes, question.korean, question.translation, NOT_YET, "open")
-    return Question(question.id, question.notes, question.korean, question.translation, answer, question.state)
+    if not missing:
+        return replace(question, answer=answer)
+    if question.meanwhile:
+        first = replace(question, answer=question.meanwhile, state=question.meanwhile_state, meanwhile="")
+        return fill(first, numbers)
+    return replace(question, answer=NOT_YET, state="open")
 
 
 @dataclass(frozen=True)

@@ -151,9 +151,7 @@ def _borrowed(study: Study, folders: Iterable[Path]) -> list[dict[str, Any]]:
     for lender in map(find, study.lenders):
         lent = {arm.name for arm in study.arms.values() if arm.home == lender.name}
         alike = {
-            exam.name
-            for exam in lender.exams
-            if exam.name in exams and _measured(exam) == _measured(exams[exam.name])
+            exam.name for exam in lender.exams if exam.name in exams and _measured(exam) == _measured(exams[exam.name])
         }
         lines += [
             line

@@ -127,6 +127,13 @@ class Study:
         return [(arm, seed) for arm in self.arms.values() if not arm.home for seed in arm.seeds]
 
     @property
+    def needed_runs(self) -> list[tuple[Arm, int]]:
+        """Its own trainings, and those of borrowed arms that it examines or begins from: their weights are not kept."""
+        used = {name for exam in self.exams for name in exam.arms} | {arm.source for arm in self.arms.values()}
+        needed = [arm for arm in self.arms.values() if not arm.home or arm.name in used]
+        return [(arm, seed) for arm in needed for seed in arm.seeds]
+
+    @property
     def lenders(self) -> list[str]:
         """The studies that it borrows arms from."""
         return list(dict.fromkeys(arm.home for arm in self.arms.values() if arm.home))
