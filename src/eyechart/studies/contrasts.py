@@ -95,6 +95,8 @@ class Contrast:
     """A rank correlation in place of a sum: with the weights ("weights"), or with this quantity of the same arms."""
     correlated_with: str = ""
     """A partial correlation over arms in place of a sum, with this quantity of theirs, `held` being held."""
+    paired: bool = False
+    """Trainings of equal seed share more than its number (source, subset), so each seed gives one sum of them."""
     held: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """By arm, the amounts of what a partial correlation holds."""
 
@@ -156,7 +158,8 @@ def _contrast(entry: Mapping[str, Any], weights: Mapping[str, float], which: str
     words = f"{entry['words']}, {which}" if which else entry["words"]
     ranks = entry.get("ranks", "")
     ranked_with = ranks if isinstance(ranks, str) else "weights"
-    return Contrast(entry["name"], entry["quantity"], words, weights, entry.get("scale", "plain"), chosen, ranked_with)
+    plain = Contrast(entry["name"], entry["quantity"], words, weights, entry.get("scale", "plain"), chosen, ranked_with)
+    return replace(plain, paired=entry.get("paired", False))
 
 
 def _weights(entry: Mapping[str, Any]) -> dict[str, float]:

@@ -16,7 +16,8 @@ data, seeds, [common]     settings that all trainings share; settings are those 
                           told by the other seeds; `each_pair_of` makes a contrast of every two of these arms;
                           `ranks` is a rank correlation over arms, with a number each has or with another quantity.
                           `design` names a table of factors: `effect_of` is what one of them does, the others held,
-                          `correlated_with` a partial correlation over arms with another quantity, `holding` some
+                          `correlated_with` a partial correlation over arms with another quantity, `holding` some.
+                          `paired` where trainings of equal seed share what they began with: each seed gives one sum
 [design.NAME]             how much of each factor every arm has (`arms`), and which count by `doublings`
 [[claim]]                 what a claim asks of these contrasts; its margins are those of claims.toml
 """
@@ -187,7 +188,7 @@ class Study:
         return make_run({**settings, "out": str(work / (arm.home or self.name))})
 
 
-LATER_FIELDS = ("chosen", "ranked_with", "correlated_with", "held")
+LATER_FIELDS = ("chosen", "ranked_with", "correlated_with", "held", "paired")
 
 
 def _registered(contrast: Contrast) -> dict[str, Any]:

@@ -108,8 +108,9 @@ def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
     shared = [recipes.get(arm) for arm in contrast.weights]
     pool = {arm: numbers for arm, numbers in values.items() if all(recipes.get(arm) == other for other in shared)}
     over_seeds = contrast_over_seeds(contrast.weights, values, pool)
-    paired = len(contrast.weights) > 1 and any(len(arms_of(key)) > 1 for key in contrast.weights)
-    if contrast.chosen or paired:  # one training may be in several of the numbers, so each seed gives one sum of them
+    pairs = len(contrast.weights) > 1 and any(len(arms_of(key)) > 1 for key in contrast.weights)
+    # One training may be in several of the numbers, or in what several began with: each seed gives one sum of them.
+    if contrast.chosen or pairs or contrast.paired:
         seeds = set.intersection(*(set(by_arm[arm]) for arm in contrast.weights))
         sums = [sum(weight * by_arm[arm][seed] for arm, weight in contrast.weights.items()) for seed in sorted(seeds)]
         over_seeds = mean_over_seeds(np.array(sums))
