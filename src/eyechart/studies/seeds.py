@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc, stdtrit
@@ -50,6 +50,8 @@ class OverSeeds:
     """Of how many ways to take one seed of each arm it is the middle 95 %; 0: it is a t interval."""
     arms: int = 0
     """Over how many arms it is Fisher's interval of a correlation; 0: it is none."""
+    one_a_seed: bool = False
+    """Whether each seed gave one number, so that no arm has a variance of its own."""
 
     @property
     def words(self) -> str:
@@ -63,6 +65,7 @@ class OverSeeds:
         if self.draws:
             return f"middle 95 % of {self.draws} ways to take one of {self.seeds} seeds of each arm"
         how = f"variance pooled over {self.pooled} arms" if self.pooled else "each arm with its own variance"
+        how = "one number a seed" if self.one_a_seed else how
         return f"t interval over {self.seeds} seeds, {how} ({self.freedom:.1f} degrees of freedom)"
 
 
@@ -95,7 +98,7 @@ def contrast_over_seeds(weights: Mapping[str, float], values: Values, pool: Valu
 
 def mean_over_seeds(numbers: np.ndarray) -> OverSeeds:
     """The mean of one number a seed: a t interval by itself."""
-    return contrast_over_seeds({"": 1.0}, {"": numbers}, {})
+    return replace(contrast_over_seeds({"": 1.0}, {"": numbers}, {}), one_a_seed=True)
 
 
 def rank_over_seeds(pairs: Sequence[np.ndarray]) -> OverSeeds:

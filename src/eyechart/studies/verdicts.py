@@ -18,6 +18,7 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import Measured, decide
 from eyechart.claims.parts import ClaimTest
 from eyechart.claims.verdict import Verdict
+from eyechart.methods.ranks import rank_correlation
 from eyechart.studies.contrasts import Contrast, arms_of
 from eyechart.studies.records import Records, Row
 from eyechart.studies.seeds import (
@@ -38,6 +39,8 @@ class StudyVerdict:
     study: str
     verdict: Verdict
     intervals: tuple[OverSeeds, ...]
+    draws: tuple[Mapping[int, float], ...]
+    """Of each part, what every seed gives by itself."""
     registered: str
     """ "before the runs", "changed after the runs", or "after the runs it borrows" where it has none of its own."""
 
@@ -65,7 +68,8 @@ def own_verdict(test: ClaimTest, records: Records) -> StudyVerdict | None:
         return None
     intervals = tuple(each for each in over_seeds if each is not None)
     verdict = judged(test, arms, intervals, [facts_of[arm] for arm in arms], study.name)
-    return StudyVerdict(study.name, verdict, intervals, registration(study, test, records))
+    draws = tuple(draws_of(contrast, records) for contrast in contrasts)
+    return StudyVerdict(study.name, verdict, intervals, draws, registration(study, test, records))
 
 
 def judged(
@@ -121,6 +125,29 @@ def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
     return replace(
         over_seeds, value=math.exp(over_seeds.value), low=math.exp(over_seeds.low), high=math.exp(over_seeds.high)
     )
+
+
+def draws_of(contrast: Contrast, records: Records) -> dict[int, float]:
+    """What each seed that all arms have gives by itself."""
+    by_arm = records.of_arms(contrast)
+    other = contrast.correlated_with or (contrast.ranked_with if contrast.ranked_with != "weights" else "")
+    others = records.of_arms(replace(contrast, quantity=other)) if other else {}
+    tables = [by_arm, others] if other else [by_arm]
+    seeds = set.intersection(*(set(table.get(arm, {})) for arm in contrast.weights for table in tables))
+    draws = {}
+    for seed in sorted(seeds):
+        mine = np.array([by_arm[arm][seed] for arm in contrast.weights])
+        weights = np.array(list(contrast.weights.values()))
+        theirs = np.array([others[arm][seed] for arm in contrast.weights]) if other else weights
+        if contrast.ranked_with:
+            draws[seed] = rank_correlation(mine, theirs)
+        elif contrast.correlated_with:
+            held = np.array([contrast.held[arm] for arm in contrast.weights])
+            draws[seed] = partial_over_arms(np.column_stack([mine, theirs]), held, 1).value
+        else:
+            total = float(weights @ mine)
+            draws[seed] = math.exp(total) if contrast.scale == "ratio" else total
+    return draws
 
 
 def ranks_of(contrast: Contrast, by_arm: Mapping[str, Mapping[int, float]], records: Records) -> OverSeeds | None:
@@ -234,4 +261,5 @@ def exam_verdict(
         line["tests"].get(key_of(test)) for line in records.lines if "tests" in line and measure in line["measures"]
     }
     registered = "before the runs" if made <= {hash_of(test)} else "changed after the runs"
-    return StudyVerdict(records.study.name, verdict, intervals, registered)
+    draws = tuple({seed: row.value for seed, row in by_seed.items()} for by_seed in parts)
+    return StudyVerdict(records.study.name, verdict, intervals, draws, registered)
