@@ -213,5 +213,5 @@ def test_a_mistake_in_a_source_is_told(change: tuple[str, str], words: str) -> N
 def test_data_that_the_study_does_not_have_is_refused(place: Path) -> None:
     result = CliRunner().invoke(main, command(place, "--data", "hangul=x.npz"))
     assert result.exit_code not in (0, PARTLY)
-    assert "toy has no data called 'hangul'; it has toys, others." in result.output
+    assert "has no data called 'hangul'; there is toys, others." in result.output
     assert find(str(place / "toy.toml")).data_names == ["toys", "others"]

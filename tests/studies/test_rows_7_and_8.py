@@ -41,7 +41,7 @@ def world(study: Study, numbers: Callable[[str], Numbers], spread: float = 0.002
 
 
 def decided(records: Records) -> dict[str, str]:
-    verdicts = {}
+    verdicts: dict[str, str] = {}
     for test in records.study.tests:
         verdict = own_verdict(test, records)
         assert verdict is not None, test
@@ -164,7 +164,7 @@ def test_noise_by_itself_is_no_spread() -> None:
     """Seeds that differ more at patch 2 must not pass for kinds that do: best and worst are chosen by other seeds."""
     study = find("fine_grids")
     random = np.random.default_rng(1)
-    values = []
+    values: list[float] = []
     for _ in range(200):
         records = world(study, lambda arm: {"test_accuracy": 0.6}, 0.0)
         for line in records.lines:
@@ -172,5 +172,5 @@ def test_noise_by_itself_is_no_spread() -> None:
             line["scores"]["test_accuracy"][0] = 0.6 + noise * random.standard_normal()
         verdict = own_verdict(study.tests[0], records)
         assert verdict is not None
-        values.append(verdict.verdict.effect)
+        values.append(verdict.verdict.effect or 0.0)
     assert np.mean(values) < 0.002

@@ -83,7 +83,9 @@ def study(
             return
         began = time.monotonic()
         complete = True
-        for each in [name] if name is not None else _of_rows(rows or ""):
+        chosen = [name] if name is not None else _of_rows(rows or "")
+        refuse_unknown_data(options["data"], chosen)
+        for each in chosen:
             left_over = None if minutes is None else minutes - (time.monotonic() - began) / 60
             complete &= _one(each, json_, minutes=left_over, **options)
         if not complete:
@@ -222,14 +224,29 @@ def data_paths(chosen: Study, given: Sequence[str]) -> dict[str, str]:
     """Where each of the study's data lies: its own by its name where nothing is said, further ones as NAME=PATH."""
     paths = {chosen.data: chosen.data}
     for words in given:
-        name, equals, path = words.partition("=")
-        if equals and name in chosen.data_names:
-            paths[name] = path
-        elif equals and not Path(words).exists():
-            raise UsageError(f"{chosen.name} has no data called {name!r}; it has {', '.join(chosen.data_names)}.")
-        else:
-            paths[chosen.data] = words
+        name, path = _named_data(words)
+        paths[name or chosen.data] = path
     return paths
+
+
+def refuse_unknown_data(given: Sequence[str], studies: Sequence[str]) -> None:
+    """One sentence where NAME=PATH names what none of these studies is trained on."""
+    from eyechart.studies.study import find
+
+    known = dict.fromkeys(name for each in studies for name in find(each).data_names)
+    for words in given:
+        name, _ = _named_data(words)
+        if name and name not in known:
+            raise UsageError(f"{', '.join(studies)} has no data called {name!r}; there is {', '.join(known)}.")
+
+
+def _named_data(words: str) -> tuple[str, str]:
+    """
+    >>> _named_data("hangul=data/hangul.npz"), _named_data("cifar100.npz")
+    (('hangul', 'data/hangul.npz'), ('', 'cifar100.npz'))
+    """
+    name, equals, path = words.partition("=")
+    return (name, path) if equals and not Path(words).exists() else ("", words)
 
 
 def all_seeds(chosen: Study) -> list[int]:
