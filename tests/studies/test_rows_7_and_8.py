@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from eyechart.studies.records import Records
+from eyechart.studies.records import Records, records_folder
 from eyechart.studies.study import Study, find
-from eyechart.studies.verdicts import own_verdict
+from eyechart.studies.verdicts import exam_verdicts, own_verdict
 
 Numbers = Mapping[str, float]
 
@@ -149,6 +150,16 @@ def test_a_vit_that_catches_up_at_240_epochs_makes_the_claim_fail(lead: float, v
         return {"test_accuracy": 0.7 + (lead if "240" in arm else 0.05) * arm.startswith("resnet")}
 
     assert decided(world(find("longer"), accuracy)) == {"C49": verdict}
+
+
+def test_exams_of_the_base_count_here_and_claims_of_exams_are_not_judged_on_arms_made_to_be_unlike() -> None:
+    study = find("longer")
+    records = Records.of(study, records_folder())
+    on_cifar10 = next(exam for exam in study.exams if exam.name == "on CIFAR-10")
+    assert records.exam(on_cifar10, ("vit",), 0) is not None
+    assert not list(exam_verdicts(records))
+    as_if = replace(study, exams=tuple(replace(exam, judged=True) for exam in study.exams))
+    assert list(exam_verdicts(Records(as_if, records.lines)))
 
 
 @pytest.mark.parametrize(("fine", "coarse", "verdict"), [(0.05, 0.0, "holds"), (0.0, 0.05, "fails")])
