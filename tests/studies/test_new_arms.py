@@ -148,6 +148,14 @@ def test_a_source_that_is_recorded_is_trained_again_for_what_begins_from_it(plac
     result = CliRunner().invoke(main, command(place, *words))
     assert result.exit_code == 0, result.output
     assert [line.split("seeds")[0].strip() for line in result.output.splitlines()[:-1]] == ["source", "moved"]
+    words[words.index("moved")] = "mov*,*labels*"
+    several = CliRunner().invoke(main, command(place, *words))
+    arms = [line.split("seeds")[0].strip() for line in several.output.splitlines()[:-1]]
+    assert arms == ["source", "moved", "moved head", "wrong labels, long tail"]
+    words[words.index("mov*,*labels*")] = "lost*"
+    assert (
+        "The study has no arm 'lost*'; it has source, moved" in CliRunner().invoke(main, command(place, *words)).output
+    )
 
 
 def test_without_its_source_a_training_is_given_up_and_stays_missing(tmp_path: Path) -> None:

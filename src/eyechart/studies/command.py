@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import sys
 import time
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", required=False)
 @click.option("--rows", help="All studies of these rows of the run list, such as 3,4, one after the other.")
-@click.option("--arms", help="Only these arms, separated by commas.")
+@click.option("--arms", help="Only these arms, separated by commas; * stands for anything.")
 @click.option("--seeds", help="Only these seeds, separated by commas.")
 @click.option("--exams", help="Only these exams, separated by commas; the others stay missing.")
 @click.option(
@@ -278,11 +279,13 @@ def _words(text: str, allowed: Iterable[str], what: str, whose: str = "The study
     names = list(allowed)
     if text in names:  # one whose name has a comma
         return [text]
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    for word in words:
-        if word not in names:
+    chosen: list[str] = []
+    for word in (word.strip() for word in text.split(",") if word.strip()):
+        matching = [word] if word in names else fnmatch.filter(names, word)
+        if not matching:
             raise UsageError(f"{whose} has no {what} {word!r}; it has {', '.join(names)}.")
-    return words
+        chosen += matching
+    return list(dict.fromkeys(chosen))
 
 
 def _plan(chosen: Study, records: Records, todo: Sequence[tuple[str, int]], json_: bool) -> None:
