@@ -9,7 +9,7 @@ import pytest
 from eyechart.errors import UsageError
 from eyechart.studies.seeds import partial_over_arms
 from eyechart.studies.study import find
-from eyechart.studies.verdicts import interval_of
+from eyechart.studies.verdicts import interval_of, own_verdict
 from tests.studies.test_contrasts import recorded, study_of
 from tests.studies.texts import study_text
 
@@ -100,6 +100,20 @@ def test_a_study_correlates_two_quantities_of_its_arms() -> None:
     assert interval is not None
     assert interval.value == pytest.approx(-1), "its NLL is 1 − accuracy there"
     assert interval.arms == 5
+
+
+def test_more_arms_would_decide_an_undecided_correlation() -> None:
+    claim = '[[claim]]\nid = "C17"\ngates = []\nparts = [{ contrast = "correlation", side = "above", margin = 0.0 }]\n'
+    study = study_of(*ARMS, more=DESIGN + CORRELATION.replace('"test_nll"', '"test_ece"') + claim)
+    values = {arm: [0.5 + 0.01 * at, 0.51, 0.52] for at, arm in enumerate(ARMS)}
+    records = recorded(study, values)
+    for line, ece in zip(records.lines, np.random.default_rng(0).random(15), strict=True):
+        line["scores"]["test_ece"] = [ece, None, None, 1000]
+    verdict = own_verdict(study.tests[0], records)
+    assert verdict is not None
+    assert verdict.verdict.verdict == "undecided"
+    assert " arms would decide it (5 were used), if the effect stays" in verdict.verdict.reason
+    assert "over 3 seeds" in verdict.verdict.scope
 
 
 @pytest.mark.parametrize(

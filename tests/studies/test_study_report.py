@@ -57,7 +57,7 @@ def test_a_verdict_names_its_seeds_and_how_its_interval_was_made(found: list[Ans
         for studied in each.studied:
             for part, interval in zip(studied.verdict.parts, studied.intervals, strict=True):
                 assert interval.words in text
-                assert change_of_mind(part) in text
+                assert change_of_mind(part, interval.unit) in text
             if studied.seeds < 3:
                 assert studied.verdict.verdict == "undecided"
 

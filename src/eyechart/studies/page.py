@@ -65,7 +65,10 @@ def claim_context(each: Answer) -> dict[str, Any]:
                 "study": one.study,
                 "registered": one.registered,
                 "how": [interval.words for interval in one.intervals],
-                "minds": [change_of_mind(part) for part in one.verdict.parts],
+                "minds": [
+                    change_of_mind(part, interval.unit)
+                    for part, interval in zip(one.verdict.parts, one.intervals, strict=True)
+                ],
             }
             for one in each.studied
         ],

@@ -54,6 +54,11 @@ class OverSeeds:
     """Whether each seed gave one number, so that no arm has a variance of its own."""
 
     @property
+    def unit(self) -> str:
+        """Of what more would narrow it."""
+        return "arms" if self.arms else "seeds"
+
+    @property
     def words(self) -> str:
         """How the interval was made, for the page."""
         if math.isnan(self.low):

@@ -76,7 +76,10 @@ def judged(
     test: ClaimTest, arms: tuple[str, ...], intervals: Sequence[OverSeeds], facts: Sequence[Facts], study: str
 ) -> Verdict:
     seeds = min(each.seeds for each in intervals)
-    readings = [Measured(each.value, each.low, each.high, seeds, study) for each in intervals]
+    readings = [
+        Measured(each.value, each.low, each.high, each.arms or seeds, study, unit="arms" if each.arms else "")
+        for each in intervals
+    ]
     verdict = decide(test, arms, readings, facts, max(seeds, 1))
     if seeds < LEAST_SEEDS:
         words = f"Undecided with {seeds} seed{'' if seeds == 1 else 's'}; at least {LEAST_SEEDS} are needed."
