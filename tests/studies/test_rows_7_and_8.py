@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,34 @@ def test_a_choice_within_half_a_point_of_the_best_is_the_rules() -> None:
         table = {**RULE, cell: {"all": 0.6, "upper": 0.66 + lead, "head": 0.66}}
         found = decided(world(find("transfer"), lambda arm, table=table: moved(arm, table), 0.0005))  # type: ignore[misc]
         assert found["C72 by a ViT"] == verdict
+
+
+def test_fine_tunings_begin_from_the_weights_of_their_sources_home() -> None:
+    study = find("transfer")
+    begun = {
+        arm: study.training(study.arms[arm], 1, "data", Path("work")).begin_from
+        for arm in ("resnet-hangul-small-upper", "width-96-depth-6-moved", "vit-hangul-large-fresh")
+    }
+    assert begun == {
+        "resnet-hangul-small-upper": "zoo:resnet@work/base/resnet-seed1.safetensors",
+        "width-96-depth-6-moved": "zoo:vit@work/positions/width-96-depth-6-seed1.safetensors",
+        "vit-hangul-large-fresh": None,
+    }
+    assert study.data_names == ["cifar100", "cifar10", "hangul"]
+    own = {arm.name for arm, _ in study.runs}
+    needed = {arm.name for arm, _ in study.needed_runs}
+    assert needed - own == {arm.source for arm in study.arms.values()} - {""}, "only sources are trained again"
+
+
+def test_arms_of_a_cell_differ_in_what_is_frozen_alone() -> None:
+    study = find("transfer")
+    for (target, size), numbers in RULE.items():
+        for model in ("vit", "resnet"):
+            arms = [study.arms[f"{model}-{target}-{size}-{trained}"] for trained in numbers if trained != "fresh"]
+            settings = [{key: value for key, value in arm.settings.items() if key != "freeze"} for arm in arms]
+            assert all(each == settings[0] for each in settings)
+            assert {arm.settings.get("freeze", "none") for arm in arms} == {"none", "low-third", "all-but-head"}
+            assert len({(arm.source, arm.seeds) for arm in arms}) == 1
 
 
 # --- Longer training, finer grids ------------------------------------------------------------------------------------
