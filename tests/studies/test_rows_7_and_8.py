@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eyechart.studies.command import costs, length_of
 from eyechart.studies.records import Records, records_folder
 from eyechart.studies.study import Study, find
 from eyechart.studies.verdicts import exam_verdicts, own_verdict
@@ -179,6 +180,16 @@ def test_a_vit_that_catches_up_at_240_epochs_makes_the_claim_fail(lead: float, v
         return {"test_accuracy": 0.7 + (lead if "240" in arm else 0.05) * arm.startswith("resnet")}
 
     assert decided(world(find("longer"), accuracy)) == {"C49": verdict}
+
+
+def test_the_estimate_is_spent_by_length() -> None:
+    study = find("longer")
+    seconds = {arm: cost for arm, _, cost in costs(study, Records(study), [(a.name, s) for a, s in study.needed_runs])}
+    assert sum(seconds[arm.name] for arm, _ in study.needed_runs) == pytest.approx(60 * study.minutes)
+    assert seconds["vit-240-epochs"] / seconds["vit-120-epochs"] == pytest.approx(245 / 125)
+    assert seconds["vit-25-percent"] < seconds["vit"] / 3
+    steps = find("local_heads")
+    assert length_of(steps.arms["vit-2-percent-equal-steps"]) == length_of(steps.arms["vit"])
 
 
 def test_exams_of_the_base_count_here_and_claims_of_exams_are_not_judged_on_arms_made_to_be_unlike() -> None:

@@ -17,7 +17,10 @@ from eyechart.errors import PARTLY, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from eyechart.studies.records import Records
-    from eyechart.studies.study import Study
+    from eyechart.studies.study import Arm, Study
+
+START_UP, STEPS = 5, 195
+"""For estimates: what starting takes, in epochs, and the steps of an epoch of 50,000 images in batches of 256."""
 
 
 @click.command()
@@ -261,18 +264,28 @@ def left(chosen: Study, records: Records) -> list[tuple[str, int]]:
 
 
 def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> list[tuple[str, int, float]]:
-    """Seconds each training may take: what the same arm took with another seed, or its part of the estimate.
+    """Seconds each training may take: what the same arm took with another seed, or its part of the estimate, by length.
 
     A borrowed arm was timed beside the others of its own study, which says little about this one.
     """
-    guess = 60 * chosen.minutes / len(chosen.needed_runs)
+    whole = sum(length_of(arm) for arm, _ in chosen.needed_runs)
     seconds_of = []
     for arm, seed in todo:
         own = not chosen.arms[arm].home
         lines = [records.training(arm, other) for other in chosen.arms[arm].seeds if own]
         seconds = [float(line["seconds"]) for line in lines if line is not None and "seconds" in line]
+        guess = 60 * chosen.minutes * length_of(chosen.arms[arm]) / whole
         seconds_of.append((arm, seed, sum(seconds) / len(seconds) if seconds else guess))
     return seconds_of
+
+
+def length_of(arm: Arm) -> float:
+    """How long a training is, in epochs of all images; whatever its model takes for one."""
+    from eyechart.training.settings import make_run
+
+    run = make_run({**arm.settings, **({"from": "zoo:vit"} if arm.source else {})})
+    share = run.last_epoch / run.recipe.epochs
+    return START_UP + (share * run.steps / STEPS if run.steps else run.last_epoch * run.fraction)
 
 
 def _words(text: str, allowed: Iterable[str], what: str, whose: str = "The study") -> list[str]:
