@@ -237,6 +237,7 @@ def test_quantities_of_a_vit_of_four_blocks() -> None:
     assert rows["early_near_head"] == rows["early_nearest_head"]
     assert rows["early_far_head"] == rows["early_farthest_head"]
     assert rows["local_heads"] == pytest.approx(16.5 / 32, abs=0.5 / 32)
+    assert rows["early_local_heads"] == 1
 
 
 def blocks_of(name: str, local: int, filters: Filters) -> tuple[Anatomy, dict[tuple[str, str], Look]]:
@@ -257,6 +258,8 @@ def test_a_hybrid_has_fewer_local_heads_early() -> None:
     hybrid, others = blocks_of("h", 1, Filters("s", (8, 3, 3, 3), "convolution"))  # 3 pixels of a cell of 4
     assert (tokens_from(vit), tokens_from(hybrid)) == ("patches", "a CNN")
     finding = measure_tensors(AttentionDistance(), scene(vit, hybrid), looks | others, 4)
+    early = finding.isel(quantity_row=finding["quantity"].values == "early_local_heads").quantity_value.values
+    assert early.tolist() == [0.75, 0.25], "of the first two attentions alone: of all heads it would be half as much"
     rows = finding.isel(quantity_row=finding["quantity"].values == "early_local_gap")
     assert rows.quantity_subjects.values.tolist() == ["v | h"]
     assert float(rows.quantity_value[0]) == pytest.approx(2 / 4)

@@ -14,6 +14,7 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.measures.skip_ratio.measure import SkipRatio
 from eyechart.measures.skip_ratio.ratio import ratio_and_cosines
+from eyechart.sites import Kind
 from eyechart.tracing.views import Look
 from tests.measures.on_subjects import quantities
 from tests.measures.staging import anatomy, measure_tensors, scene, site
@@ -110,14 +111,22 @@ def test_zero_branches_stay_out_of_the_mean_and_are_reported() -> None:
     assert finding.attrs["zero_branches"] == pytest.approx(0.5)
 
 
-def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0, late_mlp: float = 1.0) -> xarray.Dataset:
+def phased_scene(
+    early_cls: float, late_cls: float, late_grid: float = 1.0, late_mlp: float = 1.0, before: int = 0
+) -> xarray.Dataset:
     """A ViT of four blocks whose class token rides the skip by `early_cls` and then `late_cls`; grid tokens by 1 and
-    then `late_grid`. Late MLPs write `late_mlp` times as much on the class token.
+    then `late_grid`. Late MLPs write `late_mlp` times as much on the class token. So many blocks `before` have none.
     """
+    kinds: tuple[Kind, ...] = ("attention", "mlp")
     sites, looks = [], {}
+    for block in range(-before, 0):
+        for kind in kinds:
+            place = site(f"{block} {kind}", "junction", kind, prefix=0, block=before + block, depth=0.0)
+            sites.append(place)
+            looks["v", place.name] = Look(place, skip=torch.ones(128, 4, 8), branch=torch.ones(128, 4, 8))
     for block in range(4):
-        for kind in ("attention", "mlp"):
-            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=block, depth=block / 4)
+        for kind in kinds:
+            place = site(f"{block} {kind}", "junction", kind, prefix=1, block=before + block, depth=block / 4)
             skip = torch.randn(128, 5, 8).div(8**0.5)
             branch = skip.flip(-1).clone()
             branch[:, 0] /= early_cls if block < 2 else late_cls
@@ -125,7 +134,7 @@ def phased_scene(early_cls: float, late_cls: float, late_grid: float = 1.0, late
             branch[:, 1:] /= 1 if block < 2 else late_grid
             sites.append(place)
             looks["v", place.name] = Look(place, skip=skip, branch=branch)
-        sites.append(site(f"{block}", "block", "other", prefix=1, block=block, depth=(block + 1) / 4))
+        sites.append(site(f"{block}", "block", "other", prefix=1, block=before + block, depth=(block + 1) / 4))
     return measure_tensors(SkipRatio(), scene(anatomy("v", sites, cls=0), images=128), looks, 4)
 
 
@@ -138,6 +147,14 @@ def test_the_phase_change_of_the_class_token() -> None:
     assert "8.0 times at attention in the first half and 2.0 in the second; 8.0 times at MLPs" in (
         SkipRatio().sentence(finding)
     )
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_the_phase_of_a_class_token_that_joins_late_is_over_the_blocks_it_passes(before: int) -> None:
+    found = quantities(phased_scene(early_cls=8, late_cls=2, before=before))
+    for kind in ("attention", "mlp"):
+        assert found[f"cls_phase_since_joining_{kind}", "v"][0] == pytest.approx(np.log(8) - np.log(2), rel=1e-5)
+        assert ((f"cls_phase_{kind}", "v") in found) == (before == 0)
 
 
 def test_a_share_of_two_blocks_is_known_to_half_a_block() -> None:

@@ -52,6 +52,20 @@ def recorded(study: Study, accuracies: Mapping[str, list[float]], **more: Any) -
     return Records(study, lines)
 
 
+def test_paired_arms_are_compared_within_each_seed() -> None:
+    """What a seed gives to both arms, such as the images it drew, is in neither end of the interval."""
+    contrast = '[[contrast]]\nname = "gap"\nquantity = "test_accuracy"\nwords = "gap"\nweights = { a = 1, b = -1 }\n'
+    values = {"a": [0.5, 0.6, 0.7], "b": [0.48, 0.59, 0.67]}
+    apart, within = (study_of("a", "b", more=contrast + more) for more in ("", "paired = true\n"))
+    one, other = (interval_of(study.contrasts["gap"], recorded(study, values)) for study in (apart, within))
+    assert one is not None
+    assert other is not None
+    assert one.value == pytest.approx(other.value)
+    half = 4.302653 * np.std([0.02, 0.01, 0.03], ddof=1) / math.sqrt(3)
+    assert other.high - other.value == pytest.approx(half, rel=1e-5)
+    assert one.high - one.value > 5 * half
+
+
 # --- The best of several arms ----------------------------------------------------------------------------------------
 
 BEST = """
@@ -312,7 +326,7 @@ def test_every_quantity_of_a_study_is_measured_by_it() -> None:
                     if arm in exam.arms:
                         for measure in choose_measures(list(exam.measures), exam.options):
                             offered |= {quantity.name for quantity in measure.quantities}
-                for quantity in {contrast.quantity, contrast.ranked_with} - {"", "weights"}:
+                for quantity in {contrast.quantity, contrast.ranked_with, contrast.correlated_with} - {"", "weights"}:
                     assert quantity in offered, (study.name, contrast.name, arm, quantity)
 
 

@@ -14,10 +14,20 @@ from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, all_records, answers, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
-from eyechart.studies.page import page
+from eyechart.studies.page import page, unasked_contrasts, verdict_context
 from eyechart.studies.questions import BLANK, NOT_YET, Numbers, Question, fill, questions
 from eyechart.studies.records import Records, records_folder
 from eyechart.studies.study import find, names
+from eyechart.studies.verdicts import verdicts_of
+from tests.studies.test_contrasts import recorded, study_of
+
+CONTRAST = """
+[[contrast]]
+name = "gap"
+quantity = "test_accuracy"
+words = "accuracy, one minus other"
+weights = { one = 1, other = -1 }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +57,7 @@ def test_a_verdict_names_its_seeds_and_how_its_interval_was_made(found: list[Ans
         for studied in each.studied:
             for part, interval in zip(studied.verdict.parts, studied.intervals, strict=True):
                 assert interval.words in text
-                assert change_of_mind(part) in text
+                assert change_of_mind(part, interval.unit) in text
             if studied.seeds < 3:
                 assert studied.verdict.verdict == "undecided"
 
@@ -81,7 +91,7 @@ def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Ans
         return Verdict("C36", ("vit", "vit-gap"), "these weights", word, 0.1, 0.05, 0.2, "")
 
     studied = next(each for each in found if each.studied).studied[0]
-    over_seeds = type(studied)("toy", verdict("fails"), studied.intervals, "before the runs")
+    over_seeds = type(studied)("toy", verdict("fails"), studied.intervals, studied.draws, "before the runs")
     differ = Answer(CLAIMS["C36"], (over_seeds,), (verdict("holds"),))
     assert differ.compared.startswith("Over seeds it fails, on the bundled weights it holds")
     assert not Answer(CLAIMS["C36"], (over_seeds,), (verdict("fails"),)).compared
@@ -114,6 +124,16 @@ def test_an_answer_without_its_number_is_not_given(found: list[Answer], records:
     assert fill(asked, known).answer == "It is 0.50 [0.40, 0.60]."
 
 
+def test_until_its_numbers_are_there_something_else_may_be_said(found: list[Answer], records: list[Records]) -> None:
+    by_name = {each.study.name: each for each in records}
+    asked = Question("X", ("N0",), "질문", "?", "{exam a of b}.", "answered", "Row 9; so far {exam c of d}.", "partly")
+    first = fill(asked, Numbers(by_name, found, {("c", "d"): (0.5, 0.4, 0.6)}))
+    assert (first.answer, first.state) == ("Row 9; so far 0.50 [0.40, 0.60].", "partly")
+    assert fill(asked, Numbers(by_name, found, {})).answer == NOT_YET
+    later = fill(asked, Numbers(by_name, found, {("a", "b"): (0.2, 0.1, 0.3)}))
+    assert (later.answer, later.state) == ("0.20 [0.10, 0.30].", "answered")
+
+
 def test_of_two_exams_of_the_bundled_models_the_first_counts(tmp_path: Path) -> None:
     first = exam(["zoo:resnet"], measures="recognition", effort="quick", limit=128, out=tmp_path / "one")
     second = exam(["zoo:resnet", "zoo:vit"], measures="recognition", effort="quick", limit=64, out=tmp_path / "two")
@@ -122,3 +142,39 @@ def test_of_two_exams_of_the_bundled_models_the_first_counts(tmp_path: Path) -> 
     assert kept.quantities["accuracy", "zoo:resnet"][0] == pytest.approx(accuracy["zoo:resnet"], rel=1e-5)
     assert ("accuracy", "zoo:vit") in kept.quantities
     assert kept.words[0].startswith("zoo:resnet on 128 images of sample (effort quick, eyechart ")
+
+
+def test_the_chart_of_a_part_has_a_dot_for_each_seed_and_reaches_them_all(found: list[Answer]) -> None:
+    checked = 0
+    for each in found:
+        for studied in each.studied:
+            row = verdict_context(studied.verdict, studied.draws)
+            for drawn, draws in zip(row["parts"], studied.draws, strict=True):
+                if drawn["middle"] is None:
+                    continue
+                assert [seed["said"].split(":")[0] for seed in drawn["seeds"]] == [f"seed {seed}" for seed in draws]
+                assert all(0 <= seed["x"] <= 240 for seed in drawn["seeds"])
+                order = sorted(draws, key=lambda seed: draws[seed])
+                places = {seed: dot["x"] for seed, dot in zip(draws, drawn["seeds"], strict=True)}
+                assert [places[seed] for seed in order] == sorted(places.values())
+                checked += 1
+    assert checked > 20
+
+
+def test_where_all_arms_have_the_same_seeds_their_mean_is_the_effect(records: list[Records]) -> None:
+    warmup = next(each for each in records if each.study.name == "warmup")
+    for verdict in verdicts_of(warmup):
+        for part, draws in zip(verdict.verdict.parts, verdict.draws, strict=True):
+            contrast = warmup.study.contrasts.get(part.quantity)
+            if contrast is not None and contrast.scale == "plain" and not contrast.ranked_with:
+                assert sum(draws.values()) / len(draws) == pytest.approx(part.effect, rel=1e-6)
+
+
+def test_a_contrast_that_no_claim_asks_for_is_drawn_in_its_study() -> None:
+    study = study_of("one", "other", more=CONTRAST)
+    records = recorded(study, {"one": [0.6, 0.7, 0.65], "other": [0.5, 0.5, 0.5]})
+    (drawn,) = unasked_contrasts(records)
+    assert (drawn["words"], len(drawn["seeds"]), drawn["zones"]) == ("accuracy, one minus other", 3, [])
+    assert [tick["text"] for tick in drawn["ticks"]] == ["0"], "the effect is far from it, and it is shown all the same"
+    asked = CONTRAST + '[[claim]]\nid = "C49"\nparts = [{ contrast = "gap", side = "above", margin = 0.0 }]\n'
+    assert not unasked_contrasts(recorded(study_of("one", "other", more=asked), {"one": [0.6], "other": [0.5]}))

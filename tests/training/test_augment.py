@@ -17,6 +17,7 @@ from eyechart.training.augment import (
     mix,
     prepare_chunk,
     rand_argument,
+    shuffled_patches,
     soft_targets,
     trivial_argument,
 )
@@ -52,6 +53,35 @@ def test_without_padding_a_crop_is_the_image_or_its_mirror() -> None:
     again = crop_and_flip(flipped, 0, True, generator())
     assert torch.equal(again, images)
     assert not torch.equal(flipped, images)
+
+
+def test_shuffled_patches_are_the_images_own_in_every_order_and_each_image_has_its_own() -> None:
+    image = pictures(1)
+    shuffled = shuffled_patches(image.expand(3000, -1, -1, -1), 4, generator())
+    patches = [image[0, :, y : y + 4, x : x + 4] for y in (0, 4) for x in (0, 4)]
+    places = torch.stack(
+        [
+            torch.stack([(shuffled[:, :, y : y + 4, x : x + 4] == patch).flatten(1).all(1) for patch in patches], 1)
+            for y in (0, 4)
+            for x in (0, 4)
+        ],
+        dim=1,
+    )  # (image, place, patch)
+    assert bool((places.sum(1) == 1).all()), "every patch is there once, whole and unturned"
+    orders = places.int().argmax(2)
+    assert len(torch.unique(orders, dim=0)) == 24
+    counts = torch.unique(orders, dim=0, return_counts=True)[1]
+    assert int(counts.min()) > 85  # 125 expected of each
+    assert torch.equal(shuffled_patches(image, 8, generator()), image)
+
+
+def test_patches_are_shuffled_before_the_batch_is_mixed() -> None:
+    images, labels = pictures(4), torch.arange(4)
+    normalisation = Normalisation((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
+    inputs, _ = prepare_chunk(images, labels, PLAIN, normalisation, 4, 4, generator(), 4)
+    assert torch.equal(inputs[0], normalisation.apply(shuffled_patches(images, 4, generator())))
+    plain, _ = prepare_chunk(images, labels, PLAIN, normalisation, 4, 4, generator())
+    assert torch.equal(plain[0], normalisation.apply(images))
 
 
 def test_levels_are_timms() -> None:

@@ -177,3 +177,31 @@ def test_a_share_of_each_class_gets_wrong_labels(data: TrainingData, path: str, 
     for share in (-0.1, 1.0):
         with pytest.raises(UsageError, match="--label-noise must be at least 0 and below 1"):
             toy_run(path, tmp_path, label_noise=share).checked()
+
+
+def test_a_seed_draws_the_classes_too(data: TrainingData, path: str, tmp_path: Path) -> None:
+    drawn = [data.drawn_classes(3, seed) for seed in range(6)]
+    assert all(len(each.classes) == 3 and counts(each) == [20] * 3 for each in drawn)
+    assert len({each.classes for each in drawn}) > 1
+    assert drawn[1].classes == data.drawn_classes(3, 1).classes
+    first = drawn[0].x_train[drawn[0].y_train == 1]
+    assert torch.equal(first, data.x_train[data.y_train == data.classes.index(drawn[0].classes[1])])
+    assert data.drawn_classes(None, 0) is data
+    assert data.cut(toy_run(path, tmp_path, class_count=3, fraction=0.5, seed=2)).classes == drawn[2].classes
+    with pytest.raises(UsageError, match="11 classes were asked for, but toys has only 10"):
+        data.drawn_classes(11, 0)
+    with pytest.raises(UsageError, match="--class-count must be at least 2; got 1"):
+        toy_run(path, tmp_path, class_count=1).checked()
+
+
+def test_shuffled_patches_reach_the_training_and_must_fit(path: str, tmp_path: Path) -> None:
+    plain, shuffled = (
+        train(toy_run(path, tmp_path, name=f"side-{side}", shuffle_patches=side, snapshots=())) for side in (0, 4)
+    )
+    assert "shuffle_patches" not in plain
+    assert shuffled["shuffle_patches"] == 4
+    assert "--shuffle-patches 4" in shuffled["command"]
+    losses = [record(tmp_path, f"side-{side}")[1]["augmented_train_nll"] for side in (0, 4)]
+    assert losses[0] != losses[1]
+    with pytest.raises(UsageError, match="must divide the images' side; 5 does not divide 8"):
+        train(toy_run(path, tmp_path, shuffle_patches=5))

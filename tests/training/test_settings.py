@@ -131,6 +131,8 @@ def test_the_command_of_a_card_makes_the_same_run_again() -> None:
         "switches": switches,
         "classes": "cat,dog",
         "label_noise": 0.4,
+        "shuffle_patches": 4,
+        "class_count": 2,
         "fraction": 0.5,
         "bfloat16": True,
     }
@@ -143,6 +145,7 @@ def test_the_command_of_a_card_makes_the_same_run_again() -> None:
     assert again == run
 
 
-def test_label_noise_decides_a_training_only_where_there_is_some() -> None:
-    assert make_run({"model": "vit", "label_noise": 0.4}).identity()["label_noise"] == 0.4
-    assert "label_noise" not in make_run({"model": "vit"}).identity()
+@pytest.mark.parametrize(("name", "value"), [("label_noise", 0.4), ("shuffle_patches", 4), ("class_count", 3)])
+def test_what_was_added_later_decides_a_training_only_where_it_is_used(name: str, value: float) -> None:
+    assert make_run({"model": "vit", name: value}).identity()[name] == value
+    assert name not in make_run({"model": "vit"}).identity()

@@ -88,6 +88,59 @@ def test_cls_init_is_a_switch() -> None:
     assert 0.005 < float(normal.detach().std()) < 0.04
 
 
+@pytest.mark.parametrize("position_at", ["stem", "shared"])
+@pytest.mark.parametrize("cls_init", ["normal", "mean"])
+@pytest.mark.parametrize("cls_at", [0, 2])
+def test_a_class_token_joins_before_its_block(cls_at: int, cls_init: str, position_at: str) -> None:
+    model = make(cls_at=cls_at, cls_init=cls_init, position_at=position_at)
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        assert model.cls_token is not None
+        assert model.pos_embed is not None
+        model.cls_token.add_(0.1)  # a zero would hide that it is forgotten
+        row, cells = model.pos_embed[0, 0], model.pos_embed[0, 1:]
+        expected = []
+        for image in images:
+            tokens = model.patch_embed(image[None])[0]
+            for at, block in enumerate(model.blocks):
+                if at == cls_at:
+                    mean = tokens.mean(0) if cls_init == "mean" else torch.zeros(32)
+                    tokens = torch.stack([model.cls_token[0, 0] + mean, *tokens])
+                if len(tokens) > 16 and (at == cls_at or position_at == "shared"):
+                    tokens[0] += row
+                if at == 0 or position_at == "shared":
+                    tokens[-16:] += cells
+                assert len(tokens) == 16 + (at >= cls_at)
+                tokens = block(tokens[None])[0]
+            expected.append(model.head(model.norm(tokens)[0]))
+        torch.testing.assert_close(model(images), torch.stack(expected), atol=1e-5, rtol=1e-5)
+
+
+def test_a_skip_is_multiplied_by_its_scale() -> None:
+    plain, model = make(), make(skip_scale=0.25)
+    model.load_state_dict(plain.state_dict())
+    tokens = torch.randn(2, 17, 32)
+    with torch.no_grad():
+        block, expected = inside(plain.blocks[1]), tokens
+        expected = 0.25 * expected + block.attn(block.norm1(expected))
+        expected = 0.25 * expected + block.mlp(block.norm2(expected))
+        torch.testing.assert_close(model.blocks[1](tokens), expected)
+
+
+def test_new_switches_leave_the_plain_model_as_it_was() -> None:
+    """The sum of the plain model's operations, written out once more: equal to the bit."""
+    model = make(cls_at=0, skip_scale=1.0)
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        assert model.cls_token is not None
+        assert model.pos_embed is not None
+        tokens = torch.cat([model.cls_token.expand(2, -1, -1), model.patch_embed(images)], dim=1) + model.pos_embed
+        for block in map(inside, model.blocks):
+            tokens = tokens + block.attn(block.norm1(tokens))
+            tokens = tokens + block.mlp(block.norm2(tokens))
+        assert torch.equal(model(images), model.head(model.norm(tokens)[:, 0]))
+
+
 @pytest.mark.parametrize("part", ["attention", "mlp", "both"])
 def test_a_removed_skip_leaves_the_branch_alone(part: str) -> None:
     plain, model = make(), make(no_skip_at=(1,), no_skip_part=part)
@@ -190,6 +243,10 @@ def test_stochastic_depth_drops_whole_images_and_keeps_the_mean() -> None:
         ({"mixer": "pool"}, "pool mixer works on the grid alone"),
         ({"mixer": "kernel", "pool": "gap", "position": "relative"}, "another position than 'relative'"),
         ({"no_skip_at": (3,)}, "blocks from 0 to 2; got 3"),
+        ({"cls_at": 3}, "cls_at takes a block from 0 to 2; got 3"),
+        ({"cls_at": 1, "pool": "gap"}, "a class token, which pool='gap' has none of"),
+        ({"cls_init": "mean", "pool": "gap"}, "a class token, which pool='gap' has none of"),
+        ({"cls_at": 1, "position": "relative"}, "cls_at takes another position than 'relative'"),
     ],
 )
 def test_switches_that_do_not_fit_are_refused(wrong: dict[str, object], says: str) -> None:

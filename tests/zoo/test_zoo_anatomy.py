@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from eyechart import zoo
+from eyechart.measures.skip_ratio.measure import SkipRatio
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of
+from tests.measures.on_subjects import finding_of, module_subject
 
 #: name: (architecture, pooling, junctions by kind, projected ones, heads of each attention, grids of the stages)
 EXPECTED: dict[str, tuple[str, str, dict[str, int], int, list[int], list[int]]] = {
@@ -61,6 +63,8 @@ def test_sites_are_those_counted_by_hand(name: str) -> None:
         ("vit", {"position": "2d", "position_at": "layers"}, {"attention": 3, "mlp": 3}, 3),
         ("vit", {"position_at": "shared"}, {"attention": 3, "mlp": 3}, 3),
         ("vit", {"no_skip_at": (1,)}, {"attention": 2, "mlp": 2}, 3),
+        ("vit", {"skip_scale": 0.25}, {"attention": 3, "mlp": 3}, 3),
+        ("vit", {"cls_at": 1}, {"attention": 3, "mlp": 3}, 3),
         ("vit", {"no_skip_at": (1,), "no_skip_part": "mlp"}, {"attention": 3, "mlp": 2}, 3),
         ("vit-gap", {"mixer": "kernel"}, {"attention": 3, "mlp": 3}, 3),
         ("vit-gap", {"mixer": "kernel", "mask_border": False}, {"attention": 3, "mlp": 3}, 3),
@@ -76,6 +80,25 @@ def test_vit_variants_keep_their_three_blocks(
     assert junctions(anatomy) == kinds
     assert sum(site.role == "attention" for site in anatomy.sites) == attentions
     assert [site.name for site in anatomy.sites if site.role == "block"] == ["blocks.0", "blocks.1", "blocks.2"]
+
+
+@pytest.mark.parametrize("cls_init", ["zero", "mean"])
+def test_a_class_token_that_joins_late_is_seen_from_there_on(cls_init: str) -> None:
+    anatomy = look("vit", depth=3, cls_at=2, cls_init=cls_init)
+    assert (anatomy.pooling, anatomy.cls) == ("cls", 0)
+    sites = [site for site in anatomy.sites if site.role in ("attention", "junction", "block")]
+    assert all(site.layout.prefix == site.path.startswith("blocks.2") for site in sites)
+    assert all(site.layout.grid == (8, 8) for site in sites)
+
+
+def test_a_scaled_skip_is_what_rides_it() -> None:
+    """The ratio of the first addition is half of the plain model's where the skip is halved: all before is the same."""
+    modules = []
+    for scale in (1.0, 0.5):
+        torch.manual_seed(0)
+        modules.append(module_subject(zoo.build("vit", depth=1, skip_scale=scale), f"scale {scale}"))
+    plain, halved = (finding_of(SkipRatio(), module, images=16, block=8).ratio.values[0] for module in modules)
+    assert halved == pytest.approx(0.5 * plain, rel=1e-5)
 
 
 def test_a_resnets_block_without_skip_is_still_a_block() -> None:

@@ -167,6 +167,7 @@ def test_what_cannot_be_built_gets_one_sentence(name: str, switches: dict[str, A
 #: For each kind of switch, by the words for its values, some small ones.
 SOME: dict[str, list[Any]] = {
     "on or off": [True, False],
+    "a number from 0.01 to 1": [0.25, 1],
     "a number from 0.1 to 16": [0.1, 1, 4],
     "a number from 0.1 to 1000": [0.1, 10],
     "a number from 0 to 0.95": [0, 0.95],

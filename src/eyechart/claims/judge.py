@@ -64,6 +64,8 @@ class Measured:
     """Its value on halves of the images, for a quantity that moves with their number."""
     of_few: bool = False
     """Its interval is as wide as the few things it counts make it: more images would not narrow it."""
+    unit: str = ""
+    """What `images` counts, where its interval is over something else: "arms" of a study."""
 
     @property
     def moves(self) -> bool:
@@ -161,7 +163,7 @@ def decide(
         reasons.append("It is read off the weights, so more images would not decide it")
     elif verdict == "undecided":
         reading = readings[parts.index(shown)]
-        used, unit = (seeds, "seeds") if seeds else (reading.images, "images")
+        used, unit = (seeds, "seeds") if seeds and not reading.unit else (reading.images, reading.unit or "images")
         smooth = reading.smooth and not reading.moves
         reasons += [still_moves(reading.value, reading.half)] if reading.moves else []
         of_few = reading.of_few and not reading.moves
@@ -199,6 +201,7 @@ def decide_part(part: Part, subjects: Subjects, reading: Measured, seeds: int | 
         low = high = math.nan  # half an interval is none, and a missing value has none
     verdict = part.decide(low, high)
     margin, half = part.nearest_margin(value), (high - low) / 2
+    drawn = None if reading.unit else seeds
     distance = abs(value - margin)
     return PartVerdict(
         quantity=part.quantity,
@@ -213,7 +216,7 @@ def decide_part(part: Part, subjects: Subjects, reading: Measured, seeds: int | 
         verdict=verdict,
         clearness=math.nan if math.isnan(half) else distance / half if half > 0 else math.inf,
         # The interval of an argmax, or of what still moves, does not shrink with the root of the images: no forecast.
-        needed=images_to_decide(value, low, high, margin, seeds or reading.images)
+        needed=images_to_decide(value, low, high, margin, drawn or reading.images)
         if verdict == "undecided" and reading.smooth and not reading.moves and not reading.of_weights
         else None,
         p=p_value(part, verdict, value, low, high, seeds or reading.folds),

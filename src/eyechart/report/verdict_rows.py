@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from eyechart.charts.numbers import is_number, number, with_span
@@ -163,10 +164,9 @@ def link_of(reference: str) -> str:
     return f"https://arxiv.org/abs/{number[1]}" if number else ""
 
 
-def picture(part: PartVerdict) -> dict[str, Any]:
-    """Where interval, margin and the claimed side lie on a scale of 240 pixels, and the same in words."""
+def picture(part: PartVerdict, seeds: Mapping[int, float] = MappingProxyType({})) -> dict[str, Any]:
+    """Where interval, margin, the claimed side and each seed lie on a scale of 240 pixels, and the same in words."""
     effect, span = with_span(part.effect, part.low, part.high)
-    side, margin = part.side, part.margin
     drawn: dict[str, Any] = {
         "words": part.words,
         "effect": effect,
@@ -174,13 +174,21 @@ def picture(part: PartVerdict) -> dict[str, Any]:
         "asks": part.asks,
         "kind": KINDS[part.verdict],
         "said": f"{part.sentence}: {part.verdict}",
-        "middle": None,
     }
-    if not is_number(part.effect):
-        return drawn
-    spread = is_number(part.low) and is_number(part.high)
-    margins = [-margin, margin] if side in ("within", "outside") else [margin]
-    needed = [part.effect, *margins, *([part.low, part.high] if spread else [])]
+    margins = (-part.margin, part.margin) if part.side in ("within", "outside") else (part.margin,)
+    return drawn | interval_drawing((part.effect, part.low, part.high), part.side, margins, seeds)
+
+
+def interval_drawing(
+    interval: tuple[float, float, float], side: str, margins: Sequence[float], seeds: Mapping[int, float]
+) -> dict[str, Any]:
+    """The geometry alone; `middle` is None where there is nothing to draw. Without margins nothing is claimed."""
+    if not is_number(interval[0]):
+        return {"middle": None}
+    effect, *ends = interval
+    spread = all(map(is_number, ends))
+    dots = {seed: value for seed, value in seeds.items() if is_number(value)}
+    needed = [effect, *(margins or [0.0]), *(ends if spread else []), *dots.values()]
     low, high = min(needed), max(needed)
     width = (high - low) or abs(high) or 1.0
     if low > 0 and low < 0.6 * width:
@@ -192,16 +200,22 @@ def picture(part: PartVerdict) -> dict[str, Any]:
     def at(value: float) -> float:
         return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)
 
-    claimed = {
-        "above": [(margins[-1], end)],
-        "below": [(start, margins[0])],
-        "within": [(margins[0], margins[-1])],
-        "outside": [(start, margins[0]), (margins[-1], end)],
-    }[side]
+    claimed = (
+        {
+            "above": [(margins[-1], end)],
+            "below": [(start, margins[0])],
+            "within": [(margins[0], margins[-1])],
+            "outside": [(start, margins[0]), (margins[-1], end)],
+        }[side]
+        if margins
+        else []
+    )
+    drawn: dict[str, Any] = {}
     drawn["zones"] = [{"x": at(a), "width": round(at(b) - at(a), 1)} for a, b in claimed]
     drawn["ticks"] = ticks([("margin", value, at(value)) for value in margins] + [("zero", 0.0, at(0.0))], start, end)
-    drawn["middle"] = at(part.effect)
-    drawn["low"], drawn["high"] = (at(part.low), at(part.high)) if spread else (None, None)
+    drawn["middle"] = at(effect)
+    drawn["low"], drawn["high"] = (at(ends[0]), at(ends[1])) if spread else (None, None)
+    drawn["seeds"] = [{"x": at(value), "said": f"seed {seed}: {number(value)}"} for seed, value in dots.items()]
     return drawn
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import sys
 import time
@@ -16,16 +17,24 @@ from eyechart.errors import PARTLY, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from eyechart.studies.records import Records
-    from eyechart.studies.study import Study
+    from eyechart.studies.study import Arm, Study
+
+START_UP, STEPS = 5, 195
+"""For estimates: what starting takes, in epochs, and the steps of an epoch of 50,000 images in batches of 256."""
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--rows", help="All studies of these rows of the run list, such as 3,4, one after the other.")
-@click.option("--arms", help="Only these arms, separated by commas.")
+@click.option("--arms", help="Only these arms, separated by commas; * stands for anything.")
 @click.option("--seeds", help="Only these seeds, separated by commas.")
 @click.option("--exams", help="Only these exams, separated by commas; the others stay missing.")
-@click.option("--data", metavar="PATH", help="The study's data: an .npz or a folder of sheets.")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="[NAME=]PATH",
+    help="The study's data: an .npz or a folder of sheets; further data of its arms as NAME=PATH.",
+)
 @click.option(
     "--records",
     type=click.Path(path_type=Path, file_okay=False),
@@ -78,7 +87,9 @@ def study(
             return
         began = time.monotonic()
         complete = True
-        for each in [name] if name is not None else _of_rows(rows or ""):
+        chosen = [name] if name is not None else _of_rows(rows or "")
+        refuse_unknown_data(options["data"], chosen)
+        for each in chosen:
             left_over = None if minutes is None else minutes - (time.monotonic() - began) / 60
             complete &= _one(each, json_, minutes=left_over, **options)
         if not complete:
@@ -139,7 +150,7 @@ def _list(json_: bool) -> None:
             f"    {row['trained']} of {row['runs']} trainings recorded ({row['arms']} arms), {row['recorded']} of them "
             f"with all exams, {row['failed']} failed; about {row['minutes_left']:g} of {row['minutes']:g} minutes left"
         )
-        click.echo(f"    decides {', '.join(row['claims'])}")
+        click.echo(f"    decides {', '.join(row['claims']) or 'no claim; its contrasts answer questions of the notes'}")
 
 
 def _of_rows(rows: str) -> list[str]:
@@ -160,7 +171,7 @@ def _one(
     arms: str | None,
     seeds: str | None,
     exams: str | None,
-    data: str | None,
+    data: Sequence[str],
     records: Path | None,
     fresh: bool,
     work: Path,
@@ -185,7 +196,9 @@ def _one(
         raise UsageError(f"--parallel must be at least 1; got {parallel}.")
     wanted = _words(arms, chosen.arms, "arm") if arms else list(chosen.arms)
     numbers = [int(word) for word in _words(seeds, map(str, all_seeds(chosen)), "seed")] if seeds else None
-    todo = missing(chosen, recorded, wanted, numbers)
+    asked_for = missing(chosen, recorded, wanted, numbers)
+    todo = chosen.with_sources(asked_for)
+    paths = data_paths(chosen, data)
     if dry_run:
         _plan(chosen, recorded, todo, json_)
         return True
@@ -194,19 +207,50 @@ def _one(
         return True
     from eyechart.studies.run import Schedule, run_study
 
+    for name in dict.fromkeys(chosen.data_of(chosen.arms[arm]) for arm, _ in todo):
+        if name not in paths:
+            raise UsageError(f"{chosen.name} trains on {name} too; say where it lies with --data {name}=PATH.")
     with _progress(len(todo)) as (tell, report):
-        schedule = Schedule(
-            chosen, recorded, home / f"{chosen.name}.jsonl", data or chosen.data, work / chosen.name, parallel, tell
-        )
+        schedule = Schedule(chosen, recorded, home / f"{chosen.name}.jsonl", paths, work, parallel, tell)
         schedule.only_exams = tuple(_words(exams, (exam.name for exam in chosen.exams), "exam")) if exams else ()
         run_study(schedule, todo, report, minutes, engine)
     still = missing(chosen, recorded, wanted, numbers)
-    click.echo(f"{home / f'{chosen.name}.jsonl'}: {len(todo) - len(still)} of {len(todo)} trainings recorded")
+    done = len(asked_for) - len(still)
+    click.echo(f"{home / f'{chosen.name}.jsonl'}: {done} of {len(asked_for)} trainings recorded")
     if still:
         click.echo(
             f"eyechart: {len(still)} trainings are still missing; run the same command again to continue.", err=True
         )
     return not still
+
+
+def data_paths(chosen: Study, given: Sequence[str]) -> dict[str, str]:
+    """Where each of the study's data lies: its own by its name where nothing is said, further ones as NAME=PATH."""
+    paths = {chosen.data: chosen.data}
+    for words in given:
+        name, path = _named_data(words)
+        paths[name or chosen.data] = path
+    return paths
+
+
+def refuse_unknown_data(given: Sequence[str], studies: Sequence[str]) -> None:
+    """One sentence where NAME=PATH names what none of these studies is trained on."""
+    from eyechart.studies.study import find
+
+    known = dict.fromkeys(name for each in studies for name in find(each).data_names)
+    for words in given:
+        name, _ = _named_data(words)
+        if name and name not in known:
+            raise UsageError(f"{', '.join(studies)} has no data called {name!r}; there is {', '.join(known)}.")
+
+
+def _named_data(words: str) -> tuple[str, str]:
+    """
+    >>> _named_data("hangul=data/hangul.npz"), _named_data("cifar100.npz")
+    (('hangul', 'data/hangul.npz'), ('', 'cifar100.npz'))
+    """
+    name, equals, path = words.partition("=")
+    return (name, path) if equals and not Path(words).exists() else ("", words)
 
 
 def all_seeds(chosen: Study) -> list[int]:
@@ -220,29 +264,41 @@ def left(chosen: Study, records: Records) -> list[tuple[str, int]]:
 
 
 def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> list[tuple[str, int, float]]:
-    """Seconds each training may take: what the same arm took with another seed, or its part of the estimate.
+    """Seconds each training may take: what the same arm took with another seed, or its part of the estimate, by length.
 
     A borrowed arm was timed beside the others of its own study, which says little about this one.
     """
-    guess = 60 * chosen.minutes / len(chosen.runs)
+    whole = sum(length_of(arm) for arm, _ in chosen.needed_runs)
     seconds_of = []
     for arm, seed in todo:
         own = not chosen.arms[arm].home
         lines = [records.training(arm, other) for other in chosen.arms[arm].seeds if own]
         seconds = [float(line["seconds"]) for line in lines if line is not None and "seconds" in line]
+        guess = 60 * chosen.minutes * length_of(chosen.arms[arm]) / whole
         seconds_of.append((arm, seed, sum(seconds) / len(seconds) if seconds else guess))
     return seconds_of
+
+
+def length_of(arm: Arm) -> float:
+    """How long a training is, in epochs of all images; whatever its model takes for one."""
+    from eyechart.training.settings import make_run
+
+    run = make_run({**arm.settings, **({"from": "zoo:vit"} if arm.source else {})})
+    share = run.last_epoch / run.recipe.epochs
+    return START_UP + (share * run.steps / STEPS if run.steps else run.last_epoch * run.fraction)
 
 
 def _words(text: str, allowed: Iterable[str], what: str, whose: str = "The study") -> list[str]:
     names = list(allowed)
     if text in names:  # one whose name has a comma
         return [text]
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    for word in words:
-        if word not in names:
+    chosen: list[str] = []
+    for word in (word.strip() for word in text.split(",") if word.strip()):
+        matching = [word] if word in names else fnmatch.filter(names, word)
+        if not matching:
             raise UsageError(f"{whose} has no {what} {word!r}; it has {', '.join(names)}.")
-    return words
+        chosen += matching
+    return list(dict.fromkeys(chosen))
 
 
 def _plan(chosen: Study, records: Records, todo: Sequence[tuple[str, int]], json_: bool) -> None:

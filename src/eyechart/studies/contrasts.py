@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+import numpy as np
 
 Scale = Literal["plain", "log", "ratio"]
 
@@ -38,6 +40,46 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Design:
+    """How much of each factor every arm has, as a study's `[design.NAME]` writes it."""
+
+    arms: Mapping[str, Mapping[str, float]]
+    doublings: tuple[str, ...] = ()
+    """Factors that count by how often they were doubled: images, classes."""
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any]) -> Design:
+        return cls({**entry["arms"]}, tuple(entry.get("doublings", ())))
+
+    def amounts(self, arms: Sequence[str], factors: Sequence[str]) -> np.ndarray:
+        """(arm, factor)"""
+        rows = [[float(self.arms[arm][factor]) for factor in factors] for arm in arms]
+        for column, factor in enumerate(factors):
+            if factor in self.doublings:
+                for row in rows:
+                    row[column] = math.log2(row[column])
+        return np.array(rows)
+
+    def effect_weights(self, factor: str, arms: Sequence[str]) -> dict[str, float]:
+        """Weights whose sum over arms is the least-squares effect of one factor, all others that vary being held.
+
+        >>> arms = {"a": {"x": 0, "y": 0}, "b": {"x": 1, "y": 0}, "c": {"x": 1, "y": 1}}
+        >>> Design(arms).effect_weights("x", ["a", "b", "c"])
+        {'a': -1.0, 'b': 1.0, 'c': 0.0}
+        """
+        names = sorted({name for arm in arms for name in self.arms[arm]})
+        varying = [name for name in names if np.ptp(self.amounts(arms, [name])) > 0]
+        if factor not in varying:
+            raise ValueError(f"the factor {factor!r} does not vary among {', '.join(arms)}")
+        table = np.column_stack([np.ones(len(arms)), self.amounts(arms, varying)])
+        if np.linalg.matrix_rank(table) < table.shape[1]:
+            raise ValueError(f"the factors {', '.join(varying)} cannot be told apart by {', '.join(arms)}")
+        # Rounded, because these weights are hashed: the last digits differ from machine to machine.
+        row = np.linalg.pinv(table)[1 + varying.index(factor)].round(9) + 0.0
+        return dict(zip(arms, row.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
 class Contrast:
     """Σ weight · quantity over arms of equal seed; on the scale "log" of its logarithm, on "ratio" the exponential of
     that."""
@@ -51,6 +93,12 @@ class Contrast:
     chosen: Mapping[str, Choice] = field(default_factory=dict)
     ranked_with: str = ""
     """A rank correlation in place of a sum: with the weights ("weights"), or with this quantity of the same arms."""
+    correlated_with: str = ""
+    """A partial correlation over arms in place of a sum, with this quantity of theirs, `held` being held."""
+    paired: bool = False
+    """Trainings of equal seed share more than its number (source, subset), so each seed gives one sum of them."""
+    held: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """By arm, the amounts of what a partial correlation holds."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -74,9 +122,11 @@ def arms_of(key: str) -> tuple[str, ...]:
     return tuple(arm.removesuffix(NEXT_SEED) for arm in key.split(" | "))
 
 
-def read_contrasts(entry: Mapping[str, Any]) -> list[Contrast]:
+def read_contrasts(entry: Mapping[str, Any], designs: Mapping[str, Design]) -> list[Contrast]:
     """One contrast; or one of every two arms, each called and worded after its two arms."""
-    if "each_pair_of" not in entry:
+    if "design" in entry:
+        contrasts = [_of_design(entry, designs[entry["design"]])]
+    elif "each_pair_of" not in entry:
         contrasts = [_contrast(entry, _weights(entry))]
     else:
         contrasts = [
@@ -88,6 +138,17 @@ def read_contrasts(entry: Mapping[str, Any]) -> list[Contrast]:
     return contrasts
 
 
+def _of_design(entry: Mapping[str, Any], design: Design) -> Contrast:
+    """The effect of one factor, or a correlation of two quantities with some factors held."""
+    arms = list(entry.get("among", design.arms))
+    if "effect_of" in entry:
+        return _contrast(entry, design.effect_weights(entry["effect_of"], arms))
+    amounts = design.amounts(arms, entry["holding"])
+    held = {arm: tuple(row) for arm, row in zip(arms, amounts.round(9).tolist(), strict=True)}
+    weights = dict.fromkeys(arms, 1.0)
+    return replace(_contrast(entry, weights), correlated_with=entry["correlated_with"], held=held)
+
+
 def _contrast(entry: Mapping[str, Any], weights: Mapping[str, float], which: str = "") -> Contrast:
     chosen = {
         name: Choice(tuple(by), tuple(choice.get("take", by)), highest="highest" in choice)
@@ -97,7 +158,8 @@ def _contrast(entry: Mapping[str, Any], weights: Mapping[str, float], which: str
     words = f"{entry['words']}, {which}" if which else entry["words"]
     ranks = entry.get("ranks", "")
     ranked_with = ranks if isinstance(ranks, str) else "weights"
-    return Contrast(entry["name"], entry["quantity"], words, weights, entry.get("scale", "plain"), chosen, ranked_with)
+    plain = Contrast(entry["name"], entry["quantity"], words, weights, entry.get("scale", "plain"), chosen, ranked_with)
+    return replace(plain, paired=entry.get("paired", False))
 
 
 def _weights(entry: Mapping[str, Any]) -> dict[str, float]:

@@ -165,7 +165,10 @@ def images_of(runs: list[TrainingRun], part: str) -> Images:
     run = runs[0]
     for other in runs[1:]:
         mine, theirs = (
-            [getattr(each, name) for name in ("data", "fraction", "classes", "shots", "imbalance", "image_size")]
+            [
+                getattr(each, name)
+                for name in ("data", "fraction", "classes", "class_count", "shots", "imbalance", "image_size")
+            ]
             for each in (run, other)
         )
         if mine != theirs and part == "train":

@@ -117,7 +117,7 @@ def _studied(each: StudyVerdict) -> Iterator[str]:
     reading = f", read {verdict.reading}" if verdict.reading else ""
     yield f"- **{verdict.words.capitalize()}** (study `{each.study}`{reading}; registered {each.registered})."
     for part, interval in zip(verdict.parts, each.intervals, strict=True):
-        yield f"  - {_part(part)}; {interval.words}. {change_of_mind(part)}"
+        yield f"  - {_part(part)}; {interval.words}. {change_of_mind(part, interval.unit)}"
 
 
 def _examined(verdict: Verdict) -> Iterator[str]:

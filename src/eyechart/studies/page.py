@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -11,15 +11,18 @@ from markupsafe import Markup
 import eyechart
 from eyechart.charts import theme
 from eyechart.charts.export import specification
+from eyechart.charts.numbers import with_span
 from eyechart.claims.verdict import Verdict
 from eyechart.report import page as exam_page
 from eyechart.report.embed import data_uri, on_both_papers
-from eyechart.report.verdict_rows import KINDS, references, rows
+from eyechart.report.verdict_rows import KINDS, interval_drawing, references, rows
+from eyechart.report.verdict_rows import picture as drawing_of
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
+from eyechart.studies.verdicts import draws_of, interval_of
 
 GREY = "#7f7f7f"
 
@@ -58,11 +61,14 @@ def claim_context(each: Answer) -> dict[str, Any]:
         "changed": claim.changed,
         "studied": [
             {
-                **verdict_context(one.verdict),
+                **verdict_context(one.verdict, one.draws),
                 "study": one.study,
                 "registered": one.registered,
                 "how": [interval.words for interval in one.intervals],
-                "minds": [change_of_mind(part) for part in one.verdict.parts],
+                "minds": [
+                    change_of_mind(part, interval.unit)
+                    for part, interval in zip(one.verdict.parts, one.intervals, strict=True)
+                ],
             }
             for one in each.studied
         ],
@@ -76,8 +82,10 @@ def claim_context(each: Answer) -> dict[str, Any]:
     }
 
 
-def verdict_context(verdict: Verdict) -> dict[str, Any]:
+def verdict_context(verdict: Verdict, draws: Sequence[Mapping[int, float]] = ()) -> dict[str, Any]:
     (row,) = rows([verdict], lambda name: {"name": name, "colour": GREY}, [])
+    if draws:
+        row["parts"] = [drawing_of(part, of_part) for part, of_part in zip(verdict.parts, draws, strict=True)]
     of_a_study = {"study": "", "registered": "", "how": (), "minds": ()}  # filled in where there is one
     return {**row, **of_a_study, "words": verdict.words, "reading": verdict.reading}
 
@@ -96,12 +104,28 @@ def study_context(records: Records) -> dict[str, Any]:
         "failures": records.failures(),
         "arms": arm_rows(records),
         "picture": picture(records),
+        "unasked": unasked_contrasts(records),
         "figure": study.figure.get("title", ""),
         "file": study.hash,
         "made": sorted({line["made"][:10] for line in records.lines}),
         "made_under": sorted({line["study_file"] for line in records.lines}),
         "devices": sorted({f"{line['device']}, torch {line['torch']}" for line in records.lines if "device" in line}),
     }
+
+
+def unasked_contrasts(records: Records) -> list[dict[str, Any]]:
+    """Contrasts that no claim asks for (questions of the notes do), drawn without a margin."""
+    asked = {part.quantity for test in records.study.tests for part in test.parts}
+    drawn = []
+    for contrast in records.study.contrasts.values():
+        interval = None if contrast.name in asked else interval_of(contrast, records)
+        if interval is not None:
+            numbers = (interval.value, interval.low, interval.high)
+            effect, span = with_span(*numbers)
+            about = {"words": contrast.words, "effect": effect, "span": span, "how": interval.words}
+            look = {"kind": KINDS["not tested"], "said": f"{contrast.words}: {effect}"}
+            drawn.append({**about, **look, **interval_drawing(numbers, "", (), draws_of(contrast, records))})
+    return drawn
 
 
 def picture(records: Records) -> dict[str, Any] | None:

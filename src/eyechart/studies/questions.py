@@ -6,11 +6,10 @@ from a study, with their intervals. An answer of which a number is missing is "n
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from eyechart.errors import EyechartError
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer
 from eyechart.studies.records import Records
+from eyechart.studies.seeds import fisher
 from eyechart.studies.study import folder
 from eyechart.studies.verdicts import interval_of
 
@@ -35,6 +35,9 @@ class Question:
     translation: str
     answer: str
     state: str
+    meanwhile: str = ""
+    """What is said while a number of the answer is missing."""
+    meanwhile_state: str = "open"
 
 
 def questions(records: Sequence[Records], answers: Sequence[Answer], exams: BundledExams) -> list[Question]:
@@ -59,9 +62,12 @@ def fill(question: Question, numbers: Numbers) -> Question:
         return text or ""
 
     answer = " ".join(BLANK.sub(number, question.answer).split())
-    if missing:
-        return Question(question.id, question.notes, question.korean, question.translation, NOT_YET, "open")
-    return Question(question.id, question.notes, question.korean, question.translation, answer, question.state)
+    if not missing:
+        return replace(question, answer=answer)
+    if question.meanwhile:
+        first = replace(question, answer=question.meanwhile, state=question.meanwhile_state, meanwhile="")
+        return fill(first, numbers)
+    return replace(question, answer=NOT_YET, state="open")
 
 
 @dataclass(frozen=True)
@@ -117,13 +123,3 @@ def arm_means(records: Records, one: str, other: str) -> list[tuple[float, float
             }
         )
     return [(columns[0][arm], columns[1][arm]) for arm in columns[0] if arm in columns[1]]
-
-
-def fisher(r: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of Pearson's r by Fisher's z.
-
-    >>> [round(end, 2) for end in fisher(0.5, 28)]
-    [0.16, 0.74]
-    """
-    z, half = math.atanh(max(min(r, 1 - 1e-12), -1 + 1e-12)), 1.959964 / math.sqrt(count - 3)
-    return math.tanh(z - half), math.tanh(z + half)

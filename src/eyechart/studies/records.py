@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from eyechart.claims.gates import Facts
 from eyechart.files import read_json_lines
 from eyechart.studies.contrasts import Contrast
 from eyechart.studies.study import ExamPlan, Study, find, folder
+
+Key = tuple[str, str, tuple[str, ...], int]
+"""("arm", its name, (), seed) or ("exam", its name, arms, seed)."""
 
 DIGITS = 6  # significant ones: far below any interval, a third of the bytes
 
@@ -43,12 +47,19 @@ class Row:
     images: int
 
 
+def key_of_line(line: Mapping[str, Any]) -> Key:
+    if "arm" in line:
+        return "arm", line["arm"], (), line["seed"]
+    return "exam", line["exam"], tuple(line["arms"]), line["seed"]
+
+
 @dataclass
 class Records:
     """All that is recorded of one study."""
 
     study: Study
     lines: list[dict[str, Any]] = field(default_factory=list)
+    _found: tuple[int, Mapping[Key, dict[str, Any]]] = field(default=(-1, MappingProxyType({})), repr=False)
 
     @classmethod
     def of(cls, study: Study, *folders: Path) -> Records:
@@ -57,16 +68,16 @@ class Records:
         return cls(study, [*_borrowed(study, folders), *own])
 
     def training(self, arm: str, seed: int) -> dict[str, Any] | None:
-        lines = [line for line in self.lines if line.get("arm") == arm and line["seed"] == seed]
-        return lines[-1] if lines else None
+        return self._last().get(("arm", arm, (), seed))
 
     def exam(self, exam: ExamPlan, arms: Sequence[str], seed: int) -> dict[str, Any] | None:
-        lines = [
-            line
-            for line in self.lines
-            if line.get("exam") == exam.name and line["seed"] == seed and line["arms"] == list(arms)
-        ]
-        return lines[-1] if lines else None
+        return self._last().get(("exam", exam.name, tuple(arms), seed))
+
+    def _last(self) -> Mapping[Key, dict[str, Any]]:
+        """The last line on each training and exam; lines are only ever added."""
+        if self._found[0] != len(self.lines):
+            self._found = len(self.lines), {key_of_line(line): line for line in self.lines}
+        return self._found[1]
 
     def recorded(self, arm: str, seed: int) -> bool:
         """Whether a training and all its exams are there, or it failed."""
@@ -151,9 +162,7 @@ def _borrowed(study: Study, folders: Iterable[Path]) -> list[dict[str, Any]]:
     for lender in map(find, study.lenders):
         lent = {arm.name for arm in study.arms.values() if arm.home == lender.name}
         alike = {
-            exam.name
-            for exam in lender.exams
-            if exam.name in exams and replace(exam, arms=()) == replace(exams[exam.name], arms=())
+            exam.name for exam in lender.exams if exam.name in exams and _measured(exam) == _measured(exams[exam.name])
         }
         lines += [
             line
@@ -162,6 +171,11 @@ def _borrowed(study: Study, folders: Iterable[Path]) -> list[dict[str, Any]]:
             if line.get("arm") in lent or (line.get("exam") in alike and set(line["arms"]) <= lent)
         ]
     return lines
+
+
+def _measured(exam: ExamPlan) -> ExamPlan:
+    """An exam without what does not change its numbers."""
+    return replace(exam, arms=(), judged=True)
 
 
 def scaled(value: float, contrast: Contrast) -> float:

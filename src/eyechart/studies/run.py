@@ -35,9 +35,10 @@ class Schedule:
     records: Records
     file: Path
     """Where new records go."""
-    data: str
+    data: Mapping[str, str]
+    """Where each of the study's data lies."""
     work: Path
-    """Where weights go; not kept in the repository."""
+    """Where weights go, in a folder for each study; not kept in the repository."""
     parallel: int = 1
     tell: Notice = lambda words, training: None
     trained: set[tuple[str, int]] = field(default_factory=set)
@@ -45,9 +46,12 @@ class Schedule:
     only_exams: tuple[str, ...] = ()
     """Names of exams to make; none: all."""
     exams_begun: set[tuple[str, tuple[str, ...], int]] = field(default_factory=set)
+    waiting: list[tuple[str, int]] = field(default_factory=list)
+    """Trainings whose source, another training, has not ended."""
 
     def run_of(self, arm: str, seed: int) -> TrainingRun:
-        return self.study.training(self.study.arms[arm], seed, self.data, str(self.work))
+        chosen = self.study.arms[arm]
+        return self.study.training(chosen, seed, self.data[self.study.data_of(chosen)], self.work)
 
     @property
     def share(self) -> float:
@@ -55,10 +59,27 @@ class Schedule:
         return min(1.0, 1.5 / self.parallel)
 
     def trainings(self, todo: Sequence[tuple[str, int]]) -> list[Job]:
+        """What can begin at once; those that begin from another training of these wait for it."""
+        self.waiting = [(arm, seed) for arm, seed in todo if (self.study.arms[arm].source, seed) in todo]
+        return [self.training_job(arm, seed) for arm, seed in todo if (arm, seed) not in self.waiting]
+
+    def training_job(self, arm: str, seed: int) -> Job:
+        task = {"train": json.loads(self.run_of(arm, seed).as_json()), "share": self.share}
+        return Job(f"{arm} seed {seed}", {**task, "arm": arm, "seed": seed})
+
+    def trainings_ready(self) -> list[Job]:
+        """Those whose source was trained just now. Without their source they are given up, and stay missing."""
         jobs = []
-        for arm, seed in todo:
-            task = {"train": json.loads(self.run_of(arm, seed).as_json()), "share": self.share}
-            jobs.append(Job(f"{arm} seed {seed}", {**task, "arm": arm, "seed": seed}))
+        for arm, seed in list(self.waiting):
+            source = (self.study.arms[arm].source, seed)
+            if source in self.trained:
+                jobs.append(self.training_job(arm, seed))
+            elif source in self.lost:
+                self.lost.add((arm, seed))
+                self.tell(f"{arm} seed {seed} begins from {source[0]}, which failed: it is not trained.", True)
+            else:
+                continue
+            self.waiting.remove((arm, seed))
         return jobs
 
     def exams_ready(self) -> list[Job]:
@@ -102,7 +123,7 @@ class Schedule:
             self.tell(words, "train" in task)
             if "train" in task:
                 self.lost.add((task["arm"], task["seed"]))
-            return self.exams_ready()
+            return [*self.trainings_ready(), *self.exams_ready()]
         if "train" in task:
             arm, seed = str(task["arm"]), int(task["seed"])
             if self.records.training(arm, seed) is None:  # it may have been trained before, and only an exam is missing
@@ -114,7 +135,7 @@ class Schedule:
             self.note({"exam": task["exam"]["name"], "arms": task["group"], "seed": task["seed"]}, result)
             words = f"failed: {result['failed']}" if "failed" in result else f"{len(result['rows'])} numbers"
         self.tell(f"{end.job.label}: {words} ({result.get('seconds', 0):.0f} s)", "train" in task)
-        return self.exams_ready()
+        return [*self.trainings_ready(), *self.exams_ready()]
 
     def note(self, key: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         line = {**key, **result, **self.about()}

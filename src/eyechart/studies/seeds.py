@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc, stdtrit
@@ -48,17 +48,29 @@ class OverSeeds:
     """How many arms the variance is pooled over; 0 where each arm keeps its own."""
     draws: int = 0
     """Of how many ways to take one seed of each arm it is the middle 95 %; 0: it is a t interval."""
+    arms: int = 0
+    """Over how many arms it is Fisher's interval of a correlation; 0: it is none."""
+    one_a_seed: bool = False
+    """Whether each seed gave one number, so that no arm has a variance of its own."""
+
+    @property
+    def unit(self) -> str:
+        """Of what more would narrow it."""
+        return "arms" if self.arms else "seeds"
 
     @property
     def words(self) -> str:
         """How the interval was made, for the page."""
         if math.isnan(self.low):
             return f"no interval: {self.seeds} of at least {LEAST_SEEDS} seeds"
+        if self.arms:
+            return f"Fisher's interval over {self.arms} arms, each the mean of at least {self.seeds} seeds"
         if not self.freedom and not self.draws:
             return f"all {self.seeds} seeds alike: as sure as a run is by itself"
         if self.draws:
             return f"middle 95 % of {self.draws} ways to take one of {self.seeds} seeds of each arm"
         how = f"variance pooled over {self.pooled} arms" if self.pooled else "each arm with its own variance"
+        how = "one number a seed" if self.one_a_seed else how
         return f"t interval over {self.seeds} seeds, {how} ({self.freedom:.1f} degrees of freedom)"
 
 
@@ -91,7 +103,7 @@ def contrast_over_seeds(weights: Mapping[str, float], values: Values, pool: Valu
 
 def mean_over_seeds(numbers: np.ndarray) -> OverSeeds:
     """The mean of one number a seed: a t interval by itself."""
-    return contrast_over_seeds({"": 1.0}, {"": numbers}, {})
+    return replace(contrast_over_seeds({"": 1.0}, {"": numbers}, {}), one_a_seed=True)
 
 
 def rank_over_seeds(pairs: Sequence[np.ndarray]) -> OverSeeds:
@@ -116,6 +128,34 @@ def rank_over_seeds(pairs: Sequence[np.ndarray]) -> OverSeeds:
     draws = [rank_correlation(*np.array([each[at] for each, at in zip(pairs, way, strict=True)]).T) for way in ways]
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="closest_observation")
     return OverSeeds(value, float(low), float(high), seeds, 0, draws=len(draws))
+
+
+def partial_over_arms(numbers: np.ndarray, held: np.ndarray, seeds: int) -> OverSeeds:
+    """Pearson's correlation, over arms, of what a linear map of `held` (arm, factor) leaves of two `numbers` (arm, 2).
+
+    Arms are the draws here, so more seeds do not narrow its interval: Fisher's z with as many draws less as are held.
+
+    >>> line = np.arange(8.0)
+    >>> partial_over_arms(np.column_stack([line, line**2]), line[:, None] ** 0, 3).value > 0.9
+    True
+    """
+    table = np.column_stack([np.ones(len(numbers)), held])
+    left = numbers - table @ np.linalg.lstsq(table, numbers, rcond=None)[0]
+    value = float(np.corrcoef(left.T)[0, 1])
+    count = len(numbers) - held.shape[1]
+    if seeds < LEAST_SEEDS or count <= 3 or not math.isfinite(value):
+        return OverSeeds(value, math.nan, math.nan, seeds, 0)
+    return OverSeeds(value, *fisher(value, count), seeds, 0, arms=len(numbers))
+
+
+def fisher(r: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of Pearson's r by Fisher's z.
+
+    >>> [round(end, 2) for end in fisher(0.5, 28)]
+    [0.16, 0.74]
+    """
+    z, half = math.atanh(max(min(r, 1 - 1e-12), -1 + 1e-12)), 1.959964 / math.sqrt(count - 3)
+    return math.tanh(z - half), math.tanh(z + half)
 
 
 def ends(value: float, error: float, freedom: float) -> tuple[float, float]:

@@ -3,16 +3,22 @@
 title, question, row      what it asks, and its row of the run list
 data, seeds, [common]     settings that all trainings share; settings are those of `eyechart train`
 [[arm]]                   a name, settings of its own, and `seeds` where it has more than the others; or `borrow`, the
-                          study whose arm of that name it is: what is recorded there counts here
+                          study whose arm of that name it is: what is recorded there counts here. `data` where it is
+                          not the study's; `from_arm`, the arm with whose weights of equal seed its training begins
 [[exam]]                  which arms are examined, on which images, by which measures; `together` where a measure
                           compares arms, which are then seen side by side, seed by seed; `next_seed` names those that
-                          come along once more, as their next seed: the ceiling of what two trainings can share
+                          come along once more, as their next seed: the ceiling of what two trainings can share;
+                          `judged = false` where no claim of an exam is about such arms: for contrasts alone
 [[contrast]]              a number made of one quantity of several arms with equal seed: a weighted sum (`weights`), or
                           the slope over a number that each arm has (`per_doubling_of`, `per_unit_of`), less another
                           slope (`less_per_doubling_of`). A quantity of two arms is asked for as "one | other", that
                           of two seeds of an arm as "one | one, next seed". `chosen` names the best of several arms, as
                           told by the other seeds; `each_pair_of` makes a contrast of every two of these arms;
-                          `ranks` is a rank correlation over arms, with a number each has or with another quantity
+                          `ranks` is a rank correlation over arms, with a number each has or with another quantity.
+                          `design` names a table of factors: `effect_of` is what one of them does, the others held,
+                          `correlated_with` a partial correlation over arms with another quantity, `holding` some.
+                          `paired` where trainings of equal seed share what they began with: each seed gives one sum
+[design.NAME]             how much of each factor every arm has (`arms`), and which count by `doublings`
 [[claim]]                 what a claim asks of these contrasts; its margins are those of claims.toml
 """
 
@@ -33,7 +39,7 @@ from eyechart.claims.parts import ClaimTest, Part
 from eyechart.claims.table import CLAIMS
 from eyechart.errors import UsageError
 from eyechart.phrases import did_you_mean
-from eyechart.studies.contrasts import Contrast, read_contrasts
+from eyechart.studies.contrasts import Contrast, Design, read_contrasts
 from eyechart.training.run import TrainingRun
 from eyechart.training.settings import make_run
 
@@ -47,6 +53,8 @@ class Arm:
     seeds: tuple[int, ...]
     home: str = ""
     """The study that records it, where that is another one."""
+    source: str = ""
+    """The arm with whose weights, of equal seed, it begins."""
 
     def label(self, seed: int) -> str:
         """What the files of one training are called."""
@@ -73,6 +81,8 @@ class ExamPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
     keep: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Variables of findings that records keep beside the quantities, for the figure."""
+    judged: bool = True
+    """Whether claims of exams are judged on these arms; not where arms are made to be unlike what claims speak of."""
 
     def groups(self) -> list[tuple[str, ...]]:
         """The arms that are seen together in one exam."""
@@ -118,6 +128,13 @@ class Study:
         return [(arm, seed) for arm in self.arms.values() if not arm.home for seed in arm.seeds]
 
     @property
+    def needed_runs(self) -> list[tuple[Arm, int]]:
+        """Its own trainings, and those of borrowed arms that it examines or begins from: their weights are not kept."""
+        used = {name for exam in self.exams for name in exam.arms} | {arm.source for arm in self.arms.values()}
+        needed = [arm for arm in self.arms.values() if not arm.home or arm.name in used]
+        return [(arm, seed) for arm in needed for seed in arm.seeds]
+
+    @property
     def lenders(self) -> list[str]:
         """The studies that it borrows arms from."""
         return list(dict.fromkeys(arm.home for arm in self.arms.values() if arm.home))
@@ -133,21 +150,50 @@ class Study:
         return hash_of(
             test,
             contrasts=[_registered(contrast) for contrast in used],
-            arms={arm: dict(self.arms[arm].settings) for arm in arms},
+            arms={arm: self._deciding(arm) for arm in arms},
         )
+
+    def _deciding(self, arm: str) -> dict[str, Any]:
+        """Settings of an arm, and those of the arm that it begins from."""
+        source = self.arms[arm].source
+        return {**self.arms[arm].settings, **({"from_arm": self._deciding(source)} if source else {})}
 
     def seeds_of(self, group: Sequence[str]) -> list[int]:
         """The seeds that all of these arms have: only those are seen together."""
         return sorted(set.intersection(*(set(self.arms[arm].seeds) for arm in group)))
 
-    def training(self, arm: Arm, seed: int, data: str, out: str) -> TrainingRun:
-        """One training of the study, as `eyechart train` would make it."""
-        return make_run({**arm.settings, "seed": seed, "name": arm.label(seed), "data": data, "out": out})
+    @property
+    def data_names(self) -> list[str]:
+        """The data that its own arms are trained on, its own first."""
+        return list(dict.fromkeys([self.data, *(self.data_of(arm) for arm in self.arms.values() if not arm.home)]))
+
+    def data_of(self, arm: Arm) -> str:
+        return str(arm.settings.get("data", self.data))
+
+    def with_sources(self, runs: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """These trainings, by arm and seed, and before each the one that it begins from."""
+        wanted: list[tuple[str, int]] = []
+        for arm, seed in runs:
+            source = self.arms[arm].source
+            wanted += [*(self.with_sources([(source, seed)]) if source else ()), (arm, seed)]
+        return list(dict.fromkeys(wanted))
+
+    def training(self, arm: Arm, seed: int, data: str, work: Path) -> TrainingRun:
+        """One training of the study, as `eyechart train` would make it; its files lie with those of its home."""
+        settings = {**arm.settings, "seed": seed, "name": arm.label(seed), "data": data}
+        if arm.source:
+            source = self.arms[arm.source]
+            weights = work / (source.home or self.name) / f"{source.label(seed)}.safetensors"
+            settings["from"] = f"zoo:{source.settings['model']}@{weights}"
+        return make_run({**settings, "out": str(work / (arm.home or self.name))})
+
+
+LATER_FIELDS = ("chosen", "ranked_with", "correlated_with", "held", "paired")
 
 
 def _registered(contrast: Contrast) -> dict[str, Any]:
-    """What is hashed of a contrast. Without a choice or ranks it hashes as it did before there were any."""
-    return {name: value for name, value in asdict(contrast).items() if value or name not in ("chosen", "ranked_with")}
+    """What is hashed of a contrast. Without a choice, ranks or correlation it hashes as before there were any."""
+    return {name: value for name, value in asdict(contrast).items() if value or name not in LATER_FIELDS}
 
 
 def key_of(test: ClaimTest) -> str:
@@ -194,9 +240,12 @@ def read_study(name: str, text: str) -> Study:
     if len(arms) < len(document["arm"]):
         raise UsageError(f"The study {name} names an arm twice.")
     for arm in arms.values():  # a mistake in a setting is found before anything runs
-        make_run({**arm.settings, "data": document["data"]})
+        if arm.source:
+            _check_source(arm, arms, name)
+        make_run({"data": document["data"], **arm.settings, **({"from": "zoo:vit"} if arm.source else {})})
+    designs = {name: Design.read(entry) for name, entry in document.get("design", {}).items()}
     exams = tuple(_exam(entry, arms) for entry in document.get("exam", []))
-    groups = {entry["name"]: read_contrasts(entry) for entry in document.get("contrast", [])}
+    groups = {entry["name"]: read_contrasts(entry, designs) for entry in document.get("contrast", [])}
     for group, members in groups.items():
         for wanted in dict.fromkeys(arm for contrast in members for arm in contrast.arms):
             _check_arm(wanted, arms, f"The contrast {group} of {name}")
@@ -223,15 +272,27 @@ def read_study(name: str, text: str) -> Study:
 
 
 def _arm(entry: Mapping[str, Any], common: Mapping[str, Any], seeds: Sequence[int], study: str) -> Arm:
-    own = {key: value for key, value in entry.items() if key not in ("name", "seeds", "borrow")}
+    own = {key: value for key, value in entry.items() if key not in ("name", "seeds", "borrow", "from_arm")}
     if "borrow" not in entry:
-        return Arm(entry["name"], {**common, **own}, tuple(entry.get("seeds", seeds)))
+        chosen_seeds = tuple(entry.get("seeds", seeds))
+        return Arm(entry["name"], {**common, **own}, chosen_seeds, source=entry.get("from_arm", ""))
     if own:
         raise UsageError(f"The arm {entry['name']} of {study} is borrowed and has settings of its own ({min(own)}).")
     lender = find(entry["borrow"])
     _check_arm(entry["name"], lender.arms, f"{study}, borrowing from {lender.name},")
     arm = lender.arms[entry["name"]]
+    if arm.source or lender.data_of(arm) != lender.data:
+        raise UsageError(f"The arm {arm.name} of {lender.name} begins from another or has data of its own: not lent.")
     return Arm(arm.name, arm.settings, tuple(entry.get("seeds", arm.seeds)), arm.home or lender.name)
+
+
+def _check_source(arm: Arm, arms: Mapping[str, Arm], study: str) -> None:
+    _check_arm(arm.source, arms, f"The arm {arm.name} of {study}")
+    source = arms[arm.source]
+    if source.source:
+        raise UsageError(f"{arm.name} of {study} begins from {source.name}, which begins from {source.source} itself.")
+    if lacking := set(arm.seeds) - set(source.seeds):
+        raise UsageError(f"{arm.name} of {study} has the seed {min(lacking)}, which {source.name} is not trained with.")
 
 
 def _exam(entry: Mapping[str, Any], arms: Mapping[str, Arm]) -> ExamPlan:

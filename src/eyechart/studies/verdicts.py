@@ -18,9 +18,17 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import Measured, decide
 from eyechart.claims.parts import ClaimTest
 from eyechart.claims.verdict import Verdict
+from eyechart.methods.ranks import rank_correlation
 from eyechart.studies.contrasts import Contrast, arms_of
 from eyechart.studies.records import Records, Row
-from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, contrast_over_seeds, mean_over_seeds, rank_over_seeds
+from eyechart.studies.seeds import (
+    LEAST_SEEDS,
+    OverSeeds,
+    contrast_over_seeds,
+    mean_over_seeds,
+    partial_over_arms,
+    rank_over_seeds,
+)
 from eyechart.studies.study import Study, hash_of, key_of
 
 
@@ -31,6 +39,8 @@ class StudyVerdict:
     study: str
     verdict: Verdict
     intervals: tuple[OverSeeds, ...]
+    draws: tuple[Mapping[int, float], ...]
+    """Of each part, what every seed gives by itself."""
     registered: str
     """ "before the runs", "changed after the runs", or "after the runs it borrows" where it has none of its own."""
 
@@ -58,14 +68,18 @@ def own_verdict(test: ClaimTest, records: Records) -> StudyVerdict | None:
         return None
     intervals = tuple(each for each in over_seeds if each is not None)
     verdict = judged(test, arms, intervals, [facts_of[arm] for arm in arms], study.name)
-    return StudyVerdict(study.name, verdict, intervals, registration(study, test, records))
+    draws = tuple(draws_of(contrast, records) for contrast in contrasts)
+    return StudyVerdict(study.name, verdict, intervals, draws, registration(study, test, records))
 
 
 def judged(
     test: ClaimTest, arms: tuple[str, ...], intervals: Sequence[OverSeeds], facts: Sequence[Facts], study: str
 ) -> Verdict:
     seeds = min(each.seeds for each in intervals)
-    readings = [Measured(each.value, each.low, each.high, seeds, study) for each in intervals]
+    readings = [
+        Measured(each.value, each.low, each.high, each.arms or seeds, study, unit="arms" if each.arms else "")
+        for each in intervals
+    ]
     verdict = decide(test, arms, readings, facts, max(seeds, 1))
     if seeds < LEAST_SEEDS:
         words = f"Undecided with {seeds} seed{'' if seeds == 1 else 's'}; at least {LEAST_SEEDS} are needed."
@@ -94,13 +108,16 @@ def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
         return None
     if contrast.ranked_with:
         return ranks_of(contrast, by_arm, records)
+    if contrast.correlated_with:
+        return correlation_of(contrast, by_arm, records)
     values = {arm: np.array(list(numbers.values())) for arm, numbers in by_arm.items() if numbers}
     recipes = {key: facts.settings for key in values if (facts := records.facts(arms_of(key)[-1])) is not None}
     shared = [recipes.get(arm) for arm in contrast.weights]
     pool = {arm: numbers for arm, numbers in values.items() if all(recipes.get(arm) == other for other in shared)}
     over_seeds = contrast_over_seeds(contrast.weights, values, pool)
-    paired = len(contrast.weights) > 1 and any(len(arms_of(key)) > 1 for key in contrast.weights)
-    if contrast.chosen or paired:  # one training may be in several of the numbers, so each seed gives one sum of them
+    pairs = len(contrast.weights) > 1 and any(len(arms_of(key)) > 1 for key in contrast.weights)
+    # One training may be in several of the numbers, or in what several began with: each seed gives one sum of them.
+    if contrast.chosen or pairs or contrast.paired:
         seeds = set.intersection(*(set(by_arm[arm]) for arm in contrast.weights))
         sums = [sum(weight * by_arm[arm][seed] for arm, weight in contrast.weights.items()) for seed in sorted(seeds)]
         over_seeds = mean_over_seeds(np.array(sums))
@@ -111,6 +128,29 @@ def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
     return replace(
         over_seeds, value=math.exp(over_seeds.value), low=math.exp(over_seeds.low), high=math.exp(over_seeds.high)
     )
+
+
+def draws_of(contrast: Contrast, records: Records) -> dict[int, float]:
+    """What each seed that all arms have gives by itself."""
+    by_arm = records.of_arms(contrast)
+    other = contrast.correlated_with or (contrast.ranked_with if contrast.ranked_with != "weights" else "")
+    others = records.of_arms(replace(contrast, quantity=other)) if other else {}
+    tables = [by_arm, others] if other else [by_arm]
+    seeds = set.intersection(*(set(table.get(arm, {})) for arm in contrast.weights for table in tables))
+    draws = {}
+    for seed in sorted(seeds):
+        mine = np.array([by_arm[arm][seed] for arm in contrast.weights])
+        weights = np.array(list(contrast.weights.values()))
+        theirs = np.array([others[arm][seed] for arm in contrast.weights]) if other else weights
+        if contrast.ranked_with:
+            draws[seed] = rank_correlation(mine, theirs)
+        elif contrast.correlated_with:
+            held = np.array([contrast.held[arm] for arm in contrast.weights])
+            draws[seed] = partial_over_arms(np.column_stack([mine, theirs]), held, 1).value
+        else:
+            total = float(weights @ mine)
+            draws[seed] = math.exp(total) if contrast.scale == "ratio" else total
+    return draws
 
 
 def ranks_of(contrast: Contrast, by_arm: Mapping[str, Mapping[int, float]], records: Records) -> OverSeeds | None:
@@ -124,6 +164,20 @@ def ranks_of(contrast: Contrast, by_arm: Mapping[str, Mapping[int, float]], reco
         seeds = sorted(by_arm[arm].keys() & others.get(arm, {}).keys())
         pairs.append(np.array([(by_arm[arm][seed], others[arm][seed]) for seed in seeds]))
     return rank_over_seeds(pairs) if all(len(each) for each in pairs) else None
+
+
+def correlation_of(contrast: Contrast, by_arm: Mapping[str, Mapping[int, float]], records: Records) -> OverSeeds | None:
+    """A partial correlation over arms of two quantities, each the mean over the seeds that have both."""
+    others = records.of_arms(replace(contrast, quantity=contrast.correlated_with))
+    shared = {arm: by_arm[arm].keys() & others.get(arm, {}).keys() for arm in contrast.weights}
+    if not all(shared.values()):
+        return None
+    means = [
+        [float(np.mean([numbers[arm][seed] for seed in sorted(seeds)])) for numbers in (by_arm, others)]
+        for arm, seeds in shared.items()
+    ]
+    held = np.array([contrast.held[arm] for arm in shared])
+    return partial_over_arms(np.array(means), held, min(map(len, shared.values())))
 
 
 def of_seeds(rows: Sequence[Row]) -> OverSeeds:
@@ -166,7 +220,7 @@ def exam_verdicts(records: Records) -> Iterator[StudyVerdict]:
     """Every test of the measures in this study's exams, on every tuple of arms that has its quantities."""
     from eyechart.measures import choose_measures
 
-    plans = {measure: exam.options for exam in records.study.exams for measure in exam.measures}
+    plans = {measure: exam.options for exam in records.study.exams if exam.judged for measure in exam.measures}
     for name, options in plans.items():
         (measure,) = choose_measures(
             [name], {key: value for key, value in options.items() if key.startswith(f"{name}.")}
@@ -210,4 +264,5 @@ def exam_verdict(
         line["tests"].get(key_of(test)) for line in records.lines if "tests" in line and measure in line["measures"]
     }
     registered = "before the runs" if made <= {hash_of(test)} else "changed after the runs"
-    return StudyVerdict(records.study.name, verdict, intervals, registered)
+    draws = tuple({seed: row.value for seed, row in by_seed.items()} for by_seed in parts)
+    return StudyVerdict(records.study.name, verdict, intervals, draws, registered)

@@ -47,6 +47,21 @@ def crop_and_flip(images: Tensor, padding: int, flip: bool, generator: Generator
     return padded[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
+def shuffled_patches(images: Tensor, side: int, generator: Generator) -> Tensor:
+    """Every image cut into square patches, which are put together in a random order of its own.
+
+    >>> image = torch.arange(16).reshape(1, 1, 4, 4)
+    >>> shuffled_patches(image, 2, Generator().manual_seed(1))[0, 0].tolist()
+    [[2, 3, 8, 9], [6, 7, 12, 13], [10, 11, 0, 1], [14, 15, 4, 5]]
+    """
+    count, channels, height, width = images.shape
+    down, across = height // side, width // side
+    cells = images.reshape(count, channels, down, side, across, side).transpose(3, 4).flatten(2, 3)
+    order = torch.rand(count, down * across, generator=generator, device=images.device).argsort(dim=1)
+    cells = cells.gather(2, order[:, None, :, None, None].expand_as(cells))
+    return cells.reshape(count, channels, down, across, side, side).transpose(3, 4).reshape(images.shape)
+
+
 def rand_argument(name: str, level: Tensor, sign: Tensor, side: int, increasing: bool) -> Tensor:
     """RandAugment's argument of an operation for levels in 0…1; ranges as in timm (SPEC 1.7)."""
     if name in ENHANCEMENTS:
@@ -211,6 +226,7 @@ def prepare_chunk(
     classes: int,
     batch: int,
     generator: Generator,
+    shuffle_patches: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """uint8 (n · batch, 3, H, W) → normalised inputs (n, batch, 3, H, W) and soft targets (n, batch, classes)."""
     if recipe.crop_padding or recipe.flip:
@@ -218,6 +234,8 @@ def prepare_chunk(
     if recipe.augment != "none":
         fill = (torch.tensor(normalisation.mean, device=images.device) * 255).round()
         images = augment(images, recipe, fill, generator)
+    if shuffle_patches:
+        images = shuffled_patches(images, shuffle_patches, generator)
     inputs = normalisation.apply(images)
     if recipe.erasing:
         inputs = erase(inputs, recipe.erasing, generator)

@@ -59,6 +59,8 @@ def make_card(training: Training, seconds: float, scores: Scores | None = None) 
         card |= {"from": beginning.source, "freeze": run.freeze, "backbone_lr_scale": run.backbone_lr_scale}
     if run.label_noise:
         card["label_noise"] = run.label_noise
+    if run.shuffle_patches:
+        card["shuffle_patches"] = run.shuffle_patches
     if data.x_validation is not None:
         card["validation_images"] = len(data.x_validation)
     if training.resumed:

@@ -26,6 +26,7 @@ from eyechart.training.side_by_side import run_side_by_side
 @click.option("--data", default="cifar10", show_default=True, help="cifar10, cifar100, a .npz, a folder of pictures.")
 @click.option("--image-size", type=int, help="Resize the images to this size; required for a folder of pictures.")
 @click.option("--classes", help="Only these classes, separated by commas, numbered in this order.")
+@click.option("--class-count", type=int, metavar="N", help="Only N classes, drawn by the seed.")
 @click.option("--validation", default=0, metavar="N", help="Hold out the last N training images and score on them.")
 @click.option(
     "--imbalance", default=1.0, metavar="F", help="Long tail: the first class has F times the images of the last."
@@ -33,6 +34,7 @@ from eyechart.training.side_by_side import run_side_by_side
 @click.option("--shots", type=int, help="Use this many images of each class.")
 @click.option("--fraction", default=1.0, show_default=True, help="Stratified part of the training images.")
 @click.option("--label-noise", default=0.0, metavar="SHARE", help="Train on wrong labels for this share of the images.")
+@click.option("--shuffle-patches", default=0, metavar="SIDE", help="Shuffle patches of SIDE pixels of training images.")
 @click.option("--steps", type=int, help="Gradient steps in total, whatever the fraction; the epochs divide them.")
 @click.option("--recipe", default="strong", show_default=True, help=f"One of {', '.join(RECIPES)}.")
 @click.option("--epochs", type=int, help="Replaces the recipe's value; includes the warm-up.")

@@ -96,7 +96,8 @@ class TrainingData:
 
     def cut(self, run: TrainingRun) -> TrainingData:
         """What a run asks for. The held-out part is the same for every fraction, tail and number of shots."""
-        data = self.of_classes(run.classes).trainable().held_out(run.validation).long_tailed(run.imbalance, run.seed)
+        data = self.of_classes(run.classes).drawn_classes(run.class_count, run.seed).trainable()
+        data = data.held_out(run.validation).long_tailed(run.imbalance, run.seed)
         data = data.few(run.shots, run.seed).part(run.fraction, run.seed).mislabelled(run.label_noise, run.seed)
         return data if run.image_size in (None, data.image_size) else data.resized(int(run.image_size or 0))
 
@@ -119,6 +120,15 @@ class TrainingData:
             kept[f"x_{part}"] = getattr(self, f"x_{part}")[labels >= 0]
             kept[f"y_{part}"] = labels[labels >= 0]
         return replace(self, classes=tuple(names), **kept)
+
+    def drawn_classes(self, count: int | None, seed: int) -> TrainingData:
+        """So many classes, drawn by the seed and kept in their order."""
+        if count is None:
+            return self
+        if count > len(self.classes):
+            raise UsageError(f"{count} classes were asked for, but {self.name} has only {len(self.classes)}.")
+        chosen = torch.randperm(len(self.classes), generator=torch.Generator().manual_seed(seed))[:count]
+        return self.of_classes([self.classes[label] for label in sorted(chosen.tolist())])
 
     def trainable(self) -> TrainingData:
         """The data itself, or one sentence: a classifier needs two classes, each with a training image."""

@@ -52,6 +52,11 @@ class Training:
         self.device = _device(run.device)
         whole = load_data_once(run.data, input_size_of(run))
         self.data = whole.cut(run).to(self.device)
+        if run.shuffle_patches and self.data.image_size % run.shuffle_patches:
+            raise UsageError(
+                f"--shuffle-patches must divide the images' side; {run.shuffle_patches} does not divide "
+                f"{self.data.image_size}."
+            )
         self.fingerprint = self.data.fingerprint()
         self.batch = min(self.recipe.batch_size, len(self.data.x_train))
         self.steps_per_epoch = len(self.data.x_train) // self.batch
@@ -252,6 +257,7 @@ class Training:
                 len(self.data.classes),
                 self.batch,
                 self.generator,
+                self.run.shuffle_patches,
             )
             yield from zip(inputs, targets, strict=True)
 

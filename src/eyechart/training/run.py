@@ -38,6 +38,8 @@ class TrainingRun:
     seed: int = 0
     classes: tuple[str, ...] = ()
     """Only these classes, numbered in this order."""
+    class_count: int | None = None
+    """Only so many classes, drawn by the seed."""
     validation: int = 0
     """So many of the last training images, stratified, are held out and scored; the test images only at the end."""
     imbalance: float = 1.0
@@ -47,6 +49,8 @@ class TrainingRun:
     fraction: float = 1.0
     label_noise: float = 0.0
     """This share of the training images of each class is trained on with a wrong label."""
+    shuffle_patches: int = 0
+    """Side, in pixels, of patches that are put in a random order whenever a training image is shown; 0: none are."""
     steps: int | None = None
     """So many gradient steps in all, whatever the fraction; the recipe's epochs are then equal parts of them."""
     image_size: int | None = None
@@ -111,7 +115,9 @@ class TrainingRun:
             raise UsageError(
                 f"{self.steps} steps cannot be split into {self.recipe.epochs} epochs; ask for fewer with --epochs."
             )
-        least = {"evaluate_every": 1, "validation": 0, "backbone_lr_scale": 0, "save_seconds": 0}
+        least = {"evaluate_every": 1, "validation": 0, "backbone_lr_scale": 0, "save_seconds": 0, "shuffle_patches": 0}
+        if self.class_count is not None and self.class_count < 2:
+            raise UsageError(f"--class-count must be at least 2; got {self.class_count}.")
         least |= {name: 1 for name in ("shots", "image_size", "time_limit") if getattr(self, name) is not None}
         for name, bound in least.items():
             if not getattr(self, name) >= bound:  # a NaN is not
@@ -131,8 +137,9 @@ class TrainingRun:
     def identity(self) -> dict[str, Any]:
         """What decides the weights: two runs of equal identity on equal data are one training."""
         deciding = {name: value for name, value in json.loads(self.as_json()).items() if name not in NOT_DECIDING}
-        if not self.label_noise:
-            del deciding["label_noise"]  # trainings begun before there was such a thing go on
+        for name in ("label_noise", "shuffle_patches", "class_count"):
+            if not deciding[name]:
+                del deciding[name]  # trainings begun before there was such a thing go on
         return deciding
 
     def command(self, data: str) -> str:
@@ -164,11 +171,13 @@ class TrainingRun:
 OPTIONS = {
     "name": "--name",
     "classes": "--classes",
+    "class_count": "--class-count",
     "validation": "--validation",
     "imbalance": "--imbalance",
     "shots": "--shots",
     "fraction": "--fraction",
     "label_noise": "--label-noise",
+    "shuffle_patches": "--shuffle-patches",
     "steps": "--steps",
     "image_size": "--image-size",
     "begin_from": "--from",

@@ -65,7 +65,7 @@ def load_data_once(source: str, image_size: int | None = None) -> TrainingData:
     return _read_once(source, image_size, tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=3)  # a study of transfer trains on three
 def _read_once(source: str, image_size: int | None, stamp: tuple[tuple[int, int], ...]) -> TrainingData:
     return load_data(source, image_size)
 

@@ -121,7 +121,12 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
                 "beside a CLS token that is not read",
             ),
             _flag("pooled_norm", "the last norm acts on the mean token instead of on the tokens"),
-            _choice("cls_init", ("zero", "normal"), "how the CLS token begins"),
+            _choice(
+                "cls_init",
+                ("zero", "normal", "mean"),
+                "how the CLS token begins; mean: as the mean of the tokens it joins, to which a learned part is added",
+            ),
+            _whole("cls_at", "the block before which the CLS token joins, the first is 0", least=0, most=MOST_BLOCKS),
             _choice("position", ("none", "1d", "2d", "relative"), "the kind of position embedding"),
             _choice(
                 "position_at",
@@ -133,6 +138,7 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
             _flag("mask_border", "in the kernel mixer, cells beyond the edge get no attention"),
             _wholes("no_skip_at", "blocks without skip, the first is 0", least=0),
             _choice("no_skip_part", ("attention", "mlp", "both"), "which of their skips are removed"),
+            _number("skip_scale", "what every skip is multiplied by", 0.01, 1),
         ),
         "resnet:resnet": (
             _whole("width", "channels of the first stage, an even number; each next has twice as many"),

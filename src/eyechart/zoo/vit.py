@@ -98,16 +98,23 @@ class DropPath(nn.Module):
 
 
 class Block(nn.Module):
-    """z' = z + attention(LN z); z'' = z' + MLP(LN z'). Without a skip, the z before the plus is missing.
+    """z' = s·z + attention(LN z); z'' = s·z' + MLP(LN z'), s being `skip_scale`. Without a skip, the z is missing.
 
     A branch without skip is never dropped: nothing would be left of the image.
     """
 
     def __init__(
-        self, width: int, mixer: nn.Module, mlp: nn.Module, drop_path: float, skips: tuple[bool, bool] = (True, True)
+        self,
+        width: int,
+        mixer: nn.Module,
+        mlp: nn.Module,
+        drop_path: float,
+        skips: tuple[bool, bool] = (True, True),
+        skip_scale: float = 1.0,
     ) -> None:
         super().__init__()
         self.skips = skips
+        self.skip_scale = skip_scale
         self.norm1 = nn.LayerNorm(width, eps=1e-6)
         self.attn = mixer
         self.drop_path1 = DropPath(drop_path * skips[0])
@@ -117,9 +124,13 @@ class Block(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         branch: Tensor = self.drop_path1(self.attn(self.norm1(tokens)))
-        tokens = tokens + branch if self.skips[0] else branch
+        tokens = self._carried(tokens) + branch if self.skips[0] else branch
         branch = self.drop_path2(self.mlp(self.norm2(tokens)))
-        return tokens + branch if self.skips[1] else branch
+        return self._carried(tokens) + branch if self.skips[1] else branch
+
+    def _carried(self, tokens: Tensor) -> Tensor:
+        """What the skip brings to the sum; the plain model has no multiplication at all."""
+        return tokens if self.skip_scale == 1 else tokens * self.skip_scale
 
 
 class ViT(nn.Module):
@@ -150,7 +161,8 @@ class ViT(nn.Module):
         stem: Literal["patch", "cnn"] = "patch",
         pool: Pool = "cls",
         pooled_norm: bool = False,
-        cls_init: Literal["zero", "normal"] = "zero",
+        cls_init: Literal["zero", "normal", "mean"] = "zero",
+        cls_at: int = 0,
         qkv_bias: bool = True,
         position: Position = "1d",
         position_at: Place = "stem",
@@ -159,6 +171,7 @@ class ViT(nn.Module):
         mask_border: bool = True,
         no_skip_at: Sequence[int] = (),
         no_skip_part: Part = "both",
+        skip_scale: float = 1.0,
         drop_path: float = 0.0,
     ) -> None:
         super().__init__()
@@ -180,7 +193,18 @@ class ViT(nn.Module):
         wrong = [at for at in no_skip_at if not 0 <= at < depth]
         if wrong:
             raise UsageError(f"no_skip_at takes blocks from 0 to {depth - 1}; got {wrong[0]}.")
+        if cls_at >= depth:
+            raise UsageError(f"cls_at takes a block from 0 to {depth - 1}; got {cls_at}.")
+        if pool == "gap" and (cls_at or cls_init == "mean"):
+            raise UsageError("cls_at and cls_init='mean' are about a class token, which pool='gap' has none of.")
+        if cls_at and position == "relative":
+            raise UsageError(
+                "A class token that enters late changes all distances along the sequence, so cls_at takes another "
+                "position than 'relative'."
+            )
         self.pool = pool
+        self.cls_at = cls_at
+        self.cls_init = cls_init
         self.position_at = position_at
         self.grid = image_size // patch
         has_cls = pool != "gap"
@@ -212,6 +236,7 @@ class ViT(nn.Module):
                         at not in no_skip_at or no_skip_part == "mlp",
                         at not in no_skip_at or no_skip_part == "attention",
                     ),
+                    skip_scale,
                 )
                 for at, rate in enumerate(rising(drop_path, depth))
             )
@@ -220,12 +245,12 @@ class ViT(nn.Module):
         self.norm = nn.Identity() if pooled_norm else nn.LayerNorm(width, eps=1e-6)
         self.fc_norm = nn.LayerNorm(width, eps=1e-6) if pooled_norm else nn.Identity()
         self.head = nn.Linear(width, classes)
-        self._initialise(cls_init)
+        self._initialise()
 
-    def _initialise(self, cls_init: str) -> None:
+    def _initialise(self) -> None:
         if self.pos_embed is not None:
             nn.init.normal_(self.pos_embed, std=0.02)
-        if self.cls_token is not None and cls_init == "normal":
+        if self.cls_token is not None and self.cls_init == "normal":
             nn.init.normal_(self.cls_token, std=0.02)
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -247,13 +272,24 @@ class ViT(nn.Module):
     def tokens(self, images: Tensor) -> Tensor:
         """The tokens after the last block and the final norm: (N, tokens, width), CLS first where there is one."""
         tokens: Tensor = self.patch_embed(images)
-        if self.cls_token is not None:
-            tokens = torch.cat([self.cls_token.expand(len(tokens), -1, -1), tokens], dim=1)
         for layer, block in enumerate(self.blocks):
+            if self.cls_token is not None and layer == self.cls_at:
+                tokens = torch.cat([self._class_tokens(tokens), tokens], dim=1)
             table = self.position_table(layer)
+            if table is not None and self.cls_token is not None and layer < self.cls_at:
+                table = table[:, 1:]
             tokens = block(tokens if table is None else tokens + table)
         tokens = self.norm(tokens)
         return tokens
+
+    def _class_tokens(self, tokens: Tensor) -> Tensor:
+        """The class token of each image (N, 1, width) as it enters: learned, and with "mean" the tokens' mean."""
+        assert self.cls_token is not None
+        cls = self.cls_token.expand(len(tokens), -1, -1)
+        if self.cls_init == "mean":
+            cls = cls + tokens.mean(dim=1, keepdim=True)
+        table = self.position_table() if self.cls_at and self.position_at == "stem" else None
+        return cls if table is None else cls + table[:, :1]  # its own row, which it was not there to get
 
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.tokens(images)

@@ -28,6 +28,7 @@ from eyechart.site_choice import attentions
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.needs import Need, View
 
+ALL, FIRST_TWO = slice(None), slice(0, 2)  # attentions, from the input on
 LOCAL = 0.5  # SPEC: a head is local if it looks less than half as far as uniform attention
 
 
@@ -117,17 +118,23 @@ def farthest_prefix_mass(estimate: xarray.Dataset, subject: str) -> float:
     return float(estimate.prefix_mass.values[rows][farthest])
 
 
-def local_share(estimate: xarray.Dataset, subject: str) -> float:
-    return float((heads_of(estimate, subject, slice(None)) < LOCAL).mean())
+def local_share(which: slice) -> Callable[[xarray.Dataset, str], float]:
+    """Of the heads of these attentions, the share that are local."""
+    return lambda estimate, subject: float((heads_of(estimate, subject, which) < LOCAL).mean())
 
 
-def unmoved_local_share(estimate: xarray.Dataset) -> Bounds:
+def unmoved_local_share(which: slice) -> Callable[[xarray.Dataset], Bounds]:
     """Bounds where resampling the images did not change the share: the exact ones of as many trials as heads."""
-    result: dict[tuple[str, ...], tuple[float, float]] = {}
-    for subject in subjects_in(estimate):
-        share, room = local_share(estimate, subject), float(room_for(len(heads_of(estimate, subject, slice(None)))))
-        result[subject,] = (max(share - room, 0), share + room)
-    return result
+
+    def bounds(estimate: xarray.Dataset) -> Bounds:
+        result: dict[tuple[str, ...], tuple[float, float]] = {}
+        for subject in subjects_in(estimate):
+            share, heads = local_share(which)(estimate, subject), heads_of(estimate, subject, which)
+            room = float(room_for(len(heads)))
+            result[subject,] = (max(share - room, 0), share + room)
+        return result
+
+    return bounds
 
 
 def with_hybrids(compare: Callable[[np.ndarray, np.ndarray], float]) -> Compute:
@@ -199,11 +206,19 @@ class AttentionDistance(Measure):
     quantities = (
         Quantity(
             "local_heads",
-            of_each(local_share),
+            of_each(local_share(ALL)),
             "share of heads below half of uniform attention",
             smooth=False,
             limits=(0, 1),
-            if_unmoved=unmoved_local_share,
+            if_unmoved=unmoved_local_share(ALL),
+        ),
+        Quantity(
+            "early_local_heads",
+            of_each(local_share(FIRST_TWO)),
+            "share of heads of the first two attentions below half of uniform attention",
+            smooth=False,
+            limits=(0, 1),
+            if_unmoved=unmoved_local_share(FIRST_TWO),
         ),
         Quantity(
             "early_nearest_head",

@@ -25,6 +25,7 @@ from eyechart.measures.skip_ratio.phases import (
     higher_share,
     late_attention_over_mlp,
     late_mlp_share,
+    phase_since_joining,
     profile,
     unmoved_mlp_share,
     with_class_token,
@@ -98,6 +99,15 @@ class SkipRatio(Measure):
                 f"cls_phase_{kind}",
                 class_token_phase("ratio", kind),
                 f"class token minus grid tokens at {words}, first minus second half of the blocks",
+                unit="log ratio",
+            )
+            for kind, words in KINDS.items()
+        ),
+        *(
+            Quantity(
+                f"cls_phase_since_joining_{kind}",
+                phase_since_joining(kind),
+                f"the same difference at {words} over the blocks that the class token passes, where it may join late",
                 unit="log ratio",
             )
             for kind, words in KINDS.items()

@@ -51,6 +51,22 @@ def phase_of(estimate: xarray.Dataset, subject: str, variable: str, kind: str) -
     return halves_apart(gap) if len(gap) >= 2 else None
 
 
+def with_joining_token(estimate: xarray.Dataset) -> list[str]:
+    """ViTs whose classifier reads a class token, whichever block it joins at."""
+    return [s for s in subjects_in(estimate, "vit") if estimate.class_token.values[site_indices(estimate, s)].any()]
+
+
+def phase_since_joining(kind: str) -> Compute:
+    """The phase of the class token over the blocks that it passes: from the first block on it is its phase over all."""
+
+    def number(estimate: xarray.Dataset, subject: str) -> float | None:
+        gap = profile(estimate, subject, "ratio", "cls", kind) - profile(estimate, subject, "ratio", "grid", kind)
+        passed = gap[np.isfinite(gap)]
+        return halves_apart(passed) if len(passed) >= 2 else None
+
+    return of_each(number, with_joining_token)
+
+
 def half_change(token: str, kind: str) -> Compute:
     """The phase change of one kind of token alone: a difference of two may be due to only one of them."""
 
