@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Language = Literal["en", "ko"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
-PAGES = ("page", "verdicts", "gates", "tour", "provenance")
+PAGES = ("page", "verdicts", "gates", "tour", "provenance", "comparison")
 """Files of `ko/` with the words of the templates and of the sentences made by this folder and by claims."""
 
 
