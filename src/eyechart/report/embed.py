@@ -49,6 +49,8 @@ class EmbeddedChart:
     """SVG pictures of the same chart, heat-maps as images."""
     width: int
     height: int
+    subjects: frozenset[str] = frozenset()
+    """Those whom it tells apart, by a column of its tables or by a panel of their own."""
 
 
 @contextmanager
@@ -77,7 +79,19 @@ def embed(run: Run, name: str, language: Language = "en") -> EmbeddedChart:
     for key in ("config", "$schema"):
         live.pop(key, None)
     tables = {key: packed(rows) for key, rows in live.pop("datasets", {}).items()}
-    return EmbeddedChart(live, tables, light, dark, width, height)
+    return EmbeddedChart(live, tables, light, dark, width, height, told_apart(live, tables) & set(subjects))
+
+
+def told_apart(part: Any, tables: Mapping[str, Any]) -> frozenset[str]:
+    """Names in the columns that page.js picks subjects by, and those that panels are marked with."""
+    columns = [table["columns"].get(name, {}) for table in tables.values() for name in ("subject", "who")]
+    named = {word for column in columns for word in column.get("words", column.get("values", ())) if word}
+    pending = [part]
+    while pending:
+        each = pending.pop()
+        pending += each.get("concat", ())
+        named.add(each.get("description"))
+    return frozenset(map(str, named))
 
 
 def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:

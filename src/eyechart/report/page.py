@@ -37,9 +37,9 @@ LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 STYLES = ("page.css", "exam.css")
-SCRIPTS = ("store.js", "languages.js", "page.js", "looking.js", "tour.js", "reading.js")
-"""In the order in which they run: what the page knows, its language, its charts, what is marked in them, and how it is
-read."""
+SCRIPTS = ("store.js", "languages.js", "few.js", "page.js", "looking.js", "tour.js", "reading.js")
+"""In the order in which they run: what the page knows, its language, whom its charts show, its charts, what is marked
+in them, and how it is read."""
 
 
 Watched = Callable[[Iterable[str]], Iterable[str]]
