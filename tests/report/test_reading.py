@@ -232,6 +232,40 @@ def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser
     assert visible(browser, "button.alone:not(.looking)") == 1
 
 
+@pytest.mark.parametrize("browser", [(*PHONE, {"has_touch": True, "is_mobile": True})], indirect=True)
+def test_a_held_finger_brushes_heads_and_a_quick_one_scrolls(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    to_figure(browser, "attention_distance")
+    canvas = browser.page.locator("[data-chart=attention_distance] canvas")
+    fingers = browser.page.context.new_cdp_session(browser.page)
+
+    def touch(kind: str, *at: float) -> None:
+        points = [{"x": at[0], "y": at[1]}] if at else []
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    def drag(hold: int) -> None:
+        canvas.scroll_into_view_if_needed()
+        edge = canvas.bounding_box()
+        assert edge
+        start, end = (edge["x"] + 60, edge["y"] + 250), (edge["x"] + edge["width"] - 20, edge["y"] + 30)
+        touch("touchStart", *start)
+        browser.page.wait_for_timeout(hold)
+        for share in (0.3, 0.6, 1.0):
+            touch("touchMove", *(one + share * (two - one) for one, two in zip(start, end, strict=True)))
+        touch("touchEnd")
+
+    assert "Hold a finger" in browser.ask("document.querySelector('[data-chart=attention_distance] .hint').textContent")
+    drag(hold=0)
+    assert browser.ask("document.querySelectorAll('.brushed, .brush').length") == 0
+    browser.page.wait_for_timeout(300)
+    canvas.scroll_into_view_if_needed()
+    before = browser.ask("window.scrollY")
+    drag(hold=500)
+    assert browser.wait_for("Number(document.querySelector('.brushed')?.dataset.heads) > 0")
+    assert browser.ask("document.querySelectorAll('.brush').length") == 0
+    assert browser.ask("window.scrollY") == before
+
+
 def test_the_tour_moves_figures_into_the_papers_order_and_back(browser: Browser, file: Path) -> None:
     browser.open(file)
     home = "document.querySelector('#measure-cka figure.chart') !== null"

@@ -40,6 +40,7 @@ STYLES = ("page.css", "exam.css")
 SCRIPTS = ("store.js", "languages.js", "few.js", "page.js", "looking.js", "tour.js", "reading.js")
 """In the order in which they run: what the page knows, its language, whom its charts show, its charts, what is marked
 in them, and how it is read."""
+EXPLORER_SCRIPTS = ("likeness.js", "attention_rows.js", "attention_words.js", "attention_drawing.js", "explorer.js")
 
 
 Watched = Callable[[Iterable[str]], Iterable[str]]
@@ -174,7 +175,7 @@ def explorer_context(run: Run, largest: int | None = None) -> dict[str, Any] | N
     data = explorer(run, largest)
     if data is None:
         return None
-    css, script = text_of("explorer.css"), text_of("likeness.js") + text_of("explorer.js")
+    css, script = text_of("explorer.css"), "".join(map(text_of, EXPLORER_SCRIPTS))
     return {"data": json_in_html(data), "images": data["images"], "script": script, "css": css}
 
 
