@@ -8,8 +8,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import altair as alt
+import pandas as pd
 import pytest
+import vl_convert
 
+from eyechart.charts import theme
+from eyechart.charts.export import specification
 from eyechart.claims.parts import asked
 from eyechart.claims.table import CLAIMS, EVIDENCE, STUDIES
 from eyechart.errors import UsageError
@@ -193,6 +198,20 @@ def test_a_name_is_never_taken_for_words() -> None:
     assert say("a.b c holds. It ends.") == "a.b c 성립. 끝난다."
     assert say("axb holds.") is None
     assert say("a.b holds. Who knows?") is None
+
+
+def test_charts_speak_in_titles_legends_and_beside_reference_lines() -> None:
+    rows = pd.DataFrame({"x": [0.0, 1.0], "y": [1.0, 2.0], "pairs": ["in one row", "zoo:vit"]})
+    scale = alt.Scale(domain=["in one row", "zoo:vit"], range=["red", "blue"])
+    line = alt.Chart(rows, title=alt.TitleParams("zoo:vit: all heads", subtitle="after the addition"))
+    line = line.mark_line().encode(x="x:Q", y=alt.Y("y:Q", title="distance"), color=alt.Color("pairs:N", scale=scale))
+    spec = specification(line + theme.reference(1, "uniform attention"))
+    said = words.chart_words([spec], ["zoo:vit"])
+    told = vl_convert.vegalite_to_svg(words.retitled(spec, said))
+    for korean in ("zoo:vit: 모든 헤드", "더한 뒤", "거리", "같은 행", "균등한 어텐션"):
+        assert f">{korean}<" in told
+    assert ">zoo:vit<" in told  # names stay
+    assert "uniform" not in told
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

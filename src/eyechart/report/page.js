@@ -134,19 +134,29 @@
     return spec;
   };
 
-  // Titles of axes, legends, panels and tooltips in the language of the page; names in the data stay.
-  const inWords = (part) => Object.entries(part).forEach(([key, value]) => {
-    if (["title", "text"].includes(key) && typeof value === "string") part[key] = sentence(value);
-    else if (["title", "text"].includes(key) && Array.isArray(value)) part[key] = value.map((line) => (typeof line === "string" ? sentence(line) : line));
-    else if (value && typeof value === "object" && key !== "datasets") inWords(value);
-  });
+  // Titles of axes, panels and tooltips, words in a chart and what its legends name, in the language of the page; names of
+  // layers and subjects stay. As words.retitled does it to the pictures.
+  const speaking = ["title", "subtitle", "text"];
+  const inWords = (part) => {
+    Object.entries(part).forEach(([key, value]) => {
+      if (speaking.includes(key) && typeof value === "string") part[key] = sentence(value);
+      else if (speaking.includes(key) && Array.isArray(value)) part[key] = value.map((line) => (typeof line === "string" ? sentence(line) : line));
+      else if (value && typeof value === "object") inWords(value);
+    });
+    const said = Array.isArray(part.scale?.domain) && part.legend !== null ? part.scale.domain.filter((label) => typeof label === "string" && sentence(label) !== label) : [];
+    if (said.length) {
+      const spelled = JSON.stringify(Object.fromEntries(said.map((label) => [label, sentence(label)])));
+      part.legend = { ...part.legend, labelExpr: `${spelled}[datum.label] || (${part.legend?.labelExpr ?? "datum.label"})` };
+    }
+  };
+  const rowsInWords = (rows) => (rows.length && "text" in rows[0] ? rows.map((each) => ({ ...each, text: sentence(each.text) })) : rows);
 
   const draw = async (figure) => {
     const { spec, tables } = charts[figure.dataset.chart];
     const room = figure.clientWidth;
     const live = figure.querySelector(".live");
     const look = config[dark.matches ? "dark" : "light"];
-    const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, unpack(table)]));
+    const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, rowsInWords(unpack(table))]));
     const emptied = new Set(), only = state.only.length ? state.only : few.get(figure) ?? [];
     if (only.length) {
       const whole = new Set(panelsOf(spec).filter(isMarked).flatMap(tablesIn));
