@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.comparison.common_axes import on_common_axes
-from eyechart.report.embed import data_uri, on_both_papers, unchecked
+from eyechart.report.embed import picture, unchecked
 from eyechart.report.sections import in_one_line
 from eyechart.report.sentences import name_of_quantity
-from eyechart.report.words import chart_words, retitled
 
 if TYPE_CHECKING:
     from eyechart.comparison.comparison import Comparison
@@ -52,19 +50,6 @@ def panel(each: Difference, labels: Sequence[str]) -> dict[str, Any]:
     title = alt.TitleParams(name, subtitle=subjects, limit=PANEL[0] + 40)
     chart = theme.panel(alt.layer(bars, theme.curve(frame, x, y, colour)), PANEL, title)
     return picture(specification(theme.dress(chart))) | {"words": f"{name} of {subjects} over the runs"}
-
-
-def picture(spec: dict[str, Any], subjects: Sequence[str] = ()) -> dict[str, Any]:
-    """A chart as pictures on light and dark paper; in Korean too where its words are known in it."""
-    words = chart_words([spec], subjects)
-    in_both = {"en": spec} | ({"ko": retitled(spec, words)} if words else {})
-    made: dict[str, Any] = {"languages": {}}
-    for language, each in in_both.items():
-        papers = on_both_papers(each)
-        uris = {paper: data_uri(svg, "image/svg+xml") for paper, svg in zip(("light", "dark"), papers, strict=True)}
-        width, height = re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', papers[0])[0]
-        made["languages"][language] = {**uris, "width": round(float(width)), "height": round(float(height))}
-    return made
 
 
 def bytes_of(made: dict[str, Any]) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Language = Literal["en", "ko"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
-PAGES = ("page", "verdicts", "gates", "tour", "provenance", "comparison")
+PAGES = ("page", "verdicts", "gates", "tour", "provenance", "comparison", "studies")
 """Files of `ko/` with the words of the templates and of the sentences made by this folder and by claims."""
 
 
