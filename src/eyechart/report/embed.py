@@ -52,6 +52,12 @@ class EmbeddedChart:
     subjects: frozenset[str] = frozenset()
     """Those whom it tells apart, by a column of its tables or by a panel of their own."""
 
+    @property
+    def written(self) -> dict[str, list[str]]:
+        """Words that it writes from its tables."""
+        columns = [table["columns"]["text"] for table in self.tables.values() if "text" in table["columns"]]
+        return {"text": [word for column in columns for word in column.get("words", column.get("values", ()))]}
+
 
 @contextmanager
 def unchecked() -> Iterator[None]:

@@ -36,8 +36,39 @@
 
   const ways = (spec, some) => {
     const columns = columnsOf(spec), beside = some ? [{ abreast: true }, { abreast: true, below: true }] : [];
-    const fewer = Array.from({ length: columns - 1 }, (_, taken) => ({ below: true, columns: columns - 1 - taken }));
+    const fewer = Array.from({ length: columns - 1 }, (_, taken) => columns - taken).flatMap((many) => [
+      ...(many < columns ? [{ below: true, columns: many }] : []), { below: true, columns: many, tight: true },
+    ]);
+    fewer.push({ below: true, columns: 1 });
     return [...beside, {}, { below: true }, ...fewer, { below: true, columns: 1, narrow: true }];
+  };
+
+  // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
+  const tighten = (part, room) => {
+    if (!part.concat) return true;
+    const share = room / Math.min(part.columns || part.concat.length, part.concat.length);
+    return part.concat.every((one) => {
+      if (one.concat) return tighten(one, share);
+      const [axes, least] = isMap(one) ? [24, 56] : [66, 96];
+      if (share - axes < least && share < room) return false;
+      if (one.width > share - axes) narrow(one, one.width - (share - axes), least);
+      return true;
+    });
+  };
+
+  // A title that is wider than the figure gets a second line.
+  const wrapTitles = (part, room) => {
+    const wrapped = (words, letter) => (typeof words !== "string" || words.length * letter <= room ? words : words.split(" ").reduce((lines, word) => {
+      if (lines.length && (lines.at(-1).length + word.length) * letter < room) lines.push(`${lines.pop()} ${word}`);
+      else lines.push(word);
+      return lines;
+    }, []));
+    if (typeof part.title === "string") part.title = wrapped(part.title, 7);
+    else if (part.title?.text) {
+      part.title.text = wrapped(part.title.text, 7);
+      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, 6));
+    }
+    (part.concat || []).forEach((one) => wrapTitles(one, room));
   };
 
   // Pictures and maps keep their shape: their height and all that is placed on them in pixels shrink with the width.
@@ -55,10 +86,10 @@
     (part.layer || []).forEach((one) => shrink(one, ratio));
   };
 
-  const narrow = (part, excess) => {
+  const narrow = (part, excess, least = 120) => {
     Object.values(part.encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
     if (typeof part.width === "number") {
-      const width = Math.max(120, part.width - excess);
+      const width = Math.max(least, part.width - excess);
       if (isMap(part) && typeof part.height === "number") {
         shrink(part, width / part.width);
         part.height *= width / part.width;
@@ -66,7 +97,7 @@
       part.width = width;
     }
     const inner = [...(part.concat || []), ...(part.vconcat || []), ...(part.layer || []), ...(part.spec ? [part.spec] : [])];
-    inner.forEach((one) => narrow(one, excess));
+    inner.forEach((one) => narrow(one, excess, least));
   };
 
   // Subjects by themselves: rows of the others are left out of tables that hold several, and so are their panels.
@@ -143,11 +174,14 @@
       else if (speaking.includes(key) && Array.isArray(value)) part[key] = value.map((line) => (typeof line === "string" ? sentence(line) : line));
       else if (value && typeof value === "object") inWords(value);
     });
-    const said = Array.isArray(part.scale?.domain) && part.legend !== null ? part.scale.domain.filter((label) => typeof label === "string" && sentence(label) !== label) : [];
-    if (said.length) {
-      const spelled = JSON.stringify(Object.fromEntries(said.map((label) => [label, sentence(label)])));
-      part.legend = { ...part.legend, labelExpr: `${spelled}[datum.label] || (${part.legend?.labelExpr ?? "datum.label"})` };
-    }
+    relabel(part, part.scale?.domain, "legend");
+    [part.encoding?.x, part.encoding?.y].forEach((place) => { if (place) relabel(place, place.sort, "axis"); });
+  };
+  const relabel = (place, labels, guide) => {
+    const said = Array.isArray(labels) && place[guide] !== null ? labels.filter((label) => typeof label === "string" && sentence(label) !== label) : [];
+    if (!said.length) return;
+    const spelled = JSON.stringify(Object.fromEntries(said.map((label) => [label, sentence(label)])));
+    place[guide] = { ...place[guide], labelExpr: `${spelled}[datum.label] || (${place[guide]?.labelExpr ?? "datum.label"})` };
   };
   const rowsInWords = (rows) => (rows.length && "text" in rows[0] ? rows.map((each) => ({ ...each, text: sentence(each.text) })) : rows);
 
@@ -175,6 +209,8 @@
       }
       if (way.abreast) abreast(copy);
       if (way.columns) atMost(copy, way.columns);
+      if (way.tight && !tighten(copy, room)) continue;
+      if (way.below) wrapTitles(copy, room);
       if (way.narrow) narrow(copy, excess);
       const below = { orient: "bottom", direction: "horizontal", columns: way.narrow ? 1 : 2 };
       const under = way.narrow ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};

@@ -90,8 +90,9 @@ def render(
     verdict_rows = rows(run.verdicts, subject_label, list(run.findings))
     maps = explorer_context(run)
     scripts = [javascript(), *map(text_of, SCRIPTS), *([maps["script"]] if maps else [])]
-    specs = [made["chart"].spec for made in sections if made["chart"]]
-    spoken = chart_words(specs, subjects) | script_words([*scripts[1:], str(maps["data"]) if maps else ""])
+    drawn = [made["chart"] for made in sections if made["chart"]]
+    spoken = chart_words([part for chart in drawn for part in (chart.spec, chart.written)], subjects)
+    spoken |= script_words([*scripts[1:], str(maps["data"]) if maps else ""])
     images = plan["images"]
     context = {
         "policy": content_policy(scripts),

@@ -92,7 +92,7 @@ def titles(spec: object) -> Iterator[str]:
     for key, value in spec.items() if isinstance(spec, dict) else enumerate(spec) if isinstance(spec, list) else ():
         if key in SPEAKING and isinstance(value, str | list):
             yield from [value] if isinstance(value, str) else map(str, value)
-        elif key == "domain" and isinstance(value, list):
+        elif key in ("domain", "sort") and isinstance(value, list):
             yield from (label for label in value if isinstance(label, str))
         else:
             yield from titles(value)
@@ -104,7 +104,7 @@ def retitled(spec: Any, words: Mapping[str, str]) -> Any:
         return [retitled(each, words) for each in spec]
     if not isinstance(spec, dict):
         return spec
-    made = {
+    made: dict[str, Any] = {
         key: with_words(value, words) if key == "datasets" else retitled(value, words) for key, value in spec.items()
     }
     for key in set(SPEAKING) & set(made):
@@ -113,14 +113,21 @@ def retitled(spec: Any, words: Mapping[str, str]) -> Any:
             made[key] = words.get(value, value)
         elif isinstance(value, list):
             made[key] = [words.get(line, line) if isinstance(line, str) else line for line in value]
-    domain = (made.get("scale") or {}).get("domain") if isinstance(made.get("scale"), dict) else None
-    said = {label: words[label] for label in domain if label in words} if isinstance(domain, list) else {}
-    if said and made.get("legend", {}) is not None:
-        legend = made.get("legend", {})
-        otherwise = legend.get("labelExpr", "datum.label")
-        spelled = json.dumps(said, ensure_ascii=False)
-        made["legend"] = {**legend, "labelExpr": f"{spelled}[datum.label] || ({otherwise})"}
+    if isinstance(made.get("scale"), dict):
+        relabelled(made, made["scale"].get("domain"), "legend", words)
+    for channel in {"x", "y"} & set(made.get("encoding", ())):
+        place = made["encoding"][channel]
+        relabelled(place, place.get("sort"), "axis", words)
     return made
+
+
+def relabelled(place: dict[str, Any], labels: object, guide: str, words: Mapping[str, str]) -> None:
+    """What the legend or the axis of an encoding names, in other words."""
+    said = {label: words[label] for label in labels if label in words} if isinstance(labels, list) else {}
+    if said and place.get(guide, {}) is not None:
+        otherwise = place.get(guide, {}).get("labelExpr", "datum.label")
+        spelled = json.dumps(said, ensure_ascii=False)
+        place[guide] = {**place.get(guide, {}), "labelExpr": f"{spelled}[datum.label] || ({otherwise})"}
 
 
 def with_words(datasets: Mapping[str, list[Any]], words: Mapping[str, str]) -> dict[str, list[Any]]:
