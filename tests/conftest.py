@@ -7,6 +7,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
+from playwright import sync_api
+
+from tests.report.browser import Browser, chromium
 
 #: These end processes by SIGKILL, fork, or limit what a process may write, which only POSIX systems let them.
 collect_ignore = [] if os.name == "posix" else ["test_faults.py", "test_store.py", "training/test_resume.py"]
@@ -54,3 +57,30 @@ SLOW_FILES = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first: with one of them last, one of the two workers would wait for the other for minutes."""
     items.sort(key=lambda item: SLOW_FILES.index(item.path.name) if item.path.name in SLOW_FILES else len(SLOW_FILES))
+
+
+# --- one Chromium for all tests of a process: starting it takes a second; each test has a window of its own -----------
+
+DESK = (1400, 900)
+
+
+@pytest.fixture(scope="session")
+def chromium_process() -> Iterator[sync_api.Browser]:
+    path = chromium()
+    with sync_api.sync_playwright() as playwright:
+        process = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield process
+        process.close()
+
+
+@pytest.fixture
+def browser(request: pytest.FixtureRequest, chromium_process: sync_api.Browser) -> Iterator[Browser]:
+    """A window; indirect parameters: its width and height, and what else it is. Nothing may complain or be fetched."""
+    width, height, *more = getattr(request, "param", DESK)
+    options = more[0] if more else {}
+    context = chromium_process.new_context(viewport={"width": width, "height": height}, **options)
+    window = Browser(context)
+    yield window
+    context.close()
+    assert window.complaints == []
+    assert {address.split(":")[0] for address in window.requests} <= {"file", "data", "about"}

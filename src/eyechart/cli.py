@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 import eyechart
-from eyechart.command_line import GroupWithPlainErrors, as_json, say
+from eyechart.command_line import GroupWithPlainErrors, as_json, lang_option, say
 from eyechart.comparison.command import compare
 from eyechart.errors import PARTLY, UsageError
 from eyechart.export import export
@@ -42,9 +42,6 @@ def main() -> None:
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-lang_option = click.option(
-    "--lang", type=click.Choice(["en", "ko"]), help="Language in which the page opens; it has a switch."
-)
 claims_option = click.option(
     "--claims", "claims_file", type=click.Path(path_type=Path), help="A TOML file with your own claims."
 )

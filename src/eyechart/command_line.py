@@ -10,6 +10,10 @@ import click
 from eyechart.errors import EyechartError, Interrupted
 from eyechart.phrases import printable, printable_json
 
+lang_option = click.option(
+    "--lang", type=click.Choice(["en", "ko"]), help="Language in which the page opens; it has a switch."
+)
+
 
 def say(text: object = "", err: bool = False) -> None:
     """Print a line; what a file or a subject is called cannot steer the terminal."""

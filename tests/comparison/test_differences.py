@@ -18,7 +18,9 @@ from eyechart.comparison.differences import Estimate, change, changes_of, gives_
 from eyechart.errors import UsageError
 from eyechart.intervals import jackknife
 from eyechart.quantity import Quantity, of_each
+from eyechart.report.words import page_language
 from eyechart.run import Run
+from tests.report.browser import Browser
 
 FOLDS = 16
 MEAN = Quantity("mean", of_each(lambda estimate, subject: float(estimate.score.sel(subject=subject))), "mean score")
@@ -126,10 +128,10 @@ def test_what_cannot_be_compared_is_said(runs: list[Run]) -> None:
     assert set(apart.table.interval) <= {"independent", "exact"}  # other images in each fold
     with pytest.raises(UsageError, match="two runs or more; got 1 run"):
         compare(one)
-    other = Comparison({"a": one, "b": two})
-    other.runs[1].plan["images"] = {**two.plan["images"], "fingerprint": "x"}
+    other = Run(two.path)
+    other.plan["images"] = {**two.plan["images"], "fingerprint": "x"}
     with pytest.raises(UsageError, match="a and b cannot be compared: they looked at other images"):
-        Comparison({"a": one, "b": other.runs[1]})
+        Comparison({"a": one, "b": other})
 
 
 def test_the_command_prints_a_table_and_writes_a_page(runs: list[Run], tmp_path: Path) -> None:
@@ -142,9 +144,64 @@ def test_the_command_prints_a_table_and_writes_a_page(runs: list[Run], tmp_path:
     html = page.read_text(encoding="utf-8")
     assert "a&lt;b" in html
     assert "a<b" not in html
-    assert "<script" not in html
     assert re.search(r"recognition: \d+ of \d+ changed", html)
-    assert 'calibration</td><td class="quiet">it was not measured in fewer' in html
+    assert 'calibration</td><td class="quiet"><span lang="en">it was not measured in fewer' in html
     told = json.loads(CliRunner().invoke(main, [*words[:-2], "--json"], catch_exceptions=False).stdout)
     assert list(told["runs"]) == ["a<b", "shuffled", "fewer"]
     assert {row["run"] for row in told["changes"]} == {"shuffled", "fewer"}
+
+
+# --- the page of several runs, as a reader meets it -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pages(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Three runs in English, two in Korean."""
+    folder = tmp_path_factory.mktemp("pages")
+    one, two, _, shuffled = runs
+    three = compare({"warmup": one, "end": two, "seed 1": shuffled}).report(folder / "three.html")
+    return three, compare({"warmup": one, "end": two}).report(folder / "two.html", lang="ko")
+
+
+SHOWN = "[...document.querySelectorAll('#figures [data-run], #quantities td[data-run]')]"
+RUNS_SHOWN = f"[...new Set({SHOWN}.filter((each) => each.getClientRects().length).map((each) => each.dataset.run))]"
+
+
+def test_a_slider_goes_over_the_runs(browser: Browser, pages: tuple[Path, Path]) -> None:
+    browser.open(pages[0])
+    assert browser.ask(RUNS_SHOWN) == ["2"]  # the last beside the first
+    assert browser.page.locator("output").inner_text() == "seed 1 beside warmup"
+    assert browser.page.locator("#figures .beside:first-of-type figure:not([data-run])").first.is_visible()
+    browser.page.locator("#run").focus()
+    browser.press("ArrowLeft")
+    assert browser.ask(RUNS_SHOWN) == ["1"]
+    assert browser.ask("document.querySelector('#run').getAttribute('aria-valuetext')") == "end beside warmup"
+    assert browser.ask("document.querySelector('tr.now b').innerText") == "end"
+    browser.page.locator("[data-step='1']").click()
+    assert browser.ask(RUNS_SHOWN) == ["2"]
+    assert browser.page.locator("[data-step='1']").is_disabled()
+    browser.page.locator("#all-runs").check()
+    assert browser.ask(RUNS_SHOWN) == ["1", "2"]
+
+
+@pytest.mark.parametrize("browser", [(390, 800, {"java_script_enabled": False})], indirect=True)
+def test_without_javascript_all_runs_stand_in_their_order(browser: Browser, pages: tuple[Path, Path]) -> None:
+    browser.open(pages[0])
+    assert not browser.page.locator(".slider").is_visible()
+    figures = browser.page.locator("#figures .beside").first.locator("figure")
+    assert figures.locator("figcaption").all_inner_texts() == ["warmup", "end", "seed 1"]
+    assert all(each.is_visible() for each in figures.all())
+
+
+@pytest.mark.parametrize("browser", [(390, 800, {"color_scheme": "dark"})], indirect=True)
+def test_the_page_of_two_runs_speaks_korean_and_needs_no_slider(browser: Browser, pages: tuple[Path, Path]) -> None:
+    assert page_language(pages[1]) == "ko"
+    browser.open(pages[1])
+    assert browser.page.locator(".slider").count() == 0
+    assert browser.page.locator("#quantities h2").inner_text().startswith("모든 양")
+    assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+    left = re.findall(r'<bdi lang="en">([^<]+)</bdi>', pages[1].read_text(encoding="utf-8"))
+    assert left == []  # nothing fixed and nothing generated is missing in Korean
+    browser.page.locator("[data-language=en]").click()
+    assert browser.page.locator("#quantities h2").inner_text().startswith("Every quantity")
+    assert "Comparison of 2 runs" in browser.page.locator(".over").inner_text()

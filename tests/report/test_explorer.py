@@ -197,6 +197,11 @@ def opened(browser: Browser, run: SyntheticRun) -> None:
     assert browser.wait_for("document.readyState === 'complete'")
     browser.ask("document.getElementById('explorer').scrollIntoView()")
     assert browser.wait_for("document.getElementById('explorer').dataset.query !== undefined")
+    drawn = "[...document.querySelectorAll('figure[data-chart]')].filter((each) => each.dataset.marked !== undefined)"
+    count = -1
+    while count != (count := browser.ask(f"{drawn}.length")):  # figures above that are still drawn would move it
+        browser.page.wait_for_timeout(400)
+    browser.ask("document.getElementById('explorer').scrollIntoView()")
 
 
 def state(browser: Browser) -> dict[str, Any]:

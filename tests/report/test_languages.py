@@ -8,8 +8,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import altair as alt
+import pandas as pd
 import pytest
+import vl_convert
 
+from eyechart.charts import theme
+from eyechart.charts.export import specification
 from eyechart.claims.parts import asked
 from eyechart.claims.table import CLAIMS, EVIDENCE, STUDIES
 from eyechart.errors import UsageError
@@ -107,8 +112,7 @@ def test_templates_say_nothing_that_korean_does_not_know(say: Translator) -> Non
     calls = re.compile(r"""\{\{ (["'])((?:(?!\1).)+)\1 \| both|(?:attribute\("[a-z-]+", |content\()"([^"]+)"\)""")
     told: dict[str, str] = {}
     for file in (SOURCES / "report").glob("*.html"):
-        if file.name not in ("compare.html", "studies.html"):  # these speak English alone
-            told |= {json.loads(f'"{found[2] or found[3]}"'): file.name for found in calls.finditer(file.read_text())}
+        told |= {json.loads(f'"{found[2] or found[3]}"'): file.name for found in calls.finditer(file.read_text())}
     assert len(told) > 100
     assert [(file, text) for text, file in told.items() if say(text) is None] == []
 
@@ -127,7 +131,8 @@ MADE_OF_PIECES = re.compile(r"1 |.*: 1 |Intervals cover which images were drawn;
 
 
 def test_fixed_entries_are_said_somewhere() -> None:
-    files = [file for kind in ("*.py", "*.html", "*.js", "claims.toml", "tour.toml") for file in SOURCES.rglob(kind)]
+    kinds = ("*.py", "*.html", "*.js", "claims.toml", "tour.toml", "studies/*.toml")
+    files = [file for kind in kinds for file in SOURCES.rglob(kind)]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     source = re.sub(r'"\s*\n\s*f?"', "", source).replace("\u00a0", " ").lower()
     for name, catalogue in catalogues():
@@ -193,6 +198,20 @@ def test_a_name_is_never_taken_for_words() -> None:
     assert say("a.b c holds. It ends.") == "a.b c 성립. 끝난다."
     assert say("axb holds.") is None
     assert say("a.b holds. Who knows?") is None
+
+
+def test_charts_speak_in_titles_legends_and_beside_reference_lines() -> None:
+    rows = pd.DataFrame({"x": [0.0, 1.0], "y": [1.0, 2.0], "pairs": ["in one row", "zoo:vit"]})
+    scale = alt.Scale(domain=["in one row", "zoo:vit"], range=["red", "blue"])
+    line = alt.Chart(rows, title=alt.TitleParams("zoo:vit: all heads", subtitle="after the addition"))
+    line = line.mark_line().encode(x="x:Q", y=alt.Y("y:Q", title="distance"), color=alt.Color("pairs:N", scale=scale))
+    spec = specification(line + theme.reference(1, "uniform attention"))
+    said = words.chart_words([spec], ["zoo:vit"])
+    told = vl_convert.vegalite_to_svg(words.retitled(spec, said))
+    for korean in ("zoo:vit: 모든 헤드", "더한 뒤", "거리", "같은 행", "균등한 어텐션"):
+        assert f">{korean}<" in told
+    assert ">zoo:vit<" in told  # names stay
+    assert "uniform" not in told
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -10,14 +10,24 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from eyechart.report import page
+from eyechart.report.sections import two_of
 
 from .browser import Browser, chromium
-from .synthetic import as_run, synthetic_run, vit
+from .synthetic import as_run, resnet, synthetic_run, vit
 from .test_explorer import run_with_maps
 
 DESK, PHONE = (1400, 900), (390, 844)
 DARK: dict[str, Any] = {"color_scheme": "dark"}
 SEEN = "(selector) => [...document.querySelectorAll(selector)].filter((each) => each.checkVisibility())"
+
+MARKS_OF = """((figure) => {
+  const found = [], look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
+    if (mark.marktype === 'group') look(item);
+    else if (mark.marktype === 'symbol' && item.datum?.subject) found.push(item.datum);
+  }));
+  window.eyechart.views.get(figure).view.scenegraph().root.items.forEach(look);
+  return found;
+})"""
 
 PLACE_OF_LEGEND = """(() => {
   const figure = document.querySelector('[data-chart=feature_variance]'), { view } = window.eyechart.views.get(figure);
@@ -62,6 +72,45 @@ def to_figure(browser: Browser, name: str) -> None:
     browser.ask(f"document.getElementById('measure-{name}').scrollIntoView()")
     assert browser.wait_for(f"window.eyechart.views.get(document.querySelector('[data-chart={name}]'))?.view")
     assert browser.wait_for(f"document.querySelector('[data-chart={name}]').dataset.marked !== undefined")
+
+
+# --- many subjects ----------------------------------------------------------------------------------------------------
+
+
+def test_a_figure_of_many_shows_the_first_and_who_is_least_like_it(tmp_path: Path) -> None:
+    scene = synthetic_run(tmp_path).scene
+    vit_scene = replace(scene, anatomies=(vit("a"), vit("b"), resnet("c"), resnet("d")))
+    assert two_of(["a", "b", "c", "d"], vit_scene) == ["a", "c"]
+    assert two_of(["c", "d", "b"], vit_scene) == ["c", "b"]
+    assert two_of(["a", "b"], vit_scene) == ["a", "b"]
+
+
+def test_subjects_of_a_high_figure_are_picked(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two subjects taken for many, of whom one is shown at first."""
+    for name, value in (("MOST_TOGETHER", 1), ("TALL", 100), ("two_of", lambda subjects, scene: subjects[:1])):
+        monkeypatch.setattr(f"eyechart.report.sections.{name}", value)
+    made = page.write_report(as_run(synthetic_run(tmp_path)))
+    browser.open(made)
+    to_figure(browser, "feature_variance")
+    figure = "document.querySelector('[data-chart=feature_variance]')"
+    drawn = f"[...new Set({MARKS_OF}({figure}).map((each) => each.subject))].sort()"
+    assert browser.ask(drawn) == ["zoo:vit"]
+    chips = browser.page.locator("[data-chart=feature_variance] .few button")
+    assert [chip.get_attribute("aria-pressed") for chip in chips.all()] == ["true", "false", "false"]
+    chips.nth(1).click()
+    assert browser.wait_for(f"{drawn}.length === 2")
+    assert chips.nth(2).get_attribute("aria-pressed") == "true"  # all of them
+    chips.nth(0).click()
+    assert browser.wait_for(f"{drawn}.join() === 'zoo:resnet'")
+    chips.nth(1).click()  # the last one stays
+    assert browser.ask(drawn) == ["zoo:resnet"]
+    chips.nth(2).click()
+    assert browser.wait_for(f"{drawn}.length === 2")
+    browser.page.emulate_media(media="print")
+    assert browser.page.locator("[data-chart=feature_variance] .still").is_visible()  # on paper, all of them
+    assert not chips.first.is_visible()
 
 
 # --- search, filters, links, tables ----------------------------------------------------------------------------------
@@ -181,6 +230,40 @@ def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser
     browser.click(*legend)
     assert browser.wait_for("document.documentElement.dataset.alone === 'zoo:resnet'")
     assert visible(browser, "button.alone:not(.looking)") == 1
+
+
+@pytest.mark.parametrize("browser", [(*PHONE, {"has_touch": True, "is_mobile": True})], indirect=True)
+def test_a_held_finger_brushes_heads_and_a_quick_one_scrolls(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    to_figure(browser, "attention_distance")
+    canvas = browser.page.locator("[data-chart=attention_distance] canvas")
+    fingers = browser.page.context.new_cdp_session(browser.page)
+
+    def touch(kind: str, *at: float) -> None:
+        points = [{"x": at[0], "y": at[1]}] if at else []
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    def drag(hold: int) -> None:
+        canvas.scroll_into_view_if_needed()
+        edge = canvas.bounding_box()
+        assert edge
+        start, end = (edge["x"] + 60, edge["y"] + 250), (edge["x"] + edge["width"] - 20, edge["y"] + 30)
+        touch("touchStart", *start)
+        browser.page.wait_for_timeout(hold)
+        for share in (0.3, 0.6, 1.0):
+            touch("touchMove", *(one + share * (two - one) for one, two in zip(start, end, strict=True)))
+        touch("touchEnd")
+
+    assert "Hold a finger" in browser.ask("document.querySelector('[data-chart=attention_distance] .hint').textContent")
+    drag(hold=0)
+    assert browser.ask("document.querySelectorAll('.brushed, .brush').length") == 0
+    browser.page.wait_for_timeout(300)
+    canvas.scroll_into_view_if_needed()
+    before = browser.ask("window.scrollY")
+    drag(hold=500)
+    assert browser.wait_for("Number(document.querySelector('.brushed')?.dataset.heads) > 0")
+    assert browser.ask("document.querySelectorAll('.brush').length") == 0
+    assert browser.ask("window.scrollY") == before
 
 
 def test_the_tour_moves_figures_into_the_papers_order_and_back(browser: Browser, file: Path) -> None:

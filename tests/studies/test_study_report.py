@@ -1,5 +1,6 @@
 """What the records say, in words and as a page: every claim once, and nothing claimed that is not recorded."""
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -10,12 +11,13 @@ from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
 from eyechart.exam import exam
 from eyechart.measures import measures
+from eyechart.report.words import translator
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, all_records, answers, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import page, unasked_contrasts, verdict_context
-from eyechart.studies.questions import BLANK, NOT_YET, Numbers, Question, fill, questions
+from eyechart.studies.questions import BLANK, NOT_YET, NOT_YET_KO, Numbers, Question, fill, questions
 from eyechart.studies.records import Records, records_folder
 from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import verdicts_of
@@ -47,7 +49,7 @@ def test_every_claim_has_one_entry(found: list[Answer], records: list[Records]) 
     assert all(text.count(f'<a id="{claim.lower()}">') == 1 for claim in CLAIMS)
     html = page(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
     assert all(html.count(f'id="{claim}"') == 1 for claim in CLAIMS)
-    assert "<script" not in html
+    assert html.count("<script") == 3  # what it says in the other language, and the switch
     assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", "").replace("https://arxiv", "")
 
 
@@ -116,17 +118,38 @@ def test_every_question_is_quoted_and_answered_by_numbers_or_called_open(
         )
 
 
+def test_the_page_of_the_studies_speaks_korean(found: list[Answer], records: list[Records]) -> None:
+    exams = BundledExams.read()
+    asked = questions(records, found, exams)
+    html = page(found, records, asked, exams, lang="ko")
+    assert '<html lang="ko"' in html
+    assert re.findall(r'<bdi lang="en">([^<]+)</bdi>', html) == []
+    for question in asked:
+        assert re.search("[가-힣]", question.answer_ko), question.id
+        numbers = re.compile(r"\d+(?:[.,]\d+)*")
+        assert set(numbers.findall(question.answer)) <= set(numbers.findall(question.answer_ko)), question.id
+    say = translator([], [arm for each in records for arm in each.study.arms])
+    shown = [each for each in records if each.lines]  # what is not recorded is not on the page
+    told = [words for each in shown for words in (each.study.title, each.study.question)]
+    told += [contrast.words for each in shown for contrast in each.study.contrasts.values()]
+    told += [f"Read {test.reading}." for each in shown for test in each.study.tests if test.reading]
+    assert [words for words in told if say(words) is None] == []
+
+
 def test_an_answer_without_its_number_is_not_given(found: list[Answer], records: list[Records]) -> None:
     by_name = {each.study.name: each for each in records}
     asked = Question("X", ("N0",), "질문", "?", "It is {exam depth of a, b}.", "answered")
-    assert fill(asked, Numbers(by_name, found, {})) == Question("X", ("N0",), "질문", "?", NOT_YET, "open")
+    assert fill(asked, Numbers(by_name, found, {})) == Question("X", ("N0",), "질문", "?", NOT_YET, "open", NOT_YET_KO)
     known = Numbers(by_name, found, {("depth", "a | b"): (0.5, 0.4, 0.6)})
     assert fill(asked, known).answer == "It is 0.50 [0.40, 0.60]."
 
 
 def test_until_its_numbers_are_there_something_else_may_be_said(found: list[Answer], records: list[Records]) -> None:
     by_name = {each.study.name: each for each in records}
-    asked = Question("X", ("N0",), "질문", "?", "{exam a of b}.", "answered", "Row 9; so far {exam c of d}.", "partly")
+    so_far = "Row 9; so far {exam c of d}."
+    asked = Question(
+        "X", ("N0",), "질문", "?", "{exam a of b}.", "answered", meanwhile=so_far, meanwhile_state="partly"
+    )
     first = fill(asked, Numbers(by_name, found, {("c", "d"): (0.5, 0.4, 0.6)}))
     assert (first.answer, first.state) == ("Row 9; so far 0.50 [0.40, 0.60].", "partly")
     assert fill(asked, Numbers(by_name, found, {})).answer == NOT_YET

@@ -14,6 +14,7 @@ WIDTH = 190  # pixels of a small panel
 LEAST_HEIGHT = 130
 COLUMNS = 3
 SUBJECT_FIELDS = ("subject", "each_subject")
+LETTER = 5.5  # pixels of a letter, about
 NOTHING = "nothing"  # in place of a mark that is left out
 LEGENDS = ("color", "fill", "shape", "stroke", "strokeDash", "size")
 
@@ -57,6 +58,7 @@ def _multiplied(
 ) -> dict[str, Any]:
     """One copy of a panel for each subject, with that subject's rows, under the title of the panel."""
     panels = []
+    up: Any = None
     for subject in subjects:
         panel = copy.deepcopy({key: value for key, value in part.items() if key != "title"})
         ratio = WIDTH / part["width"] if isinstance(part.get("width"), (int, float)) else 1.0
@@ -73,15 +75,39 @@ def _multiplied(
                 layer["mark"] = NOTHING  # Vega complains about an axis over no number at all
             if encoding.get("color", {}).get("field") == field:
                 encoding["color"]["legend"] = None
-            if "title" in encoding.get("y", {}) and encoding["y"].get("axis", {}) is not None:
-                small = {"titleFontSize": 10, "titleLimit": panel.get("height", LEAST_HEIGHT) + 20}
-                encoding["y"]["axis"] = {**encoding["y"].get("axis", {}), **small}
+            if encoding.get("y", {}).get("title"):
+                up = up or encoding["y"]["title"]
+                encoding["y"]["title"] = None  # too long for a small panel: it stands above all of them
+            if _is_long_reference(layer, rows):
+                layer["mark"] = NOTHING
         _prune(panel)
         panel["title"] = {"text": subject, "fontSize": 12, "limit": WIDTH + 40}
         panels.append(panel)
     together = dict.fromkeys(("x", "y", *LEGENDS), "shared")
     made = {"concat": panels, "columns": COLUMNS, "resolve": {"scale": together}}
-    return made | ({"title": part["title"]} if part.get("title") else {})
+    return made | _title(part.get("title"), up)
+
+
+def _title(own: Any, up: Any) -> dict[str, Any]:
+    """The title of all panels, with what their upright axes show below it."""
+    words = own if isinstance(own, dict) else {"text": own}
+    if not up:
+        return {"title": own} if own else {}
+    if not words["text"]:
+        return {"title": {"text": up, "fontSize": 12, "fontWeight": "normal"}}
+    return {"title": {**words, "subtitle": [*_lines(words.get("subtitle")), *_lines(up)]}}
+
+
+def _lines(words: Any) -> list[str]:
+    return [] if not words else [words] if isinstance(words, str) else list(words)
+
+
+def _is_long_reference(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a layer writes the name of a reference line that a small panel has no room for; the line stays."""
+    mark = layer.get("mark")
+    if not isinstance(mark, dict) or not str(mark.get("style", "")).startswith("reference-"):
+        return False
+    return any(len(str(row.get("text", ""))) * LETTER > 0.7 * WIDTH for row in rows)
 
 
 def _has_values(encoding: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:

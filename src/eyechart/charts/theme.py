@@ -29,6 +29,7 @@ from eyechart.charts.palette import shade_names
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
 Chart = alt.Chart | alt.LayerChart | alt.ConcatChart
+Drawn = TypeVar("Drawn", bound=Chart)
 
 #: Kinds as a legend says them.
 KIND_WORDS = "{mlp: 'MLP', conv: 'convolution', subsampling: 'sub-sampling'}[datum.label] || datum.label"
@@ -309,6 +310,11 @@ def panel(chart: Any, size: tuple[int, Any], title: str | alt.TitleParams | None
     """The layers of a chart as one panel, (width, height) pixels large."""
     framed: alt.LayerChart = chart.properties(width=size[0], height=size[1])
     return framed if title is None else framed.properties(title=title)
+
+
+def of_subject(chart: Drawn, subject: str) -> Drawn:
+    """The same panel, or panels, marked as this subject's, so that the page can pick it: its table names no subject."""
+    return cast(Drawn, chart.properties(description=subject))
 
 
 def nothing(

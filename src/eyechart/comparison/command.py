@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eyechart.command_line import as_json, say
+from eyechart.command_line import as_json, lang_option, say
 from eyechart.errors import UsageError
 from eyechart.given_run import plugin_option
 
@@ -21,9 +21,10 @@ MOST_ROWS = 25
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN…")
 @click.option("--out", type=click.Path(path_type=Path), help="The page; else comparison.html beside the last run.")
+@lang_option
 @plugin_option
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def compare(runs: tuple[str, ...], out: Path | None, plugins: tuple[Path, ...], json_: bool) -> None:
+def compare(runs: tuple[str, ...], out: Path | None, lang: str | None, plugins: tuple[Path, ...], json_: bool) -> None:
     """Compare RUN folders over the same images: checkpoints, seeds, before and after. The first is the reference.
 
     LABEL=RUN says what a run is called. Subjects belong together by their labels, or by their places.
@@ -41,7 +42,7 @@ def compare(runs: tuple[str, ...], out: Path | None, plugins: tuple[Path, ...], 
     page = out or made.runs[-1].path.parent / "comparison.html"
     if page.is_dir():
         raise UsageError(f"The page of a comparison is a file, but {page} is a folder; give --out FILE.html.")
-    say(f"page: {made.report(page)}")
+    say(f"page: {made.report(page, lang or 'en')}")
 
 
 def named(text: str) -> Any:

@@ -193,11 +193,11 @@ class Comparison:
         ]
         return pd.DataFrame(rows, columns=COLUMNS)
 
-    def report(self, path: str | Path) -> Path:
-        """Write the page: one file that needs no network."""
+    def report(self, path: str | Path, lang: str = "en") -> Path:
+        """Write the page: one file that needs no network, and opens in `lang` (en or ko)."""
         from eyechart.comparison.page import render
 
-        return write_text(Path(path), render(self))
+        return write_text(Path(path), render(self, lang))
 
     def _repr_html_(self) -> str:
         """In a notebook: what changed clearly, as a table."""

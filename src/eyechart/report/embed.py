@@ -49,6 +49,14 @@ class EmbeddedChart:
     """SVG pictures of the same chart, heat-maps as images."""
     width: int
     height: int
+    subjects: frozenset[str] = frozenset()
+    """Those whom it tells apart, by a column of its tables or by a panel of their own."""
+
+    @property
+    def written(self) -> dict[str, list[str]]:
+        """Words that it writes from its tables."""
+        columns = [table["columns"]["text"] for table in self.tables.values() if "text" in table["columns"]]
+        return {"text": [word for column in columns for word in column.get("words", column.get("values", ()))]}
 
 
 @contextmanager
@@ -67,9 +75,7 @@ def embed(run: Run, name: str, language: Language = "en") -> EmbeddedChart:
         still = specification(run.chart(name), validate=False)
     shown = retitled(still, chart_words([still], subjects)) if language == "ko" else still
     light, dark = on_both_papers(shown)
-    width, height = (
-        round(float(side)) for side in re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', light)[0]
-    )
+    width, height = size_of(light)
     live = copy.deepcopy(still)
     if on_paper.heatmaps:
         with theme.drawing(subjects=subjects, for_export=False), unchecked():
@@ -77,7 +83,19 @@ def embed(run: Run, name: str, language: Language = "en") -> EmbeddedChart:
     for key in ("config", "$schema"):
         live.pop(key, None)
     tables = {key: packed(rows) for key, rows in live.pop("datasets", {}).items()}
-    return EmbeddedChart(live, tables, light, dark, width, height)
+    return EmbeddedChart(live, tables, light, dark, width, height, told_apart(live, tables) & set(subjects))
+
+
+def told_apart(part: Any, tables: Mapping[str, Any]) -> frozenset[str]:
+    """Names in the columns that page.js picks subjects by, and those that panels are marked with."""
+    columns = [table["columns"].get(name, {}) for table in tables.values() for name in ("subject", "who")]
+    named = {word for column in columns for word in column.get("words", column.get("values", ())) if word}
+    pending = [part]
+    while pending:
+        each = pending.pop()
+        pending += each.get("concat", ())
+        named.add(each.get("description"))
+    return frozenset(map(str, named))
 
 
 def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:
@@ -89,6 +107,24 @@ def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:
     dressed["config"] = in_inks(STAND_INS) | BARE
     picture = smaller(vl_convert.vegalite_to_svg(dressed, allowed_base_urls=[]))
     return with_inks(picture, LIGHT), with_inks(picture, DARK)
+
+
+def picture(spec: dict[str, Any], subjects: Sequence[str] = ()) -> dict[str, Any]:
+    """A chart as pictures on light and dark paper; in Korean too where its words are known in it."""
+    words = chart_words([spec], subjects)
+    in_both = {"en": spec} | ({"ko": retitled(spec, words)} if words else {})
+    made: dict[str, Any] = {"languages": {}}
+    for language, each in in_both.items():
+        papers = on_both_papers(each)
+        uris = {paper: data_uri(svg, "image/svg+xml") for paper, svg in zip(("light", "dark"), papers, strict=True)}
+        width, height = size_of(papers[0])
+        made["languages"][language] = {**uris, "width": width, "height": height}
+    return made
+
+
+def size_of(svg: str) -> tuple[int, int]:
+    width, height = re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', svg)[0]
+    return round(float(width)), round(float(height))
 
 
 def with_inks(picture: str, inks: Sequence[str]) -> str:

@@ -5,6 +5,7 @@
   "use strict";
   const { state, set, hear, tell, views, sentence, layerWords } = window.eyechart;
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const HOLD = 350; // milliseconds
   const SVG = "http://www.w3.org/2000/svg";
 
   // "block 3 attention junction" is in "block 3"; what is outside of blocks is its own layer.
@@ -148,30 +149,55 @@
     if (!figure.querySelector(".hint")) {
       const hint = document.createElement("figcaption");
       hint.className = "hint quiet";
-      hint.textContent = sentence("Draw a box around heads, or click on one, to see where they look.");
-      hear("language", () => { hint.textContent = sentence("Draw a box around heads, or click on one, to see where they look."); });
+      const fingers = window.matchMedia("(pointer: coarse)").matches;
+      const tellHow = () => { hint.textContent = fingers ? sentence("Hold a finger on the figure and then draw a box around heads, or tap one, to see where they look.") : sentence("Draw a box around heads, or click on one, to see where they look."); };
+      tellHow();
+      hear("language", tellHow);
       figure.append(hint);
     }
     const at = (event) => { const edge = canvas.getBoundingClientRect(); return { x: event.clientX - edge.left, y: event.clientY - edge.top }; };
-    let from = null, brush = null;
-    canvas.addEventListener("pointerdown", (event) => { if (event.pointerType !== "touch") from = at(event); });
-    canvas.addEventListener("pointermove", (event) => {
-      if (!from) return;
-      const to = at(event);
-      if (!brush && Math.hypot(to.x - from.x, to.y - from.y) < 6) return;
-      canvas.setPointerCapture(event.pointerId);
+    const isFar = (one, two) => Math.hypot(one.x - two.x, one.y - two.y) > 6;
+    let from = null, brush = null, touched = null, held = 0;
+    // A finger that moves at once scrolls the page; one that is held first draws.
+    canvas.addEventListener("pointerdown", (event) => {
+      const here = at(event);
+      if (event.pointerType !== "touch") from = here;
+      else {
+        touched = here;
+        held = setTimeout(() => {
+          from = here;
+          draw(from, { x: here.x + 14, y: here.y + 14 }); // to see that it was held long enough
+        }, HOLD);
+      }
+    });
+    const forget = () => {
+      clearTimeout(held);
       brush?.remove();
-      brush = ring({ x1: Math.min(from.x, to.x), y1: Math.min(from.y, to.y), x2: Math.max(from.x, to.x), y2: Math.max(from.y, to.y) }, true);
+      from = brush = touched = null;
+    };
+    canvas.addEventListener("pointercancel", forget);
+    canvas.addEventListener("touchmove", (event) => { if (from) event.preventDefault(); }, { passive: false });
+    canvas.addEventListener("contextmenu", (event) => { if (touched) event.preventDefault(); });
+    canvas.addEventListener("pointermove", (event) => {
+      const to = at(event);
+      if (touched && !from && isFar(to, touched)) forget();
+      if (!from || (!brush && !isFar(to, from))) return;
+      canvas.setPointerCapture(event.pointerId);
+      draw(from, to);
+    });
+    const draw = (one, to) => {
+      brush?.remove();
+      brush = ring({ x1: Math.min(one.x, to.x), y1: Math.min(one.y, to.y), x2: Math.max(one.x, to.x), y2: Math.max(one.y, to.y) }, true);
       brush.setAttribute("class", "brush");
       sheetOver(figure).append(brush);
-    });
+    };
     canvas.addEventListener("pointerup", (event) => {
-      if (brush) {
-        const to = at(event), between = (value, one, two) => value >= Math.min(one, two) && value <= Math.max(one, two);
+      const to = at(event);
+      if (brush && isFar(to, from)) {
+        const between = (value, one, two) => value >= Math.min(one, two) && value <= Math.max(one, two);
         tell("heads", { figure, heads: heads.filter(({ x, y }) => between(x, from.x, to.x) && between(y, from.y, to.y)).map(({ datum }) => datum) });
-        brush.remove();
       }
-      from = brush = null;
+      forget();
     });
   });
 })();

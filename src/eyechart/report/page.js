@@ -5,7 +5,7 @@
   const { charts, config } = JSON.parse(document.getElementById("charts").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const arrays = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
-  const { state, hear, tell, sentence, views: drawn } = window.eyechart; // drawn: figure -> { view, room }
+  const { state, hear, tell, sentence, few, views: drawn } = window.eyechart; // drawn: figure -> { view, room }
   const subjects = new Set([...document.querySelectorAll("#subjects [data-subject]")].map((each) => each.dataset.subject));
 
   // Columns as embed.py packed them: base64 arrays (NaN: nothing there), codes into a list of words, or plain values.
@@ -34,10 +34,41 @@
     (part.concat || []).forEach((one) => atMost(one, columns));
   };
 
-  const ways = (spec) => {
-    const columns = columnsOf(spec);
-    const fewer = Array.from({ length: columns - 1 }, (_, taken) => ({ below: true, columns: columns - 1 - taken }));
-    return [{}, { below: true }, ...fewer, { below: true, columns: 1, narrow: true }];
+  const ways = (spec, some) => {
+    const columns = columnsOf(spec), beside = some ? [{ abreast: true }, { abreast: true, below: true }] : [];
+    const fewer = Array.from({ length: columns - 1 }, (_, taken) => columns - taken).flatMap((many) => [
+      ...(many < columns ? [{ below: true, columns: many }] : []), { below: true, columns: many, tight: true },
+    ]);
+    fewer.push({ below: true, columns: 1 });
+    return [...beside, {}, { below: true }, ...fewer, { below: true, columns: 1, narrow: true }];
+  };
+
+  // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
+  const tighten = (part, room) => {
+    if (!part.concat) return true;
+    const share = room / Math.min(part.columns || part.concat.length, part.concat.length);
+    return part.concat.every((one) => {
+      if (one.concat) return tighten(one, share);
+      const [axes, least] = isMap(one) ? [24, 56] : [66, 96];
+      if (share - axes < least && share < room) return false;
+      if (one.width > share - axes) narrow(one, one.width - (share - axes), least);
+      return true;
+    });
+  };
+
+  // A title that is wider than the figure gets a second line.
+  const wrapTitles = (part, room) => {
+    const wrapped = (words, letter) => (typeof words !== "string" || words.length * letter <= room ? words : words.split(" ").reduce((lines, word) => {
+      if (lines.length && (lines.at(-1).length + word.length) * letter < room) lines.push(`${lines.pop()} ${word}`);
+      else lines.push(word);
+      return lines;
+    }, []));
+    if (typeof part.title === "string") part.title = wrapped(part.title, 7);
+    else if (part.title?.text) {
+      part.title.text = wrapped(part.title.text, 7);
+      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, 6));
+    }
+    (part.concat || []).forEach((one) => wrapTitles(one, room));
   };
 
   // Pictures and maps keep their shape: their height and all that is placed on them in pixels shrink with the width.
@@ -55,10 +86,10 @@
     (part.layer || []).forEach((one) => shrink(one, ratio));
   };
 
-  const narrow = (part, excess) => {
+  const narrow = (part, excess, least = 120) => {
     Object.values(part.encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
     if (typeof part.width === "number") {
-      const width = Math.max(120, part.width - excess);
+      const width = Math.max(least, part.width - excess);
       if (isMap(part) && typeof part.height === "number") {
         shrink(part, width / part.width);
         part.height *= width / part.width;
@@ -66,26 +97,56 @@
       part.width = width;
     }
     const inner = [...(part.concat || []), ...(part.vconcat || []), ...(part.layer || []), ...(part.spec ? [part.spec] : [])];
-    inner.forEach((one) => narrow(one, excess));
+    inner.forEach((one) => narrow(one, excess, least));
   };
 
   // Subjects by themselves: rows of the others are left out of tables that hold several, and so are their panels.
   const columnsOfSubjects = ["subject", "other_subject", "who"];
-  const isMine = (name) => !subjects.has(name) || state.only.includes(name);
-  const onlyRows = (rows) => {
+  const isOf = (only, name) => !subjects.has(name) || only.includes(name);
+  const onlyRows = (rows, only) => {
     const columns = columnsOfSubjects.filter((name) => rows.length && name in rows[0]);
-    const mine = rows.filter((row) => columns.every((name) => isMine(row[name])));
+    const mine = rows.filter((row) => columns.every((name) => isOf(only, row[name])));
     return columns.length ? mine : rows;
   };
   const unitsOf = (part) => [part, ...(part.layer || []).flatMap(unitsOf)];
-  const isOfAnother = (part, emptied) => unitsOf(part).some(({ transform = [], data }) => emptied.has(data?.name) ||
-    transform.some(({ filter }) => columnsOfSubjects.includes(filter?.field) && !isMine(filter.equal)));
-  const onlyPanels = (part, emptied) => {
+  const panelsOf = (part) => [part, ...(part.concat || []).flatMap(panelsOf)];
+  const isMarked = ({ description }) => subjects.has(description); // by theme.of_subject
+  const tablesIn = (part) => panelsOf(part).flatMap(unitsOf).map(({ data }) => data?.name);
+  const isOfAnother = (part, emptied, only) => isMarked(part) ? !only.includes(part.description) : unitsOf(part).some(({ transform = [], data }) => emptied.has(data?.name) ||
+    transform.some(({ filter }) => columnsOfSubjects.includes(filter?.field) && !isOf(only, filter.equal)));
+  const onlyPanels = (part, emptied, only) => {
     if (!part.concat) return;
-    part.concat.forEach((one) => onlyPanels(one, emptied));
-    const mine = part.concat.filter((one) => (one.concat ? one.concat.length : !isOfAnother(one, emptied)));
+    part.concat.filter((one) => !isMarked(one)).forEach((one) => onlyPanels(one, emptied, only));
+    const mine = part.concat.filter((one) => (one.concat && !isMarked(one) ? one.concat.length : !isOfAnother(one, emptied, only)));
     if (mine.length && mine.length < part.concat.length && mine.length <= 3) mine.filter(isMap).forEach((one) => enlarge(one, 250));
     part.concat = mine;
+  };
+  // Legends name those who are shown.
+  const onlyInLegends = (part, only) => {
+    panelsOf(part).flatMap(unitsOf).forEach(({ encoding }) => {
+      const scale = encoding?.color?.scale;
+      if (!scale?.domain?.length || !scale.domain.every((name) => subjects.has(name))) return;
+      const left = scale.domain.map((name, at) => [name, scale.range[at]]).filter(([name]) => only.includes(name));
+      encoding.color.scale = { ...scale, domain: left.map(([name]) => name), range: left.map(([, colour]) => colour) };
+    });
+  };
+  // Small multiples that have become few stand beside one another: as wide as four small panels a row, or less.
+  const widthOf = (part) => (part.concat ? part.concat.reduce((sum, one) => sum + widthOf(one), 0) : part.width <= 240 ? 1 : part.width <= 420 ? 2 : 4);
+  const abreast = (part) => {
+    (part.concat || []).forEach(abreast);
+    if (part.columns !== 1) return;
+    const rows = [];
+    part.concat.forEach((one) => {
+      const row = rows.at(-1), wide = widthOf(one);
+      if (row && row.wide + wide <= 4) {
+        row.concat.push(one);
+        row.wide += wide;
+      } else rows.push({ concat: [one], wide });
+    });
+    rows.filter(({ concat, wide }) => concat.length > 1 && wide === 4).flatMap(({ concat }) => concat.flatMap(panelsOf)).forEach((one) => {
+      if (one.width <= 240) one.width *= 0.85; // four axes take their room, too
+    });
+    part.concat = rows.map(({ concat }) => (concat.length > 1 ? { concat, columns: concat.length, resolve: part.resolve } : concat[0]));
   };
   const enlarge = (part, side) => { // few maps of many have room to be large
     const ratio = side / Math.max(part.width, part.height);
@@ -104,32 +165,52 @@
     return spec;
   };
 
-  // Titles of axes, legends, panels and tooltips in the language of the page; names in the data stay.
-  const inWords = (part) => Object.entries(part).forEach(([key, value]) => {
-    if (["title", "text"].includes(key) && typeof value === "string") part[key] = sentence(value);
-    else if (["title", "text"].includes(key) && Array.isArray(value)) part[key] = value.map((line) => (typeof line === "string" ? sentence(line) : line));
-    else if (value && typeof value === "object" && key !== "datasets") inWords(value);
-  });
+  // Titles of axes, panels and tooltips, words in a chart and what its legends name, in the language of the page; names of
+  // layers and subjects stay. As words.retitled does it to the pictures.
+  const speaking = ["title", "subtitle", "text"];
+  const inWords = (part) => {
+    Object.entries(part).forEach(([key, value]) => {
+      if (speaking.includes(key) && typeof value === "string") part[key] = sentence(value);
+      else if (speaking.includes(key) && Array.isArray(value)) part[key] = value.map((line) => (typeof line === "string" ? sentence(line) : line));
+      else if (value && typeof value === "object") inWords(value);
+    });
+    relabel(part, part.scale?.domain, "legend");
+    [part.encoding?.x, part.encoding?.y].forEach((place) => { if (place) relabel(place, place.sort, "axis"); });
+  };
+  const relabel = (place, labels, guide) => {
+    const said = Array.isArray(labels) && place[guide] !== null ? labels.filter((label) => typeof label === "string" && sentence(label) !== label) : [];
+    if (!said.length) return;
+    const spelled = JSON.stringify(Object.fromEntries(said.map((label) => [label, sentence(label)])));
+    place[guide] = { ...place[guide], labelExpr: `${spelled}[datum.label] || (${place[guide]?.labelExpr ?? "datum.label"})` };
+  };
+  const rowsInWords = (rows) => (rows.length && "text" in rows[0] ? rows.map((each) => ({ ...each, text: sentence(each.text) })) : rows);
 
   const draw = async (figure) => {
     const { spec, tables } = charts[figure.dataset.chart];
     const room = figure.clientWidth;
     const live = figure.querySelector(".live");
     const look = config[dark.matches ? "dark" : "light"];
-    const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, unpack(table)]));
-    const emptied = new Set();
-    if (state.only.length) {
+    const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, rowsInWords(unpack(table))]));
+    const emptied = new Set(), only = state.only.length ? state.only : few.get(figure) ?? [];
+    if (only.length) {
+      const whole = new Set(panelsOf(spec).filter(isMarked).flatMap(tablesIn));
       for (const [name, rows] of Object.entries(datasets)) {
-        datasets[name] = onlyRows(rows);
+        datasets[name] = whole.has(name) ? rows : onlyRows(rows, only);
         if (rows.length && !datasets[name].length) emptied.add(name);
       }
     }
     let excess = 0;
-    for (const way of ways(spec)) {
+    for (const way of ways(spec, only.length > 0)) {
       const copy = JSON.parse(JSON.stringify(spec));
       inWords(copy);
-      if (emptied.size || state.only.length) onlyPanels(copy, emptied);
+      if (only.length) {
+        onlyPanels(copy, emptied, only);
+        onlyInLegends(copy, only);
+      }
+      if (way.abreast) abreast(copy);
       if (way.columns) atMost(copy, way.columns);
+      if (way.tight && !tighten(copy, room)) continue;
+      if (way.below) wrapTitles(copy, room);
       if (way.narrow) narrow(copy, excess);
       const below = { orient: "bottom", direction: "horizontal", columns: way.narrow ? 1 : 2 };
       const under = way.narrow ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};
@@ -153,6 +234,7 @@
     }
     live.hidden = false;
     figure.querySelector(".still").style.display = "none";
+    figure.classList.remove("waiting");
     tell("drawn", figure);
   };
 
@@ -165,6 +247,7 @@
   const attempt = (figure) => draw(figure).catch((error) => {
     figure.querySelector(".live").hidden = true;
     figure.querySelector(".still").style.display = "";
+    figure.classList.remove("waiting");
     console.error(`The chart ${figure.dataset.chart} stays a picture: ${error}`);
   });
 
@@ -180,6 +263,7 @@
 
   hear("only", () => drawn.forEach((_, figure) => attempt(figure)));
   hear("language", () => drawn.forEach((_, figure) => attempt(figure)));
+  hear("few", (figure) => { if (drawn.has(figure)) attempt(figure); });
 
   let waiting;
   window.addEventListener("resize", () => {

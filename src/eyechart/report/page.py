@@ -37,9 +37,10 @@ LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 STYLES = ("page.css", "exam.css")
-SCRIPTS = ("store.js", "languages.js", "page.js", "looking.js", "tour.js", "reading.js")
-"""In the order in which they run: what the page knows, its language, its charts, what is marked in them, and how it is
-read."""
+SCRIPTS = ("store.js", "languages.js", "few.js", "page.js", "looking.js", "tour.js", "reading.js")
+"""In the order in which they run: what the page knows, its language, whom its charts show, its charts, what is marked
+in them, and how it is read."""
+EXPLORER_SCRIPTS = ("likeness.js", "attention_rows.js", "attention_words.js", "attention_drawing.js", "explorer.js")
 
 
 Watched = Callable[[Iterable[str]], Iterable[str]]
@@ -89,8 +90,9 @@ def render(
     verdict_rows = rows(run.verdicts, subject_label, list(run.findings))
     maps = explorer_context(run)
     scripts = [javascript(), *map(text_of, SCRIPTS), *([maps["script"]] if maps else [])]
-    specs = [made["chart"].spec for made in sections if made["chart"]]
-    spoken = chart_words(specs, subjects) | script_words([*scripts[1:], str(maps["data"]) if maps else ""])
+    drawn = [made["chart"] for made in sections if made["chart"]]
+    spoken = chart_words([part for chart in drawn for part in (chart.spec, chart.written)], subjects)
+    spoken |= script_words([*scripts[1:], str(maps["data"]) if maps else ""])
     images = plan["images"]
     context = {
         "policy": content_policy(scripts),
@@ -174,7 +176,7 @@ def explorer_context(run: Run, largest: int | None = None) -> dict[str, Any] | N
     data = explorer(run, largest)
     if data is None:
         return None
-    css, script = text_of("explorer.css"), text_of("likeness.js") + text_of("explorer.js")
+    css, script = text_of("explorer.css"), "".join(map(text_of, EXPLORER_SCRIPTS))
     return {"data": json_in_html(data), "images": data["images"], "script": script, "css": css}
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eyechart.charts.numbers import count, with_span
+from eyechart.charts.small_multiples import MOST_TOGETHER
 from eyechart.measure import SampledExperiment
 from eyechart.phrases import harmless_cell
 from eyechart.report.embed import data_uri, embed
-from eyechart.report.sentences import lines, name_of_quantity, typeset
+from eyechart.report.sentences import lines, name_of_quantity, of_these, typeset
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from eyechart.measure import Measure
     from eyechart.report.words import Language
     from eyechart.run import Run
+    from eyechart.scene import Scene
 
+TALL = 600  # pixels; a higher figure of many subjects shows two of them at first, and names the others to be picked
+FEW_LINES = 3  # of what a measure says of many subjects; more are folded
 LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 
 
@@ -30,17 +34,23 @@ def section(run: Run, name: str, measure: Measure, subject_label: Any, language:
     except Exception as error:  # one figure of twenty, after all the work: whatever it is, the others are drawn
         undrawn = in_one_line(error)
     try:
-        said = measure.sentence(finding)
+        words = measure.sentence(finding)
     except Exception as error:
-        said = f"Nothing could be said of these numbers ({in_one_line(error)})."
-    sentence = typeset(said, run.scene.subjects)
-    short = name_of_quantity(name)
+        words = f"Nothing could be said of these numbers ({in_one_line(error)})."
+    sentence = typeset(words, run.scene.subjects)
+    short, subjects = name_of_quantity(name), subjects_of(finding, run.scene.subjects)
+    pair = two_of([name for name in subjects if chart and name in chart.subjects] or subjects, run.scene)
+    told, folded = lines(sentence, run.scene.subjects), list[str]()
+    if len(subjects) > MOST_TOGETHER:
+        told, folded = of_these(told, pair, run.scene.subjects, FEW_LINES)
     quantities = quantity_rows(finding, measure, subject_label)
     return {
         "id": f"measure-{name}",
         "name": name,
         "chapter": measure.chapter,
-        "subjects": subjects_of(finding, run.scene.subjects),
+        "subjects": subjects,
+        "few": pair if chart and chart.height > TALL and len(chart.subjects) > MOST_TOGETHER else [],
+        "drawn_subjects": [name for name in subjects if chart and name in chart.subjects],
         "papers": [source.paper for source in measure.sources if source.paper != "eyechart"],
         "title": measure.title,
         "short": f"{short[:1].upper()}{short[1:]}",
@@ -48,7 +58,8 @@ def section(run: Run, name: str, measure: Measure, subject_label: Any, language:
         "method": measure.method,
         "sources": measure.sources,
         "sentence": sentence,
-        "lines": lines(sentence, run.scene.subjects),
+        "lines": told,
+        "more_lines": folded,
         "quantities": quantities,
         "number": sum(len(quantity["rows"]) for quantity in quantities),
         "sample": sample(finding, measure, run.plan),
@@ -71,6 +82,22 @@ def subjects_of(finding: xarray.Dataset, subjects: Sequence[str]) -> list[str]:
     if "quantity_subjects" in finding:
         names |= {name for pair in finding.quantity_subjects.values for name in str(pair).split(" | ")}
     return [subject for subject in subjects if subject in names] or list(subjects)
+
+
+def two_of(subjects: Sequence[str], scene: Scene) -> list[str]:
+    """What a figure of many subjects shows before others are picked: the first, and one as unlike it as there is.
+
+    A CNN beside what is none; else the first of another family.
+    """
+    families = {anatomy.subject: anatomy.family for anatomy in scene.anatomies}
+    first, *others = subjects
+    if not others:
+        return [first]
+
+    def unlikeness(name: str) -> tuple[bool, bool]:
+        return (families[name] == "cnn") != (families[first] == "cnn"), families[name] != families[first]
+
+    return [first, max(others, key=unlikeness)]
 
 
 def in_one_line(error: Exception) -> str:

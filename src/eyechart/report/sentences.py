@@ -35,8 +35,7 @@ def lines(text: str, subjects: Sequence[str]) -> list[str]:
     """The same text with a new line wherever it turns to another subject: four subjects in one paragraph are a wall."""
     if len(text) <= WALL:
         return [text]
-    longest_first = sorted(subjects, key=len, reverse=True)
-    named = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?![\w-])" for name in longest_first))
+    named = naming(subjects)
     groups: list[list[str]] = []
     last = None
     for clause in re.split(r"(?<=[;.]) ", text):
@@ -48,6 +47,25 @@ def lines(text: str, subjects: Sequence[str]) -> list[str]:
         last = match.group() if match else last
     joined = [re.sub(r";$", ".", " ".join(clauses)) for clauses in groups]
     return [line if line.startswith(tuple(subjects)) else line[:1].upper() + line[1:] for line in joined]
+
+
+def naming(subjects: Sequence[str]) -> re.Pattern[str]:
+    """Finds a subject's name, and never a shorter one inside it."""
+    longest_first = sorted(subjects, key=len, reverse=True)
+    return re.compile("|".join(rf"(?<!\w){re.escape(name)}(?![\w-])" for name in longest_first))
+
+
+def of_these(
+    told: Sequence[str], names: Sequence[str], subjects: Sequence[str], most: int
+) -> tuple[list[str], list[str]]:
+    """The first line and those about these subjects, `most` of them; and the others, in their order.
+
+    >>> of_these(["In a, 3.", "In a-b, 2.", "In c, 1.", "All."], ["a", "c"], ["a", "a-b", "c"], 3)
+    (['In a, 3.', 'In c, 1.'], ['In a-b, 2.', 'All.'])
+    """
+    named = naming(subjects)
+    about = [at for at, line in enumerate(told) if at == 0 or any(name in names for name in named.findall(line))][:most]
+    return [told[at] for at in about], [line for at, line in enumerate(told) if at not in about]
 
 
 def name_of_quantity(name: str) -> str:

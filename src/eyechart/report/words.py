@@ -6,6 +6,7 @@ are in `ko/`; a measure's words are in its room (`ko.toml` beside measure.py), t
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 Language = Literal["en", "ko"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
-PAGES = ("page", "verdicts", "gates", "tour", "provenance")
+PAGES = ("page", "verdicts", "gates", "tour", "provenance", "comparison", "studies")
 """Files of `ko/` with the words of the templates and of the sentences made by this folder and by claims."""
 
 
@@ -82,29 +83,56 @@ def script_words(texts: Iterable[str]) -> dict[str, str]:
     return {english: korean for english, korean in all_script_words().items() if english in together}
 
 
+SPEAKING = ("title", "subtitle", "text")
+"""Keys of a chart, and of the rows it draws words from, whose values are words."""
+
+
 def titles(spec: object) -> Iterator[str]:
-    """What a chart says of itself: titles of panels, axes, legends and tooltips, and words in it."""
+    """What a chart says of itself: titles of panels, axes and tooltips, words in it, and what its legends name."""
     for key, value in spec.items() if isinstance(spec, dict) else enumerate(spec) if isinstance(spec, list) else ():
-        if key in ("title", "text") and isinstance(value, str | list):
+        if key in SPEAKING and isinstance(value, str | list):
             yield from [value] if isinstance(value, str) else map(str, value)
+        elif key in ("domain", "sort") and isinstance(value, list):
+            yield from (label for label in value if isinstance(label, str))
         else:
             yield from titles(value)
 
 
 def retitled(spec: Any, words: Mapping[str, str]) -> Any:
-    """The chart with its titles in other words; page.js does the same to the live one."""
+    """The chart in other words; page.js does the same to the live one."""
     if isinstance(spec, list):
         return [retitled(each, words) for each in spec]
     if not isinstance(spec, dict):
         return spec
-    made = {key: value if key == "datasets" else retitled(value, words) for key, value in spec.items()}
-    for key in {"title", "text"} & set(made):
+    made: dict[str, Any] = {
+        key: with_words(value, words) if key == "datasets" else retitled(value, words) for key, value in spec.items()
+    }
+    for key in set(SPEAKING) & set(made):
         value = made[key]
         if isinstance(value, str):
             made[key] = words.get(value, value)
         elif isinstance(value, list):
             made[key] = [words.get(line, line) if isinstance(line, str) else line for line in value]
+    if isinstance(made.get("scale"), dict):
+        relabelled(made, made["scale"].get("domain"), "legend", words)
+    for channel in {"x", "y"} & set(made.get("encoding", ())):
+        place = made["encoding"][channel]
+        relabelled(place, place.get("sort"), "axis", words)
     return made
+
+
+def relabelled(place: dict[str, Any], labels: object, guide: str, words: Mapping[str, str]) -> None:
+    """What the legend or the axis of an encoding names, in other words."""
+    said = {label: words[label] for label in labels if label in words} if isinstance(labels, list) else {}
+    if said and place.get(guide, {}) is not None:
+        otherwise = place.get(guide, {}).get("labelExpr", "datum.label")
+        spelled = json.dumps(said, ensure_ascii=False)
+        place[guide] = {**place.get(guide, {}), "labelExpr": f"{spelled}[datum.label] || ({otherwise})"}
+
+
+def with_words(datasets: Mapping[str, list[Any]], words: Mapping[str, str]) -> dict[str, list[Any]]:
+    """The tables of a chart; of those whose rows hold words, with other ones. Tables of numbers may be long."""
+    return {name: retitled(rows, words) if rows and "text" in rows[0] else rows for name, rows in datasets.items()}
 
 
 def chart_words(specs: Iterable[object], subjects: Sequence[str]) -> dict[str, str]:

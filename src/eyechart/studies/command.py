@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eyechart.command_line import lang_option
 from eyechart.errors import PARTLY, Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ START_UP, STEPS = 5, 195
     help="With --report: a run of the bundled models to keep beside the records; may be given again.",
 )
 @click.option("--out", default="docs", show_default=True, type=click.Path(path_type=Path), help="Folder of --report.")
+@lang_option
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def study(
     name: str | None,
@@ -72,6 +74,7 @@ def study(
     report: bool,
     exam_runs: tuple[Path, ...],
     out: Path,
+    lang: str | None,
     **options: Any,
 ) -> None:
     """Train, examine and judge over seeds: a study NAME, or those of --rows; the list of studies without either.
@@ -80,7 +83,7 @@ def study(
     """
     try:
         if report:
-            _report(out, exam_runs)
+            _report(out, exam_runs, lang or "en")
             return
         if name is None and rows is None:
             _list(json_)
@@ -98,7 +101,7 @@ def study(
         raise Interrupted("interrupted, what ended is recorded; run the same command again to continue.") from None
 
 
-def _report(out: Path, exam_runs: Sequence[Path]) -> None:
+def _report(out: Path, exam_runs: Sequence[Path], lang: str) -> None:
     from eyechart.files import write_text
     from eyechart.run import Run
     from eyechart.studies.bundled_exams import BundledExams
@@ -113,7 +116,7 @@ def _report(out: Path, exam_runs: Sequence[Path]) -> None:
     claims = answers(records, exams.verdicts)
     asked = questions(records, claims, exams)
     click.echo(write_text(out / "reproduction.md", markdown(claims, records, asked, exams)))
-    click.echo(write_text(out / "reproduction.html", page(claims, records, asked, exams)))
+    click.echo(write_text(out / "reproduction.html", page(claims, records, asked, exams, lang)))
 
 
 def _list(json_: bool) -> None:

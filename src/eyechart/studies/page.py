@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +13,10 @@ from eyechart.charts.export import specification
 from eyechart.charts.numbers import with_span
 from eyechart.claims.verdict import Verdict
 from eyechart.report import page as exam_page
-from eyechart.report.embed import data_uri, on_both_papers
+from eyechart.report.embed import picture
 from eyechart.report.verdict_rows import KINDS, interval_drawing, references, rows
 from eyechart.report.verdict_rows import picture as drawing_of
+from eyechart.report.words import Words, language_of, translator
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure
@@ -27,26 +27,43 @@ from eyechart.studies.verdicts import draws_of, interval_of
 GREY = "#7f7f7f"
 
 
+SCRIPTS = ("store.js", "languages.js")
+
+
 def page(
-    all_answers: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question], exams: BundledExams
+    all_answers: Sequence[Answer],
+    records: Sequence[Records],
+    asked: Sequence[Question],
+    exams: BundledExams,
+    lang: str = "en",
 ) -> str:
-    """One self-contained HTML file without scripts."""
-    numbers = summary(all_answers)
-    css = exam_page.HERE.joinpath("page.css").read_text(encoding="utf-8")
+    """One self-contained HTML file that opens in `lang`."""
+    language, numbers = language_of(lang), summary(all_answers)
+    scripts = [exam_page.text_of(name) for name in SCRIPTS]
     context = {
         "title": "What became of every claim",
-        "policy": exam_page.content_policy([]),
+        "policy": exam_page.content_policy(scripts),
         "version": eyechart.__version__,
         "icon": exam_page.icon(),
-        "css": Markup(css),
+        "css": Markup(exam_page.text_of("page.css")),
         "numbers": numbers,
         "claims": [claim_context(each) for each in all_answers],
         "studies": [study_context(each) for each in records],
         "questions": asked,
         "exams": exams.words,
         "references": references([verdict for each in all_answers for verdict in each.verdicts]),
+        "charts": exam_page.json_in_html({"words": {}}),
+        "scripts": [Markup(script) for script in scripts],
     }
-    return exam_page.filled(context, "studies.html")
+    say = translator([], subjects_of(all_answers, records, exams))
+    return exam_page.filled(context, "studies.html", Words(say, language))
+
+
+def subjects_of(all_answers: Sequence[Answer], records: Sequence[Records], exams: BundledExams) -> list[str]:
+    """Whoever a sentence may name: arms of studies and bundled models."""
+    named = [name for each in all_answers for verdict in each.verdicts for name in verdict.subjects]
+    named += [name for run in exams.content["runs"] for name in run["subjects"]]
+    return list(dict.fromkeys([*named, *(arm for each in records for arm in each.study.arms)]))
 
 
 def claim_context(each: Answer) -> dict[str, Any]:
@@ -103,7 +120,7 @@ def study_context(records: Records) -> dict[str, Any]:
         "measured": sum(records.recorded(arm.name, seed) for arm, seed in study.runs),
         "failures": records.failures(),
         "arms": arm_rows(records),
-        "picture": picture(records),
+        "picture": drawn(records),
         "unasked": unasked_contrasts(records),
         "figure": study.figure.get("title", ""),
         "file": study.hash,
@@ -116,7 +133,7 @@ def study_context(records: Records) -> dict[str, Any]:
 def unasked_contrasts(records: Records) -> list[dict[str, Any]]:
     """Contrasts that no claim asks for (questions of the notes do), drawn without a margin."""
     asked = {part.quantity for test in records.study.tests for part in test.parts}
-    drawn = []
+    shown = []
     for contrast in records.study.contrasts.values():
         interval = None if contrast.name in asked else interval_of(contrast, records)
         if interval is not None:
@@ -124,19 +141,11 @@ def unasked_contrasts(records: Records) -> list[dict[str, Any]]:
             effect, span = with_span(*numbers)
             about = {"words": contrast.words, "effect": effect, "span": span, "how": interval.words}
             look = {"kind": KINDS["not tested"], "said": f"{contrast.words}: {effect}"}
-            drawn.append({**about, **look, **interval_drawing(numbers, "", (), draws_of(contrast, records))})
-    return drawn
+            shown.append({**about, **look, **interval_drawing(numbers, "", (), draws_of(contrast, records))})
+    return shown
 
 
-def picture(records: Records) -> dict[str, Any] | None:
+def drawn(records: Records) -> dict[str, Any] | None:
     with theme.drawing(for_export=True):
         chart = figure(records)
-        if chart is None:
-            return None
-        spec = specification(chart)
-    light, dark = on_both_papers(spec)
-    width, height = (
-        round(float(side)) for side in re.findall(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', light)[0]
-    )
-    uris = {paper: data_uri(drawn, "image/svg+xml") for paper, drawn in (("light", light), ("dark", dark))}
-    return {**uris, "width": width, "height": height}
+        return None if chart is None else picture(specification(chart))

@@ -25,6 +25,8 @@ from eyechart.studies.verdicts import interval_of
 STATES = ("answered", "partly", "open")
 BLANK = re.compile(r"\{(exam|contrast|claim|correlation) ([^{}]+)\}")
 NOT_YET = "Not yet: a number that it needs is not recorded."
+NOT_YET_KO = "아직 없음: 필요한 수가 기록되지 않았다."
+KOREAN = {"holds": "성립", "fails": "불성립", "undecided": "미정", "not yet": "아직 없음"}
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,10 @@ class Question:
     translation: str
     answer: str
     state: str
+    answer_ko: str = ""
     meanwhile: str = ""
     """What is said while a number of the answer is missing."""
+    meanwhile_ko: str = ""
     meanwhile_state: str = "open"
 
 
@@ -53,21 +57,18 @@ def questions(records: Sequence[Records], answers: Sequence[Answer], exams: Bund
 def fill(question: Question, numbers: Numbers) -> Question:
     if question.state not in STATES:
         raise EyechartError(f"questions.toml: the state of {question.id} is one of {', '.join(STATES)}.")
-    missing = False
+    if any(numbers.of(*blank) is None for blank in BLANK.findall(question.answer)):
+        if not question.meanwhile:
+            return replace(question, answer=NOT_YET, answer_ko=NOT_YET_KO, state="open")
+        said, said_ko = question.meanwhile, question.meanwhile_ko
+        return fill(
+            replace(question, answer=said, answer_ko=said_ko, state=question.meanwhile_state, meanwhile=""), numbers
+        )
 
-    def number(blank: re.Match[str]) -> str:
-        nonlocal missing
-        text = numbers.of(blank[1], blank[2])
-        missing = missing or text is None
-        return text or ""
+    def filled(text: str, korean: bool) -> str:
+        return " ".join(BLANK.sub(lambda blank: numbers.of(blank[1], blank[2], korean) or "", text).split())
 
-    answer = " ".join(BLANK.sub(number, question.answer).split())
-    if not missing:
-        return replace(question, answer=answer)
-    if question.meanwhile:
-        first = replace(question, answer=question.meanwhile, state=question.meanwhile_state, meanwhile="")
-        return fill(first, numbers)
-    return replace(question, answer=NOT_YET, state="open")
+    return replace(question, answer=filled(question.answer, False), answer_ko=filled(question.answer_ko, True))
 
 
 @dataclass(frozen=True)
@@ -78,21 +79,25 @@ class Numbers:
     answers: Sequence[Answer]
     exam: Mapping[tuple[str, str], tuple[float, float, float]]
 
-    def of(self, kind: str, what: str) -> str | None:
+    def of(self, kind: str, what: str, korean: bool = False) -> str | None:
         """A number in words; None where it is not recorded."""
         if kind == "claim":
-            return self._claim(what)
+            return self._claim(what, korean)
         name, _, where = what.rpartition(" of ")
         if kind == "exam":
             value = self.exam.get((name, where.replace(", ", " | ")))
             return None if value is None else interval_words(*value)
         if where not in self.records:
             raise EyechartError(f"questions.toml: there is no study called {where!r}.")
-        return self._contrast(name, where) if kind == "contrast" else self._correlation(name, where)
+        return self._contrast(name, where) if kind == "contrast" else self._correlation(name, where, korean)
 
-    def _claim(self, name: str) -> str:
+    def _claim(self, name: str, korean: bool) -> str:
         (answer,) = (each for each in self.answers if each.claim.id == name)
-        return f"{name}: {answer.status}."
+        if not korean:
+            return f"{name}: {answer.status}."
+        words, by_reading = re.subn(" by reading$", "", answer.status)
+        said = ", ".join(KOREAN[word] for word in words.split(", "))
+        return f"{name}: {said}{'(읽는 법에 따라)' if by_reading else ''}."
 
     def _contrast(self, name: str, study: str) -> str | None:
         records = self.records[study]
@@ -101,13 +106,14 @@ class Numbers:
         interval = interval_of(records.study.contrasts[name], records)
         return None if interval is None else interval_words(interval.value, interval.low, interval.high)
 
-    def _correlation(self, names: str, study: str) -> str | None:
+    def _correlation(self, names: str, study: str, korean: bool) -> str | None:
         one, other = (name.strip() for name in names.split(","))
         pairs = arm_means(self.records[study], one, other)
         if len(pairs) < 4:
             return None
         r = float(np.corrcoef(np.array(pairs).T)[0, 1])
-        return f"{interval_words(r, *fisher(r, len(pairs)))} (r over {len(pairs)} arms)"
+        arms = f"팔 {len(pairs)}개의 r" if korean else f"r over {len(pairs)} arms"
+        return f"{interval_words(r, *fisher(r, len(pairs)))} ({arms})"
 
 
 def arm_means(records: Records, one: str, other: str) -> list[tuple[float, float]]:

@@ -110,7 +110,8 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
     alone = {PREFIX: "the class token looks", MEAN: "the average patch looks"}
     looking = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"
     size = len(heads) * (TILE + GAP), count * (TILE + GAP)
-    return theme.panel(image.encode(x, y, url="url:N"), size, f"{subject}: where {looking}")
+    made = theme.panel(image.encode(x, y, url="url:N"), size, f"{subject}: where {looking}")
+    return theme.of_subject(made, subject)
 
 
 def rows_of(finding: xarray.Dataset) -> int:

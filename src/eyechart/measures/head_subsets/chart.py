@@ -46,4 +46,4 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
         title.subtitle = f"uniform attention would be {uniform:.1f} px, beyond this axis"
     else:
         lines += theme.reference(uniform, "uniform attention", axis="x", at="start", side="left")
-    return theme.panel(lines, (400, 280), title)
+    return theme.of_subject(theme.panel(lines, (400, 280), title), subject)

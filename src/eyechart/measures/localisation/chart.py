@@ -49,14 +49,9 @@ def token_tiles(at: xarray.Dataset, floor: bool, highest: float) -> Chart:
     ]
     some = "" if cells == (len(picked[0]), len(picked[1])) else f"{len(picked[0])}×{len(picked[1])} of "
     said = f"{at.name.item()}, {some}{cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
-    return tiles(
-        maps,
-        cells,
-        at.patch_place.values.tolist(),
-        title=alt.TitleParams(str(at.subject.item()), subtitle=said),
-        size=300,
-        highest=highest,
-    )
+    subject = str(at.subject.item())
+    title, patch_names = alt.TitleParams(subject, subtitle=said), at.patch_place.values.tolist()
+    return theme.of_subject(tiles(maps, cells, patch_names, title=title, size=300, highest=highest), subject)
 
 
 def reference_tiles(at: xarray.Dataset, highest: float) -> Chart:
@@ -64,8 +59,9 @@ def reference_tiles(at: xarray.Dataset, highest: float) -> Chart:
     references = zip(at.reference.values.tolist(), at.reference_cka.values, strict=True)
     shown = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
     title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in shown))
-    cells = int(at.rows), int(at.columns)
-    return tiles([shown], cells, at.patch_place.values.tolist(), title=title, size=130 * len(shown), highest=highest)
+    cells, patch_names = (int(at.rows), int(at.columns)), at.patch_place.values.tolist()
+    made = tiles([shown], cells, patch_names, title=title, size=130 * len(shown), highest=highest)
+    return theme.of_subject(made, str(at.subject.item()))
 
 
 def over_depth(

@@ -32,7 +32,7 @@ def draw(finding: xarray.Dataset) -> Chart:
             raw = picture(at.filter_tile.values[:shown, :, : size[0], : size[1]], subject, words)
             tiles = theme.panels([raw, tiles], columns=1, shared=())
         curves = theme.panels([frequencies(at, subject, count), variance(at, subject, count)], columns=1, shared=())
-        rows += [tiles, curves]
+        rows += [theme.of_subject(tiles, subject), theme.of_subject(curves, subject)]
     return theme.panels(rows, columns=2, shared=())
 
 

@@ -26,12 +26,14 @@ def draw(finding: xarray.Dataset) -> Chart:
         tables = [at for at, name in enumerate(subjects) if name == subject]
         for at in dict.fromkeys([tables[0], tables[-1]]):
             part = finding.isel(table=at)
-            rows += [grid_of_grids(part, subject, legend=not rows), over_distance(part, subject)]
+            made = [grid_of_grids(part, subject, legend=not rows), over_distance(part, subject)]
+            rows += [theme.of_subject(each, subject) for each in made]
     names = finding.steps_subject.values.tolist()
     for subject in dict.fromkeys(names):
         tables = [at for at, name in enumerate(names) if name == subject]
         shown = [step_tables(finding.isel(relative=at), subject) for at in dict.fromkeys([tables[0], tables[-1]])]
-        rows += [theme.panels(shown, columns=1, shared=()), heads_by_depth(finding.isel(relative=tables), subject)]
+        made = [theme.panels(shown, columns=1, shared=()), heads_by_depth(finding.isel(relative=tables), subject)]
+        rows += [theme.of_subject(each, subject) for each in made]
     return theme.panels(rows, columns=2, shared=())
 
 

@@ -41,7 +41,8 @@ def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
     side = finding.sizes["x"]
     if not len(sites):
         nothing = pd.DataFrame({"x": [0], "y": [0], "gradient": [np.nan]})
-        return heatmap(nothing, x="x", y="y", value="gradient", title=title, size=(WIDTH, WIDTH // TILES))
+        empty = heatmap(nothing, x="x", y="y", value="gradient", title=title, size=(WIDTH, WIDTH // TILES))
+        return theme.of_subject(empty, subject)
     across = np.concatenate([*finding.field.values[sites]], axis=1) / 255  # tiles side by side
     y, x = np.divmod(np.arange(across.size), across.shape[1])
     chart = heatmap(
@@ -58,7 +59,8 @@ def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
         size=(WIDTH * len(sites) // TILES, WIDTH // TILES),
         for_export=True,  # a picture on the page as well: the maps of four subjects are 50,000 rectangles
     )
-    return cast("Chart", chart + outlines(finding, sites, side) + depths(finding, sites, side, chart.height))
+    layers = chart + outlines(finding, sites, side) + depths(finding, sites, side, chart.height)
+    return theme.of_subject(cast("Chart", layers), subject)
 
 
 def outlines(finding: xarray.Dataset, sites: np.ndarray, side: int) -> alt.Chart:
