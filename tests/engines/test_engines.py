@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save_file
@@ -22,14 +24,17 @@ from eyechart.engines.clock import Clock
 from eyechart.engines.plan import scene_of
 from eyechart.engines.prepared import Prepared
 from eyechart.engines.ranks import Ranks
+from eyechart.engines.ray_cluster import add_up_shard, compute_shard
 from eyechart.engines.workload import Workload
 from eyechart.errors import EngineError, EyechartError, UsageError
 from eyechart.exam import open_folder, prepare
 from eyechart.measures import measures, planned_measures
 from eyechart.run import Run
+from eyechart.shard_files import pack_shard
 from eyechart.tally import Tally
 from eyechart.training.side_by_side import run_side_by_side
 from tests.small_subjects import TINY, write_subjects
+from tests.test_contributing import plugin  # noqa: F401 - a fixture
 from tests.training.toys import toy_run, write_toys
 
 pytestmark = pytest.mark.all_draws
@@ -161,8 +166,14 @@ def test_ranks_write_the_shards_of_one_process(
 
 
 def test_a_cluster_writes_the_shards_of_one_process(
-    everything: functools.partial[Prepared], alone: list[dict[str, Tally]], cluster: Any, tmp_path: Path
+    everything: functools.partial[Prepared],
+    alone: list[dict[str, Tally]],
+    cluster: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """All measures, each subject in a task of its own, so that what several saw is put together."""
+    monkeypatch.setattr("eyechart.engines.ray_cluster.ROOM", 0)
     all_but_the_first(everything, tmp_path / "run", alone[0])
     run, images = examined(everything, choose_engine("ray"), tmp_path / "run")
     assert_first_shards(run, alone)
@@ -179,6 +190,22 @@ def test_one_engine_goes_on_where_another_stopped(weights: list[str], cluster: A
     assert shards_of(run) == shards_of(one)
     assert run.shard_path(1).stat().st_mtime_ns == before
     assert images == IMAGES
+
+
+def test_a_measure_of_a_file_is_known_to_whoever_adds_up(
+    plugin: Path,  # noqa: F811 - the fixture
+    weights: list[str],
+) -> None:
+    prepared = asked(weights[:2], ["feature_length"], plugins=(str(plugin),))()
+    plan, threads, chosen = prepared.plan, torch.get_num_threads(), planned_measures(prepared.plan["measures"])
+    seen = [np.frombuffer(pickle.dumps(each), np.uint8) for _, each in prepared.look(0, chosen, scene_of(plan))]
+    eyechart.measures._from_files.clear()  # as in a worker that has made nothing ready
+    eyechart.measures.measures.cache_clear()
+    packed = add_up_shard(plan, eyechart.__version__, 0, threads, *seen)
+    expected = load(pack_shard(prepared.compute(0, chosen, scene_of(plan)), plan["question"], 0))
+    assert {name: value.tolist() for name, value in load(packed).items()} == {
+        name: value.tolist() for name, value in expected.items()
+    }
 
 
 def test_other_shards_of_the_same_batches_agree_to_rounding(weights: list[str], tmp_path: Path) -> None:
@@ -275,8 +302,6 @@ def test_a_worker_that_is_not_the_same_is_refused(
 
 
 def test_a_worker_of_another_version_is_refused() -> None:
-    from eyechart.engines.ray_cluster import compute_shard
-
     with pytest.raises(EngineError, match=r"eyechart .* the driver 0\.0\.0; install the same one"):
         compute_shard({}, "0.0.0", lambda: pytest.fail("it must not begin"), 0, 1)
 
