@@ -119,15 +119,19 @@ def killed_after(seconds: float, subjects: list[str], folder: Path) -> bool:
     return True
 
 
-def kill_many(kills: int, subjects: list[str], work: Path, undisturbed: Run, seconds: float) -> Tally:
+def kill_many(kills: int, subjects: list[str], work: Path, undisturbed: Run, seconds: float, until: float) -> Tally:
     tally, draw = Tally(), random.Random(0)
-    while sum(tally.kills.values()) < kills:
+
+    def enough() -> bool:
+        return sum(tally.kills.values()) >= kills or time.monotonic() > until
+
+    while not enough():
         folder, in_chain = work / "killed", 0
         shutil.rmtree(folder, ignore_errors=True)
         while killed_after(draw.choice(WHEN) * draw.random() * seconds, subjects, folder):
             tally.kills[stage_of(folder)] += 1
             in_chain += 1
-            if sum(tally.kills.values()) >= kills:
+            if enough():
                 killed_after(math.inf, subjects, folder)
                 break
         tally.chains += 1
@@ -284,6 +288,7 @@ with one of our errors; what else came, or took longer than seconds, is counted 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--kills", type=int, default=200)
+    options.add_argument("--minutes", type=float, default=math.inf, help="kill no longer than this")
     options.add_argument("--out", type=Path, default=Path("docs/reliability.md"))
     options.add_argument("--no-cluster", action="store_true")
     chosen = options.parse_args()
@@ -296,7 +301,7 @@ def main() -> None:
         killed_after(math.inf, subjects, work / "undisturbed")
         seconds = time.monotonic() - began
         undisturbed = Run.open(work / "undisturbed")
-        tally = kill_many(chosen.kills, subjects, work, undisturbed, seconds)
+        tally = kill_many(chosen.kills, subjects, work, undisturbed, seconds, began + 60 * chosen.minutes)
         rooms = (ray_cluster.ROOM, 0)
         logs = [[] if chosen.no_cluster else remove_a_node(subjects, work, undisturbed, room) for room in rooms]
         starved = [] if chosen.no_cluster else starve_a_cluster(subjects, work)
