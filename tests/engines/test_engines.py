@@ -25,6 +25,7 @@ from eyechart.engines.plan import scene_of
 from eyechart.engines.prepared import Prepared
 from eyechart.engines.ranks import Ranks
 from eyechart.engines.ray_cluster import add_up_shard, compute_shard
+from eyechart.engines.shard import examine_shard
 from eyechart.engines.workload import Workload
 from eyechart.errors import EngineError, EyechartError, UsageError
 from eyechart.exam import open_folder, prepare
@@ -208,24 +209,19 @@ def test_a_measure_of_a_file_is_known_to_whoever_adds_up(
     }
 
 
-def test_other_shards_of_the_same_batches_agree_to_rounding(weights: list[str], tmp_path: Path) -> None:
-    """Merged in index order, however the same batches are cut into shards."""
-    again = asked(weights[:2], ["recognition", "cka", "attention_distance", "fourier"])
-    prepared = again()
-    run = open_folder(prepared.plan, tmp_path / "run", overwrite=False)
-    chosen = list(run.measures.values())
-    whole = {measure.name: measure.tally(run.scene) for measure in chosen}
-    for shard in range(len(prepared.batches.shards)):
-        whole = {name: tally.merge(prepared.compute(shard, chosen, run.scene)[name]) for name, tally in whole.items()}
-    from eyechart.engines.shard import TappedSubject, examine_shard
-
-    pairs = zip(prepared.subjects, prepared.anatomies, strict=True)
-    tapped = [TappedSubject(subject, anatomy, chosen) for subject, anatomy in pairs]
-    every = [batch for shard in range(len(prepared.batches.shards)) for batch in prepared.batches.batches(shard)]
-    at_once = examine_shard(tapped, prepared.source, every, chosen, run.scene)
-    for name, tally in whole.items():
+def test_other_shards_of_the_same_batches_agree_to_rounding(
+    everything: functools.partial[Prepared], alone: list[dict[str, Tally]]
+) -> None:
+    """All measures: two shards merged are one shard that has the batches of both."""
+    prepared = everything()
+    chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
+    batches = [batch for shard in range(2) for batch in prepared.batches.batches(shard)]
+    at_once = examine_shard(prepared.tapped(chosen), prepared.source, batches, chosen, scene)
+    assert at_once.keys() == alone[0].keys()
+    for name, tally in at_once.items():
+        merged = alone[0][name].merge(alone[1][name]).tensors()
         for key, value in tally.tensors().items():
-            torch.testing.assert_close(value, at_once[name].tensors()[key], rtol=1e-10, atol=1e-10, equal_nan=True)
+            torch.testing.assert_close(value, merged[key], rtol=1e-10, atol=1e-10, equal_nan=True)
 
 
 # --- What goes wrong ------------------------------------------------------------------------------------------------
