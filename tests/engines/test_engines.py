@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -88,13 +89,15 @@ def shards_of(run: Run) -> dict[str, dict[str, bytes]]:
     }
 
 
-def examined(again: functools.partial[Prepared], engine: Any, folder: Path) -> tuple[Run, int]:
+def examined(
+    again: functools.partial[Prepared], engine: Any, folder: Path, said: list[str] | None = None
+) -> tuple[Run, int]:
     """A run whose shards one engine computed, and how many images it told of."""
     prepared = again()
     engine.admit(folder, overwrite=False)
     run = open_folder(prepared.plan, folder, overwrite=False)
     workload = Workload(list(run.measures.values()), run.scene, prepared.batches)
-    clock = Clock(workload, lambda what, done, total: None)
+    clock = Clock(workload, lambda what, done, total: said.append(what) if said is not None else None)
     engine.examine(run, prepared, again, clock)
     return run, clock.images
 
@@ -176,8 +179,11 @@ def test_a_cluster_writes_the_shards_of_one_process(
     """All measures, each subject in a task of its own, so that what several saw is put together."""
     monkeypatch.setattr("eyechart.engines.ray_cluster.ROOM", 0)
     all_but_the_first(everything, tmp_path / "run", alone[0])
-    run, images = examined(everything, choose_engine("ray"), tmp_path / "run")
+    said: list[str] = []
+    run, images = examined(everything, choose_engine("ray"), tmp_path / "run", said)
     assert_first_shards(run, alone)
+    tasks = sum(int(number) for number in re.findall(r"/\d+: (\d+) task", said[-1]))
+    assert tasks == COMPUTED * (len(run.plan["subjects"]) + 1), said  # each worker with what it has done
     assert images == len(everything().batches.order)
 
 
@@ -202,7 +208,8 @@ def test_a_measure_of_a_file_is_known_to_whoever_adds_up(
     seen = [np.frombuffer(pickle.dumps(each), np.uint8) for _, each in prepared.look(0, chosen, scene_of(plan))]
     eyechart.measures._from_files.clear()  # as in a worker that has made nothing ready
     eyechart.measures.measures.cache_clear()
-    packed = add_up_shard(plan, eyechart.__version__, 0, threads, *seen)
+    packed = add_up_shard(plan, eyechart.__version__, 0, threads, *seen).packed
+    assert packed is not None
     expected = load(pack_shard(prepared.compute(0, chosen, scene_of(plan)), plan["question"], 0))
     assert {name: value.tolist() for name, value in load(packed).items()} == {
         name: value.tolist() for name, value in expected.items()

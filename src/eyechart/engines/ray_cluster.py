@@ -14,16 +14,20 @@ of them in one process, and the numbers are the same: tallies are given what the
 
 from __future__ import annotations
 
+import os
 import pickle
+import platform
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from eyechart.engines.interruption import between_shards
 from eyechart.engines.prepared import Part, Prepare, Prepared, missing_shards
 from eyechart.errors import EngineError, EyechartError
+from eyechart.phrases import count
 from eyechart.question import what_differs
 from eyechart.ray_connection import RETRIES, connected
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from eyechart.subjects.subject import Subject
 
 AHEAD = 2  # tasks that wait for each one that runs, so that no worker waits for the driver
+SHOWN = 4  # workers whose names fit into a line of progress
 ROOM = 2 << 30  # bytes of weights that a group has at most, unless one subject has more
 MEMORY_OF_GPU = 16 << 30  # bytes that a GPU is taken to have at least
 ACTIVATIONS = 2 << 30  # bytes that a batch may take beside the weights
@@ -68,7 +73,19 @@ def begin(version: str, threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def compute_shard(asked: Mapping[str, Any], version: str, again: Prepare, shard: int, threads: int) -> bytes:
+class Done(NamedTuple):
+    """What a task gives back when it ends."""
+
+    packed: bytes | None
+    """The bytes of a shard's file; None where a group was looked at."""
+    worker: str
+
+
+def done(packed: bytes | None = None) -> Done:
+    return Done(packed, f"{platform.node()}/{os.getpid()}")
+
+
+def compute_shard(asked: Mapping[str, Any], version: str, again: Prepare, shard: int, threads: int) -> Done:
     """In a worker: the bytes of one shard's file, all subjects at once."""
     from eyechart.engines.plan import scene_of
     from eyechart.measures import planned_measures
@@ -76,13 +93,13 @@ def compute_shard(asked: Mapping[str, Any], version: str, again: Prepare, shard:
 
     prepared = made_ready(asked, version, again, threads)
     tallies = prepared.compute(shard, planned_measures(asked["measures"]), scene_of(asked))
-    return pack_shard(tallies, asked["question"], shard)
+    return done(pack_shard(tallies, asked["question"], shard))
 
 
 def look_at_shard(
     asked: Mapping[str, Any], version: str, again: Prepare, shard: int, threads: int, group: Sequence[int]
-) -> Iterator[np.ndarray | None]:
-    """In a worker: what each batch of a shard shows of a group, pickled, and None when that was all.
+) -> Iterator[np.ndarray | Done]:
+    """In a worker: what each batch of a shard shows of a group, pickled, and when that was all, that it is done.
 
     As an array of bytes, which another worker on the same machine reads where it lies: of all that it is given, only
     the batch that it adds up takes memory of its own.
@@ -93,10 +110,10 @@ def look_at_shard(
     prepared = made_ready(asked, version, again, threads, group)
     for _, seen in prepared.look(shard, planned_measures(asked["measures"]), scene_of(asked)):
         yield np.frombuffer(pickle.dumps(seen.compact()), np.uint8)
-    yield None
+    yield done()
 
 
-def add_up_shard(asked: Mapping[str, Any], version: str, shard: int, threads: int, *seen: np.ndarray) -> bytes:
+def add_up_shard(asked: Mapping[str, Any], version: str, shard: int, threads: int, *seen: np.ndarray) -> Done:
     """In a worker: the bytes of one shard's file, from what all groups saw of its first batch, of its second, …
 
     They are arguments of their own, not a list of references: of such a list Ray 2.60 did not bring back what was lost
@@ -118,7 +135,8 @@ def add_up_shard(asked: Mapping[str, Any], version: str, shard: int, threads: in
         (batch, Seen.together(pickle.loads(part.data) for part in parts))
         for batch, parts in zip(batches, by_batch, strict=True)
     )
-    return pack_shard(add_up(together, planned_measures(asked["measures"]), scene_of(asked)), asked["question"], shard)
+    tallies = add_up(together, planned_measures(asked["measures"]), scene_of(asked))
+    return done(pack_shard(tallies, asked["question"], shard))
 
 
 class RayCluster:
@@ -150,7 +168,7 @@ class RayCluster:
                     tasks.begin(waiting.pop(0))
                 for shard, packed in tasks.ended():
                     run.keep_shard(shard, packed)
-                    clock.elsewhere(prepared.batches.batches(shard))
+                    clock.elsewhere(prepared.batches.batches(shard), told(tasks.workers))
                     between_shards()
         except ray.exceptions.RayTaskError as error:
             cause = error.cause
@@ -182,6 +200,8 @@ class Tasks:
         """The shard that each reference is of."""
         self.seen: dict[int, list[Any]] = {}
         """Of shards that groups look at: references to what each group saw of the first batch, of the second, …"""
+        self.workers = Counter[str]()
+        """How many tasks each worker has done."""
 
     def begin(self, shard: int) -> None:
         if len(self.groups) == 1:
@@ -201,7 +221,8 @@ class Tasks:
         """Waits until a task ends; the shard, with the bytes of its file, if that made one whole."""
         (reference,) = self.ray.wait(list(self.going), num_returns=1)[0]
         shard = self.going.pop(reference)
-        packed = self.ray.get(reference)
+        packed, worker = self.ray.get(reference)
+        self.workers[worker] += 1
         if packed is not None:
             self.seen.pop(shard, None)  # Ray forgets what nobody refers to
             return [(shard, packed)]
@@ -216,6 +237,17 @@ class Tasks:
         if group and self.prepared.subjects[0].device.type == "cuda":
             needs["num_gpus"] = share_of_gpu(sum(self.prepared.subjects[place].parameters for place in group))
         return self.ray.remote(**needs)(work)
+
+
+def told(workers: Mapping[str, int]) -> str:
+    """What each worker has done, for the progress of an exam.
+
+    >>> told({"one/17": 3, "other/4": 1}), told({f"one/{number}": 1 + number % 2 for number in range(64)})
+    ('one/17: 3 tasks, other/4: 1 task', '64 workers: 1 to 2 tasks each')
+    """
+    if len(workers) > SHOWN:
+        return f"{len(workers)} workers: {min(workers.values())} to {max(workers.values())} tasks each"
+    return ", ".join(f"{name}: {count(tasks, 'task')}" for name, tasks in workers.items())
 
 
 def groups_of(subjects: Sequence[Subject]) -> list[list[int]]:

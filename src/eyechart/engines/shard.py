@@ -118,13 +118,16 @@ class Seen:
         return whole
 
     def compact(self) -> Seen:
-        """The same in memory of its own, to be sent: a view into a large tensor would take that along."""
+        """The same on the CPU in memory of its own, to be sent: a view into a large tensor would take that along."""
         return Seen(_copied(self.views), _copied(self.experiments))
 
 
 def _copied(seen: Mapping[str, Mapping[str, Results]]) -> dict[str, dict[str, Any]]:
     return {
-        outer: {inner: {name: value.clone() for name, value in values.items()} for inner, values in within.items()}
+        outer: {
+            inner: {name: value.to("cpu", copy=True) for name, value in values.items()}
+            for inner, values in within.items()
+        }
         for outer, within in seen.items()
     }
 
