@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from eyechart.progress import progress
 from eyechart.report.sections import csv_of
 from eyechart.store import RunFiles
 from tests.cases import vit
+from tests.small_exam import examined
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202egpj.exe\x9b1m"
 
@@ -132,3 +136,32 @@ def test_control_characters_never_reach_the_drawing_library() -> None:
     spec = {"title": EVIL, "layer": [{"data": {"values": [{"name": EVIL, "value": 1.5}]}}]}
     assert not raw(str(without_controls(spec)))
     assert without_controls(spec)["layer"][0]["data"]["values"][0]["value"] == 1.5
+
+
+def listening() -> set[str]:
+    """The sockets on which this process waits for others."""
+    own = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    return {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own}
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux says who listens")
+def test_an_exam_neither_listens_nor_calls_out(tmp_path: Path) -> None:
+    used: list[str] = []
+    watching = True  # a hook stays until the process ends
+
+    def hook(event: str, arguments: Any) -> None:
+        if watching and event in ("socket.bind", "socket.connect", "socket.getaddrinfo", "socket.sendto"):
+            used.append(f"{event} {arguments}")
+
+    sys.addaudithook(hook)
+    before = listening()
+    assert (examined(tmp_path / "run").path / "report.html").exists()
+    assert listening() == before
+    assert used == []
+    with socket.socket() as server:  # what it would see
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        assert len(listening() - before) == 1
+    watching = False
+    assert len(used) == 1

@@ -39,6 +39,7 @@ from eyechart.run import Run
 
 if TYPE_CHECKING:
     from eyechart.engines import Engine
+    from eyechart.engines.prepared import Part
     from eyechart.images import BatchPlan, Images
     from eyechart.sites import Anatomy
     from eyechart.subjects.load import Given
@@ -236,9 +237,13 @@ def prepare(
     plugins: Sequence[str | Path] = (),
     claims: str | Path | None = None,
     shards: int | None = None,
+    part: Part | None = None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> Prepared:
-    """Load what was asked for and write the plan down; every process of an exam does this for itself."""
+    """Load what was asked for and write the plan down; every process of an exam does this for itself.
+
+    A process that was given a `part` of an exam loads these subjects alone.
+    """
     import torch
 
     from eyechart.device import choose_device, choose_dtype, without_tf32
@@ -268,11 +273,12 @@ def prepare(
     anatomies: list[Anatomy] = []
     trials: list[Trial] = []
     given, parking = as_list(subjects), Parking()
+    places = range(len(given)) if part is None else part.places
     progress("loading subjects")
-    for place, (spec, subject) in enumerate(zip(given, each_subject(subjects), strict=True), start=1):
-        borrowed = not isinstance(spec, str)
+    for place, subject in zip(places, each_subject(subjects, places), strict=True):
+        borrowed = not isinstance(given[place], str)
         subject = subject.in_numbers(torch_dtype, torch_device, borrowed=borrowed)
-        which = f"{subject.name} (subject {place} of {len(given)})"
+        which = f"{subject.name} (subject {place + 1} of {len(given)})"
         progress(f"{which}: first pass")
         dry = subject.prepare((first_two * 2)[:2]).to(torch_device, torch_dtype)
         with blamed(subject, "on the first two images"):
@@ -306,6 +312,7 @@ def prepare(
             "threads": torch.get_num_threads(),
         },
         trials=trials,
+        part=part,
     )
     return Prepared(plan, loaded, anatomies, source, batches)
 

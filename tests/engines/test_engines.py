@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save_file
@@ -22,14 +25,18 @@ from eyechart.engines.clock import Clock
 from eyechart.engines.plan import scene_of
 from eyechart.engines.prepared import Prepared
 from eyechart.engines.ranks import Ranks
+from eyechart.engines.ray_cluster import add_up_shard, compute_shard
+from eyechart.engines.shard import examine_shard
 from eyechart.engines.workload import Workload
 from eyechart.errors import EngineError, EyechartError, UsageError
 from eyechart.exam import open_folder, prepare
 from eyechart.measures import measures, planned_measures
 from eyechart.run import Run
+from eyechart.shard_files import pack_shard
 from eyechart.tally import Tally
 from eyechart.training.side_by_side import run_side_by_side
 from tests.small_subjects import TINY, write_subjects
+from tests.test_contributing import plugin  # noqa: F401 - a fixture
 from tests.training.toys import toy_run, write_toys
 
 pytestmark = pytest.mark.all_draws
@@ -82,13 +89,15 @@ def shards_of(run: Run) -> dict[str, dict[str, bytes]]:
     }
 
 
-def examined(again: functools.partial[Prepared], engine: Any, folder: Path) -> tuple[Run, int]:
+def examined(
+    again: functools.partial[Prepared], engine: Any, folder: Path, said: list[str] | None = None
+) -> tuple[Run, int]:
     """A run whose shards one engine computed, and how many images it told of."""
     prepared = again()
     engine.admit(folder, overwrite=False)
     run = open_folder(prepared.plan, folder, overwrite=False)
     workload = Workload(list(run.measures.values()), run.scene, prepared.batches)
-    clock = Clock(workload, lambda what, done, total: None)
+    clock = Clock(workload, lambda what, done, total: said.append(what) if said is not None else None)
     engine.examine(run, prepared, again, clock)
     return run, clock.images
 
@@ -161,11 +170,20 @@ def test_ranks_write_the_shards_of_one_process(
 
 
 def test_a_cluster_writes_the_shards_of_one_process(
-    everything: functools.partial[Prepared], alone: list[dict[str, Tally]], cluster: Any, tmp_path: Path
+    everything: functools.partial[Prepared],
+    alone: list[dict[str, Tally]],
+    cluster: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """All measures, each subject in a task of its own, so that what several saw is put together."""
+    monkeypatch.setattr("eyechart.engines.ray_cluster.ROOM", 0)
     all_but_the_first(everything, tmp_path / "run", alone[0])
-    run, images = examined(everything, choose_engine("ray"), tmp_path / "run")
+    said: list[str] = []
+    run, images = examined(everything, choose_engine("ray"), tmp_path / "run", said)
     assert_first_shards(run, alone)
+    tasks = sum(int(number) for number in re.findall(r"/\d+: (\d+) task", said[-1]))
+    assert tasks == COMPUTED * (len(run.plan["subjects"]) + 1), said  # each worker with what it has done
     assert images == len(everything().batches.order)
 
 
@@ -181,24 +199,36 @@ def test_one_engine_goes_on_where_another_stopped(weights: list[str], cluster: A
     assert images == IMAGES
 
 
-def test_other_shards_of_the_same_batches_agree_to_rounding(weights: list[str], tmp_path: Path) -> None:
-    """Merged in index order, however the same batches are cut into shards."""
-    again = asked(weights[:2], ["recognition", "cka", "attention_distance", "fourier"])
-    prepared = again()
-    run = open_folder(prepared.plan, tmp_path / "run", overwrite=False)
-    chosen = list(run.measures.values())
-    whole = {measure.name: measure.tally(run.scene) for measure in chosen}
-    for shard in range(len(prepared.batches.shards)):
-        whole = {name: tally.merge(prepared.compute(shard, chosen, run.scene)[name]) for name, tally in whole.items()}
-    from eyechart.engines.shard import TappedSubject, examine_shard
+def test_a_measure_of_a_file_is_known_to_whoever_adds_up(
+    plugin: Path,  # noqa: F811 - the fixture
+    weights: list[str],
+) -> None:
+    prepared = asked(weights[:2], ["feature_length"], plugins=(str(plugin),))()
+    plan, threads, chosen = prepared.plan, torch.get_num_threads(), planned_measures(prepared.plan["measures"])
+    seen = [np.frombuffer(pickle.dumps(each), np.uint8) for _, each in prepared.look(0, chosen, scene_of(plan))]
+    eyechart.measures._from_files.clear()  # as in a worker that has made nothing ready
+    eyechart.measures.measures.cache_clear()
+    packed = add_up_shard(plan, eyechart.__version__, 0, threads, *seen).packed
+    assert packed is not None
+    expected = load(pack_shard(prepared.compute(0, chosen, scene_of(plan)), plan["question"], 0))
+    assert {name: value.tolist() for name, value in load(packed).items()} == {
+        name: value.tolist() for name, value in expected.items()
+    }
 
-    pairs = zip(prepared.subjects, prepared.anatomies, strict=True)
-    tapped = [TappedSubject(subject, anatomy, chosen) for subject, anatomy in pairs]
-    every = [batch for shard in range(len(prepared.batches.shards)) for batch in prepared.batches.batches(shard)]
-    at_once = examine_shard(tapped, prepared.source, every, chosen, run.scene)
-    for name, tally in whole.items():
+
+def test_other_shards_of_the_same_batches_agree_to_rounding(
+    everything: functools.partial[Prepared], alone: list[dict[str, Tally]]
+) -> None:
+    """All measures: two shards merged are one shard that has the batches of both."""
+    prepared = everything()
+    chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
+    batches = [batch for shard in range(2) for batch in prepared.batches.batches(shard)]
+    at_once = examine_shard(prepared.tapped(chosen), prepared.source, batches, chosen, scene)
+    assert at_once.keys() == alone[0].keys()
+    for name, tally in at_once.items():
+        merged = alone[0][name].merge(alone[1][name]).tensors()
         for key, value in tally.tensors().items():
-            torch.testing.assert_close(value, at_once[name].tensors()[key], rtol=1e-10, atol=1e-10, equal_nan=True)
+            torch.testing.assert_close(value, merged[key], rtol=1e-10, atol=1e-10, equal_nan=True)
 
 
 # --- What goes wrong ------------------------------------------------------------------------------------------------
@@ -275,8 +305,6 @@ def test_a_worker_that_is_not_the_same_is_refused(
 
 
 def test_a_worker_of_another_version_is_refused() -> None:
-    from eyechart.engines.ray_cluster import compute_shard
-
     with pytest.raises(EngineError, match=r"eyechart .* the driver 0\.0\.0; install the same one"):
         compute_shard({}, "0.0.0", lambda: pytest.fail("it must not begin"), 0, 1)
 

@@ -307,6 +307,22 @@ def test_a_mistake_in_borrowing_is_told(change: tuple[str, str], words: str) -> 
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ("{ vit = 40 }", "a slope needs arms with different numbers; got those of vit"),
+        ("{ vit = 1e300, other = 2.0 }", "is not a study: OverflowError"),
+    ],
+)
+def test_a_slope_over_numbers_that_have_none_is_told(numbers: str, words: str, tmp_path: Path) -> None:
+    more = f'[[contrast]]\nname = "slope"\nquantity = "test_accuracy"\nwords = "slope"\nper_unit_of = {numbers}\n'
+    text = study_text(COMMON + '[[arm]]\nname = "vit"\n[[arm]]\nname = "other"\n' + more)
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(UsageError) as error:
+        find(str(tmp_path / "mine.toml"))
+    assert words in str(error.value)
+
+
 def test_studies_of_the_package_borrow_only_from_earlier_rows() -> None:
     studies = {name: find(name) for name in names()}
     for study in studies.values():

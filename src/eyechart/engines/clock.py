@@ -96,12 +96,12 @@ class Clock:
             self.done[part] += portion
         self.images += sum(len(batch.images) for batch in batches)
 
-    def elsewhere(self, batches: Sequence[Batch]) -> None:
-        """Another process has done these meanwhile, one of `workers`."""
+    def elsewhere(self, batches: Sequence[Batch], who: str = "") -> None:
+        """Another process has done these meanwhile, one of `workers`; `who` says what is known of them."""
         portions = self._portions(batches)
         self._charge(portions, (self.now() - self.last) * self.workers)
         self.images += sum(len(batch.images) for batch in batches)
-        self.say(f"images: {self.images:,} of {self.workload.scene.images:,}")
+        self.say(f"images: {self.images:,} of {self.workload.scene.images:,}{f'; {who}' if who else ''}")
 
     def skip(self, *kinds: Kind) -> None:
         """Work of these kinds is not needed this time."""

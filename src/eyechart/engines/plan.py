@@ -26,6 +26,7 @@ from eyechart.sites import Anatomy
 from eyechart.store import FORMAT
 
 if TYPE_CHECKING:
+    from eyechart.engines.prepared import Part
     from eyechart.images import Images
     from eyechart.subjects.subject import Subject
     from eyechart.subjects.trial import Trial
@@ -44,10 +45,12 @@ def write_plan(
     label_maps: Mapping[str, tuple[tuple[int, ...] | None, str]],
     settings: Mapping[str, Any],
     trials: Sequence[Trial] | None = None,
+    part: Part | None = None,
 ) -> dict[str, Any]:
     """Everything `plan.json` holds. Measures that do not apply to these subjects are left out, each with its reason.
 
-    Without `trials` the plan is for numbers that nobody resumes (a study's).
+    Without `trials` the plan is for numbers that nobody resumes (a study's). With `part` these are only some subjects
+    of a plan, which has chosen and sized the measures for all of them.
     """
     tried: Sequence[Trial | None] = trials or [None] * len(subjects)
     plan: dict[str, Any] = {
@@ -92,8 +95,21 @@ def write_plan(
         "left_out": [],
         "settings": {name: value for name, value in settings.items() if name != "claims"},
     }
+    if part is None:
+        size_measures(plan, measures)
+    else:
+        plan["measures"] = [{**entry, **source_of(entry["name"])} for entry in part.plan["measures"]]
+    plan["notices"] = notices(plan)
+    plan["question"] = question_hash(plan)
+    plan["provenance"] = provenance()
+    plan["seal"] = seal_of(plan)
+    return plan
+
+
+def size_measures(plan: dict[str, Any], measures: Sequence[Measure]) -> None:
+    """Give the measures of a plan the options that its effort allows, and leave out those that do not apply."""
     scene = scene_of(plan)
-    effort, asked_for = settings["effort"], settings["asked_for"]
+    effort, asked_for = plan["settings"]["effort"], plan["settings"]["asked_for"]
     read = quantities_asked(measure.name for measure in measures if asked_for or measure.runs_at(effort))
     for entry, measure in zip(plan["measures"], measures, strict=True):
         try:
@@ -115,11 +131,6 @@ def write_plan(
     plan["measures"] = [entry for entry in plan["measures"] if entry["name"] not in gone]
     if not plan["measures"]:
         raise UsageError(f"Nothing is left to measure. {' '.join(reasons(plan))}{advice(plan)}")
-    plan["notices"] = notices(plan)
-    plan["question"] = question_hash(plan)
-    plan["provenance"] = provenance()
-    plan["seal"] = seal_of(plan)
-    return plan
 
 
 def scene_of(plan: Mapping[str, Any]) -> Scene:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +10,31 @@ from eyechart.engines.interruption import between_shards
 
 if TYPE_CHECKING:
     from eyechart.engines.clock import Clock
-    from eyechart.engines.shard import TappedSubject
+    from eyechart.engines.shard import Seen, TappedSubject
     from eyechart.images import BatchPlan, Images
     from eyechart.measure import Measure
     from eyechart.run import Run
-    from eyechart.scene import Scene
+    from eyechart.scene import Batch, Scene
     from eyechart.sites import Anatomy
     from eyechart.subjects.subject import Subject
     from eyechart.tally import Tally
 
-Prepare = Callable[[], "Prepared"]
-"""The same exam made ready again, in another process: it can be pickled."""
+Prepare = Callable[..., "Prepared"]
+"""The same exam made ready again, in another process: it can be pickled. With `part=Part(…)`, some subjects of it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some subjects of an exam that another process has planned."""
+
+    plan: Mapping[str, Any]
+    places: Sequence[int]
+    """Which of its subjects."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The plan with these subjects alone: what a plan of them is compared with."""
+        return {**self.plan, "subjects": [self.plan["subjects"][place] for place in self.places]}
 
 
 @dataclass
@@ -37,14 +51,27 @@ class Prepared:
     def compute(
         self, shard: int, measures: Sequence[Measure], scene: Scene, clock: Clock | None = None
     ) -> dict[str, Tally]:
-        """The tallies of one shard; the first call puts the subjects under their taps."""
-        from eyechart.engines.shard import TappedSubject, examine_shard
+        """The tallies of one shard."""
+        from eyechart.engines.shard import examine_shard
 
         between_shards()
+        tapped, batches = self.tapped(measures), self.batches.batches(shard)
+        return examine_shard(tapped, self.source, batches, measures, scene, clock)
+
+    def look(self, shard: int, measures: Sequence[Measure], scene: Scene) -> Iterator[tuple[Batch, Seen]]:
+        """What the batches of one shard show of the subjects that are here; the scene is that of the whole exam."""
+        from eyechart.engines.shard import look_at
+
+        return look_at(self.tapped(measures), self.source, self.batches.batches(shard), scene)
+
+    def tapped(self, measures: Sequence[Measure]) -> Sequence[TappedSubject]:
+        """The subjects under their taps, where the first call puts them."""
+        from eyechart.engines.shard import TappedSubject
+
         if self._tapped is None:
             pairs = zip(self.subjects, self.anatomies, strict=True)
             self._tapped = [TappedSubject(subject, anatomy, measures) for subject, anatomy in pairs]
-        return examine_shard(self._tapped, self.source, self.batches.batches(shard), measures, scene, clock)
+        return self._tapped
 
 
 def missing_shards(run: Run, prepared: Prepared, clock: Clock) -> list[int]:

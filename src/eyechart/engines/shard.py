@@ -1,10 +1,11 @@
-"""One shard: some blocks of images through all subjects, once each, into the tallies of all measures."""
+"""One shard: some blocks of images through subjects, once each, and what is seen into the tallies of all measures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -99,6 +100,97 @@ class TappedSubject:
         return results
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What one batch showed of subjects: all that measures are given of it, and small beside activations."""
+
+    views: dict[str, SiteViews] = field(default_factory=dict)
+    """By subject."""
+    experiments: dict[str, dict[str, Results]] = field(default_factory=dict)
+    """By measure and subject."""
+
+    @classmethod
+    def together(cls, parts: Iterable[Seen]) -> Seen:
+        """The same batch as several processes saw it, each with subjects of its own."""
+        whole = cls()
+        for part in parts:
+            whole.views.update(part.views)
+            for measure, results in part.experiments.items():
+                whole.experiments.setdefault(measure, {}).update(results)
+        return whole
+
+    def compact(self) -> Seen:
+        """The same on the CPU in memory of its own, to be sent: a view into a large tensor would take that along."""
+        return Seen(_copied(self.views), _copied(self.experiments))
+
+
+def _copied(seen: Mapping[str, Mapping[str, Results]]) -> dict[str, dict[str, Any]]:
+    return {
+        outer: {
+            inner: {name: value.to("cpu", copy=True) for name, value in values.items()}
+            for inner, values in within.items()
+        }
+        for outer, within in seen.items()
+    }
+
+
+def look_at(
+    tapped: Sequence[TappedSubject],
+    images: Images,
+    batches: Sequence[Batch],
+    scene: Scene,
+    clock: Clock | None = None,
+) -> Iterator[tuple[Batch, Seen]]:
+    """What each batch shows of these subjects; the clock is told of every step."""
+    # Pictures are prepared in the reader's threads while the batch before is being examined, once for all subjects that
+    # are fed alike: two batches of 64 pictures of 224 pixels take 77 MB for each way of preparing them.
+    ways: list[Prepare] = []
+    for each in tapped:
+        if each.subject.preprocessing not in ways:
+            ways.append(each.subject.preprocessing)
+    way_of = [ways.index(each.subject.preprocessing) for each in tapped]
+    for batch, pictures in iterate(images, batches, lambda crop: [way([crop])[0] for way in ways]):
+        seen = Seen()
+        for way, each in zip(way_of, tapped, strict=True):
+            prepared = torch.stack([picture[way] for picture in pictures]).to(each.dtype)
+            name = each.subject.name
+            with blamed(each.subject, f"on batch {batch.index}"):
+                with clock.doing(batch, name) if clock else nullcontext():
+                    seen.views[name] = each.look(prepared, batch)
+                by_measure = each.experiments(prepared, batch, scene, clock)
+            each.subject.rest()
+            if clock and each.replays and (news := each.replays.news()):
+                clock.tell(f"{name}: {news}", 0, 0)
+            for measure_name, results in by_measure.items():
+                seen.experiments.setdefault(measure_name, {})[name] = results
+        yield batch, seen
+
+
+def add_up(
+    seen: Iterable[tuple[Batch, Seen]],
+    measures: Sequence[Measure],
+    scene: Scene,
+    clock: Clock | None = None,
+    *,
+    beside: bool = False,
+) -> dict[str, Tally]:
+    """The tallies of all measures over what was seen, batch after batch; `beside` the looking, where that gains."""
+    tallies = {measure.name: measure.tally(scene) for measure in measures}
+
+    def update(batch: Batch, seen: Seen) -> None:
+        for measure in measures:
+            views = Views(seen.views, seen.experiments.get(measure.name, {}))
+            measure.update(tallies[measure.name], batch, views, scene)
+
+    with Aside(beside=beside) as aside:
+        for batch, of_batch in seen:
+            aside.do(update, batch, of_batch)
+            del of_batch  # while the next is looked at, only one that is added up beside stays in memory
+            if clock:
+                clock.batch_done(batch)
+    return tallies
+
+
 def examine_shard(
     tapped: Sequence[TappedSubject],
     images: Images,
@@ -107,38 +199,6 @@ def examine_shard(
     scene: Scene,
     clock: Clock | None = None,
 ) -> dict[str, Tally]:
-    """The tallies of all measures over the batches of a shard; the clock is told of every step."""
-    tallies = {measure.name: measure.tally(scene) for measure in measures}
-    # Pictures are prepared in the reader's threads while the batch before is being examined, once for all subjects that
-    # are fed alike: two batches of 64 pictures of 224 pixels take 77 MB for each way of preparing them.
-    ways: list[Prepare] = []
-    for each in tapped:
-        if each.subject.preprocessing not in ways:
-            ways.append(each.subject.preprocessing)
-    way_of = [ways.index(each.subject.preprocessing) for each in tapped]
+    """The tallies of all measures over the batches of a shard, where all subjects are in this process."""
     on_the_cpu = all(each.subject.device.type == "cpu" for each in tapped)
-
-    def update(batch: Batch, seen: dict[str, SiteViews], experiments: dict[str, dict[str, Results]]) -> None:
-        for measure in measures:
-            measure.update(tallies[measure.name], batch, Views(seen, experiments.get(measure.name, {})), scene)
-
-    with Aside(beside=not on_the_cpu) as aside:
-        for batch, pictures in iterate(images, batches, lambda crop: [way([crop])[0] for way in ways]):
-            seen: dict[str, SiteViews] = {}
-            experiments: dict[str, dict[str, Results]] = {}
-            for way, each in zip(way_of, tapped, strict=True):
-                prepared = torch.stack([picture[way] for picture in pictures]).to(each.dtype)
-                name = each.subject.name
-                with blamed(each.subject, f"on batch {batch.index}"):
-                    with clock.doing(batch, name) if clock else nullcontext():
-                        seen[name] = each.look(prepared, batch)
-                    by_measure = each.experiments(prepared, batch, scene, clock)
-                each.subject.rest()
-                if clock and each.replays and (news := each.replays.news()):
-                    clock.tell(f"{name}: {news}", 0, 0)
-                for measure_name, results in by_measure.items():
-                    experiments.setdefault(measure_name, {})[name] = results
-            aside.do(update, batch, seen, experiments)
-            if clock:
-                clock.batch_done(batch)
-    return tallies
+    return add_up(look_at(tapped, images, batches, scene, clock), measures, scene, clock, beside=not on_the_cpu)

@@ -190,4 +190,6 @@ def slope_weights(values: Mapping[str, float]) -> dict[str, float]:
     # fsum, because these weights are hashed: sum() rounds otherwise from Python 3.12 on.
     middle = math.fsum(values.values()) / len(values)
     spread = math.fsum((value - middle) ** 2 for value in values.values())
+    if not spread:
+        raise ValueError(f"a slope needs arms with different numbers; got those of {', '.join(values)}")
     return {arm: (value - middle) / spread for arm, value in values.items()}

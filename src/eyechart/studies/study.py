@@ -228,7 +228,7 @@ def find(name: str) -> Study:
         return read_study(path.stem, path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}.") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise UsageError(f"{path} is not a study: {type(error).__name__}: {error}.") from error
 
 

@@ -54,6 +54,7 @@ def anatomy_of(
         with frozen(module), FlopCounterMode(display=False) as counted:
             (call or module)(images[:1])
     anatomy = _Reader(subject, run, dict(extra or {}), classifier).read()
+    run.forget()
     return replace(anatomy, flops=float(counted.get_total_flops()), random=is_stochastic(module, *passes))
 
 

@@ -9,7 +9,7 @@ input size and normalisation along, in the card beside the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -117,8 +117,10 @@ def load_subjects(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[
     return list(each_subject(specs))
 
 
-def each_subject(specs: Given | Sequence[Given] | Mapping[str, Given]) -> Iterator[Subject]:
-    """The subjects of an exam, with unique labels; each is loaded when it is asked for.
+def each_subject(
+    specs: Given | Sequence[Given] | Mapping[str, Given], places: Container[int] | None = None
+) -> Iterator[Subject]:
+    """The subjects of an exam, or those at some `places`, with unique labels; each is loaded when it is asked for.
 
     Those that are given ({label: subject}, or LABEL=SPEC) are kept; specs with paths that would read alike get what
     tells the paths apart, modules of one class are numbered, and the same spec twice is refused.
@@ -139,7 +141,11 @@ def each_subject(specs: Given | Sequence[Given] | Mapping[str, Given]) -> Iterat
         labels[at] = name
     taken: set[str] = set()
     modules: set[int] = set()
-    for spec, label in zip(specs, labels, strict=True):
+    for place, (spec, label) in enumerate(zip(specs, labels, strict=True)):
+        wanted = places is None or place in places
+        if isinstance(spec, str) and label and not wanted:
+            taken.add(label)
+            continue
         subject = load_subject(split_label(spec)[1]) if isinstance(spec, str) else load_subject(spec, label=label)
         if isinstance(spec, str):
             subject.name = label or subject.name
@@ -152,7 +158,8 @@ def each_subject(specs: Given | Sequence[Given] | Mapping[str, Given]) -> Iterat
             subject.name = f"{subject.name}-{number}"
         taken.add(subject.name)
         modules.add(id(subject.module))
-        yield subject
+        if wanted:
+            yield subject
 
 
 def _loader(spec: Spec) -> Callable[[Spec], Subject]:

@@ -164,15 +164,17 @@ def replay(name: str, function: Function, args: Sequence[Any], kwargs: dict[str,
         return function(swap(args[0]), *args[1:], **kwargs)
     if name.endswith("_") and not name.endswith("__"):
         return getattr(torch.Tensor, name[:-1])(swap(args[0]), *args[1:], **kwargs)
+    exchanged = {key: _exchanged(value, swap) for key, value in kwargs.items()}
+    return function(*(_exchanged(arg, swap) for arg in args), **exchanged)
 
-    def exchange(value: Any) -> Any:
-        if isinstance(value, Tensor) and value.is_floating_point():
-            return swap(value)
-        if isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
-            return type(value)(exchange(item) for item in value)
-        return value
 
-    return function(*(exchange(arg) for arg in args), **{key: exchange(value) for key, value in kwargs.items()})
+def _exchanged(value: Any, swap: Function) -> Any:
+    """Not inside `replay`: a function that calls itself refers to itself, and would keep all origins in memory."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return swap(value)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
+        return type(value)(_exchanged(item, swap) for item in value)
+    return value
 
 
 def cut_axis(name: str, args: Sequence[Any], kwargs: dict[str, Any], origins: Tensor) -> tuple[int | None, int | None]:
