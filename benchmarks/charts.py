@@ -13,16 +13,19 @@ from eyechart.charts.export import picture_of, specification
 from eyechart.charts.palette import SUBJECT_COLOURS
 
 
-def draw_all(results: Mapping[str, Any], folder: Path) -> None:
-    for name, chart in charts(results).items():
+def draw_all(cpu: Mapping[str, Any], gpu: Mapping[str, Any], folder: Path) -> None:
+    for name, chart in charts(cpu, gpu).items():
         (folder / f"benchmarks-{name}.svg").write_bytes(picture_of(specification(chart), "svg"))
 
 
-def charts(results: Mapping[str, Any]) -> dict[str, Any]:
+def charts(cpu: Mapping[str, Any], gpu: Mapping[str, Any]) -> dict[str, Any]:
     """By name; only those whose results are there."""
-    drawn = {"cka": above_bare, "growth": growth}
-    parts = {"cka": "layer_cka", "growth": "growth"}
-    return {name: draw(results[parts[name]]) for name, draw in drawn.items() if parts[name] in results}
+    drawn = {
+        "cka": (above_bare, cpu.get("layer_cka")),
+        "growth": (growth, cpu.get("growth")),
+        "gpu": (over_bare, gpu.get("ratios")),
+    }
+    return {name: draw(part) for name, (draw, part) in drawn.items() if part and "failed" not in part}
 
 
 def above_bare(part: Mapping[str, Any]) -> Any:
@@ -47,6 +50,28 @@ def above_bare(part: Mapping[str, Any]) -> Any:
         x=alt.X("megabytes:Q", title="peak memory, MB"), y=alt.Y("way:N", sort=list(ways), title=None, axis=None)
     )
     return on_paper(left | right)
+
+
+def over_bare(part: Mapping[str, Any]) -> Any:
+    """Time of each measure over the bare passes, by subjects and dtype; the line is the passes alone."""
+    rows = [
+        {"measure": name, "ratio": found["ratio"], "subjects": f"{' + '.join(row['subjects'])}, {row['dtype']}"}
+        for row in part["rows"]
+        for name, found in row["measures"].items()
+    ]
+    names = list(part["rows"][0]["measures"])
+    bars = (
+        alt.Chart(pd.DataFrame(rows), width=420)
+        .mark_bar()
+        .encode(
+            x=alt.X("ratio:Q", title="time over the bare passes"),
+            y=alt.Y("measure:N", sort=names, title=None),
+            yOffset="subjects:N",
+            color=alt.Color("subjects:N", title=None, legend=alt.Legend(orient="bottom", columns=1, labelLimit=500)),
+        )
+    )
+    line = alt.Chart(pd.DataFrame({"ratio": [1.0]})).mark_rule(strokeDash=[5, 4]).encode(x="ratio:Q")
+    return on_paper(bars + line)
 
 
 def growth(part: Mapping[str, Any]) -> Any:

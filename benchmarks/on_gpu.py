@@ -240,7 +240,7 @@ def phase_of(what: str) -> str | None:
 def layer_cka(size: Size, device: torch.device, at_best: dict[str, float]) -> dict[str, Any]:
     """Two models, 512 images: seconds, memory and error of each way, in turn in this process."""
     names, count = size.cka
-    return beside(names, count, size.repeats, device, at_best) | {"offsets": shifted(names, min(count, 64), device)}
+    return beside(names, count, size.repeats, device, at_best)
 
 
 def pairs(size: Size, device: torch.device, at_best: dict[str, float]) -> dict[str, Any]:
@@ -267,7 +267,8 @@ def beside(
             if any("failed" in result for result in results) or (turn and way in WHOLE):
                 continue
             try:
-                WAYS[way](few if turn == 0 else models_of(models.subjects, 4, device))
+                if turn == 0:
+                    WAYS[way](few)  # libraries load
                 with metered(device) as taken:
                     tables = WAYS[way](models)
                 results.append({**taken, "tables": [table.tolist() for table in tables]})
@@ -287,10 +288,12 @@ def beside(
     }
 
 
-def shifted(names: Sequence[str], count: int, device: torch.device) -> dict[str, Any]:
+def offsets(size: Size, device: torch.device, at_best: dict[str, float]) -> dict[str, Any]:
+    """Errors where the features of the first of two models are shifted; nothing is timed."""
     from cka_peers import ways_here
     from layer_cka import by_offset
 
+    names, count = size.cka[0], min(size.cka[1], 64)
     return {"images": count, "ways": by_offset(names, count, ways_here(), str(device))}
 
 
@@ -314,6 +317,7 @@ PARTS: dict[str, Part] = {
     "exam": exam,
     "hessian": hessian,
     "layer_cka": layer_cka,
+    "offsets": offsets,
     "pairs": pairs,
 }
 PACKAGES = (

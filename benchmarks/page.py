@@ -24,7 +24,7 @@ def main() -> None:
 
     cpu, gpu = read("cpu"), read("gpu")
     PAGE.write_text(text(cpu, gpu), encoding="utf-8")
-    draw_all(cpu, PAGE.parent)
+    draw_all(cpu, gpu, PAGE.parent)
     print(f"{PAGE.relative_to(ROOT)} from {', '.join(sorted(path.name for path in RESULTS.glob('*.json')))}")
 
 
@@ -38,7 +38,7 @@ def text(cpu: Results, gpu: Results) -> str:
     parts = [INTRODUCTION, machine(cpu)]
     for name, section in SECTIONS.items():
         if name in cpu:
-            parts.append(section(cpu[name], "CPU"))
+            parts.append(section(cpu[name]))
     parts.append(on_gpu(gpu))
     parts.append(wrong(cpu, gpu))
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
@@ -101,7 +101,7 @@ def error_of(value: float | str | None, limit: float) -> str:
     return f"**{value:.1e}**" if value > limit else f"{value:.1e}"
 
 
-def layer_cka(part: Results, where: str) -> str:
+def layer_cka(part: Results) -> str:
     told = (
         f"{' × '.join(part['subjects'])}, {part['images']} images in batches of {part['batch']}: every block of one "
         "with every block of the other. eyechart's table holds all pairs within each model, their stems, and all of "
@@ -111,7 +111,7 @@ def layer_cka(part: Results, where: str) -> str:
     return f"## {TITLES['layer_cka']}\n\n{told}\n\n{cka_table(part)}\n\n{lead(part)}\n\n{chart}"
 
 
-def pairs(part: Results, where: str) -> str:
+def pairs(part: Results) -> str:
     told = (
         f"{', '.join(part['subjects'])} on {part['images']} images in batches of {part['batch']}. Peers compare two "
         "models at a time, so each model runs again for every partner; eyechart runs each once."
@@ -127,13 +127,13 @@ def cka_table(part: Results) -> str:
         if "failed" in result:
             rows.append([way, "fails", "", "", ""])
             continue
-        above = "" if way == "bare passes" else f"{result['seconds'] - bare['seconds']:.3g} s"
+        above = "" if way == "bare passes" else f" (+{result['seconds'] - bare['seconds']:.3g} s)"
         ratio = f"{result['seconds'] / bare['seconds']:.2f}"
         times = f" ({result['megabytes'] / bare['megabytes']:.2f} ×)" if bare["megabytes"] >= 1 else ""
         memory = f"{result['megabytes']:,.0f} MB{times}"
-        rows.append([way, seconds(result), f"{ratio} × {above}", memory, error_of(result.get("error"), 1e-3)])
+        rows.append([way, seconds(result), f"{ratio} ×{above}", memory, error_of(result.get("error"), 1e-3)])
     floors = part["floor"]
-    rows.append(["*floor*", f"{floors['passes'] + floors['above']:.3g} s", f"{floors['above']:.2g} s above", "", ""])
+    rows.append(["*floor*", f"{floors['passes'] + floors['above']:.3g} s", f"(+{floors['above']:.2g} s)", "", ""])
     head = ["way", "seconds (clock)", "over the bare passes", "peak memory (over the bare passes')", "largest error"]
     return table(head, rows)
 
@@ -157,7 +157,7 @@ def right(result: Results) -> bool:
     return not isinstance(error, str) and error <= WRONG["layer_cka"]
 
 
-def shifted(part: Results, where: str) -> str:
+def shifted(part: Results) -> str:
     offsets = list(next(iter(part["ways"].values())))
     rows = [
         [way, *(error_of(values[offset], WRONG["offsets"]) for offset in offsets)]
@@ -173,7 +173,7 @@ def shifted(part: Results, where: str) -> str:
     return f"### Features with an offset\n\n{told}\n\n{table(head, rows)}"
 
 
-def hessian(part: Results, where: str) -> str:
+def hessian(part: Results, where: str = "CPU") -> str:
     rows = []
     for way, result in part["ways"].items():
         if "failed" in result:
@@ -191,7 +191,7 @@ def hessian(part: Results, where: str) -> str:
     return f"## {TITLES['hessian']}\n\n{told}\n\n{table(head, rows)}"
 
 
-def probes(part: Results, where: str) -> str:
+def probes(part: Results) -> str:
     rows = []
     for way, result in part["ways"].items():
         if "failed" in result:
@@ -211,7 +211,7 @@ def probes(part: Results, where: str) -> str:
     return f"## {TITLES['probes']}\n\n{told}\n\n{table(head, rows)}"
 
 
-def growth(part: Results, where: str) -> str:
+def growth(part: Results) -> str:
     rows = []
     words = {
         "images": "images, bundled pair",
@@ -253,7 +253,7 @@ def on_gpu(gpu: Results) -> str:
 def wrong(cpu: Results, gpu: Results) -> str:
     """Every peer that failed or was wrong, with the input that shows it."""
     lines = []
-    for where, results in (("", cpu), (" --device cuda", gpu)):
+    for where, results in (("", cpu), (" on the GPU", gpu)):
         for name, limit in WRONG.items():
             part = results.get(name, {})
             part = part.get("one", part) if name == "hessian" else part

@@ -14,6 +14,7 @@ def section(gpu: Results) -> str:
         "profile": profile,
         "exam": exam,
         "layer_cka": layer_cka,
+        "offsets": shifted,
         "pairs": pairs,
         "hessian": curvature,
     }.items():
@@ -55,7 +56,9 @@ def ratios(part: Results) -> str:
             ]
         )
     told = "Time over the bare passes of the same images, which it takes turns with:"
-    return f"### Measures over the bare passes\n\n{told}\n\n{table(['subjects', 'bare', *names], rows)}"
+    listed = table(["subjects", "bare", *names], rows)
+    chart = "![Measures over the bare passes](benchmarks-gpu.svg)"
+    return f"### Measures over the bare passes\n\n{told}\n\n{listed}\n\n{chart}"
 
 
 def profile(part: Results) -> str:
@@ -94,8 +97,7 @@ def exam(part: Results) -> str:
 
 def layer_cka(part: Results) -> str:
     told = f"{' × '.join(part['subjects'])}, {part['images']} images in batches of {part['batch']}."
-    offsets = shifted(part["offsets"], "GPU") if "offsets" in part else ""
-    return f"### Layer-by-layer CKA on the GPU\n\n{told}\n\n{cka_table(part)}\n\n{lead(part)}\n\n{offsets}".strip()
+    return f"### Layer-by-layer CKA on the GPU\n\n{told}\n\n{cka_table(part)}\n\n{lead(part)}"
 
 
 def pairs(part: Results) -> str:

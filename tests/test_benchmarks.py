@@ -38,7 +38,7 @@ def test_the_measures_of_the_shared_pass_run_in_their_benchmark() -> None:
 def test_what_is_for_a_gpu_runs_on_a_cpu_and_its_page_is_written(benchmark: Benchmark, tmp_path: Path) -> None:
     """All but what takes too long here; eyechart's CKA is that of brute force in float64."""
     out = tmp_path / "gpu.json"
-    parts = ["ratios", "profile", "exam", "layer_cka"]
+    parts = ["ratios", "profile", "exam", "layer_cka", "offsets"]
     benchmark("on_gpu").main(["--device", "cpu", "--small", "--out", str(out), "--parts", *parts])
     found = json.loads(out.read_text())
     assert [name for name in parts if "failed" in found[name]] == []
@@ -48,9 +48,10 @@ def test_what_is_for_a_gpu_runs_on_a_cpu_and_its_page_is_written(benchmark: Benc
     assert found["profile"]["rows"][0]["dearest"]
     assert found["exam"]["phases"]["the shared pass"] > 0
     assert found["layer_cka"]["ways"]["eyechart"]["error"] < 1e-5
-    assert found["layer_cka"]["offsets"]["ways"]["eyechart"]["1000"] < 1e-5
+    assert found["offsets"]["ways"]["eyechart"]["1000"] < 1e-5
     text = benchmark("page").text({}, found)
     assert "### Where the time of a batch goes" in text
+    assert set(benchmark("charts").charts({}, found)) == {"gpu"}
 
 
 def test_a_wrong_answer_is_seen_and_shown_with_its_input(benchmark: Benchmark) -> None:
