@@ -91,7 +91,12 @@ def growth(part: Mapping[str, Any]) -> Any:
             .mark_line(point=True)
             .encode(
                 x=alt.X("size:Q", title=kind, scale=alt.Scale(type="log"), axis=alt.Axis(values=list(sizes))),
-                y=alt.Y("value:Q", title=None, scale=alt.Scale(type="log")),
+                y=alt.Y(
+                    "value:Q",
+                    title=None,
+                    scale=alt.Scale(type="log", nice=False),
+                    axis=alt.Axis(values=[0.1, 1, 10, 100, 1000], format="~g"),
+                ),
                 color=alt.Color("unit:N", title=None, scale=alt.Scale(range=list(SUBJECT_COLOURS[:3]))),
             )
         )

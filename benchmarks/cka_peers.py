@@ -58,7 +58,7 @@ def models_of(subjects: Sequence[Subject], count: int, device: torch.device, off
     pictures = [source.picture(index % len(source)) for index in range(count)]
     images = subjects[0].prepare(pictures).to(device)
     for subject in subjects:
-        subject.to(device)
+        subject.to(device).module.requires_grad_(False)
     if offset:
         subjects[0].module.pos_embed.data += offset
     layers = []

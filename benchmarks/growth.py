@@ -4,8 +4,7 @@
 
 All measures that share the plain pass, on bundled models at 32 px, in blocks of 62 images, one thread. Images: 250,
 1,000 and 4,000 of the bundled pair. Subjects: 2, 4 and 8 bundled models on 250 images. Sites: CKA of ViTs with 4, 8
-and 16 blocks on 250 images, above their bare passes. An exponent is the slope of the logarithms: 1 is linear, 0 is
-flat.
+and 16 blocks on 250 images. An exponent is the slope of the logarithms: 1 is linear, 0 is flat.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from layer_cka import EIGHT
-from machine import facts, in_rounds, medians, metered, write
+from machine import facts, floor, in_rounds, medians, metered, operations_of, rates, write
 from passes import Passes, shared_measures
 
 from eyechart import zoo
@@ -43,13 +42,16 @@ def main(words: Sequence[str] | None = None) -> None:
         kind, size, looking = asked.way.split()
         print(json.dumps(one_way(kind, int(size), looking == "measured", 64 if asked.small else IMAGES)))
         return
-    begun, found = facts(), {}
+    begun, at_best, found = facts(), rates(torch.device("cpu"), small=asked.small), {}
     for kind, sizes in (SMALL if asked.small else STEPS).items():
         ways = [f"{kind} {size} {looking}" for size in sizes for looking in ("bare", "measured")]
         seen = in_rounds(__file__, ways, ["--small"] if asked.small else [], asked.repeats)
         found[kind] = grown(kind, sizes, {way: medians(results) for way, results in seen.items()})
+        images = 64 if asked.small else IMAGES
+        found[kind]["floor"] = [floor(operations(kind, size, images), 0, at_best) for size in sizes]
     if asked.out:
-        write(asked.out, "growth", {"machine": begun, "load_after": facts()["load"], "block": BLOCK, **found})
+        told = {"machine": begun, "load_after": facts()["load"], "rates": at_best, "block": BLOCK}
+        write(asked.out, "growth", told | found)
 
 
 def one_way(kind: str, size: int, measured: bool, images: int) -> dict[str, Any]:
@@ -63,6 +65,13 @@ def one_way(kind: str, size: int, measured: bool, images: int) -> dict[str, Any]
     return {**taken}
 
 
+def operations(kind: str, size: int, images: int) -> float:
+    """Of the bare passes."""
+    passes = Passes(subjects_of(kind, size), ["cka"], 64, block=4).of_one_batch()
+    feed = passes.noise()
+    return operations_of(lambda: passes.bare(feed)) / 4 * (size if kind == "images" else images)
+
+
 def subjects_of(kind: str, size: int) -> list[Subject]:
     if kind != "blocks":
         return load_subjects(list(EIGHT[:size] if kind == "subjects" else ("zoo:vit", "zoo:resnet")))
@@ -74,22 +83,20 @@ def grown(kind: str, sizes: Sequence[int], taken: dict[str, dict[str, Any]]) -> 
     """Seconds bare and measured, megabytes, and the exponents of what is measured."""
     bare, measured = ([taken[f"{kind} {size} {way}"] for size in sizes] for way in ("bare", "measured"))
     seconds = [result["seconds"] for result in measured]
-    above = [own["seconds"] - its["seconds"] for own, its in zip(measured, bare, strict=True)]
     megabytes = [result["megabytes"] for result in measured]
     return {
         "sizes": list(sizes),
         "bare": [result["seconds"] for result in bare],
         "seconds": seconds,
         "megabytes": megabytes,
-        "exponent": exponent(sizes, above if kind == "blocks" else seconds),
+        "exponent": exponent(sizes, seconds),
         "memory_exponent": exponent(sizes, megabytes),
     }
 
 
-def exponent(sizes: Sequence[float], values: Sequence[float]) -> float | None:
-    """The slope of log value over log size; None where a value is not positive."""
-    if min(values) <= 0:
-        return None
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The slope of log value over log size; memory below a megabyte counts as one."""
+    values = np.maximum(values, 1).tolist() if min(values) <= 0 else values
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 

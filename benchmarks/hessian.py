@@ -17,11 +17,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from hessian_peers import TOLERANCE, TOP, WAYS, float64, loss_of, pyhessian, ways_here
-from machine import facts, medians, metered, write
+from machine import facts, floor, medians, metered, operations_of, rates, write
 from torch import Tensor, nn
 
 from eyechart import zoo
 from eyechart.curvature import Hessians, krylov_spaces
+from eyechart.curvature.hessian import twice_differentiable
 from eyechart.device import without_tf32
 from eyechart.images import open_images
 from eyechart.training.augment import Normalisation
@@ -90,9 +91,12 @@ def accuracy(steps: int, repeats: int, device: str = "cpu", names: Sequence[str]
         for way, results in rounds.items():
             results.append(one_round(WAYS[way], model, images, targets, truth))
             print(f"{turn} {way:30} {results[-1]}", flush=True)
+    at_best = rates(torch.device(device), small=steps < 10)
     return {
         "machine": begun,
         "load_after": facts()["load"],
+        "rates": at_best,
+        "floor": floor(product_operations(model, images, targets), 0, at_best),
         "parameters": size,
         "images": BATCH,
         "tolerance": TOLERANCE,
@@ -102,6 +106,13 @@ def accuracy(steps: int, repeats: int, device: str = "cpu", names: Sequence[str]
             for way, results in rounds.items()
         },
     }
+
+
+def product_operations(model: nn.Module, images: Tensor, targets: Tensor) -> int:
+    """Of one Hessian-vector product, which is at least twice a gradient: reverse mode over forward or reverse mode."""
+    parameters = list(model.parameters())
+    with twice_differentiable():
+        return 2 * operations_of(lambda: torch.autograd.grad(F.cross_entropy(model(images), targets), parameters))
 
 
 def one_round(

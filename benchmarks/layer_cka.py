@@ -114,6 +114,8 @@ def comparison(names: Sequence[str], count: int, repeats: int, ways: Sequence[st
     at_best = rates(torch.device("cpu"))
     begun = facts(PACKAGES)
     truth = in_own_process([__file__, "--way", "truth", "--images", str(count), *words])
+    if "failed" in truth:
+        raise SystemExit(f"Nothing is timed, since the brute force failed: {truth['failed']}")
     seen = in_rounds(__file__, ways, ["--images", str(count), *words], repeats)
     found: dict[str, Any] = {
         "machine": begun,

@@ -113,7 +113,7 @@ def quickest(work: Callable[[], Any], device: torch.device, rounds: int = 7) -> 
     for _ in range(rounds):
         with metered(device) as one:
             work()
-        taken.append(one["wall"])  # on a busy machine some round is nearly alone
+        taken.append(one["seconds"])
     return min(taken)
 
 

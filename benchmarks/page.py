@@ -57,7 +57,7 @@ own. Before a time is shown its answer is checked: against a brute force in floa
 float64 ARPACK. Seconds on the CPU are those of the process on one thread, which neighbours on a shared machine
 lengthen little; the clock's are behind them. Memory is the peak above what was loaded before. A *floor* is what this
 work needs here at best: its operations at the rate of a large matrix product, or its bytes at the rate of a copy,
-both measured in the same run.
+both measured on this machine on one thread or on its GPU.
 """
 
 
@@ -187,6 +187,7 @@ def hessian(part: Results, where: str = "CPU") -> str:
         "by itself when all five are that well known; PyHessian and hessian-eigenthings run with their defaults unless "
         "steps are named."
     )
+    rows.append(["*floor*", f"{part['floor']:.2g} s for each product", "", ""])
     head = ["way", "seconds (clock)", "Hessian-vector products", "largest relative error"]
     return f"## {TITLES['hessian']}\n\n{told}\n\n{table(head, rows)}"
 
@@ -220,25 +221,32 @@ def growth(part: Results) -> str:
     }
     for kind, told in words.items():
         grown = part[kind]
-        memory = grown["memory_exponent"]
-        above = "above bare" if kind == "blocks" else "of all"
-        power = "not known" if grown["exponent"] is None else f"{grown['exponent']:.2f} ({above})"
         rows.append(
             [
                 told,
                 " / ".join(f"{size:,}" for size in grown["sizes"]),
+                " / ".join(f"{value:.3g}" for value in grown["floor"]),
                 " / ".join(f"{value:.3g}" for value in grown["bare"]),
                 " / ".join(f"{value:.3g}" for value in grown["seconds"]),
-                power,
+                f"{grown['exponent']:.2f}",
                 " / ".join(f"{value:,.0f}" for value in grown["megabytes"]),
-                "not known" if memory is None else f"{memory:.2f}",
+                f"{grown['memory_exponent']:.2f}",
             ]
         )
     told = (
         f"All measures of the shared pass on bundled models at 32 px, blocks of {part['block']} images. An exponent is "
         "the slope of the logarithms: 1 is linear, 0 is flat."
     )
-    head = ["what grows", "sizes", "bare s", "measured s", "exponent of time", "peak MB", "exponent of memory"]
+    head = [
+        "what grows",
+        "sizes",
+        "floor s",
+        "bare s",
+        "measured s",
+        "exponent of time",
+        "peak MB",
+        "exponent of memory",
+    ]
     return f"## {TITLES['growth']}\n\n{told}\n\n{table(head, rows)}\n\n![Growth](benchmarks-growth.svg)"
 
 

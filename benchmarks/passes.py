@@ -55,6 +55,8 @@ class Passes:
         options: dict[str, str] | None = None,
     ) -> None:
         self.subjects = subjects
+        for subject in subjects:
+            subject.module.requires_grad_(False)  # torch's counter of operations stumbles over PiT's class token else
         self.plan = plan_order(np.arange(count) % 10 if labels is None else labels, count, "benchmark", block=block)
         dtypes = {next(subject.module.parameters()).dtype for subject in subjects}
         assert len(dtypes) == 1, "all subjects of a benchmark compute in one dtype"
