@@ -42,7 +42,7 @@ bench: $(PEERS)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/shared_passes.py
 	$(BESIDE) benchmarks/layer_cka.py --out $(RESULTS)/cpu.json
 	$(BESIDE) benchmarks/layer_cka.py --offsets --images 64 --out $(RESULTS)/cpu.json
-	$(BESIDE) benchmarks/layer_cka.py --pairs --images 256 --repeats 1 --out $(RESULTS)/cpu.json
+	$(BESIDE) benchmarks/layer_cka.py --pairs --images 128 --repeats 1 --out $(RESULTS)/cpu.json
 	$(BESIDE) benchmarks/hessian.py --out $(RESULTS)/cpu.json
 	$(BESIDE) benchmarks/probes.py --out $(RESULTS)/cpu.json
 	$(BESIDE) benchmarks/growth.py --out $(RESULTS)/cpu.json

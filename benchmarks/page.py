@@ -89,6 +89,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def rounds(part: Results) -> str:
+    count = part["ways"]["eyechart"].get("rounds", 0)
+    return "One round." if count == 1 else f"Medians of {count} rounds."
+
+
 def seconds(result: Results) -> str:
     return f"{result['seconds']:.3g} s ({result['wall']:.3g})"
 
@@ -108,7 +113,7 @@ def layer_cka(part: Results) -> str:
         "it without class token too."
     )
     chart = "![Time above the bare passes](benchmarks-cka.svg)"
-    return f"## {TITLES['layer_cka']}\n\n{told}\n\n{cka_table(part)}\n\n{lead(part)}\n\n{chart}"
+    return f"## {TITLES['layer_cka']}\n\n{told} {rounds(part)}\n\n{cka_table(part)}\n\n{lead(part)}\n\n{chart}"
 
 
 def pairs(part: Results) -> str:
@@ -116,7 +121,7 @@ def pairs(part: Results) -> str:
         f"{', '.join(part['subjects'])} on {part['images']} images in batches of {part['batch']}. Peers compare two "
         "models at a time, so each model runs again for every partner; eyechart runs each once."
     )
-    return f"## {TITLES['pairs']}\n\n{told}\n\n{cka_table(part)}\n\n{lead(part)}"
+    return f"## {TITLES['pairs']}\n\n{told} {rounds(part)}\n\n{cka_table(part)}\n\n{lead(part)}"
 
 
 def cka_table(part: Results) -> str:
@@ -189,7 +194,7 @@ def hessian(part: Results, where: str = "CPU") -> str:
     )
     rows.append(["*floor*", f"{part['floor']:.2g} s for each product", "", ""])
     head = ["way", "seconds (clock)", "Hessian-vector products", "largest relative error"]
-    return f"## {TITLES['hessian']}\n\n{told}\n\n{table(head, rows)}"
+    return f"## {TITLES['hessian']}\n\n{told} {rounds(part)}\n\n{table(head, rows)}"
 
 
 def probes(part: Results) -> str:
@@ -209,7 +214,7 @@ def probes(part: Results) -> str:
         "scikit-learn gets all channels."
     )
     head = ["way", "seconds (clock)", "peak memory", "probes", "accuracy"]
-    return f"## {TITLES['probes']}\n\n{told}\n\n{table(head, rows)}"
+    return f"## {TITLES['probes']}\n\n{told} {rounds(part)}\n\n{table(head, rows)}"
 
 
 def growth(part: Results) -> str:
@@ -235,7 +240,8 @@ def growth(part: Results) -> str:
         )
     told = (
         f"All measures of the shared pass on bundled models at 32 px, blocks of {part['block']} images. An exponent is "
-        "the slope of the logarithms: 1 is linear, 0 is flat."
+        "the slope of the logarithms: 1 is linear, 0 is flat. Peaks are of the resident memory of the process, where "
+        "some tens of megabytes are the allocator's; every further subject brings tensors and tallies of its own."
     )
     head = [
         "what grows",
