@@ -154,7 +154,7 @@ def lead(part: Results) -> str:
     if not others:
         return "No peer gave the right answer here."
     best = min(others, key=lambda way: others[way])
-    return f"The quickest peer with the right answer, {best}, takes {others[best] / own['seconds']:.1f} times as long."
+    return f"The quickest peer with the right answer, {best}, takes {others[best] / own['seconds']:.2f} times as long."
 
 
 def right(result: Results) -> bool:
