@@ -45,7 +45,7 @@ def above_bare(part: Mapping[str, Any]) -> Any:
     )
     base = alt.Chart(frame, width=300, height=24 * len(ways)).mark_bar().encode(color=colour)
     y = alt.Y("way:N", sort=list(ways), title=None)
-    left = base.encode(x=alt.X("seconds:Q", title="seconds above the bare passes"), y=y)
+    left = base.encode(x=alt.X("seconds:Q", title="seconds above the bare passes", scale=alt.Scale(type="symlog")), y=y)
     right = base.encode(
         x=alt.X("megabytes:Q", title="peak memory, MB"), y=alt.Y("way:N", sort=list(ways), title=None, axis=None)
     )
