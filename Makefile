@@ -4,7 +4,10 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 2
 
 .DEFAULT_GOAL := exam
-.PHONY: exam test check format docs release bench faults clean
+.PHONY: exam test check format docs release bench bench-gpu peers peers-gpu faults clean
+PEERS := build/peers
+BESIDE := PYTHONPATH=src OMP_NUM_THREADS=1 $(PEERS)/bin/python
+RESULTS := benchmarks/results
 
 exam: .venv/installed
 	$(BIN)/eyechart exam --effort quick
@@ -34,8 +37,40 @@ docs: .venv/installed
 release: .venv/installed
 	$(BIN)/python scripts/release.py
 
-bench: .venv/installed
+# Beside peers, on one thread: about 40 minutes on a quiet core. docs/benchmarks.md is made from the results.
+bench: $(PEERS)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/shared_passes.py
+	$(BESIDE) benchmarks/layer_cka.py --out $(RESULTS)/cpu.json
+	$(BESIDE) benchmarks/layer_cka.py --offsets --images 64 --out $(RESULTS)/cpu.json
+	$(BESIDE) benchmarks/layer_cka.py --pairs --images 128 --repeats 1 --out $(RESULTS)/cpu.json
+	$(BESIDE) benchmarks/hessian.py --out $(RESULTS)/cpu.json
+	$(BESIDE) benchmarks/probes.py --out $(RESULTS)/cpu.json
+	$(BESIDE) benchmarks/growth.py --out $(RESULTS)/cpu.json
+	$(BIN)/python benchmarks/page.py
+
+# On a machine with a GPU; five minutes. Peers are measured where build/peers-gpu is there.
+bench-gpu: .venv/installed
+	$(BIN)/python benchmarks/on_gpu.py --peers build/peers-gpu --out $(RESULTS)/gpu.json
+	$(BIN)/python benchmarks/page.py
+
+peers: $(PEERS)/installed
+
+# torch, timm, numpy and SciPy are those of .venv: they are large, and everyone then runs the same kernels.
+$(PEERS)/installed: .venv/installed benchmarks/peers.txt
+	@$(BIN)/python -m venv --clear $(PEERS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	  $$($(PEERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers.txt
+	@touch $@
+
+# A folder of the peers to carry to a machine without a network (under 64 MB of what is not there already).
+peers-gpu: .venv/installed
+	@mkdir -p build
+	@grep -v '# cpu' benchmarks/peers.txt > build/peers-gpu.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --upgrade \
+	  --target build/peers-gpu -r build/peers-gpu.txt
+	@find build/peers-gpu -type d \( -name tests -o -name share -o -name sample_data -o -name bin \) -prune -exec rm -r {} +
+	@find build/peers-gpu/fontTools -name '*.so' -delete # the same is there in Python
 
 faults: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/faults.py

@@ -79,61 +79,25 @@ def in_own_process(mode: str, images: int, small: bool, block: int | None = None
 
 
 def measures_of(mode: str) -> list[str]:
-    from eyechart.measure import Experiment
-    from eyechart.measures import measures
+    from passes import shared_measures
 
-    shared = [name for name, measure in measures().items() if not isinstance(measure, Experiment) and name != "probes"]
-    return {"bare": list(FIRST), "first": list(FIRST), "shared": shared, "probes": ["probes"]}[mode]
+    return {"bare": list(FIRST), "first": list(FIRST), "shared": shared_measures(), "probes": ["probes"]}[mode]
 
 
 def run(mode: str, count: int, names: tuple[str, ...], block: int | None) -> dict[str, float]:
-    import numpy as np
     import torch
+    from passes import Passes
 
-    from eyechart.engines.plan import scene_of, write_plan
-    from eyechart.engines.shard import TappedSubject
-    from eyechart.images import open_images
-    from eyechart.images.plan import plan_order
-    from eyechart.measure import Views
-    from eyechart.measures import choose_measures
     from eyechart.subjects import load_subjects
-    from eyechart.subjects.anatomy import anatomy_of
 
     torch.set_num_threads(1)
-    images = open_images("sample")
-    plan = plan_order(np.arange(count) % 10, count, "benchmark", block=block)
-    subjects = load_subjects(names)
-    sizes = [subject.input_size for subject in subjects]
-    anatomies = [
-        anatomy_of(subject.name, subject.module, torch.randn(2, 3, *size), call=subject.call)
-        for subject, size in zip(subjects, sizes, strict=True)
-    ]
-    labels: dict[str, tuple[tuple[int, ...] | None, str]] = {
-        subject.name: (tuple(range(10)), "benchmark") for subject in subjects
-    }
-    settings = {"dtype": "float32", "seed": 0, "limit": None, "effort": "normal", "asked_for": True}
-    asked = choose_measures(measures_of(mode))
-    written = write_plan(subjects, anatomies, images, plan, asked, label_maps=labels, settings=settings)
-    left_out = {entry["measure"] for entry in written["left_out"]}
-    measures, scene = [measure for measure in asked if measure.name not in left_out], scene_of(written)
-    tapped = [TappedSubject(subject, anatomy, measures) for subject, anatomy in zip(subjects, anatomies, strict=True)]
-    tallies = {measure.name: measure.tally(scene) for measure in measures}
-    ready = {size: torch.randn(plan.block, 3, *size) for size in sizes}
+    passes = Passes(load_subjects(list(names)), measures_of(mode), count, block=block)
+    feed = passes.noise()
     with torch.no_grad():
-        for subject, size in zip(subjects, sizes, strict=True):
-            subject.call(ready[size])
+        for subject, images in zip(passes.subjects, feed(passes.batches[0]), strict=True):
+            subject.call(images)
     started = time.perf_counter()
-    for shard in range(len(plan.shards)):
-        for batch in plan.batches(shard):
-            parts = [ready[size][: len(batch.images)] for size in sizes]
-            if mode == "bare":
-                with torch.no_grad():
-                    for subject, part in zip(subjects, parts, strict=True):
-                        subject.call(part)
-                continue
-            seen = {s.subject.name: s.look(part, batch) for s, part in zip(tapped, parts, strict=True)}
-            for measure in measures:
-                measure.update(tallies[measure.name], batch, Views(seen), scene)
+    (passes.bare if mode == "bare" else passes.take)(feed)
     seconds = time.perf_counter() - started
     return {"seconds": seconds, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 

@@ -16,7 +16,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "conduct.md",
-    "benchmarks/README.md": "benchmarks.md",
+    "benchmarks/README.md": "measured.md",
 }
 FOLDERS = {"examples": "examples/index.md"}
 LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
@@ -36,10 +36,13 @@ def linked(text: str) -> str:
     '[the table](families.md#a), [how](contributing.md), citation'
     >>> linked("[a module](examples/own_module.py)")
     '[a module](examples/own_module.md)'
+    >>> linked("[from a folder](../docs/scale.md)")
+    '[from a folder](scale.md)'
     """
 
     def page(match: re.Match[str]) -> str:
         words, target, anchor = match.groups()
+        target = target.removeprefix("../")
         known = {**PAGES, **FOLDERS}
         if target.startswith("examples/") and target.endswith(".py"):
             known[target] = f"{target.removesuffix('.py')}.md"
