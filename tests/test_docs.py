@@ -113,7 +113,8 @@ def _leaves(entry: Any) -> Iterator[str]:
 
 
 def test_links_between_pages_lead_to_pages(pages: dict[str, str]) -> None:
-    there = set(pages) | {path.name for path in (ROOT / "docs").iterdir()} | {"figures/skip_ratio.svg"}
+    kept = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*")}
+    there = set(pages) | kept | {"figures/skip_ratio.svg"}
     for path, text in pages.items():
         for target in re.findall(r"\]\((?!https?:|#)([^)# ]+)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
             resolved = (Path("/") / Path(path).parent / target).resolve().relative_to("/")
