@@ -50,7 +50,7 @@ INTRODUCTION = """
 *Made by `make bench` and `make bench-gpu` (`benchmarks/page.py`) from `benchmarks/results/`; do not edit by hand.* What
 eyechart's own parts cost on their own is on [the page of measured numbers](measured.md).
 
-The same work, in the same run, on the same machine: eyechart and what a user would pick instead. Peers are called,
+The same work on the same machine, each table in one run: eyechart and what a user would pick instead. Peers are called,
 not changed, at the versions of `benchmarks/peers.txt`, in an environment of their own (`build/peers`) that shares
 torch, timm, numpy and SciPy with eyechart's. Every way runs in turn with the others, on the CPU in a process of its
 own. Before a time is shown its answer is checked: against a brute force in float64 on the same float32 features, or

@@ -82,6 +82,10 @@ class Scene:
         """The flat `site` axis of a tally or finding: (subject, site) over all subjects, in order."""
         return [(anatomy.subject, site) for anatomy in self.anatomies for site in choose(anatomy)]
 
+    def subjects_with(self, choose: Callable[[Anatomy], Sequence[Site]]) -> list[str]:
+        """The subjects that have any of these sites, in the order of the exam."""
+        return list(dict.fromkeys(subject for subject, _ in self.sites(choose)))
+
     def rows(self, choose: Callable[[Anatomy], Sized]) -> dict[str, slice]:
         """Which rows of such an axis are each subject's."""
         ends = [0, *itertools.accumulate(len(choose(anatomy)) for anatomy in self.anatomies)]

@@ -46,11 +46,11 @@ def tapped(spec: str) -> TappedSubject:
 def test_the_shared_pass_never_waits_for_its_device(spec: str) -> None:
     """After the first one, which may make its tables. A view that asked for a number would stop a fast GPU."""
     examined = tapped(spec)
-    assert examined.tap is not None
-    images = torch.randn(8, 3, 32, 32)
-    examined.tap.run(images, examined.subject.call)
+    assert examined.replays is not None
+    images, tap = torch.randn(8, 3, 32, 32), examined.replays.tap
+    tap.run(images, examined.subject.call)
     with Waiting() as waiting:
-        examined.tap.run(images, examined.subject.call)
+        tap.run(images, examined.subject.call)
     assert waiting.found == []
     with Waiting() as waiting:
         assert bool(images.max() > 0)

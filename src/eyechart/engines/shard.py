@@ -48,17 +48,17 @@ class TappedSubject:
                     wanted.setdefault(site.name, {}).setdefault(need.view.name, need.view)
         self.experimenting = [measure for measure in measures if isinstance(measure, Experiment)]
         views = {site: tuple(views.values()) for site, views in wanted.items()}
-        self.tap = Tap(subject.module, anatomy, views) if views else None
-        self.replays = Replays(self.tap, subject.call, random=anatomy.random) if self.tap else None
+        tap = Tap(subject.module, anatomy, views) if views else None
+        self.replays = Replays(tap, subject.call, random=anatomy.random) if tap else None
         self.piece_size, self.experiment_size = PieceSize(), PieceSize()
         self.dtype = next((weight.dtype for weight in subject.module.parameters()), torch.float32)
 
     def look(self, images: torch.Tensor, batch: Batch) -> SiteViews:
         """What the taps see of these images; stops at the first site where a number is not finite."""
-        if self.tap is None:
+        if self.replays is None:
             return {}
         with seeded(batch.index):
-            seen, finite = self._run(self.tap, images)
+            seen, finite = self._run(self.replays, images)
         # A view may be infinite by right (a branch that adds nothing has an infinite skip ratio), so NaN or infinity in
         # a view is only a reason to look at the activations themselves.
         if not finite:
@@ -71,11 +71,11 @@ class TappedSubject:
                 )
         return seen
 
-    def _run(self, tap: Tap, images: torch.Tensor) -> tuple[SiteViews, bool]:
+    def _run(self, replays: Replays, images: torch.Tensor) -> tuple[SiteViews, bool]:
         def work(size: int) -> tuple[SiteViews, bool]:
-            if self.replays is not None and size == len(images):
-                return brought_home(self.replays.run(images, self.subject.device))
-            return brought_home(tap.run_in_pieces(images, size, self.subject.call)[1])
+            if size == len(images):
+                return brought_home(replays.run(images, self.subject.device))
+            return brought_home(replays.tap.run_in_pieces(images, size, self.subject.call)[1])
 
         return self.piece_size.fit(len(images), work)
 

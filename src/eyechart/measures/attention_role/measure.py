@@ -196,7 +196,7 @@ class AttentionRole(SampledExperiment):
             raise DoesNotApply("no subject has both a classifier and attention between places.")
         return AttentionRoleTally.empty(
             fold=scene.folds,
-            subject=len(self._subjects(scene)),
+            subject=len(scene.subjects_with(attentions_of_classifiers)),
             variant=1 + len(REPLACEMENTS),
             outcome=COUNTS,
             site=len(sites),
@@ -205,12 +205,8 @@ class AttentionRole(SampledExperiment):
             moment=3,
         )
 
-    @staticmethod
-    def _subjects(scene: Scene) -> list[str]:
-        return list(dict.fromkeys(subject for subject, _ in scene.sites(attentions_of_classifiers)))
-
     def update(self, tally: AttentionRoleTally, batch: Batch, views: Views, scene: Scene) -> None:
-        subjects, rows_of = self._subjects(scene), scene.rows(attentions_of_classifiers)
+        subjects, rows_of = scene.subjects_with(attentions_of_classifiers), scene.rows(attentions_of_classifiers)
         for row, results in views.experiments(subjects):
             folds, rows = results["folds"], rows_of[subjects[row]]
             tally.add("together", folds, results["together"], row)
@@ -221,7 +217,11 @@ class AttentionRole(SampledExperiment):
                 tally.add("images", folds)
 
     def estimate(self, total: AttentionRoleTally, scene: Scene) -> xarray.Dataset:
-        sites, subjects, images = scene.sites(attentions_of_classifiers), self._subjects(scene), float(total.images)
+        sites, subjects, images = (
+            scene.sites(attentions_of_classifiers),
+            scene.subjects_with(attentions_of_classifiers),
+            float(total.images),
+        )
         accuracy, alone = accuracy_of(total.together), accuracy_of(total.alone)
         owner = [subjects.index(subject) for subject, _ in sites]
         power, over_pictures, over_heads = total.spread.unbind(-1)

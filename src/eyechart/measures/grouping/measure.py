@@ -183,12 +183,8 @@ class Grouping(SampledExperiment):
             fold=scene.folds, site=len(sites), head=max(site.heads or 1 for _, site in sites), way=3
         )
 
-    @staticmethod
-    def _subjects(scene: Scene) -> list[str]:
-        return list(dict.fromkeys(subject for subject, _ in scene.sites(patch_attentions)))
-
     def update(self, tally: GroupingTally, batch: Batch, views: Views, scene: Scene) -> None:
-        subjects, rows_of = self._subjects(scene), scene.rows(patch_attentions)
+        subjects, rows_of = scene.subjects_with(patch_attentions), scene.rows(patch_attentions)
         for row, results in views.experiments(subjects):
             folds, rows = results["folds"], rows_of[subjects[row]]
             heads = slice(results["learned"].shape[2])

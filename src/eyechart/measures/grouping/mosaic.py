@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-VANISHED = 1e-6  # a query that gives other patches less than this groups nothing: it is not counted
+from eyechart.methods.attention_distance import VANISHED
 
 
 def sources(images: int, patches: int, generator: torch.Generator) -> Tensor:
