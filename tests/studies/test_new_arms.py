@@ -12,7 +12,7 @@ from eyechart.cli import main
 from eyechart.errors import PARTLY, UsageError
 from eyechart.studies.records import Records
 from eyechart.studies.run import Schedule
-from eyechart.studies.study import find, read_study
+from eyechart.studies.study import find, names, read_study
 from eyechart.studies.worker import work
 from eyechart.training.progress import Report
 from eyechart.training.workers import Ended, Job
@@ -223,3 +223,13 @@ def test_data_that_the_study_does_not_have_is_refused(place: Path) -> None:
     assert result.exit_code not in (0, PARTLY)
     assert "has no data called 'hangul'; there is toys, others." in result.output
     assert find(str(place / "toy.toml")).data_names == ["toys", "others"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_next_seed_is_one_that_the_exam_has_weights_of(name: str) -> None:
+    """A borrowed arm may have more seeds than its neighbours: the last one's next would be trained by nobody."""
+    study = find(name)
+    for exam in study.exams:
+        seeds = study.seeds_of(exam.arms)
+        for arm, seed in [run for here in seeds for run in exam.second_runs(study.arms, here)]:
+            assert seed in seeds or not study.arms[arm].home, (exam.name, arm, seed)

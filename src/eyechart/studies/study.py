@@ -7,7 +7,8 @@ data, seeds, [common]     settings that all trainings share; settings are those 
                           not the study's; `from_arm`, the arm with whose weights of equal seed its training begins
 [[exam]]                  which arms are examined, on which images, by which measures; `together` where a measure
                           compares arms, which are then seen side by side, seed by seed; `next_seed` names those that
-                          come along once more, as their next seed: the ceiling of what two trainings can share;
+                          come along once more, as their next seed: the ceiling of what two trainings can share,
+                          taken among `seeds` where an arm has more than the others;
                           `judged = false` where no claim of an exam is about such arms: for contrasts alone
 [[contrast]]              a number made of one quantity of several arms with equal seed: a weighted sum (`weights`), or
                           the slope over a number that each arm has (`per_doubling_of`, `per_unit_of`), less another
@@ -78,6 +79,8 @@ class ExamPlan:
     """Images in a block of the exam's plan; None: as in any exam."""
     next_seed: tuple[str, ...] = ()
     """Arms that come along once more, as the training with their next seed."""
+    seeds: tuple[int, ...] = ()
+    """Among which the next seed is taken, where an arm has more of them than the others of the exam."""
     options: Mapping[str, Any] = field(default_factory=dict)
     keep: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Variables of findings that records keep beside the quantities, for the figure."""
@@ -92,7 +95,7 @@ class ExamPlan:
         """The trainings that come along for `next_seed`; after the last seed comes the first."""
         runs = []
         for name in self.next_seed:
-            seeds = arms[name].seeds
+            seeds = [each for each in arms[name].seeds if each in (self.seeds or arms[name].seeds)]
             runs.append((name, seeds[(seeds.index(seed) + 1) % len(seeds)]))
         return runs
 
@@ -307,8 +310,9 @@ def _exam(entry: Mapping[str, Any], arms: Mapping[str, Arm]) -> ExamPlan:
             raise UsageError(
                 f"The exam {entry['name']} asks for the next seed of {arm!r}, which is not among its arms."
             )
-    rest = {key: value for key, value in entry.items() if key not in ("arms", "except", "measures", "next_seed")}
-    return ExamPlan(arms=chosen, measures=tuple(entry["measures"]), next_seed=again, **rest)
+    rest = {key: value for key, value in entry.items() if key not in ("arms", "except", "measures", "next_seed", "seeds")}
+    seeds = tuple(entry.get("seeds", ()))
+    return ExamPlan(arms=chosen, measures=tuple(entry["measures"]), next_seed=again, seeds=seeds, **rest)
 
 
 def _check_arm(arm: str, arms: Mapping[str, Arm], what: str) -> None:
