@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -12,12 +12,11 @@ import torch
 import xarray
 from torch import Tensor
 
-from eyechart.engines.aside import Aside
 from eyechart.engines.plan import scene_of, write_plan
-from eyechart.engines.shard import TappedSubject
+from eyechart.engines.shard import Seen, TappedSubject, add_up
 from eyechart.images import open_images
 from eyechart.images.plan import plan_order
-from eyechart.measure import Experiment, Views
+from eyechart.measure import Experiment
 from eyechart.measures import choose_measures, measures
 from eyechart.scene import Batch
 from eyechart.sites import Anatomy
@@ -109,18 +108,20 @@ class Passes:
                     subject.call(part)
 
     def take(self, feed: Feed) -> None:
-        """Views go home and tallies grow as in `engines/shard.py`: beside the next pass where that is on a device."""
-        self.tallies = {measure.name: measure.tally(self.scene) for measure in self.measures}
+        """Tallies grow where the subjects are, as in `engines/shard.py`."""
+        there = self.subjects[0].device
 
-        def update(batch: Batch, seen: dict[str, dict[str, dict[str, Tensor]]]) -> None:
-            for measure in self.measures:
-                measure.update(self.tallies[measure.name], batch, Views(seen), self.scene)
-
-        with Aside(beside=any(subject.device.type != "cpu" for subject in self.subjects)) as aside:
+        def looks() -> Iterator[tuple[Batch, Seen]]:
             for batch in self.batches:
-                parts = feed(batch)
-                looks = {s.subject.name: s.look(part, batch) for s, part in zip(self.tapped, parts, strict=True)}
-                aside.do(update, batch, looks)
+                seen = Seen()
+                for tapped, part in zip(self.tapped, feed(batch), strict=True):
+                    if there.type == "cpu":
+                        seen.views[tapped.subject.name] = tapped.look(part, batch)
+                    else:
+                        seen.views[tapped.subject.name], _ = tapped.glance(part, batch)
+                yield batch, seen
+
+        self.tallies = add_up(looks(), self.measures, self.scene, there=there)
 
     def estimate(self, name: str) -> xarray.Dataset:
         (measure,) = [measure for measure in self.measures if measure.name == name]

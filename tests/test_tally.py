@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from eyechart.errors import EyechartError, TallyError
-from eyechart.tally import Concat, Max, Min, Sum, Tally
+from eyechart.tally import Concat, Max, Min, Sum, Tally, added_up, multiplied, sums_by
 
 
 @dataclass
@@ -220,3 +221,35 @@ def test_empty_folds_are_left_out_of_a_file_and_come_back() -> None:
     assert torch.equal(back.table, tally.table)
     tally.table += 1
     assert tally.filled_folds("table") is None
+
+
+@dataclass
+class RowTally(Tally):
+    image: Annotated[Tensor, Concat("image", dtype="int64")]
+    right: Annotated[Tensor, Concat("image", dtype="bool")]
+
+
+def test_sums_by_a_product_are_those_by_adding() -> None:
+    """The product is an accelerator's way."""
+    torch.manual_seed(0)
+    index, values = torch.randint(0, 5, (3, 20)), torch.randint(-9, 9, (3, 4, 20)).double()
+    assert torch.equal(multiplied(index, values, 6), added_up(index, values, 6))
+    expected = torch.zeros(3, 4, 6).double()
+    for row, image in itertools.product(range(3), range(20)):
+        expected[row, :, index[row, image]] += values[row, :, image]
+    assert torch.equal(sums_by(index, values, 6), expected)
+
+
+def test_a_tally_elsewhere_comes_home_in_order() -> None:
+    """Rows are sorted when they come home: asking whether an image came twice would stop an accelerator."""
+    tally = RowTally.empty()
+    there = tally.to("meta")
+    there.append(image=torch.tensor([7, 3]), right=torch.tensor([True, False]))
+    assert there.image.device.type == "meta"
+    assert there.image.shape == (2,)
+    assert len(tally.image) == 0
+    shuffled = RowTally(torch.tensor([7, 3]), torch.tensor([True, False]))
+    assert shuffled.to("cpu").image.tolist() == [3, 7]
+    assert shuffled.to("cpu").right.tolist() == [False, True]
+    with pytest.raises(TallyError, match="image 3 twice"):
+        RowTally(torch.tensor([3, 3]), torch.tensor([True, False])).to("cpu")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from eyechart.errors import UsageError
@@ -37,3 +39,8 @@ def choose_dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
         raise UsageError(f"--dtype takes {', '.join(DTYPES)}; got {name!r}.")
     return DTYPES[name]
+
+
+def put(values: np.ndarray | Sequence[int], device: torch.device | str) -> torch.Tensor:
+    """Numbers that are known on the CPU, as a tensor elsewhere; unlike a plain copy it does not wait for the device."""
+    return torch.as_tensor(values).to(device, non_blocking=True)

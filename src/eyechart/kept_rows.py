@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eyechart.device import put
 from eyechart.scene import Batch, Scene
 from eyechart.tally import Concat, Sum, Tally
 
@@ -52,14 +53,11 @@ class RowsTally(Tally):
     def keep(self, batch: Batch, features: Tensor, chosen: np.ndarray) -> None:
         """Add the chosen images of a batch."""
         assert batch.labels is not None
-        fold = torch.as_tensor(batch.image_folds[chosen])
-        self.append(
-            image=torch.as_tensor(batch.images[chosen]),
-            fold=fold,
-            label=torch.as_tensor(batch.labels[chosen]),
-            features=features[torch.as_tensor(chosen)],
-        )
-        ones = torch.ones(len(fold), dtype=torch.float64)
+        of_batch = {"image": batch.images, "fold": batch.image_folds, "label": batch.labels}
+        known = {name: put(values[chosen], features.device) for name, values in of_batch.items()}
+        self.append(**known, features=features[put(np.flatnonzero(chosen), features.device)])
+        fold = known["fold"]
+        ones = torch.ones(len(fold), dtype=torch.float64, device=fold.device)
         self.add("images", fold)
         self.dealt.index_put_((fold, fold), ones, accumulate=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -16,6 +17,7 @@ from eyechart.sites import Anatomy, Site
 from eyechart.tracing.needs import Need, View
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     import xarray
 
@@ -43,17 +45,41 @@ A_MINUTE = 60.0  # seconds that a figure of a large subject may take at any effo
 
 
 class Views:
-    """What one batch of all subjects showed: in the pass that measures share, and in this measure's experiment."""
+    """What one batch of all subjects showed: in the pass that measures share, and in this measure's experiment.
+
+    All of it is given on the device where the measure's tally is.
+    """
 
     def __init__(
         self,
         seen: Mapping[str, Mapping[str, Mapping[str, torch.Tensor]]],
         results: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+        device: torch.device | str = "cpu",
     ) -> None:
-        self._seen, self._results = seen, results or {}
+        self._seen, self._results, self.device = seen, results or {}, device
 
     def __call__(self, subject: str, site: Site, view: View) -> torch.Tensor:
-        return self._seen[subject][site.name][view.name]
+        return self._seen[subject][site.name][view.name].to(self.device)
+
+    def stacked(self, sites: Sequence[tuple[str, Site]], view: View) -> Iterator[tuple[slice, torch.Tensor]]:
+        """One view of many sites, (site, image, …): those in a row that have one shape at once, and which they are.
+
+        A few large operations instead of many small ones, which an accelerator waits for.
+        """
+        import torch
+
+        seen = [self(subject, site, view) for subject, site in sites]
+        at = 0
+        for _, alike in itertools.groupby(seen, lambda values: values.shape):
+            rows = list(alike)
+            yield slice(at, at + len(rows)), torch.stack(rows)
+            at += len(rows)
+
+    def put(self, values: np.ndarray | Sequence[int]) -> torch.Tensor:
+        """What is known without the views, such as the folds of the images, beside them."""
+        from eyechart.device import put
+
+        return put(values, self.device)
 
     def experiment(self, subject: str) -> Mapping[str, torch.Tensor]:
         """What `Measure.experiment` returned for this subject."""
@@ -97,6 +123,9 @@ class Measure(ABC):
     quantities: ClassVar[tuple[Quantity, ...]] = ()
     labels: ClassVar[Literal["", "images", "subjects"]] = ""
     """What it needs: images with classes, or also a subject whose classes are those of the images."""
+    adds_up_anywhere: ClassVar[bool] = False
+    """Its `update` takes tally and views on an accelerator: what it makes of numbers it `put`s beside them, and it asks
+    for no value. Then nothing comes home before a shard is done; else views come one by one, and the device waits."""
 
     @property
     def options(self) -> dict[str, Any]:

@@ -35,6 +35,27 @@ from eyechart.errors import TallyError
 __all__ = ["Concat", "Max", "Min", "Sum", "Tally", "TallyError"]
 
 
+def sums_by(index: Tensor, values: Tensor, size: int) -> Tensor:
+    """Sums (…, row, size) of the values (…, row, image) of one index each (…, image).
+
+    >>> sums_by(torch.tensor([0, 2, 2]), torch.tensor([[1.0, 2.0, 3.0]]), 3)
+    tensor([[1., 0., 5.]])
+    """
+    return (added_up if values.device.type == "cpu" else multiplied)(index, values, size)
+
+
+def added_up(index: Tensor, values: Tensor, size: int) -> Tensor:
+    sums = values.new_zeros(*values.shape[:-1], size)
+    return sums.scatter_add_(-1, index.unsqueeze(-2).expand(values.shape), values)
+
+
+def multiplied(index: Tensor, values: Tensor, size: int) -> Tensor:
+    """The same by a product with ones and zeros. On an accelerator, threads that add to one place do so in any order,
+    and the same exam would not give the same bits twice."""
+    ones = values.new_zeros(*index.shape, size).scatter_(-1, index[..., None], 1.0)
+    return values @ ones
+
+
 class Law:
     """How two values of a field become one, and the names of the field's axes."""
 
@@ -214,12 +235,17 @@ class Tally:
         """
         total: Tensor = getattr(self, field)
         ones = values is None
-        values = torch.ones(len(folds)) if values is None else values
+        values = torch.ones(len(folds), device=folds.device) if values is None else values
         if ones and total[(slice(None), *at)].ndim > 1:
             raise TallyError(
                 f"{type(self).__name__}.{field} has more axes than the index {at} covers; pass the values to add."
             )
-        total[(slice(None), *at)].index_add_(0, folds, values.to(total))
+        values = values.to(total)
+        if total.device.type == "cpu":
+            total[(slice(None), *at)].index_add_(0, folds, values)
+        else:
+            here = sums_by(folds, values.reshape(len(folds), -1).T, len(total)).T
+            total[(slice(None), *at)] += here.reshape(-1, *values.shape[1:])
 
     def append(self, **rows: Tensor) -> None:
         """Add rows to the Concat fields, in place; all of them at once, `image` (the position in the source) included.
@@ -237,11 +263,20 @@ class Tally:
         growing = {name: law for name, law in self.laws.items() if isinstance(law, Concat)}
         if rows.keys() != growing.keys():
             raise TallyError(f"{type(self).__name__} takes rows of {sorted(growing)} together, got {sorted(rows)}.")
-        rows = {name: rows[name].to("cpu", law.dtype) for name, law in growing.items()}
+        rows = {name: rows[name].to(getattr(self, name).device, law.dtype) for name, law in growing.items()}
         type(self)(**{**self.tensors(), **rows})  # Refuses rows that do not fit, before anything is changed.
         longer = {name: torch.cat([getattr(self, name), rows[name]]) for name in growing}
-        for name, values in self._in_order(longer).items():
+        # Sorting asks an accelerator whether an image came twice, and waits for it: that is done when it comes home.
+        for name, values in (self._in_order(longer) if longer["image"].device.type == "cpu" else longer).items():
             setattr(self, name, values)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same on another device, where sums may be added up beside what is summed."""
+        there = copy.copy(self)
+        fields = {name: getattr(self, name).to(device) for name in self.laws}
+        for name, values in (self._in_order(fields) if torch.device(device).type == "cpu" else fields).items():
+            setattr(there, name, values)
+        return there
 
     def weighted(self, weights: Tensor) -> Self:
         """Folds combined with `weights` (fold,): leave-one-out has one 0 among ones, a bootstrap draw has counts.

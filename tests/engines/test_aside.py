@@ -13,6 +13,7 @@ from eyechart.engines import shard
 from eyechart.engines.aside import Aside
 from eyechart.exam import prepare
 from eyechart.tracing import homeward
+from eyechart.tracing.captured import all_finite
 from tests.small_exam import subject, tallies_of
 
 MEASURES = ["cka", "skip_ratio", "feature_variance"]
@@ -42,7 +43,7 @@ def test_as_on_an_accelerator_the_numbers_are_the_same(monkeypatch: pytest.Monke
     copied: list[int] = []
     in_one_copy = homeward.in_one_copy
 
-    def counted(values: list[torch.Tensor]) -> tuple[list[torch.Tensor], bool]:
+    def counted(values: list[torch.Tensor]) -> list[torch.Tensor]:
         copied.append(len(values))
         return in_one_copy(values)
 
@@ -57,10 +58,11 @@ def test_as_on_an_accelerator_the_numbers_are_the_same(monkeypatch: pytest.Monke
 
 def test_what_is_not_finite_is_noticed() -> None:
     views = {"a": {"x": torch.tensor([1.0, torch.inf])}, "b": {"x": torch.tensor([1])}}
-    assert not homeward.brought_home(views)[1]
-    assert not homeward.in_one_copy([torch.tensor([1]), torch.tensor([torch.nan])])[1]
-    assert homeward.in_one_copy([torch.zeros(0), torch.tensor(True)])[1]
-    assert homeward.in_one_copy([]) == ([], True)
+    assert not all_finite(views)
+    assert not all_finite({"a": {"x": torch.tensor([1.0, torch.nan])}})
+    assert all_finite({"a": {"x": torch.zeros(0), "y": torch.tensor(True)}})
+    assert all_finite({})
+    assert homeward.in_one_copy([]) == []
 
 
 def test_pieces_come_in_order_one_at_a_time() -> None:

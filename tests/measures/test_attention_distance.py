@@ -13,7 +13,7 @@ from eyechart.claims.asking import asked_of
 from eyechart.errors import UsageError
 from eyechart.measure_options import with_option
 from eyechart.measures.attention_distance.measure import AttentionDistance
-from eyechart.methods.attention_distance import Cls, how_far, tokens_from
+from eyechart.methods.attention_distance import Cls, Places, how_far, in_one_product, one_by_one, tokens_from
 from eyechart.sites import Anatomy, AttentionGeometry, Filters
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, full_grid, measure_tensors, scene, site
@@ -298,3 +298,23 @@ def test_whose_tokens_are_whose() -> None:
     assert tokens_from(anatomy("c", [site("c", kind="conv")], architecture="cnn")) == ""
     later = [site("c", kind="conv"), site("a", "attention", "attention", block=1, heads=2, attention=full_grid(8, 4))]
     assert tokens_from(anatomy("h", [*later, site("b", kind="attention", block=1)], architecture="hybrid")) == "a CNN"
+
+
+@pytest.mark.parametrize("prefix", [0, 1])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_sums_over_keys_in_one_product_are_those_one_by_one(prefix: int, hidden: bool) -> None:
+    """The product is a GPU's way; keys of padded windows have no place."""
+    torch.manual_seed(0)
+    geometry = full_grid(4, 8, prefix=prefix)
+    if hidden:
+        assert geometry.key_yx is not None
+        yx = geometry.key_yx.copy()
+        yx[:, -1] = np.nan
+        geometry = replace(geometry, key_yx=yx)
+    weights = torch.randn(2, 1, 3, 16, 16 + prefix).double().softmax(-1)
+    places = Places.of(geometry, weights)
+    assert (places.seen is not None) == hidden
+    per_row = torch.rand(2, 1, 3, 16).double()
+    *sums, placed = in_one_product(weights, places)
+    *others, placed_too = one_by_one(weights, places)
+    torch.testing.assert_close([*sums, placed(per_row)], [*others, placed_too(per_row)], rtol=1e-12, atol=1e-12)

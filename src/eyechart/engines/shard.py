@@ -15,7 +15,7 @@ from eyechart.images import iterate
 from eyechart.measure import Experiment, Views
 from eyechart.subjects.subject import blamed
 from eyechart.tracing.bench import Bench
-from eyechart.tracing.captured import Replays
+from eyechart.tracing.captured import Replays, all_finite
 from eyechart.tracing.finite import first_not_finite
 from eyechart.tracing.homeward import brought_home
 from eyechart.tracing.pieces import PieceSize
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from eyechart.tracing.needs import View
 
 SiteViews = dict[str, dict[str, torch.Tensor]]
+CPU = torch.device("cpu")
 Results = Mapping[str, torch.Tensor]
 
 
@@ -54,14 +55,11 @@ class TappedSubject:
         self.dtype = next((weight.dtype for weight in subject.module.parameters()), torch.float32)
 
     def look(self, images: torch.Tensor, batch: Batch) -> SiteViews:
-        """What the taps see of these images; stops at the first site where a number is not finite."""
-        if self.replays is None:
-            return {}
-        with seeded(batch.index):
-            seen, finite = self._run(self.replays, images)
+        """What the taps see of these images, on the CPU; stops at the first site where a number is not finite."""
+        seen, finite = self.glance(images, batch)
         # A view may be infinite by right (a branch that adds nothing has an infinite skip ratio), so NaN or infinity in
         # a view is only a reason to look at the activations themselves.
-        if not finite:
+        if not bool(finite):
             site = first_not_finite(self.subject.module, self.anatomy, images, self.subject.call)
             if site is not None:
                 raise NotFinite(
@@ -69,15 +67,22 @@ class TappedSubject:
                     f"first at {site.name} ({site.role}, module {site.path!r}); check the weights, or use "
                     "--dtype float32."
                 )
-        return seen
+        return brought_home(seen)
 
-    def _run(self, replays: Replays, images: torch.Tensor) -> tuple[SiteViews, bool]:
-        def work(size: int) -> tuple[SiteViews, bool]:
+    def glance(self, images: torch.Tensor, batch: Batch) -> tuple[SiteViews, torch.Tensor]:
+        """The same where the subject is, until the next glance; and whether all of it is finite, not yet asked."""
+        replays = self.replays
+        if replays is None:
+            return {}, torch.tensor(True)
+
+        def work(size: int) -> tuple[SiteViews, torch.Tensor]:
             if size == len(images):
-                return brought_home(replays.run(images, self.subject.device))
-            return brought_home(replays.tap.run_in_pieces(images, size, self.subject.call)[1])
+                return replays.run(images, self.subject.device)
+            seen: SiteViews = replays.tap.run_in_pieces(images, size, self.subject.call)[1]
+            return seen, all_finite(seen)
 
-        return self.piece_size.fit(len(images), work)
+        with seeded(batch.index):
+            return self.piece_size.fit(len(images), work)
 
     def experiments(
         self, images: torch.Tensor, batch: Batch, scene: Scene, clock: Clock | None = None
@@ -108,6 +113,8 @@ class Seen:
     """By subject."""
     experiments: dict[str, dict[str, Results]] = field(default_factory=dict)
     """By measure and subject."""
+    finite: list[torch.Tensor] = field(default_factory=list)
+    """Of each subject whose views stayed where it is: whether they are finite."""
 
     @classmethod
     def together(cls, parts: Iterable[Seen]) -> Seen:
@@ -140,23 +147,25 @@ def look_at(
     batches: Sequence[Batch],
     scene: Scene,
     clock: Clock | None = None,
+    *,
+    stay: bool = False,
 ) -> Iterator[tuple[Batch, Seen]]:
-    """What each batch shows of these subjects; the clock is told of every step."""
-    # Pictures are prepared in the reader's threads while the batch before is being examined, once for all subjects that
-    # are fed alike: two batches of 64 pictures of 224 pixels take 77 MB for each way of preparing them.
-    ways: list[Prepare] = []
-    for each in tapped:
-        if each.subject.preprocessing not in ways:
-            ways.append(each.subject.preprocessing)
-    way_of = [ways.index(each.subject.preprocessing) for each in tapped]
-    for batch, pictures in iterate(images, batches, lambda crop: [way([crop])[0] for way in ways]):
+    """What each batch shows of these subjects; the clock is told of every step.
+
+    Views that `stay` where the subjects are have to be added up before the next batch, and were not yet checked.
+    """
+    for batch, pictures in pictures_of(tapped, images, batches):
         seen = Seen()
-        for way, each in zip(way_of, tapped, strict=True):
-            prepared = torch.stack([picture[way] for picture in pictures]).to(each.dtype)
+        for prepared, each in zip(pictures, tapped, strict=True):
             name = each.subject.name
             with blamed(each.subject, f"on batch {batch.index}"):
                 with clock.doing(batch, name) if clock else nullcontext():
-                    seen.views[name] = each.look(prepared, batch)
+                    if stay:
+                        prepared = prepared.pin_memory().to(each.subject.device, non_blocking=True)
+                        seen.views[name], finite = each.glance(prepared, batch)
+                        seen.finite.append(finite)
+                    else:
+                        seen.views[name] = each.look(prepared, batch)
                 by_measure = each.experiments(prepared, batch, scene, clock)
             each.subject.rest()
             if clock and each.replays and (news := each.replays.news()):
@@ -166,6 +175,22 @@ def look_at(
         yield batch, seen
 
 
+def pictures_of(
+    tapped: Sequence[TappedSubject], images: Images, batches: Sequence[Batch]
+) -> Iterator[tuple[Batch, Iterator[torch.Tensor]]]:
+    """The pictures of each batch as each subject is fed them."""
+    # Pictures are prepared in the reader's threads while the batch before is being examined, once for all subjects that
+    # are fed alike: two batches of 64 pictures of 224 pixels take 77 MB for each way of preparing them.
+    ways: list[Prepare] = []
+    for each in tapped:
+        if each.subject.preprocessing not in ways:
+            ways.append(each.subject.preprocessing)
+    way_of = [ways.index(each.subject.preprocessing) for each in tapped]
+    for batch, pictures in iterate(images, batches, lambda crop: [way([crop])[0] for way in ways]):
+        stacked = (torch.stack([picture[way] for picture in pictures]) for way in way_of)
+        yield batch, (part.to(each.dtype) for part, each in zip(stacked, tapped, strict=True))
+
+
 def add_up(
     seen: Iterable[tuple[Batch, Seen]],
     measures: Sequence[Measure],
@@ -173,13 +198,18 @@ def add_up(
     clock: Clock | None = None,
     *,
     beside: bool = False,
+    there: torch.device = CPU,
 ) -> dict[str, Tally]:
-    """The tallies of all measures over what was seen, batch after batch; `beside` the looking, where that gains."""
-    tallies = {measure.name: measure.tally(scene) for measure in measures}
+    """The tallies of all measures over what was seen, batch after batch; `beside` the looking, where that gains.
+
+    They are added up `there`, as far as measures can, and come home at the end.
+    """
+    places = {measure.name: there if measure.adds_up_anywhere else CPU for measure in measures}
+    tallies = {measure.name: measure.tally(scene).to(places[measure.name]) for measure in measures}
 
     def update(batch: Batch, seen: Seen) -> None:
         for measure in measures:
-            views = Views(seen.views, seen.experiments.get(measure.name, {}))
+            views = Views(seen.views, seen.experiments.get(measure.name, {}), places[measure.name])
             measure.update(tallies[measure.name], batch, views, scene)
 
     with Aside(beside=beside) as aside:
@@ -188,7 +218,7 @@ def add_up(
             del of_batch  # while the next is looked at, only one that is added up beside stays in memory
             if clock:
                 clock.batch_done(batch)
-    return tallies
+    return {name: tally.to(CPU) for name, tally in tallies.items()}
 
 
 def examine_shard(
@@ -200,5 +230,20 @@ def examine_shard(
     clock: Clock | None = None,
 ) -> dict[str, Tally]:
     """The tallies of all measures over the batches of a shard, where all subjects are in this process."""
-    on_the_cpu = all(each.subject.device.type == "cpu" for each in tapped)
-    return add_up(look_at(tapped, images, batches, scene, clock), measures, scene, clock, beside=not on_the_cpu)
+    devices = {each.subject.device for each in tapped}
+    if len(devices) > 1 or devices.copy().pop().type != "cuda":  # others do not add up in float64
+        seen = look_at(tapped, images, batches, scene, clock)
+        return add_up(seen, measures, scene, clock, beside=devices != {CPU})
+    asked: list[tuple[Batch, list[torch.Tensor]]] = []
+
+    def unasked() -> Iterator[tuple[Batch, Seen]]:
+        for batch, seen in look_at(tapped, images, batches, scene, clock, stay=True):
+            asked.append((batch, seen.finite))
+            yield batch, seen
+
+    tallies = add_up(unasked(), measures, scene, clock, there=devices.pop())
+    doubtful = [batch for batch, finite in asked if not all(bool(each) for each in finite)]
+    for batch, pictures in pictures_of(tapped, images, doubtful):
+        for prepared, each in zip(pictures, tapped, strict=True):
+            each.look(prepared, batch)
+    return tallies

@@ -66,7 +66,7 @@ def hsic_table(grams: torch.Tensor, others: torch.Tensor | None = None) -> torch
 
 def _hollow(grams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Gram matrices with their diagonals set to zero, flat, and the sums of their rows."""
-    hollow = grams.double() * (1 - torch.eye(grams.shape[1], dtype=torch.float64))
+    hollow = grams.double() * (1 - torch.eye(grams.shape[1], dtype=torch.float64, device=grams.device))
     return hollow.flatten(1), hollow.sum(2)
 
 

@@ -46,13 +46,14 @@ def about_strangers(finding: xarray.Dataset) -> str:
 def with_classes(batch: Batch, views: Views, scene: Scene) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
     """Of the images whose class is known: their folds, and of each scored subject its logits and their targets."""
     assert batch.labels is not None  # a label map exists, so the images have classes
-    chosen = torch.as_tensor(batch.labels >= 0)
+    chosen = views.put(np.flatnonzero(batch.labels >= 0))
     answers = []
     for subject in scene.scored_subjects:
         (site,) = classifier(scene.anatomy(subject))
-        targets = torch.as_tensor(scene.targets(subject, batch))
-        answers.append((views(subject, site, LOGITS)[chosen].double(), targets[chosen]))
-    return torch.as_tensor(batch.image_folds)[chosen], answers
+        targets = scene.targets(subject, batch)
+        assert targets is not None  # the subject is scored
+        answers.append((views(subject, site, LOGITS)[chosen].double(), views.put(targets)[chosen]))
+    return views.put(batch.image_folds)[chosen], answers
 
 
 def labelled(bench: Bench) -> Bench:

@@ -310,7 +310,9 @@ def _exam(entry: Mapping[str, Any], arms: Mapping[str, Arm]) -> ExamPlan:
             raise UsageError(
                 f"The exam {entry['name']} asks for the next seed of {arm!r}, which is not among its arms."
             )
-    rest = {key: value for key, value in entry.items() if key not in ("arms", "except", "measures", "next_seed", "seeds")}
+    rest = {
+        key: value for key, value in entry.items() if key not in ("arms", "except", "measures", "next_seed", "seeds")
+    }
     seeds = tuple(entry.get("seeds", ()))
     return ExamPlan(arms=chosen, measures=tuple(entry["measures"]), next_seed=again, seeds=seeds, **rest)
 

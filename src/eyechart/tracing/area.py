@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 
@@ -11,8 +13,14 @@ def area_means(maps: torch.Tensor, cells: tuple[int, int]) -> torch.Tensor:
     Adaptive pooling takes whole locations into cells that overlap where one side does not divide the other, and so
     counts some of them twice.
     """
-    rows, columns = (shares(*sides).to(maps) for sides in zip(cells, maps.shape[-2:], strict=True))
+    rows, columns = (kept_shares(*sides, maps.device, maps.dtype) for sides in zip(cells, maps.shape[-2:], strict=True))
     return rows @ maps @ columns.T
+
+
+@functools.lru_cache(maxsize=256)
+def kept_shares(cells: int, size: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Made once: a table that is brought to a device inside a pass keeps that pass from being captured."""
+    return shares(cells, size).to(device, dtype)
 
 
 def shares(cells: int, size: int) -> torch.Tensor:

@@ -24,7 +24,7 @@ of a single batch has nothing to gain."""
 
 
 class Replays:
-    """Passes of one subject under one tap; `run` is as `tap.run`, but what it returns is valid until the next run.
+    """Passes of one subject under one tap: their views, and whether these are finite, both valid until the next run.
 
     Not captured is what draws random numbers, what is not on a CUDA device, a batch of another size (the last one), and
     what cannot be: a model that asks the device for a number in its forward pass.
@@ -38,7 +38,7 @@ class Replays:
         self.seen: dict[tuple[int, ...], int] = {}
         self.captured: Captured | None = None
 
-    def run(self, images: Tensor, device: torch.device) -> SiteViews:
+    def run(self, images: Tensor, device: torch.device) -> tuple[SiteViews, Tensor]:
         if self.captured is not None and self.captured.fits(images):
             return self.captured.run(images)
         shape = tuple(images.shape)
@@ -53,7 +53,8 @@ class Replays:
                 self.refusal = f"its passes are not replayed as a CUDA graph ({reason}), which only takes longer."
                 torch.cuda.synchronize()
         self.seen[shape] = self.seen.get(shape, 0) + 1
-        return self.tap.run(images, self.call)[1]
+        seen = self.tap.run(images, self.call)[1]
+        return seen, all_finite(seen)
 
     def news(self) -> str:
         """The refusal, once."""
@@ -72,7 +73,12 @@ class Captured:
         self.module = tap.module
         self.images = images.clone()
         self.weights = addresses(self.module)
-        self.replay, self.views = record(lambda: tap.run(self.images, call)[1], images.device)
+
+        def work() -> tuple[SiteViews, Tensor]:
+            seen = tap.run(self.images, call)[1]
+            return seen, all_finite(seen)
+
+        self.replay, (self.views, self.finite) = record(work, images.device)
 
     def fits(self, images: Tensor) -> bool:
         """Whether it can stand for a pass of these: of the same size, with weights where they were.
@@ -82,10 +88,25 @@ class Captured:
         same = images.shape == self.images.shape and images.dtype == self.images.dtype
         return same and self.weights == addresses(self.module)
 
-    def run(self, images: Tensor) -> SiteViews:
+    def run(self, images: Tensor) -> tuple[SiteViews, Tensor]:
         self.images.copy_(images)
         self.replay()
-        return self.views
+        return self.views, self.finite
+
+
+def all_finite(seen: SiteViews) -> Tensor:
+    """Whether every number is finite, asked of nobody yet. A sum too large for float32 is taken for infinite too.
+
+    >>> all_finite({"site": {"view": torch.tensor([1.0, torch.inf]), "count": torch.tensor([2])}})
+    tensor(False)
+    """
+    sums = [
+        value.sum(dtype=torch.float32)
+        for at_site in seen.values()
+        for value in at_site.values()
+        if value.is_floating_point()
+    ]
+    return torch.stack(sums).isfinite().all() if sums else torch.tensor(True)
 
 
 def addresses(module: nn.Module) -> list[int]:

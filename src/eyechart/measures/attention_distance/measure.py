@@ -175,6 +175,7 @@ class AttentionDistance(Measure):
     title = "How far do they look?"
     title_ko = "얼마나 멀리 보는가?"
     order = 20
+    adds_up_anywhere = True
     chapter = "look"
     sources = (
         Source("Dosovitskiy et al. 2020", "Figures 7 (right), 11"),
@@ -315,13 +316,13 @@ class AttentionDistance(Measure):
         return DistanceTally.empty(fold=scene.folds, site=len(sites), head=max(site.heads or 0 for _, site in sites))
 
     def update(self, tally: DistanceTally, batch: Batch, views: Views, scene: Scene) -> None:
-        folds = torch.as_tensor(batch.image_folds)
-        for row, (subject, site) in enumerate(scene.sites(attentions)):
-            distance, prefix_mass, coverage, share = views(subject, site, self.view).double().unbind(-1)
+        folds = views.put(batch.image_folds)
+        for rows, seen in views.stacked(scene.sites(attentions), self.view):
+            distance, prefix_mass, coverage, share = seen.transpose(0, 1).double().unbind(-1)  # (image, site, head)
             counted = (share > 0).double()
             sums = {"distance": distance * counted, "coverage": coverage * counted, "prefix_mass": prefix_mass}
             for name, values in {**sums, "counted": counted}.items():
-                tally.add(name, folds, values, row, slice(values.shape[1]))
+                tally.add(name, folds, values, rows, slice(values.shape[2]))
         tally.add("images", folds)
 
     def estimate(self, total: DistanceTally, scene: Scene) -> xarray.Dataset:

@@ -30,10 +30,11 @@ from eyechart.quantity import Compute, Quantity, of_pairs
 from eyechart.reading_estimates import by_subject, per_subject, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
-from eyechart.tally import Sum, Tally
+from eyechart.tally import Sum, Tally, sums_by
 from eyechart.tracing.needs import Need
 
 SURE = 0.9
+AT_ONCE = 1 << 22  # logits divided by temperatures at a time: twenty thousand classes would take gigabytes
 TEMPERATURES = 2.0 ** torch.arange(-2, 2.01, 0.125, dtype=torch.float64)
 """Tried on one half of the images; the best, read between them, is used on the other half."""
 PLAIN = int(TEMPERATURES.log2().abs().argmin())
@@ -78,6 +79,7 @@ class Calibration(Measure):
     title = "Does it know when it is wrong?"
     title_ko = "틀릴 때 틀린 줄 아는가?"
     order = 90
+    adds_up_anywhere = True
     chapter = "tell"
     sources = (Source("Park & Kim 2022", "uncertainty of the released models"), Source("Guo et al. 2017", "Figure 4"))
     how_to_read = (
@@ -152,40 +154,41 @@ class Calibration(Measure):
     def update(self, tally: CalibrationTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds, answers = with_classes(batch, views, scene)
         # Halves within a fold, so that every fold has both; the order of images is random, so any rule will do.
-        halves = (batch.start + torch.arange(len(batch.images))) // scene.folds % 2
-        cells = folds * 2 + halves[torch.as_tensor(batch.labels) >= 0]
+        assert batch.labels is not None
+        halves = (batch.start + np.arange(len(batch.images))) // scene.folds % 2
+        cells = folds * 2 + views.put(halves[batch.labels >= 0])
         for column, (logits, targets) in enumerate(answers):
-            for row, temperature in enumerate(TEMPERATURES):
-                self.add(tally, cells, row, column, logits / temperature, targets)
+            at_once = max(1, AT_ONCE // max(1, logits.numel()))
+            for first in range(0, len(TEMPERATURES), at_once):
+                self.add(tally, cells, slice(first, first + at_once), column, logits, targets)
             probabilities = logits.softmax(1)
             distance = (probabilities - F.one_hot(targets, logits.shape[1])).square().sum(1)
             tally.add("brier", folds, distance, column)
             confidence, named = probabilities.max(1)
             sure = F.one_hot((named == targets).long(), 2).double() * (confidence > SURE)[:, None]
             tally.add("sure", folds, sure, column)
-        ones = torch.ones(len(folds), dtype=torch.float64)
-        tally.half_images.view(-1).index_add_(0, cells, ones)
+        tally.half_images.view(-1).add_(sums_by(cells, torch.ones_like(cells)[None].double(), 2 * scene.folds)[0])
         tally.add("images", folds)
 
     def add(
-        self, tally: CalibrationTally, cells: Tensor, row: int, column: int, logits: Tensor, targets: Tensor
+        self, tally: CalibrationTally, cells: Tensor, rows: slice, column: int, logits: Tensor, targets: Tensor
     ) -> None:
-        confidence, named = logits.softmax(1).max(1)
-        place = cells * BINS + bin_of(confidence)
-        right = (named == targets).double()
+        """The answers at some of the temperatures."""
+        scaled = logits / TEMPERATURES[rows, None, None].to(logits.device, non_blocking=True)
+        confidence, named = scaled.softmax(2).max(2)  # (temperature, image)
         summed = {
             "images_in": torch.ones_like(confidence),
             "confidence": confidence,
-            "right": right,
+            "right": (named == targets).double(),
             "chance": confidence * (1 - confidence),
         }
-        for name, values in summed.items():
-            field = getattr(tally, name)
-            counted = torch.zeros(len(tally.images) * 2 * BINS, dtype=torch.float64).index_add_(0, place, values)
-            field[:, :, row, column] += counted.view(-1, 2, BINS)
-        nll = F.cross_entropy(logits, targets, reduction="none")
-        counted = torch.zeros(len(tally.images) * 2, dtype=torch.float64).index_add_(0, cells, nll)
-        tally.nll[:, :, row, column] += counted.view(-1, 2)
+        half, places = (len(tally.images), 2), len(tally.images) * 2 * BINS
+        counted = sums_by(cells * BINS + bin_of(confidence), torch.stack([*summed.values()], dim=1), places)
+        for name, counts in zip(summed, counted.unbind(1), strict=True):
+            getattr(tally, name)[:, :, rows, column] += counts.view(-1, *half, BINS).permute(1, 2, 0, 3)
+        nll = F.cross_entropy(scaled.flatten(0, 1), targets.repeat(len(scaled)), reduction="none").view_as(confidence)
+        of_halves = sums_by(cells, nll, len(tally.images) * 2)
+        tally.nll[:, :, rows, column] += of_halves.view(-1, *half).permute(1, 2, 0)
 
     def estimate(self, total: CalibrationTally, scene: Scene) -> xarray.Dataset:
         subjects, images = scene.scored_subjects, float(total.images)

@@ -63,6 +63,7 @@ class Cka(Measure):
     title = "What do layers share?"
     title_ko = "층들은 무엇을 공유하는가?"
     order = 10
+    adds_up_anywhere = True
     chapter = "share"
     sources = (
         Source("Raghu et al. 2021", "Figures 1, 2, 8, B.1"),
@@ -239,7 +240,7 @@ class Cka(Measure):
         grams = torch.stack([views(subject, site, self.view) for subject, site in sites]).double()
         tally.hsic[batch.fold] += likeness(grams)
         if patch_sites:
-            rows = [sites.index(site) for site in patch_sites]
+            rows = views.put([sites.index(site) for site in patch_sites])
             patches = [patch_gram(views, *site, self.view, self.prefix_view) for site in patch_sites]
             grams[rows] = torch.stack(patches).double()
             tally.patch_hsic[batch.fold] += likeness(grams[rows], grams)

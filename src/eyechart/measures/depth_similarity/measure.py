@@ -99,6 +99,7 @@ class DepthSimilarity(Measure):
     title = "At which depth do twins part?"
     title_ko = "쌍둥이는 어느 깊이에서 갈라지는가?"
     order = 60
+    adds_up_anywhere = True
     chapter = "share"
     sources = (Source("Raghu et al. 2021", "Figures 12, G.1, G.2, D.4"),)
     how_to_read = (

@@ -31,15 +31,21 @@ from eyechart.tracing.needs import Need, View
 def variance_and_square(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     """(image, 2): variance over positions and mean square, both averaged over channels.
 
-    Centred by hand and in the model's own layout: `Tensor.var` takes 15 times as long on a CPU.
+    Centred by hand and in the model's own layout: `torch.var_mean`, which reads the features once, takes 15 times as
+    long on a CPU and a third of the time on a GPU.
     """
     features = tensor.float()
     positions = tuple(layout.axes.index(letter) for letter in "YXT" if letter in layout.axes)
     if "T" in layout.axes:
         features = features.narrow(positions[0], layout.prefix, features.shape[positions[0]] - layout.prefix)
-    mean = features.mean(positions, keepdim=True)
-    count = features[0].numel() // mean[0].numel()
-    squares = torch.linalg.vector_norm(features - mean, dim=positions).square()
+    if features.is_cuda:
+        variance, mean = torch.var_mean(features, positions, correction=0, keepdim=True)
+        count = features[0].numel() // mean[0].numel()
+        squares = variance.flatten(1) * count
+    else:
+        mean = features.mean(positions, keepdim=True)
+        count = features[0].numel() // mean[0].numel()
+        squares = torch.linalg.vector_norm(features - mean, dim=positions).square()
     mean_square = squares / count + mean.flatten(1).square()
     return torch.stack([(squares / (count - 1)).mean(1), mean_square.mean(1)], dim=1)
 
@@ -123,6 +129,7 @@ class FeatureVariance(Measure):
     title = "What smooths, what roughens?"
     title_ko = "무엇이 매끄럽게, 무엇이 거칠게 하는가?"
     order = 40
+    adds_up_anywhere = True
     chapter = "frequency"
     sources = (Source("Park & Kim 2022", "Figures 9, D.1"),)
     how_to_read = (
@@ -190,16 +197,20 @@ class FeatureVariance(Measure):
         return VarianceTally.empty(fold=scene.folds, site=len(scene.sites(sub_layers)))
 
     def update(self, tally: VarianceTally, batch: Batch, views: Views, scene: Scene) -> None:
-        folds = torch.as_tensor(batch.image_folds)
-        for row, (subject, site) in enumerate(scene.sites(sub_layers)):
-            seen = views(subject, site, SPREAD).double()
-            tally.add("variance", folds, seen[:, 0], row)
-            tally.add("square", folds, seen[:, 1], row)
-            skip = skip_of(scene.anatomy(subject), site)
-            if skip is not None:
-                before = views(subject, skip, SKIP_SPREAD).double()
-                tally.add("skip_variance", folds, before[:, 0], row)
-                tally.add("skip_square", folds, before[:, 1], row)
+        folds = views.put(batch.image_folds)
+        sites = scene.sites(sub_layers)
+        after = torch.stack([views(subject, site, SPREAD) for subject, site in sites], dim=1)  # (image, site, 2)
+        skips = [skip_of(scene.anatomy(subject), site) for subject, site in sites]
+        before = torch.stack(
+            [
+                torch.zeros_like(after[:, 0]) if skip is None else views(subject, skip, SKIP_SPREAD)
+                for (subject, _), skip in zip(sites, skips, strict=True)
+            ],
+            dim=1,
+        )
+        for prefix, seen in (("", after.double()), ("skip_", before.double())):
+            tally.add(f"{prefix}variance", folds, seen[..., 0])
+            tally.add(f"{prefix}square", folds, seen[..., 1])
         tally.add("images", folds)
 
     def estimate(self, total: VarianceTally, scene: Scene) -> xarray.Dataset:

@@ -165,6 +165,7 @@ class FewShot(Measure):
     title = "How few examples does it take?"
     title_ko = "예시가 얼마나 적어도 되는가?"
     order = 55
+    adds_up_anywhere = True
     chapter = "tell"
     labels = "images"
     sources = (

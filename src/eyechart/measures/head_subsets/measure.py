@@ -24,7 +24,7 @@ import xarray
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR
-from eyechart.methods.hsic import WHOLE, check_blocks, gram, hsic_table, scale_of
+from eyechart.methods.hsic import WHOLE, check_blocks, hsic_table, scale_of
 from eyechart.methods.ranks import rank_correlation
 from eyechart.quantity import PerSubjects, Quantity, subjects_in
 from eyechart.reading_estimates import site_indices
@@ -44,7 +44,11 @@ def head_outputs(look: Look) -> torch.Tensor:
 
 
 def head_grams(outputs: torch.Tensor) -> torch.Tensor:
-    return torch.stack([gram(outputs[:, head]) for head in range(outputs.shape[1])])
+    """(head, image, image), each feature centred over the images first, as in `gram`."""
+    rows = outputs.transpose(0, 1)
+    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    rows = rows - rows.mean(1, keepdim=True)
+    return rows @ rows.mT
 
 
 HEAD_GRAMS = View("gram of each head", head_outputs, reduce=head_grams)
@@ -111,6 +115,7 @@ class HeadSubsets(Measure):
     title = "Do near-sighted heads see like a CNN?"
     title_ko = "가까이 보는 헤드는 CNN처럼 보는가?"
     order = 15
+    adds_up_anywhere = True
     chapter = "share"
     sources = (Source("Raghu et al. 2021", "Figure 5"),)
     how_to_read = (

@@ -99,6 +99,7 @@ class Localisation(Measure):
     title = "Do tokens know where they came from?"
     title_ko = "토큰은 자기 자리를 기억하는가?"
     order = 22
+    adds_up_anywhere = True
     chapter = "place"
     sources = (Source("Raghu et al. 2021", "Figures 9, 10, D.1–D.3"),)
     how_to_read = (
@@ -277,19 +278,22 @@ class Localisation(Measure):
         if not batch.whole:
             return
         fold = batch.fold
+        seen: dict[tuple[str, Cells], torch.Tensor] = {}
         for row, (subject, site) in enumerate(scene.sites(self.sites)):
             anatomy = scene.anatomy(subject)
             assert site.grid is not None
             tokens = views(subject, site, token_view(self.tokens)).double()
-            patches = views(subject, anatomy.input, patch_view(cells_of(site.grid), self.colour)).double()
+            at = subject, cells_of(site.grid)
+            if at not in seen:
+                seen[at] = views(subject, anatomy.input, patch_view(at[1], self.colour)).double()
             prefix, grid = tokens[: site.layout.prefix], tokens[site.layout.prefix :]
-            patches, mean = patches[:-1], patches[-1:]
+            patches, mean = seen[at][:-1], seen[at][-1:]
             cells = slice(0, len(patches))
             tally.hsic[fold, row, : len(grid), cells] += grid @ patches.T
             tally.token[fold, row, : len(grid)] += grid.square().sum(1)
             tally.patch[fold, row, cells] += patches.square().sum(1)
             if site.name == last_block(anatomy):
-                raw = patches[torch.as_tensor(asked(cells_of(site.grid)))]
+                raw = patches[views.put(asked(cells_of(site.grid)))]
                 tally.raw_hsic[fold, scene.subjects.index(subject), : len(raw), cells] += raw @ patches.T
             references = [mean, prefix[anatomy.cls : anatomy.cls + 1] if anatomy.cls is not None else prefix[:0]]
             for column, reference in enumerate(references):

@@ -66,6 +66,7 @@ class Probes(Measure):
     title = "Where can the class be read off?"
     title_ko = "어디에서 클래스를 읽어 낼 수 있는가?"
     order = 50
+    adds_up_anywhere = True
     chapter = "tell"
     labels = "images"
     sources = (Source("Raghu et al. 2021", "Figures 11, 13, D.4, F.1–F.3"),)
@@ -168,13 +169,13 @@ class Probes(Measure):
         tally.keep(batch, features, labelled & chosen)
         parts = batch.image_folds % PARTS
         for part in range(tally.sizes["part"]):
-            here = torch.as_tensor(labelled & ~chosen & (parts == part))
-            labels, rows = torch.as_tensor(batch.labels)[here], features[here]
+            here = np.flatnonzero(labelled & ~chosen & (parts == part))
+            labels, rows = views.put(batch.labels[here]), features[views.put(here)]
             for group, sums, products in summed(groups_of(scene, self.widths)):
                 seen = Moments.of(group.features(rows), labels, tally.sizes["class"])
-                tally.products[part, products] += seen.products[0][upper(group.width)]
+                tally.products[part, products] += seen.products[0][upper(group.width, rows.device)]
                 tally.sums[part, sums] += seen.sums[0]
-            tally.counts[part] += torch.bincount(labels, minlength=tally.sizes["class"])
+            tally.counts[part].index_add_(0, labels, torch.ones_like(labels, dtype=tally.counts.dtype))
 
     def estimate(self, total: ProbeTally, scene: Scene) -> xarray.Dataset:
         groups, sites = groups_of(scene, self.widths), scene.sites(blocks_with_grid)
@@ -256,8 +257,8 @@ def summed(groups: Sequence[Group]) -> Iterator[tuple[Group, slice, slice]]:
             at_sum, at_product = at_sum + group.width, at_product + size
 
 
-def upper(width: int) -> tuple[Tensor, Tensor]:
-    rows, columns = torch.triu_indices(width, width)
+def upper(width: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+    rows, columns = torch.triu_indices(width, width, device=device)
     return rows, columns
 
 

@@ -50,6 +50,7 @@ class Recognition(Measure):
     title = "How well does it recognise?"
     title_ko = "얼마나 잘 알아보는가?"
     order = 5
+    adds_up_anywhere = True
     chapter = "tell"
     labels = "subjects"
     sources = (Source("eyechart", "the accuracy gate of the verdicts"),)
@@ -72,14 +73,15 @@ class Recognition(Measure):
 
     def update(self, tally: RecognitionTally, batch: Batch, views: Views, scene: Scene) -> None:
         folds, answers = with_classes(batch, views, scene)
-        right = torch.zeros(len(folds), tally.right.shape[1], dtype=torch.bool)
+        right = torch.zeros(len(folds), tally.right.shape[1], dtype=torch.bool, device=folds.device)
         for column, (logits, target) in enumerate(answers):
             right[:, column] = logits.argmax(1) == target
             nll = torch.nn.functional.cross_entropy(logits, target, reduction="none")
             tally.add("correct", folds, right[:, column].double(), column)
             tally.add("nll", folds, nll, column)
         tally.add("images", folds)
-        tally.append(image=torch.as_tensor(batch.images)[torch.as_tensor(batch.labels) >= 0], right=right)
+        assert batch.labels is not None
+        tally.append(image=views.put(batch.images[batch.labels >= 0]), right=right)
 
     def estimate(self, total: RecognitionTally, scene: Scene) -> xarray.Dataset:
         return xarray.Dataset(

@@ -72,6 +72,7 @@ class SkipRatio(Measure):
     title = "What rides the skip?"
     title_ko = "무엇이 잔차 연결을 타고 가는가?"
     order = 30
+    adds_up_anywhere = True
     chapter = "skip"
     sources = (Source("Raghu et al. 2021", "Figures 7, E.1, E.2"),)
     how_to_read = (
@@ -165,11 +166,11 @@ class SkipRatio(Measure):
         return SkipRatioTally.empty(fold=scene.folds, site=len(sites), token=max(tokens_of(site) for _, site in sites))
 
     def update(self, tally: SkipRatioTally, batch: Batch, views: Views, scene: Scene) -> None:
-        folds = torch.as_tensor(batch.image_folds)
-        for row, (subject, site) in enumerate(scene.sites(residual_additions)):
-            values = views(subject, site, SKIP_AND_BRANCH).double()
+        folds = views.put(batch.image_folds)
+        for rows, seen in views.stacked(scene.sites(residual_additions), SKIP_AND_BRANCH):
+            values = seen.transpose(0, 1).double()  # (image, site, token, 4)
             for column, name in enumerate(("ratio", "cosine", "branch_cosine", "finite")):
-                tally.add(name, folds, values[:, :, column], row, slice(values.shape[1]))
+                tally.add(name, folds, values[..., column], rows, slice(values.shape[2]))
         tally.add("images", folds)
 
     def estimate(self, total: SkipRatioTally, scene: Scene) -> xarray.Dataset:
