@@ -247,4 +247,4 @@ WHOLE = ("thingsvision",)
 
 def ways_here() -> list[str]:
     """Those whose packages are installed."""
-    return [way for way in WAYS if way not in IMPORTED or find_spec(IMPORTED[way]) is not None]
+    return [way for way in WAYS if way not in IMPORTED or IMPORTED[way] in sys.modules or find_spec(IMPORTED[way])]

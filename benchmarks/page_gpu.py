@@ -70,7 +70,7 @@ def profile(part: Results) -> str:
         rows.append([name, f"{row['wall'] * 1e3:.1f} ms", *shares, *counts])
     head = [
         "one batch, all shared measures",
-        "clock",
+        "clock, profiled",
         "kernels",
         "copies",
         "device idle",

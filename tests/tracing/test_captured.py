@@ -79,6 +79,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> Replays:
     """Of a ViT, where capturing is played on the CPU."""
     monkeypatch.setattr(captured, "can_capture", lambda device: True)
     monkeypatch.setattr(captured, "record", recorded)
+    monkeypatch.setattr(captured, "timed", lambda work: (work(), True))
     examined = tapped("zoo:vit")
     assert examined.replays is not None
     return examined.replays
@@ -94,16 +95,43 @@ def assert_as_plain(replays: Replays, images: Tensor) -> None:
             torch.testing.assert_close(found[site][name], value, rtol=0, atol=0, equal_nan=True)
 
 
-def test_from_the_second_batch_of_a_size_on_a_pass_is_replayed(replays: Replays) -> None:
-    batches = torch.randn(4, 4, 3, 32, 32)
-    assert_as_plain(replays, batches[0])
-    assert replays.captured is None
-    for batch in batches[1:]:
+def test_from_the_third_batch_of_a_size_on_a_pass_is_replayed(replays: Replays) -> None:
+    batches = torch.randn(5, 4, 3, 32, 32)
+    for batch in batches[:2]:
+        assert_as_plain(replays, batch)
+        assert replays.captured is None
+    for batch in batches[2:]:
         assert_as_plain(replays, batch)
     graph = replays.captured
     assert graph is not None
     assert_as_plain(replays, batches[0][:3])  # the last batch is shorter
     assert replays.captured is graph
+
+
+def test_a_pass_that_does_not_wait_for_python_stays_plain(replays: Replays, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captured, "timed", lambda work: (work(), False))
+    for batch in torch.randn(4, 4, 3, 32, 32):
+        assert_as_plain(replays, batch)
+    assert replays.captured is None
+
+
+@pytest.mark.parametrize(("afterwards", "waited"), [(0.0, True), (1.0, False)])
+def test_kernels_that_are_still_running_did_not_wait(
+    afterwards: float, waited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock of its own: sending the kernels off takes a second, and the device goes on for another, or not."""
+    now = [0.0]
+
+    def work() -> str:
+        now[0] += 1.0
+        return "found"
+
+    def synchronize() -> None:
+        now[0] += afterwards
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    monkeypatch.setattr("eyechart.tracing.captured.time.perf_counter", lambda: now[0])
+    assert captured.timed(work) == ("found", waited)
 
 
 def test_other_weights_are_not_replayed(replays: Replays) -> None:

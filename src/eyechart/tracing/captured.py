@@ -6,6 +6,7 @@ kernels are replayed on the same memory, so numbers are those of the plain pass.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 SEEN_BEFORE = 1
-"""Plain passes of a shape before it is captured: libraries choose kernels and take their memory in them, and an exam
-of a single batch has nothing to gain."""
+"""Plain passes of a shape before one is timed: libraries choose kernels and take their memory in them."""
+WAITING = 0.8
+"""Share of a pass in which its kernels are still being sent off, above which it is taken to wait for that. Of a large
+model they wait in the queue instead; capturing it took 0.15 s on an H200 and gained nothing."""
 
 
 class Replays:
     """Passes of one subject under one tap: their views, and whether these are finite, both valid until the next run.
 
-    Not captured is what draws random numbers, what is not on a CUDA device, a batch of another size (the last one), and
-    what cannot be: a model that asks the device for a number in its forward pass.
+    Not captured is what draws random numbers, what is not on a CUDA device, a batch of another size (the last one),
+    what gains nothing, and what cannot be: a model that asks the device for a number in its forward pass.
     """
 
     def __init__(self, tap: Tap, call: Callable[[Tensor], Any], *, random: bool) -> None:
@@ -36,13 +39,19 @@ class Replays:
         self.refusal = ""
         """Why it could not be captured."""
         self.seen: dict[tuple[int, ...], int] = {}
+        self.gains: dict[tuple[int, ...], bool] = {}
+        """By shape, once a pass was timed."""
         self.captured: Captured | None = None
 
     def run(self, images: Tensor, device: torch.device) -> tuple[SiteViews, Tensor]:
         if self.captured is not None and self.captured.fits(images):
             return self.captured.run(images)
         shape = tuple(images.shape)
-        if self.possible and can_capture(device) and self.seen.get(shape, 0) >= SEEN_BEFORE:
+        if self.possible and can_capture(device) and self.seen.get(shape, 0) == SEEN_BEFORE:
+            self.seen[shape] += 1
+            found, self.gains[shape] = timed(lambda: self.plain(images))
+            return found
+        if self.possible and self.gains.get(shape):
             self.captured = None  # its memory is free before more is taken
             try:
                 self.captured = Captured(self.tap, self.call, images.to(device))
@@ -53,6 +62,9 @@ class Replays:
                 self.refusal = f"its passes are not replayed as a CUDA graph ({reason}), which only takes longer."
                 torch.cuda.synchronize()
         self.seen[shape] = self.seen.get(shape, 0) + 1
+        return self.plain(images)
+
+    def plain(self, images: Tensor) -> tuple[SiteViews, Tensor]:
         seen = self.tap.run(images, self.call)[1]
         return seen, all_finite(seen)
 
@@ -64,6 +76,16 @@ class Replays:
 
 def can_capture(device: torch.device) -> bool:
     return device.type == "cuda"
+
+
+def timed(work: Callable[[], Result]) -> tuple[Result, bool]:
+    """What it gives, and whether the device waited for Python while it did it."""
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    result = work()
+    sent = time.perf_counter()
+    torch.cuda.synchronize()
+    return result, sent - began > WAITING * (time.perf_counter() - began)
 
 
 class Captured:
