@@ -9,6 +9,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pytest
 from playwright import sync_api
 
+from eyechart.memory import keep_freed_memory
 from tests.report.browser import Browser, chromium
 
 #: These end processes by SIGKILL, fork, or limit what a process may write, which only POSIX systems let them.
@@ -20,6 +21,7 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+    keep_freed_memory()
 
 
 @pytest.fixture(autouse=True, scope="module")

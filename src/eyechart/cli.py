@@ -20,6 +20,7 @@ from eyechart.comparison.command import compare
 from eyechart.errors import PARTLY, UsageError
 from eyechart.export import export
 from eyechart.given_run import open_run, plugin_option, run_argument
+from eyechart.memory import keep_freed_memory
 from eyechart.studies.command import study
 from eyechart.taking_along import cite, figures, table
 from eyechart.training.command import train
@@ -39,6 +40,7 @@ Exit codes:
 @click.version_option(eyechart.__version__, prog_name="eyechart")
 def main() -> None:
     """An eye exam for vision models: how each one sees inside, and which published claims hold on it."""
+    keep_freed_memory()
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print JSON.")

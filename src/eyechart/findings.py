@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from eyechart.errors import RunFolderError
 from eyechart.intervals import with_intervals
+from eyechart.memory import keep_freed_memory
 from eyechart.run import Run
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ def _taken(names: deque[str]) -> Iterator[str]:
 
 
 def main() -> None:
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the exam, which ends its helpers
     run = Run(Path(sys.argv[1]))
     with one_thread():
