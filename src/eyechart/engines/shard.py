@@ -23,7 +23,7 @@ from eyechart.tracing.random_numbers import seeded
 from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
-    from eyechart.engines.clock import Clock
+    from eyechart.engines.clock import Steps
     from eyechart.images import Images
     from eyechart.measure import Measure
     from eyechart.scene import Batch, Scene
@@ -80,7 +80,7 @@ class TappedSubject:
         return self.piece_size.fit(len(images), work)
 
     def experiments(
-        self, images: torch.Tensor, batch: Batch, scene: Scene, clock: Clock | None = None
+        self, images: torch.Tensor, batch: Batch, scene: Scene, clock: Steps | None = None
     ) -> dict[str, Results]:
         """What each measure with passes of its own found out about this subject on this batch."""
         targets = scene.targets(self.subject.name, batch)
@@ -139,7 +139,7 @@ def look_at(
     images: Images,
     batches: Sequence[Batch],
     scene: Scene,
-    clock: Clock | None = None,
+    clock: Steps | None = None,
 ) -> Iterator[tuple[Batch, Seen]]:
     """What each batch shows of these subjects; the clock is told of every step."""
     # Pictures are prepared in the reader's threads while the batch before is being examined, once for all subjects that
@@ -170,7 +170,7 @@ def add_up(
     seen: Iterable[tuple[Batch, Seen]],
     measures: Sequence[Measure],
     scene: Scene,
-    clock: Clock | None = None,
+    clock: Steps | None = None,
     *,
     beside: bool = False,
 ) -> dict[str, Tally]:
@@ -197,7 +197,7 @@ def examine_shard(
     batches: Sequence[Batch],
     measures: Sequence[Measure],
     scene: Scene,
-    clock: Clock | None = None,
+    clock: Steps | None = None,
 ) -> dict[str, Tally]:
     """The tallies of all measures over the batches of a shard, where all subjects are in this process."""
     on_the_cpu = all(each.subject.device.type == "cpu" for each in tapped)
