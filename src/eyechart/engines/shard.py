@@ -13,6 +13,7 @@ from eyechart.engines.aside import Aside
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
 from eyechart.measure import Experiment, Views
+from eyechart.subjects.parking import ViewParking
 from eyechart.subjects.subject import blamed
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.captured import Replays
@@ -108,13 +109,20 @@ class Seen:
     """By subject."""
     experiments: dict[str, dict[str, Results]] = field(default_factory=dict)
     """By measure and subject."""
+    parking: ViewParking = field(default_factory=ViewParking)
+
+    def keep(self, subject: str, views: SiteViews) -> str:
+        """The views of one more subject, in a file if there are many already; a sentence where that cannot be done."""
+        self.views[subject] = views
+        return self.parking.take(value for at_site in views.values() for value in at_site.values())
 
     @classmethod
     def together(cls, parts: Iterable[Seen]) -> Seen:
         """The same batch as several processes saw it, each with subjects of its own."""
         whole = cls()
         for part in parts:
-            whole.views.update(part.views)
+            for subject, views in part.views.items():
+                whole.keep(subject, views)
             for measure, results in part.experiments.items():
                 whole.experiments.setdefault(measure, {}).update(results)
         return whole
@@ -150,19 +158,21 @@ def look_at(
             ways.append(each.subject.preprocessing)
     way_of = [ways.index(each.subject.preprocessing) for each in tapped]
     for batch, pictures in iterate(images, batches, lambda crop: [way([crop])[0] for way in ways]):
-        seen = Seen()
+        seen, told = Seen(), ""
         for way, each in zip(way_of, tapped, strict=True):
             prepared = torch.stack([picture[way] for picture in pictures]).to(each.dtype)
             name = each.subject.name
             with blamed(each.subject, f"on batch {batch.index}"):
                 with clock.doing(batch, name) if clock else nullcontext():
-                    seen.views[name] = each.look(prepared, batch)
+                    told = seen.keep(name, each.look(prepared, batch)) or told
                 by_measure = each.experiments(prepared, batch, scene, clock)
             each.subject.rest()
             if clock and each.replays and (news := each.replays.news()):
                 clock.tell(f"{name}: {news}", 0, 0)
             for measure_name, results in by_measure.items():
                 seen.experiments.setdefault(measure_name, {})[name] = results
+        if clock and told and batch.index == batches[0].index:
+            clock.tell(told, 0, 0)
         yield batch, seen
 
 
@@ -181,6 +191,7 @@ def add_up(
         for measure in measures:
             views = Views(seen.views, seen.experiments.get(measure.name, {}))
             measure.update(tallies[measure.name], batch, views, scene)
+            seen.parking.rest()
 
     with Aside(beside=beside) as aside:
         for batch, of_batch in seen:
