@@ -201,8 +201,12 @@ objects and its anatomy); the others come and go while the next is built. Before
 circles of references to 57 MiB, which Python frees only when it comes to look for them, and the C allocator kept the
 holes where a subject's weights had been.
 
-What measures are given of a batch (views) is kept for all subjects until the batch is added up: about 0.3 MB for each
-image and subject with all measures of the shared pass (16 MiB for ViT-S/16 and 22 for ResNet-50 on 62 images).
+What measures are given of a batch (views) is kept for all subjects until the batch is added up, for measures compare
+subjects: 0.16 to 0.37 MB for each image and subject with all measures of the shared pass. On 62 images that is 38 MiB for
+ViT-S/16 and ResNet-50 at 224 pixels, whose passes raise the memory of the process by 1,700 MiB meanwhile, and 77 MiB for
+eight subjects of the zoo, whose passes raise it by 850. So views are small beside the activations of one subject until
+there are dozens of subjects: those of a batch that go beyond 1 GiB (about 13 subjects at 256 images) wait in a file too
+(`ViewParking`), from which the same bytes are read again when they are added up.
 
 Findings are made one measure at a time: the peak there is that of the largest measure, not of their sum. On a GPU all
 weights of a process stay on the device, and the tallies of a shard are those of all subjects. With `--engine ray` a

@@ -137,3 +137,9 @@ def test_lists_examples_and_columns_of_docstrings_become_markdown(rooms: dict[st
     told = linked("[the table](docs/families.md#a), [how](CONTRIBUTING.md), [citation](CITATION.cff)")
     assert told == "[the table](families.md#a), [how](contributing.md), citation"
     assert as_markdown("a   first\nbee  second").startswith("```text\n")
+
+
+def test_reliability_is_the_page_of_what_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    page = importlib.import_module("reliability_page")
+    assert page.PAGE.read_text(encoding="utf-8") == page.text(page.read(page.COUNTS), page.read(page.FUZZED))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 
 import pytest
 from rich.console import Console
@@ -21,6 +22,7 @@ def test_plain_lines_come_at_every_tenth(monkeypatch: pytest.MonkeyPatch, capsys
     tell("loading more", 6, math.inf)  # within the same seconds
     for done in range(21):
         tell(f"step {done}", done, 20)
+        tell(f"step {done}\none/17  shard {done}", 20, 20)  # for a screen
     tell("It is finished.", 0, 0)
     tell("It is finished.", 0, 0)
     lines = capsys.readouterr().err.splitlines()
@@ -44,3 +46,19 @@ def test_the_bar_counts_down_between_steps(monkeypatch: pytest.MonkeyPatch) -> N
     assert "30%" in shown
     assert "about 0:55 left" in shown
     assert "A sentence." in shown
+
+
+@pytest.mark.parametrize(("height", "shown"), [(10, 4), (5, 1)])
+def test_workers_stand_below_the_bar(height: int, shown: int) -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=60, height=height, color_system=None)
+    workers = [f"one/{number}  shard {number} [bold]\x1b[2J" for number in range(4)]
+    with drawn(console) as tell:
+        tell("\n".join(["images: 3 of 9", *workers]), 3, 9)
+    last = re.split(r"images: 3 of 9", file.getvalue())[-1]
+    assert last.count("[bold]\\x1b[2J") == shown, last
+    assert ("… and 3 more" in last) == (shown == 1)
+    with drawn(console) as tell:
+        tell("images: 3 of 9\none/1  idle", 3, 9)
+        tell("intervals", 4, 9)
+    assert "one/1" not in file.getvalue().rpartition("intervals")[2]

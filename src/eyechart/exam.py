@@ -33,6 +33,7 @@ from eyechart.findings import make_findings
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.measure import EFFORTS
 from eyechart.measures import check_tests, choose_measures, load_plugin
+from eyechart.phrases import one_line
 from eyechart.question import what_differs
 from eyechart.report.words import language_of, page_language
 from eyechart.run import Run
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 BUNDLED_PAIR = ("zoo:vit", "zoo:resnet")
 Progress = Callable[[str, float, float], None]
 """What is being done, seconds gone, and seconds in all as far as is known now: infinite before the first batch; 0 in
-all: a sentence that stays."""
+all: a sentence that stays. Lines after the first say what each worker of a cluster does just now."""
 
 
 def exam(
@@ -106,8 +107,9 @@ def exam(
     lang        the language in which the page opens, "en" or "ko" (it has a switch); None: English, and a finished page
                 stays as it is
     progress    called with what is being done, the seconds gone and the seconds it will take in all, as far as is known
-                now (infinite before the first batch; 0: a sentence that stays). None: on stderr, a bar on a terminal
-                and a line at every tenth elsewhere, then what the page notes; False: nothing
+                now (infinite before the first batch; 0: a sentence that stays); lines after the first say what each
+                worker of a cluster does just now. None: on stderr, a bar on a terminal and a line at every tenth
+                elsewhere, then what the page notes; False: nothing
 
     >>> import eyechart, tempfile
     >>> run = eyechart.exam("zoo:resnet", measures="recognition", limit=64, out=tempfile.mkdtemp(), progress=False)
@@ -169,7 +171,7 @@ def examined(
 ) -> Run:
     """The run folder of an exam, with as much done as was missing."""
     began = time.monotonic()
-    prepared = again(progress=lambda what: progress(what, time.monotonic() - began, math.inf))
+    prepared = again(progress=lambda what: progress(one_line(what), time.monotonic() - began, math.inf))
     folder = Path(out) if out is not None else Path("runs") / folder_name(prepared.plan)
     workers.admit(folder, overwrite=overwrite)
     run = open_folder(prepared.plan, folder, overwrite=overwrite)

@@ -39,6 +39,14 @@ def printable(text: object) -> str:
     return UNPRINTABLE.sub(lambda sign: sign.group().encode("unicode_escape").decode(), str(text))
 
 
+def one_line(text: str) -> str:
+    r"""
+    >>> one_line("a subject with\na name of two lines")
+    'a subject with a name of two lines'
+    """
+    return " ".join(text.splitlines())
+
+
 def printable_json(text: str) -> str:
     r"""The same for JSON, where a sign is written out as JSON does it.
 

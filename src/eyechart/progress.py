@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -16,7 +16,9 @@ from rich.text import Text
 from eyechart.phrases import printable
 
 Tell = Callable[[str, float, float], None]
-"""What is being done, seconds gone, seconds in all as far as is known (infinite: not yet; 0: a sentence that stays)."""
+"""What is being done, seconds gone, seconds in all as far as is known (infinite: not yet; 0: a sentence that stays).
+Lines after the first say what each worker of a cluster does just now."""
+ROWS = 3  # of a terminal that lines below the bar leave free
 QUIET = 5.0  # seconds between plain lines before the time in all is known
 
 
@@ -31,12 +33,15 @@ def progress() -> Iterator[Tell]:
 
 
 def plain() -> Tell:
-    """A line at every tenth of the time; before that is known, one every few seconds."""
+    """A line at every tenth of the time; before that is known, one every few seconds. Not what each worker does: that
+    is for a screen, where it is replaced twice a second."""
     said: set[str | int] = set()
     last = time.monotonic()
 
     def tell(what: str, done: float, total: float) -> None:
         nonlocal last
+        if "\n" in what:
+            return
         if not total:
             key: str | int = what
         elif math.isinf(total):
@@ -66,10 +71,26 @@ class TimeLeft(ProgressColumn):
         return Text(f"about {clock(max(0.0, left - (time.monotonic() - told)))} left", style="progress.remaining")
 
 
+class Bar(Progress):
+    """With lines below it, as many as there is room for."""
+
+    below: Sequence[str] = ()
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        if not self.below:
+            return
+        room = max(1, self.console.height - ROWS)
+        for line in self.below if len(self.below) <= room else self.below[: room - 1]:
+            yield Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis")
+        if len(self.below) > room:
+            yield Text(f"  … and {len(self.below) - room + 1:,} more", style="dim")
+
+
 @contextmanager
 def drawn(console: Console) -> Iterator[Tell]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeLeft())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("loading", total=None, left=math.inf, told=0.0)
 
         def tell(what: str, done: float, total: float) -> None:
@@ -77,6 +98,8 @@ def drawn(console: Console) -> Iterator[Tell]:
                 bar.console.print(printable(what), markup=False, highlight=False)
                 return
             known = math.isfinite(total)
+            what, *below = what.splitlines() or [""]
+            bar.below = [printable(line) for line in below]
             bar.update(
                 task,
                 description=escape(printable(what)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -97,6 +98,20 @@ def test_what_was_done_before_or_elsewhere_is_not_left() -> None:
     hands.clock.elsewhere([PLAN.batch(8)])
     assert hands.clock.left == pytest.approx(7 * 10 + finishing(hands.clock))  # 40 s of work each, by four
     assert hands.told[-1][0] == "images: 90 of 160"
+
+
+def test_what_workers_do_moves_the_time_but_not_the_end() -> None:
+    hands = Hands()
+    hands.now += 5
+    hands.clock.meanwhile(["one/17  loading\nsubjects"])
+    assert hands.told[-1] == ("images: 0 of 160\none/17  loading subjects", 5.0, math.inf)  # nobody knows yet
+    hands.now += 5
+    hands.clock.elsewhere([PLAN.batch(0)])
+    _, _, total = hands.told[-1]
+    hands.now += 3
+    hands.clock.meanwhile(["one/17  idle"])
+    assert hands.told[-1][:2] == ("images: 10 of 160\none/17  idle", 13.0)
+    assert hands.told[-1][2] == pytest.approx(total)
 
 
 def test_each_step_is_named_and_seconds_add_up() -> None:

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,9 +183,17 @@ def test_a_cluster_writes_the_shards_of_one_process(
     said: list[str] = []
     run, images = examined(everything, choose_engine("ray"), tmp_path / "run", said)
     assert_first_shards(run, alone)
-    tasks = sum(int(number) for number in re.findall(r"/\d+: (\d+) task", said[-1]))
+    tasks = sum(int(number) for number in re.findall(r"/\d+: (\d+) task", whole(said)[-1]))
     assert tasks == COMPUTED * (len(run.plan["subjects"]) + 1), said  # each worker with what it has done
     assert images == len(everything().batches.order)
+    now = "\n".join(said)  # and with what it does just now
+    assert re.search(r"\n\S+/\d+  shard [12] of 16: group \d of \d \(\S+\), images 1?\d to \d+: \S+, \w+", now), said
+    assert re.search(r"\n\S+/\d+  idle, \d tasks? done", now), said
+
+
+def whole(said: list[str]) -> list[str]:
+    """Without what workers did in between."""
+    return [words for words in said if "\n" not in words]
 
 
 def test_one_engine_goes_on_where_another_stopped(weights: list[str], cluster: Any, tmp_path: Path) -> None:
@@ -208,7 +217,7 @@ def test_a_measure_of_a_file_is_known_to_whoever_adds_up(
     seen = [np.frombuffer(pickle.dumps(each), np.uint8) for _, each in prepared.look(0, chosen, scene_of(plan))]
     eyechart.measures._from_files.clear()  # as in a worker that has made nothing ready
     eyechart.measures.measures.cache_clear()
-    packed = add_up_shard(plan, eyechart.__version__, 0, threads, *seen).packed
+    packed = add_up_shard(plan, eyechart.__version__, 0, threads, "board", *seen).packed
     assert packed is not None
     expected = load(pack_shard(prepared.compute(0, chosen, scene_of(plan)), plan["question"], 0))
     assert {name: value.tolist() for name, value in load(packed).items()} == {
@@ -237,18 +246,22 @@ def test_other_shards_of_the_same_batches_agree_to_rounding(
 def test_a_killed_worker_costs_nothing(weights: list[str], cluster: Any, tmp_path: Path) -> None:
     again = asked(weights[:1], ["recognition", "cka"])
     marker = tmp_path / "killed"
-    run, _ = examined(functools.partial(dying, marker, again), choose_engine("ray"), tmp_path / "ray")
+    said: list[str] = []
+    run, _ = examined(functools.partial(dying, marker, again), choose_engine("ray"), tmp_path / "ray", said)
     assert marker.exists()
+    assert re.search("[12] w(as|ere) begun again", whole(said)[-1]), said
+    assert re.search(r"\n\S+/\d+  lost, 0 tasks done", said[-1]), said
     one, _ = examined(again, choose_engine("inline"), tmp_path / "inline")
     assert shards_of(run) == shards_of(one)
 
 
-def dying(marker: Path, again: functools.partial[Prepared]) -> Prepared:
+def dying(marker: Path, again: functools.partial[Prepared], **more: Any) -> Prepared:
     """In a worker, the first time: die as by lack of memory."""
     if "ray" in sys.modules and sys.modules["ray"].get_runtime_context().worker.mode == 1 and not marker.exists():
         marker.touch()
+        time.sleep(0.2)  # until others can know that it had begun
         os.kill(os.getpid(), signal.SIGKILL)
-    return again()
+    return again(**more)
 
 
 def test_workers_that_always_die_end_in_one_sentence(
@@ -266,26 +279,26 @@ def test_workers_that_always_die_end_in_one_sentence(
     assert os.environ["RAY_task_oom_retries"] == "3"  # noqa: SIM112 - for ever by default
 
 
-def always_dying(counts: Path, again: functools.partial[Prepared]) -> Prepared:
+def always_dying(counts: Path, again: functools.partial[Prepared], **more: Any) -> Prepared:
     if sys.modules["ray"].get_runtime_context().worker.mode == 1:
         with counts.open("ab") as file:
             file.write(b".")
         os.kill(os.getpid(), signal.SIGKILL)
-    return again()
+    return again(**more)
 
 
-def otherwise(again: functools.partial[Prepared]) -> Prepared:
+def otherwise(again: functools.partial[Prepared], **more: Any) -> Prepared:
     """In a worker: as if it had other weights."""
-    prepared = again()
+    prepared = again(**more)
     if sys.modules["ray"].get_runtime_context().worker.mode == 1:
         prepared.plan["subjects"][0]["weights"] = "0" * 64
     return prepared
 
 
-def failing(again: functools.partial[Prepared]) -> Prepared:
+def failing(again: functools.partial[Prepared], **more: Any) -> Prepared:
     if sys.modules["ray"].get_runtime_context().worker.mode == 1:
         raise UsageError("There is no such picture here.")
-    return again()
+    return again(**more)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +319,7 @@ def test_a_worker_that_is_not_the_same_is_refused(
 
 def test_a_worker_of_another_version_is_refused() -> None:
     with pytest.raises(EngineError, match=r"eyechart .* the driver 0\.0\.0; install the same one"):
-        compute_shard({}, "0.0.0", lambda: pytest.fail("it must not begin"), 0, 1)
+        compute_shard({}, "0.0.0", lambda: pytest.fail("it must not begin"), 0, 1, "board")
 
 
 def test_rank_0_does_not_wait_for_ever_and_each_rank_has_its_shards(

@@ -16,8 +16,8 @@ from torch import nn
 from eyechart.engines.prepared import Prepared
 from eyechart.exam import prepare
 from eyechart.subjects import parking
-from eyechart.subjects.parking import ParkedWeights
-from tests.small_exam import subject, tallies_of
+from eyechart.subjects.parking import Parked
+from tests.small_exam import examined, subject, tallies_of
 from tests.small_subjects import TINY, write_subjects
 
 STATUS = Path("/proc/self/status")
@@ -33,7 +33,7 @@ def in_memory() -> int:
 def those_that_wait_take_no_memory() -> None:
     layers = [nn.Linear(SIZE, SIZE, bias=False) for _ in range(4)]
     with_all = in_memory()
-    parked = [ParkedWeights(layer) for layer in layers]
+    parked = [Parked(layer.parameters()) for layer in layers]
     without = in_memory()
     assert with_all - without > 3 * 4 * SIZE**2
     with torch.no_grad():
@@ -57,7 +57,7 @@ def test_tensors_that_share_memory_go_on_sharing_it_and_what_is_written_stays() 
     assert isinstance(other, nn.Linear)
     other.weight = nn.Parameter(one.weight.detach().t())  # two parameters, one memory, another order of axes
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    parked = ParkedWeights(module)
+    parked = Parked(module.parameters())
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert other.weight.stride() == (1, 3)
     with torch.no_grad():
@@ -91,10 +91,43 @@ def test_parked_subjects_give_the_same_numbers(specs: list[str], monkeypatch: py
     parked = prepared_exam(specs, [])
     assert [subject._parked is not None for subject in parked.subjects] == [False, True, True]
     assert parked.plan["question"] == plain.plan["question"]
-    rests: list[ParkedWeights] = []
-    monkeypatch.setattr(ParkedWeights, "rest", lambda weights: rests.append(weights))
+    rests: list[Parked] = []
+    monkeypatch.setattr(Parked, "rest", lambda weights: rests.append(weights))
     assert tallies_of(parked, 2) == tallies_of(plain, 2)
     assert rests == [subject._parked for _ in range(2) for subject in parked.subjects[1:]]  # after each batch
+
+
+def test_parked_views_give_the_same_numbers(specs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = prepared_exam(specs, [])
+    expected = tallies_of(prepared, 2)
+    rests: list[Parked] = []
+    rest = Parked.rest
+
+    def counted(views: Parked) -> None:
+        rests.append(views)
+        rest(views)
+
+    monkeypatch.setattr(Parked, "rest", counted)
+    assert tallies_of(prepared, 2) == expected
+    assert not rests  # there is room
+    monkeypatch.setattr(parking, "VIEWS_ROOM", 0)
+    assert tallies_of(prepared, 2) == expected
+    measures = len(prepared.plan["measures"])
+    assert len(rests) == 2 * measures * len(specs)  # of each subject, after each measure of each batch
+
+
+def test_views_that_no_file_takes_stay_in_memory_and_one_sentence_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(parking, "VIEWS_ROOM", 0)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    told: list[str] = []
+    run = examined(tmp_path / "run", told=told, shards=1, page=False)
+    assert run.judged
+    assert sum("What a batch shows of all subjects stays in memory" in words for words in told) == 1
 
 
 def test_where_no_file_can_be_written_it_says_so_and_goes_on(specs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,19 +7,22 @@ a machine that is twice as slow as the expectation is known to be so after its f
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from eyechart.engines.workload import Kind, Part, Workload
+from eyechart.phrases import one_line
 
 if TYPE_CHECKING:
     from eyechart.scene import Batch
 
 Tell = Callable[[str, float, float], None]
-"""What is being done, seconds gone, and seconds it will take in all as far as is known now (infinite: it is not)."""
+"""What is being done, seconds gone, and seconds it will take in all as far as is known now (infinite: it is not).
+Lines after the first say what each worker of a cluster does just now."""
 
 TRUST = 2.0
 """Seconds that the expectation of intervals and figures is worth: one that took a tenth of a second tells little."""
@@ -33,6 +36,19 @@ Group = Part | tuple[str, str] | str
 def groups_of(part: Part) -> tuple[Group, ...]:
     """What a part says something about, nearest first."""
     return (part, ("subject", part.subject), "images") if part.subject else (part.kind,)
+
+
+class Steps(Protocol):
+    """Whoever is told what is being done on the images."""
+
+    def doing(self, batch: Batch, subject: str, measure: str = "") -> AbstractContextManager[None]:
+        """Around a piece of the work: the shared pass, or a measure's own."""
+
+    def batch_done(self, batch: Batch) -> None:
+        """All pieces of this batch are done."""
+
+    def tell(self, what: str, done: float, total: float, /) -> None:
+        """Of something that is not a step; see `Tell`."""
 
 
 class Clock:
@@ -103,13 +119,20 @@ class Clock:
         self.images += sum(len(batch.images) for batch in batches)
         self.say(f"images: {self.images:,} of {self.workload.scene.images:,}{f'; {who}' if who else ''}")
 
+    def meanwhile(self, workers: Sequence[str]) -> None:
+        """What each worker is doing, a line each; nothing was finished since the last time that anything was said."""
+        gone = self.now() - self.began
+        total = max(gone, self.last - self.began + self.left) if self.speeds else math.inf
+        whole = f"images: {self.images:,} of {self.workload.scene.images:,}"
+        self.tell("\n".join([whole, *map(one_line, workers)]), gone, total)
+
     def skip(self, *kinds: Kind) -> None:
         """Work of these kinds is not needed this time."""
         self.done |= {part: 1.0 for part in self.expected if part.kind in kinds}
 
     def say(self, words: str) -> None:
         gone = self.now() - self.began
-        self.tell(words, gone, gone + self.left)
+        self.tell(one_line(words), gone, gone + self.left)
 
     # --- what it means --------------------------------------------------------------------------------------------
 

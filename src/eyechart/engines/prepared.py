@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eyechart.engines.interruption import between_shards
 
 if TYPE_CHECKING:
-    from eyechart.engines.clock import Clock
+    from eyechart.engines.clock import Clock, Steps
     from eyechart.engines.shard import Seen, TappedSubject
     from eyechart.images import BatchPlan, Images
     from eyechart.measure import Measure
@@ -49,7 +49,7 @@ class Prepared:
     _tapped: Sequence[TappedSubject] | None = field(default=None, init=False, repr=False)
 
     def compute(
-        self, shard: int, measures: Sequence[Measure], scene: Scene, clock: Clock | None = None
+        self, shard: int, measures: Sequence[Measure], scene: Scene, clock: Steps | None = None
     ) -> dict[str, Tally]:
         """The tallies of one shard."""
         from eyechart.engines.shard import examine_shard
@@ -58,11 +58,13 @@ class Prepared:
         tapped, batches = self.tapped(measures), self.batches.batches(shard)
         return examine_shard(tapped, self.source, batches, measures, scene, clock)
 
-    def look(self, shard: int, measures: Sequence[Measure], scene: Scene) -> Iterator[tuple[Batch, Seen]]:
+    def look(
+        self, shard: int, measures: Sequence[Measure], scene: Scene, clock: Steps | None = None
+    ) -> Iterator[tuple[Batch, Seen]]:
         """What the batches of one shard show of the subjects that are here; the scene is that of the whole exam."""
         from eyechart.engines.shard import look_at
 
-        return look_at(self.tapped(measures), self.source, self.batches.batches(shard), scene)
+        return look_at(self.tapped(measures), self.source, self.batches.batches(shard), scene, clock)
 
     def tapped(self, measures: Sequence[Measure]) -> Sequence[TappedSubject]:
         """The subjects under their taps, where the first call puts them."""

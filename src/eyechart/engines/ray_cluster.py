@@ -17,8 +17,7 @@ from __future__ import annotations
 import os
 import pickle
 import platform
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,8 +25,8 @@ import numpy as np
 
 from eyechart.engines.interruption import between_shards
 from eyechart.engines.prepared import Part, Prepare, Prepared, missing_shards
+from eyechart.engines.ray_board import ALL, EVERY, SUM, Board, Entry, told
 from eyechart.errors import EngineError, EyechartError
-from eyechart.phrases import count
 from eyechart.question import what_differs
 from eyechart.ray_connection import RETRIES, connected
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from eyechart.subjects.subject import Subject
 
 AHEAD = 2  # tasks that wait for each one that runs, so that no worker waits for the driver
-SHOWN = 4  # workers whose names fit into a line of progress
 ROOM = 2 << 30  # bytes of weights that a group has at most, unless one subject has more
 MEMORY_OF_GPU = 16 << 30  # bytes that a GPU is taken to have at least
 ACTIVATIONS = 2 << 30  # bytes that a batch may take beside the weights
@@ -46,7 +44,12 @@ _prepared: dict[tuple[str, tuple[int, ...]], Prepared] = {}  # in a worker: what
 
 
 def made_ready(
-    asked: Mapping[str, Any], version: str, again: Prepare, threads: int, group: Sequence[int] | None = None
+    asked: Mapping[str, Any],
+    version: str,
+    again: Prepare,
+    threads: int,
+    group: Sequence[int] | None = None,
+    say: Callable[[str], None] = lambda words: None,
 ) -> Prepared:
     """In a worker: the exam that the driver's plan asks for, or a group of its subjects."""
     begin(version, threads)
@@ -54,7 +57,7 @@ def made_ready(
     if key not in _prepared:
         _prepared.clear()  # first: memory is that of one group
         part = None if group is None else Part(asked, group)
-        prepared = again() if part is None else again(part=part)
+        prepared = again(progress=say) if part is None else again(part=part, progress=say)
         if differs := what_differs(asked if part is None else part.asked, prepared.plan):
             raise EngineError(f"A Ray worker would not compute what the driver asks for: there {differs}.")
         _prepared[key] = prepared
@@ -81,23 +84,31 @@ class Done(NamedTuple):
     worker: str
 
 
-def done(packed: bytes | None = None) -> Done:
-    return Done(packed, f"{platform.node()}/{os.getpid()}")
+def own_name() -> str:
+    return f"{platform.node()}/{os.getpid()}"
 
 
-def compute_shard(asked: Mapping[str, Any], version: str, again: Prepare, shard: int, threads: int) -> Done:
+def compute_shard(asked: Mapping[str, Any], version: str, again: Prepare, shard: int, threads: int, board: str) -> Done:
     """In a worker: the bytes of one shard's file, all subjects at once."""
     from eyechart.engines.plan import scene_of
     from eyechart.measures import planned_measures
     from eyechart.shard_files import pack_shard
 
-    prepared = made_ready(asked, version, again, threads)
-    tallies = prepared.compute(shard, planned_measures(asked["measures"]), scene_of(asked))
-    return done(pack_shard(tallies, asked["question"], shard))
+    with Entry(board, shard, ALL, own_name()) as entry:
+        prepared = made_ready(asked, version, again, threads, say=entry.say)
+        tallies = prepared.compute(shard, planned_measures(asked["measures"]), scene_of(asked), entry)
+    return Done(pack_shard(tallies, asked["question"], shard), own_name())
 
 
 def look_at_shard(
-    asked: Mapping[str, Any], version: str, again: Prepare, shard: int, threads: int, group: Sequence[int]
+    asked: Mapping[str, Any],
+    version: str,
+    again: Prepare,
+    shard: int,
+    threads: int,
+    board: str,
+    part: str,
+    group: Sequence[int],
 ) -> Iterator[np.ndarray | Done]:
     """In a worker: what each batch of a shard shows of a group, pickled, and when that was all, that it is done.
 
@@ -107,13 +118,16 @@ def look_at_shard(
     from eyechart.engines.plan import scene_of
     from eyechart.measures import planned_measures
 
-    prepared = made_ready(asked, version, again, threads, group)
-    for _, seen in prepared.look(shard, planned_measures(asked["measures"]), scene_of(asked)):
-        yield np.frombuffer(pickle.dumps(seen.compact()), np.uint8)
-    yield done()
+    with Entry(board, shard, part, own_name()) as entry:
+        prepared = made_ready(asked, version, again, threads, group, entry.say)
+        for _, seen in prepared.look(shard, planned_measures(asked["measures"]), scene_of(asked), entry):
+            yield np.frombuffer(pickle.dumps(seen.compact()), np.uint8)
+    yield Done(None, own_name())
 
 
-def add_up_shard(asked: Mapping[str, Any], version: str, shard: int, threads: int, *seen: np.ndarray) -> Done:
+def add_up_shard(
+    asked: Mapping[str, Any], version: str, shard: int, threads: int, board: str, *seen: np.ndarray
+) -> Done:
     """In a worker: the bytes of one shard's file, from what all groups saw of its first batch, of its second, …
 
     They are arguments of their own, not a list of references: of such a list Ray 2.60 did not bring back what was lost
@@ -135,8 +149,9 @@ def add_up_shard(asked: Mapping[str, Any], version: str, shard: int, threads: in
         (batch, Seen.together(pickle.loads(part.data) for part in parts))
         for batch, parts in zip(batches, by_batch, strict=True)
     )
-    tallies = add_up(together, planned_measures(asked["measures"]), scene_of(asked))
-    return done(pack_shard(tallies, asked["question"], shard))
+    with Entry(board, shard, SUM, own_name()):
+        tallies = add_up(together, planned_measures(asked["measures"]), scene_of(asked))
+    return Done(pack_shard(tallies, asked["question"], shard), own_name())
 
 
 class RayCluster:
@@ -157,10 +172,12 @@ class RayCluster:
     def compute(self, run: Run, prepared: Prepared, again: Prepare, missing: list[int], clock: Clock) -> None:
         import torch
 
+        clock.meanwhile([f"connecting to Ray at {self.address}" if self.address else "starting Ray on this machine"])
         ray = connected(self.address)
         threads = torch.get_num_threads()
         clock.workers = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
         tasks = Tasks(ray, run.plan, prepared, again, threads)
+        board = tasks.board
         waiting = list(missing)
         try:
             while waiting or tasks.going:
@@ -168,8 +185,9 @@ class RayCluster:
                     tasks.begin(waiting.pop(0))
                 for shard, packed in tasks.ended():
                     run.keep_shard(shard, packed)
-                    clock.elsewhere(prepared.batches.batches(shard), told(tasks.workers))
+                    clock.elsewhere(prepared.batches.batches(shard), told(board.tasks_done, board.repeated))
                     between_shards()
+                clock.meanwhile(board.lines())
         except ray.exceptions.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, EyechartError):
@@ -185,6 +203,7 @@ class RayCluster:
         finally:
             for reference in tasks.going:
                 ray.cancel(reference, force=True)
+            board.close()
 
 
 class Tasks:
@@ -196,39 +215,44 @@ class Tasks:
         self.ray, self.prepared, self.threads = ray, prepared, threads
         self.groups = groups_of(prepared.subjects)
         self.asked, self.again, self.version = ray.put(plan), ray.put(again), eyechart.__version__
-        self.going: dict[Any, int] = {}
-        """The shard that each reference is of."""
+        names = [[prepared.subjects[place].name for place in group] for group in self.groups]
+        self.board = Board(len(prepared.batches.shards), names)
+        self.going: dict[Any, tuple[int, str]] = {}
+        """The shard that each reference is of, and the part of it."""
         self.seen: dict[int, list[Any]] = {}
         """Of shards that groups look at: references to what each group saw of the first batch, of the second, …"""
-        self.workers = Counter[str]()
-        """How many tasks each worker has done."""
 
     def begin(self, shard: int) -> None:
         if len(self.groups) == 1:
             task = self._remote(compute_shard, self.groups[0])
-            self.going[task.remote(self.asked, self.version, self.again, shard, self.threads)] = shard
+            arguments = (self.asked, self.version, self.again, shard, self.threads, self.board.name)
+            self.going[task.remote(*arguments)] = shard, ALL
             return
         batches = len(self.prepared.batches.shards[shard])
         by_group = []
-        for group in self.groups:
+        for number, group in enumerate(self.groups):
             task = self._remote(look_at_shard, group, num_returns=batches + 1)
-            *seen, end = task.remote(self.asked, self.version, self.again, shard, self.threads, group)
+            arguments = (self.asked, self.version, self.again, shard, self.threads, self.board.name)
+            *seen, end = task.remote(*arguments, str(number), group)
             by_group.append(seen)
-            self.going[end] = shard
+            self.going[end] = shard, str(number)
         self.seen[shard] = [seen for of_batch in zip(*by_group, strict=True) for seen in of_batch]
 
     def ended(self) -> list[tuple[int, bytes]]:
-        """Waits until a task ends; the shard, with the bytes of its file, if that made one whole."""
-        (reference,) = self.ray.wait(list(self.going), num_returns=1)[0]
-        shard = self.going.pop(reference)
-        packed, worker = self.ray.get(reference)
-        self.workers[worker] += 1
+        """Waits a little for a task to end; the shard, with the bytes of its file, if that made one whole."""
+        references = self.ray.wait(list(self.going), num_returns=1, timeout=EVERY)[0]
+        if not references:
+            return []
+        shard, part = self.going.pop(references[0])
+        packed, worker = self.ray.get(references[0])
+        self.board.ended(shard, part, worker)
         if packed is not None:
             self.seen.pop(shard, None)  # Ray forgets what nobody refers to
             return [(shard, packed)]
-        if shard not in self.going.values():
+        if not any(other == shard for other, _ in self.going.values()):
             task = self._remote(add_up_shard, ())
-            self.going[task.remote(self.asked, self.version, shard, self.threads, *self.seen[shard])] = shard
+            arguments = (self.asked, self.version, shard, self.threads, self.board.name)
+            self.going[task.remote(*arguments, *self.seen[shard])] = shard, SUM
         return []
 
     def _remote(self, work: Any, group: Sequence[int], **more: Any) -> Any:
@@ -237,17 +261,6 @@ class Tasks:
         if group and self.prepared.subjects[0].device.type == "cuda":
             needs["num_gpus"] = share_of_gpu(sum(self.prepared.subjects[place].parameters for place in group))
         return self.ray.remote(**needs)(work)
-
-
-def told(workers: Mapping[str, int]) -> str:
-    """What each worker has done, for the progress of an exam.
-
-    >>> told({"one/17": 3, "other/4": 1}), told({f"one/{number}": 1 + number % 2 for number in range(64)})
-    ('one/17: 3 tasks, other/4: 1 task', '64 workers: 1 to 2 tasks each')
-    """
-    if len(workers) > SHOWN:
-        return f"{len(workers)} workers: {min(workers.values())} to {max(workers.values())} tasks each"
-    return ", ".join(f"{name}: {count(tasks, 'task')}" for name, tasks in workers.items())
 
 
 def groups_of(subjects: Sequence[Subject]) -> list[list[int]]:

@@ -13,6 +13,7 @@ from eyechart.engines.aside import Aside
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
 from eyechart.measure import Experiment, Views
+from eyechart.subjects.parking import ViewParking
 from eyechart.subjects.subject import blamed
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.captured import Replays, all_finite
@@ -23,7 +24,7 @@ from eyechart.tracing.random_numbers import seeded
 from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
-    from eyechart.engines.clock import Clock
+    from eyechart.engines.clock import Steps
     from eyechart.images import Images
     from eyechart.measure import Measure
     from eyechart.scene import Batch, Scene
@@ -85,7 +86,7 @@ class TappedSubject:
             return self.piece_size.fit(len(images), work)
 
     def experiments(
-        self, images: torch.Tensor, batch: Batch, scene: Scene, clock: Clock | None = None
+        self, images: torch.Tensor, batch: Batch, scene: Scene, clock: Steps | None = None
     ) -> dict[str, Results]:
         """What each measure with passes of its own found out about this subject on this batch."""
         targets = scene.targets(self.subject.name, batch)
@@ -115,13 +116,20 @@ class Seen:
     """By measure and subject."""
     finite: list[torch.Tensor] = field(default_factory=list)
     """Of each subject whose views stayed where it is: whether they are finite."""
+    parking: ViewParking = field(default_factory=ViewParking)
+
+    def keep(self, subject: str, views: SiteViews) -> str:
+        """The views of one more subject, in a file if there are many already; a sentence where that cannot be done."""
+        self.views[subject] = views
+        return self.parking.take(value for at_site in views.values() for value in at_site.values())
 
     @classmethod
     def together(cls, parts: Iterable[Seen]) -> Seen:
         """The same batch as several processes saw it, each with subjects of its own."""
         whole = cls()
         for part in parts:
-            whole.views.update(part.views)
+            for subject, views in part.views.items():
+                whole.keep(subject, views)
             for measure, results in part.experiments.items():
                 whole.experiments.setdefault(measure, {}).update(results)
         return whole
@@ -146,7 +154,7 @@ def look_at(
     images: Images,
     batches: Sequence[Batch],
     scene: Scene,
-    clock: Clock | None = None,
+    clock: Steps | None = None,
     *,
     stay: bool = False,
 ) -> Iterator[tuple[Batch, Seen]]:
@@ -155,7 +163,7 @@ def look_at(
     Views that `stay` where the subjects are have to be added up before the next batch, and were not yet checked.
     """
     for batch, pictures in pictures_of(tapped, images, batches):
-        seen = Seen()
+        seen, told = Seen(), ""
         for prepared, each in zip(pictures, tapped, strict=True):
             name = each.subject.name
             with blamed(each.subject, f"on batch {batch.index}"):
@@ -165,13 +173,15 @@ def look_at(
                         seen.views[name], finite = each.glance(prepared, batch)
                         seen.finite.append(finite)
                     else:
-                        seen.views[name] = each.look(prepared, batch)
+                        told = seen.keep(name, each.look(prepared, batch)) or told
                 by_measure = each.experiments(prepared, batch, scene, clock)
             each.subject.rest()
             if clock and each.replays and (news := each.replays.news()):
                 clock.tell(f"{name}: {news}", 0, 0)
             for measure_name, results in by_measure.items():
                 seen.experiments.setdefault(measure_name, {})[name] = results
+        if clock and told and batch.index == batches[0].index:
+            clock.tell(told, 0, 0)
         yield batch, seen
 
 
@@ -195,7 +205,7 @@ def add_up(
     seen: Iterable[tuple[Batch, Seen]],
     measures: Sequence[Measure],
     scene: Scene,
-    clock: Clock | None = None,
+    clock: Steps | None = None,
     *,
     beside: bool = False,
     there: torch.device = CPU,
@@ -211,6 +221,7 @@ def add_up(
         for measure in measures:
             views = Views(seen.views, seen.experiments.get(measure.name, {}), places[measure.name])
             measure.update(tallies[measure.name], batch, views, scene)
+            seen.parking.rest()
 
     with Aside(beside=beside) as aside:
         for batch, of_batch in seen:
@@ -227,7 +238,7 @@ def examine_shard(
     batches: Sequence[Batch],
     measures: Sequence[Measure],
     scene: Scene,
-    clock: Clock | None = None,
+    clock: Steps | None = None,
 ) -> dict[str, Tally]:
     """The tallies of all measures over the batches of a shard, where all subjects are in this process."""
     devices = {each.subject.device for each in tapped}

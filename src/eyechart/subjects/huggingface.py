@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from eyechart.errors import SubjectError, UnknownSubject, WeightsMismatch
+from eyechart.errors import SubjectError, UnknownSubject, UnsafeWeights, WeightsMismatch
 from eyechart.hub import hub_access
 from eyechart.subjects import preprocessing
 from eyechart.subjects.catalogue import Spec
@@ -37,6 +37,8 @@ def from_huggingface(spec: Spec) -> Subject:
         try:
             config = transformers.AutoConfig.from_pretrained(location, trust_remote_code=False)
         except (ValueError, KeyError) as error:
+            if "trust_remote_code" in str(error):
+                raise _of_its_own_code(spec, "it") from None
             raise SubjectError(f"{spec} has no config that transformers knows ({_first_line(error)}).") from None
         whole, config = config, getattr(config, "vision_config", config)
         channels = getattr(config, "num_channels", 3)
@@ -97,12 +99,15 @@ def _module(spec: Spec, transformers: Any, location: str, config: Any, whole: An
     """The model the config was saved with: a classifier if it says so, else the bare features (no random head)."""
     classifier = any("ForImageClassification" in name for name in getattr(config, "architectures", None) or [])
     family = transformers.AutoModelForImageClassification if classifier else transformers.AutoModel
+    if family.__name__ in (getattr(whole, "auto_map", None) or {}):  # else transformers takes a class that it knows
+        raise _of_its_own_code(spec, "it")
     if spec.weights == "random":
         with reproducible():
             return family.from_config(config, trust_remote_code=False).float(), classifier, []
     notes: list[str] = []
     state, origin = None, location
     options: dict[str, Any] = {"config": config, "output_loading_info": True, "ignore_mismatched_sizes": True}
+    options["trust_remote_code"] = False
     if spec.weights is not None:
         state, notes = read_checkpoint(spec.weights)
         if all(name.startswith("module.") for name in state):  # as it is wrapped while it is trained here
@@ -115,7 +120,7 @@ def _module(spec: Spec, transformers: Any, location: str, config: Any, whole: An
     else:
 
         def fetch(**more: Any) -> tuple[nn.Module, dict[str, Any]]:
-            return family.from_pretrained(location, trust_remote_code=False, weights_only=True, **options, **more)  # type: ignore[no-any-return]
+            return family.from_pretrained(location, weights_only=True, **options, **more)  # type: ignore[no-any-return]
 
     with reproducible():
         module, info = fetch()
@@ -147,11 +152,21 @@ def _check(spec: Spec, origin: str, module: nn.Module, info: dict[str, Any], *, 
 def _processor(spec: Spec, transformers: Any, location: str, config: Any) -> tuple[Preprocessing, list[str]]:
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(location, trust_remote_code=False)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if "trust_remote_code" in str(error):
+            raise _of_its_own_code(spec, "its image processor") from None
         size = preprocessing.sides(getattr(config, "image_size", None) or 224)
         note = f"no image processor was saved: ImageNet mean and deviation assumed, input size {size[0]}×{size[1]}"
         return Preprocessing(size), [note]
-    return preprocessing.from_processor(processor), []
+    notes = ["code of its own that prepares pictures was not run; its size, mean and deviation are used"]
+    return preprocessing.from_processor(processor), notes if getattr(processor, "auto_map", None) else []
+
+
+def _of_its_own_code(spec: Spec, what: str) -> UnsafeWeights:
+    return UnsafeWeights(
+        f"{spec} brings Python code that says what {what} is, and eyechart runs no code of models: build it in a "
+        "script of your own and give the module to eyechart.exam, or choose a model that transformers itself knows."
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,9 +1,9 @@
-"""Weights of subjects that wait for their turn: in a file, from which the system brings them back where they are read.
+"""Tensors that wait for their turn: in a file, from which the system brings them back where they are read.
 
-Of a hundred subjects one runs at a time, and the others need no memory meanwhile. The tensors of a parked module are
-mapped from a temporary file without a name, which is gone when the process is, however it ends. `rest` gives the
-memory back; a later pass reads the file again by itself, so whoever uses the module need not know. The numbers are
-the same bytes, and what a pass writes into its own tensors stays there as before.
+Of a hundred subjects one runs at a time, and the weights of the others need no memory meanwhile; nor does what a batch
+showed of them, until it is added up. Parked tensors are mapped from a temporary file without a name, which is gone when
+the process is, however it ends. `rest` gives the memory back; a later reader has them from the file by itself, and need
+not know. The numbers are the same bytes, and what a pass writes into its own tensors stays there as before.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import mmap
 import tempfile
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, BinaryIO
 
 import torch
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 ROOM = 2 << 30
 """Bytes of weights that stay in memory, those of the first subjects: six ViT-B/16. So few or small ones are never
 parked, and the weights of all that come after them take as much as the largest."""
+
+
+VIEWS_ROOM = 1 << 30
+"""Bytes of one batch's views that stay in memory, those of the first subjects: about 13, where it has 256 images."""
 
 
 class Parking:
@@ -41,20 +46,48 @@ class Parking:
             try:
                 subject.park()
             except OSError as error:
-                reason = error.strerror or error
-                return (
-                    f"{subject.name} stays in memory while others run: {tempfile.gettempdir()} takes no file of "
-                    f"{size / 2**20:.0f} MiB ({reason}); TMPDIR=FOLDER chooses another folder for it."
-                )
+                return f"{subject.name} stays in memory while others run: {no_file(size, error)}"
             give_back()
         return ""
 
 
-class ParkedWeights:
-    """The tensors of a module that is on the CPU, in a file. Tensors that share memory go on sharing it."""
+class ViewParking:
+    """What of one batch's views is parked: those of subjects for which there is no room any more."""
 
-    def __init__(self, module: nn.Module) -> None:
-        tensors = [tensor for tensor in (*module.parameters(), *module.buffers()) if tensor.device.type == "cpu"]
+    def __init__(self) -> None:
+        self.room = VIEWS_ROOM
+        self.parked: list[Parked] = []
+
+    def take(self, views: Iterable[Tensor]) -> str:
+        """Park the views of one more subject, if there is no room left; a sentence where that cannot be done."""
+        tensors = list(views)
+        size = storage_bytes(tensors)
+        if self.room >= size:
+            self.room -= size
+            return ""
+        try:
+            self.parked.append(Parked(tensors))
+        except OSError as error:
+            return f"What a batch shows of all subjects stays in memory: {no_file(size, error)}"
+        return ""
+
+    def rest(self) -> None:
+        for each in self.parked:
+            each.rest()
+
+
+def no_file(size: int, error: OSError) -> str:
+    return (
+        f"{tempfile.gettempdir()} takes no file of {size / 2**20:.0f} MiB ({error.strerror or error}); TMPDIR=FOLDER "
+        "chooses another folder for it."
+    )
+
+
+class Parked:
+    """Those of some tensors that are on the CPU, in a file. Tensors that share memory go on sharing it."""
+
+    def __init__(self, given: Iterable[Tensor]) -> None:
+        tensors = [tensor for tensor in given if tensor.device.type == "cpu"]
         places: dict[int, int] = {}
         with tempfile.TemporaryFile() as file:
             for tensor in tensors:
@@ -76,7 +109,7 @@ class ParkedWeights:
                 tensor.data = moved
 
     def rest(self) -> None:
-        """Give the memory back until somebody reads a weight again."""
+        """Give the memory back until somebody reads them again."""
         with contextlib.suppress(AttributeError):  # nothing to park; or Windows, which takes unused pages itself
             self.mapping.madvise(mmap.MADV_DONTNEED)
 
@@ -103,5 +136,9 @@ def weight_bytes(module: nn.Module) -> int:
     >>> weight_bytes(nn.Linear(3, 2))
     32
     """
-    tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
+    return storage_bytes([*module.parameters(), *module.buffers()])
+
+
+def storage_bytes(tensors: Iterable[Tensor]) -> int:
+    """Of memory that they share, once."""
     return sum({tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}.values())

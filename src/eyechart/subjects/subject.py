@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from eyechart.errors import EyechartError, SubjectError
 from eyechart.phrases import printable
-from eyechart.subjects.parking import ParkedWeights
+from eyechart.subjects.parking import Parked
 from eyechart.subjects.weights import check_finite, hash_of
 
 
@@ -63,7 +63,7 @@ class Subject:
     spec: str = ""
     """Where it comes from in full, path and all, where `name` is only its label; by default the same as the name."""
 
-    _parked: ParkedWeights | None = field(default=None, init=False, repr=False)
+    _parked: Parked | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.name = printable(self.name).replace("\n", "\\n")  # it stands in tables, charts and file names
@@ -94,7 +94,7 @@ class Subject:
 
     def park(self) -> None:
         """Keep the weights in a file, and in memory only while it runs; for a module that is nobody else's."""
-        self._parked = ParkedWeights(self.module)
+        self._parked = Parked([*self.module.parameters(), *self.module.buffers()])
 
     def rest(self) -> None:
         """Its turn is over: what a parked subject took of memory is free."""
