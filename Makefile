@@ -12,8 +12,12 @@ RESULTS := benchmarks/results
 exam: .venv/installed
 	$(BIN)/eyechart exam --effort quick
 
-test: check
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# The checks run beside the tests (mypy takes a minute of one core, the first time) and are told after them.
+test: .venv/installed
+	@mkdir -p build
+	@$(MAKE) --no-print-directory check > build/check.log 2>&1 & \
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	wait $$!; checks=$$?; cat build/check.log; exit $$((tests + checks > 0))
 
 check: .venv/installed
 	$(BIN)/ruff check .

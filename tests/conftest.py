@@ -1,5 +1,6 @@
 """Tests run on one thread: two threads beside a busy neighbour were 20 times slower."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -11,6 +12,8 @@ from playwright import sync_api
 
 from eyechart.memory import keep_freed_memory
 from tests.report.browser import Browser, chromium
+
+gc.disable()  # a third of the time that collecting 5,000 tests takes; on again in pytest_collection_finish
 
 #: These end processes by SIGKILL, fork, or limit what a process may write, which only POSIX systems let them.
 collect_ignore = [] if os.name == "posix" else ["test_faults.py", "test_store.py", "training/test_resume.py"]
@@ -34,6 +37,7 @@ def few_draws(request: pytest.FixtureRequest) -> Iterator[None]:
         if not request.node.get_closest_marker("all_draws"):
             patch.setattr("eyechart.intervals.DRAWS", 24)
             patch.setattr("eyechart.intervals.SMALL_DRAWS", 12)
+            patch.setattr("eyechart.halves.SPLITS", 6)
         yield
 
 
@@ -59,6 +63,16 @@ SLOW_FILES = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first: with one of them last, one of the two workers would wait for the other for minutes."""
     items.sort(key=lambda item: SLOW_FILES.index(item.path.name) if item.path.name in SLOW_FILES else len(SLOW_FILES))
+
+
+def pytest_collection_finish() -> None:
+    """What collecting made (700,000 objects) stays until the end: the collector need not look at it again and again."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # what is frozen when Python ends is reported as leaked by triton
 
 
 # --- one Chromium for all tests of a process: starting it takes a second; each test has a window of its own -----------

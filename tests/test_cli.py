@@ -139,7 +139,7 @@ def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked
         "exam",
         "zoo:vit",
         "--limit",
-        "256",
+        "128",  # the fewest that a claim is decided on
         "--measures",
         "attention_distance,",
         "--out",

@@ -24,7 +24,6 @@ from eyechart.tracing.taps import Tap
 from tests.cases import inside
 from tests.small_subjects import SMALL, write_subjects
 
-PAIR = ("zoo:vit", "zoo:resnet")
 IMAGES = 68  # 17 blocks of 4
 FEW_IMAGES = 40  # 10 blocks of 4, and four a class: the fewest that all measures of this pair take
 
@@ -35,8 +34,20 @@ CORE = ["recognition", "cka", "attention_distance", "skip_ratio", "feature_varia
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    out = tmp_path_factory.mktemp("runs") / "pair"
-    return eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=out, keep_shards=True)
+    folder = tmp_path_factory.mktemp("runs")
+    pair = write_subjects(folder, SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eyechart.report.page.render", lambda *how: "<p>drawn elsewhere</p>")
+        return eyechart.exam(pair, measures=CORE, limit=IMAGES, out=folder / "pair", keep_shards=True)
+
+
+def specs(run: Run) -> list[str]:
+    return [subject["spec"] for subject in run.plan["subjects"]]
+
+
+def examined(run: Run, out: Path, **more: Any) -> Run:
+    """The same exam again."""
+    return eyechart.exam(specs(run), measures=CORE, limit=IMAGES, out=out, **more)
 
 
 def assert_same_findings(one: Run, other: Run, exactly: bool = True) -> None:
@@ -96,12 +107,12 @@ def test_the_plain_forward_pass_gives_the_same_numbers(run: Run) -> None:
 
     source = open_images("sample")
     plan = plan_batches(source, limit=IMAGES)
-    vit, resnet = (eyechart.load_subject(name) for name in PAIR)
+    vit, resnet = (eyechart.load_subject(spec) for spec in specs(run))
     seen: dict[str, torch.Tensor] = {}
     inside(vit.module).blocks[4].register_forward_hook(
         lambda module, args, output: seen.update(vit=output.detach().clone())
     )
-    inside(resnet.module).layer2[1].register_forward_hook(
+    inside(resnet.module).layer1[1].register_forward_hook(
         lambda module, args, output: seen.update(resnet=output.detach().clone())
     )
     tables, right = [], 0
@@ -115,9 +126,9 @@ def test_the_plain_forward_pass_gives_the_same_numbers(run: Run) -> None:
     mean = torch.stack(tables).mean(0)
     expected = float(mean[0, 1] / (mean[0, 0] * mean[1, 1]).sqrt())
     cka = run.findings["cka"]
-    found = cka.cka.sel(site="zoo:vit/blocks.4", other_site="zoo:resnet/layer2.1")
+    found = cka.cka.sel(site=f"{vit.name}/blocks.4", other_site=f"{resnet.name}/layer1.1")
     assert float(found) == pytest.approx(expected, abs=1e-6)
-    accuracy = run.findings["recognition"].accuracy.sel(subject="zoo:vit")
+    accuracy = run.findings["recognition"].accuracy.sel(subject=vit.name)
     assert float(accuracy) == pytest.approx(right / IMAGES)
 
 
@@ -126,7 +137,7 @@ def test_the_same_call_again_computes_nothing(run: Run, monkeypatch: pytest.Monk
         raise AssertionError("a shard was computed again")
 
     monkeypatch.setattr("eyechart.engines.shard.examine_shard", refuse)
-    assert_same_findings(run, eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=run.path, keep_shards=True))
+    assert_same_findings(run, examined(run, run.path, keep_shards=True))
 
 
 @pytest.mark.usefixtures("no_charts")
@@ -141,7 +152,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(run: Run, tmp_path: Path, monke
 
     monkeypatch.setattr("eyechart.engines.shard.examine_shard", stop_after_three)
     with pytest.raises(KeyboardInterrupt):
-        eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "stopped")
+        examined(run, tmp_path / "stopped")
     assert len(list((tmp_path / "stopped" / "shards").iterdir())) == 3
     counted: list[int] = []
 
@@ -150,7 +161,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(run: Run, tmp_path: Path, monke
         return examine_shard(*args, **kwargs)
 
     monkeypatch.setattr("eyechart.engines.shard.examine_shard", count)
-    resumed = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "stopped")
+    resumed = examined(run, tmp_path / "stopped")
     assert len(counted) == len(run.plan["batches"]["shards"]) - 3
     assert_same_findings(run, resumed)
 
@@ -160,7 +171,7 @@ def test_a_damaged_shard_is_computed_again(run: Run, tmp_path: Path) -> None:
     shutil.copytree(run.path, tmp_path / "again")
     broken = Run(tmp_path / "again").shard_path(2)
     broken.write_bytes(broken.read_bytes()[:100])
-    again = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "again", keep_shards=True)
+    again = examined(run, tmp_path / "again", keep_shards=True)
     assert again.read_tallies(2) is not None
     assert_same_findings(run, again)
 
@@ -171,7 +182,7 @@ def test_a_finished_run_is_small_and_its_page_is_made_anew_without_its_shards(
 ) -> None:
     """What a run keeps are findings; only where these are lost is anything computed again."""
     shutil.copytree(run.path, tmp_path / "run")
-    small = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "run")
+    small = examined(run, tmp_path / "run")
     assert not (small.path / "shards").exists()
     assert_same_findings(run, small)
 
@@ -182,11 +193,11 @@ def test_a_finished_run_is_small_and_its_page_is_made_anew_without_its_shards(
     (small.path / "summary.csv").write_text("damaged")
     with monkeypatch.context() as patch:
         patch.setattr("eyechart.engines.shard.examine_shard", refuse)
-        again = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=small.path)
+        again = examined(run, small.path)
     assert again.finished
     assert (again.path / "summary.csv").read_text() == (run.path / "summary.csv").read_text()
     (small.path / "findings" / "cka.nc").unlink()
-    assert_same_findings(run, eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=small.path))
+    assert_same_findings(run, examined(run, small.path))
 
 
 @pytest.mark.usefixtures("no_charts")
@@ -223,7 +234,7 @@ def test_when_memory_runs_out_only_the_micro_batch_is_halved(
 
     monkeypatch.setattr(Tap, "run", small_memory)
     monkeypatch.setattr(Tap, "_run", count)
-    cut = eyechart.exam(PAIR, measures=CORE, limit=IMAGES, out=tmp_path / "cut")
+    cut = examined(run, tmp_path / "cut")
     assert max(sizes) == 2
     assert_same_findings(run, cut, exactly=False)
 
@@ -237,9 +248,9 @@ def test_the_cpu_allocator_s_words_are_understood() -> None:
 
 def test_another_question_never_mixes_with_old_shards(run: Run, tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="another exam"):
-        eyechart.exam(PAIR, measures=CORE, limit=IMAGES, seed=1, out=run.path)
+        examined(run, run.path, seed=1)
     with pytest.raises(RunFolderError, match="another exam"):
-        eyechart.exam(["zoo:vit", "zoo:resnet@random"], measures=CORE, limit=IMAGES, out=run.path)
+        eyechart.exam([specs(run)[0], "zoo:resnet@random"], measures=CORE, limit=IMAGES, out=run.path)
     assert len(list((run.path / "shards").iterdir())) == len(run.plan["batches"]["shards"])
 
 

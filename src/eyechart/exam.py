@@ -26,6 +26,7 @@ from eyechart.engines.forecast import Forecast, forecast_of
 from eyechart.engines.interruption import finishing_the_shard
 from eyechart.engines.plan import write_plan
 from eyechart.engines.prepared import Prepared
+from eyechart.engines.shard_helper import division
 from eyechart.engines.workload import Workload
 from eyechart.errors import RunFolderError, UsageError
 from eyechart.files import read_text
@@ -246,8 +247,6 @@ def prepare(
 
     A process that was given a `part` of an exam loads these subjects alone.
     """
-    import torch
-
     from eyechart.device import choose_device, choose_dtype, without_tf32
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import check_mapping, match_classes
@@ -311,7 +310,7 @@ def prepare(
             "effort": effort,
             "asked_for": measures is not None,
             "claims": own_claims,
-            "threads": torch.get_num_threads(),
+            **division(loaded, anatomies),
         },
         trials=trials,
         part=part,
@@ -368,7 +367,8 @@ def folder_name(plan: Mapping[str, Any]) -> str:
 def finish(run: Run, clock: Clock | None = None, lang: str | None = None, *, page: bool = True) -> None:
     """Shards → findings → verdicts → page, if any. Needs neither models nor images: shards may come from elsewhere."""
     count = clock.counting("intervals", run.measures) if clock else lambda name: None
-    findings = make_findings(run, int(run.plan["settings"].get("threads", 1)), count)
+    threads, processes = (int(run.plan["settings"].get(name, 1)) for name in ("threads", "processes"))
+    findings = make_findings(run, max(threads, processes), count)
     tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))

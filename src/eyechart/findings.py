@@ -1,30 +1,22 @@
 """Shards → findings: each measure by itself, several side by side.
 
 Resampling is Python's work on small arrays: one thread does it best (the decoders of token_place took 6 s of CPU time;
-with two threads of BLAS, beside a busy neighbour, 92), and a second core helps only as a second process. Such a helper
-leaves what it makes in the run folder:
-
-    python -m eyechart.findings RUN     reads names of measures, a line each, and says each again when it is there
-
-What a helper does not deliver, because it was killed or could not start, is made here.
+with two threads of BLAS, beside a busy neighbour, 92), and a second core helps only as a second process: a helper
+(`engines/helpers.py`), which is given names of measures. What it does not deliver is made here.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eyechart.engines.helpers import help_with, helped, taken
 from eyechart.errors import RunFolderError
 from eyechart.intervals import with_intervals
-from eyechart.memory import keep_freed_memory
 from eyechart.run import Run
 
 if TYPE_CHECKING:
@@ -46,7 +38,7 @@ def make_findings(
     count = len(run.plan["batches"]["shards"])
     if missing := sum(not run.has_shard(index) for index in range(count)):
         raise RunFolderError(f"{run.path}: {missing} of {count} shards are missing; run the exam again.")
-    waiting, delivered, left = deque(run.measures), deque[str](), list(run.measures)
+    waiting, left = deque(run.measures), list(run.measures)
     processes = min(processes, MOST, len(left) // FEWEST)
     if any("sha256" in entry for entry in run.plan["measures"]):  # measures of a plugin are known to this process alone
         processes = 1
@@ -55,14 +47,14 @@ def make_findings(
         left.remove(name)
         told(name)
 
-    with one_thread(), _helpers(run.path, processes - 1, waiting, delivered) as wait:
-        for name in _taken(waiting):
+    with one_thread(), helped("eyechart.findings", run.path, processes - 1, waiting) as helpers:
+        for name in taken(waiting):
             make_finding(run, name)
             tell(name)
-            for other in _taken(delivered):
+            for other in taken(helpers.delivered):
                 tell(other)
-        wait()
-        for other in _taken(delivered):
+        helpers.wait()
+        for other in taken(helpers.delivered):
             tell(other)
         if left:
             run.notice(f"A helper process ended early; what it had begun ({', '.join(left)}) was made again.")
@@ -94,71 +86,12 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@contextmanager
-def _helpers(folder: Path, count: int, waiting: deque[str], delivered: deque[str]) -> Iterator[Callable[[], None]]:
-    """So many processes that take names from `waiting`; what is yielded waits until they are done."""
-    paths = os.pathsep.join(path for path in sys.path if path)  # the same eyechart as here, wherever it came from
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    processes, threads = [], []
-    try:
-        for _ in range(count if sys.executable else 0):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "eyechart.findings", str(folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # where it fails, the same fails here, and is told
-                text=True,
-                env=environment,
-            )
-            processes.append(process)
-            threads.append(threading.Thread(target=_feed, args=(process, waiting, delivered), daemon=True))
-            threads[-1].start()
-
-        def wait() -> None:
-            for thread in threads:
-                thread.join()
-
-        yield wait
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-def _feed(process: subprocess.Popen[str], waiting: deque[str], delivered: deque[str]) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        if process.stdout.readline() != "ready\n":  # nothing is given to one that could not start
-            return
-        for name in _taken(waiting):
-            print(name, file=process.stdin, flush=True)
-            if process.stdout.readline() != f"{name}\n":
-                return
-            delivered.append(name)
-    except (OSError, ValueError):  # it was killed
-        return
-
-
-def _taken(names: deque[str]) -> Iterator[str]:
-    """Names until none is left; several may take from one list."""
-    while True:
-        try:
-            yield names.popleft()
-        except IndexError:
-            return
-
-
-def main() -> None:
-    keep_freed_memory()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the exam, which ends its helpers
+def finding_maker() -> Callable[[str], object]:
+    """In a helper: what makes a finding of the run whose folder is this process's argument."""
     run = Run(Path(sys.argv[1]))
-    with one_thread():
-        print("ready", flush=True)
-        for line in sys.stdin:
-            make_finding(run, line.strip())
-            print(line.strip(), flush=True)
+    return lambda name: make_finding(run, name)
 
 
 if __name__ == "__main__":
-    main()
+    with one_thread():
+        help_with(finding_maker)

@@ -67,5 +67,5 @@ def halves_of(tally: Tally) -> Tensor:
     """Halves of the folds that hold anything."""
     holding = tally.fold_counts > 0
     weights = torch.zeros(2 * SPLITS, len(holding), dtype=torch.float64)
-    weights[:, holding] = half_weights(tally.folds)
+    weights[:, holding] = half_weights(tally.folds, SPLITS)
     return weights

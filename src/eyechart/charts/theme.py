@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, cast
 import altair as alt
 import numpy as np
 import pandas as pd
+from altair.utils import schemapi
 
 from eyechart.charts.palette import DIVERGING as DIVERGING
 from eyechart.charts.palette import KIND_MARKS as KIND_MARKS
@@ -104,6 +105,20 @@ def sharing_fixed_parts() -> Iterator[None]:
         yield
     finally:
         alt.SchemaBase.copy = whole  # type: ignore[method-assign]
+
+
+_reader_for = cache(schemapi._FromDict)
+
+
+@contextmanager
+def classes_hashed_once() -> Iterator[None]:
+    """Altair hashes the schemas of all its 570 classes whenever it reads a part of a chart: 600 times a page."""
+    before = schemapi._FromDict
+    schemapi._FromDict = lambda classes: _reader_for(tuple(classes))  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        schemapi._FromDict = before  # type: ignore[misc]
 
 
 def subject_colour(subject: str, subjects: Sequence[str] = ()) -> str:

@@ -139,14 +139,19 @@ class Clock:
     @property
     def left(self) -> float:
         """Seconds, as far as is known now."""
-        images = others = 0.0
-        for part, cost in self.expected.items():
-            seconds = cost * max(0.0, 1 - self.done[part]) * self._slowness(part)
-            if part.kind in ("pass", "experiment"):
-                images += seconds
-            else:
-                others += seconds
-        return images / self.workers + others
+        return self.left_on_images / self.workers + self._left("intervals", "figure")
+
+    @property
+    def left_on_images(self) -> float:
+        """Seconds of one worker."""
+        return self._left("pass", "experiment")
+
+    def _left(self, *kinds: Kind) -> float:
+        return sum(
+            cost * max(0.0, 1 - self.done[part]) * self._slowness(part)
+            for part, cost in self.expected.items()
+            if part.kind in kinds
+        )
 
     def _slowness(self, part: Part) -> float:
         """Seconds that such work takes for each second that it was expected to take."""

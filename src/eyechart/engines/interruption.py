@@ -11,9 +11,13 @@ from types import FrameType
 _asked = threading.Event()
 
 
+def is_asked_to_stop() -> bool:
+    return _asked.is_set()
+
+
 def between_shards() -> None:
     """Stop here if somebody asked for it."""
-    if _asked.is_set():
+    if is_asked_to_stop():
         raise KeyboardInterrupt
 
 

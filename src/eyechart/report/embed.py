@@ -62,9 +62,9 @@ class EmbeddedChart:
 @contextmanager
 def unchecked() -> Iterator[None]:
     """Altair neither checks every piece of every chart against a schema (a fifth of the page's time; the tests check
-    each chart) nor copies what it will not change.
+    each chart) nor copies what it will not change, and knows its own classes.
     """
-    with debug_mode(False), theme.sharing_fixed_parts():
+    with debug_mode(False), theme.sharing_fixed_parts(), theme.classes_hashed_once():
         yield
 
 

@@ -26,6 +26,6 @@ def trained() -> list[Subject | str]:
 
 
 CASES = (
-    Case("C18", "heads that all look everywhere", "holds", subjects=uniform_heads),
-    Case("C18", "the bundled ViT, whose likeness falls from .27 to .15", "fails", subjects=trained),
+    Case("C18", "heads that all look everywhere", "holds", subjects=uniform_heads, limit=128),
+    Case("C18", "the bundled ViT, whose likeness falls from .27 to .15", "fails", subjects=trained, limit=128),
 )
