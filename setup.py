@@ -16,7 +16,7 @@ LINK = re.compile(r"(\]\(|^\[[^\]]+\]: |src=\")(?!https?:|#|mailto:)(?P<path>[^)
 
 def absolute(text: str, source: str) -> str:
     def address(match: re.Match[str]) -> str:
-        kind = "raw" if match["path"].endswith((".png", ".svg")) else "blob"
+        kind = "raw" if match["path"].endswith((".png", ".svg", ".webp")) else "blob"
         return f"{match[1]}{source}/{kind}/main/{match['path']}"
 
     return LINK.sub(address, text)

@@ -1,7 +1,7 @@
 """Make docs/example/index.html, the page of four bundled models: python scripts/example_page.py
 
 Ten minutes on two cores. The page may have 6 MB, so that it does not weigh on a clone: some tables and pictures to
-explore are left out.
+explore are left out. scripts/page_pictures.py then photographs its parts for the README.
 """
 
 from __future__ import annotations

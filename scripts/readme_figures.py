@@ -1,14 +1,11 @@
-"""Draw the README's pictures from an exam of the bundled models: python scripts/readme_figures.py
+"""Draw docs/cka.png for the README from an exam of the bundled pair: python scripts/readme_figures.py
 
-docs/cka.png is drawn for the README: four panels of one height in a row. docs/page.png is a photograph of the page's
-beginning by a headless Chromium (`--browser`). The exam is that of `make docs`, and is not run again if it is there.
+Four panels of one height in a row. The exam is that of `make docs`, and is not run again if it is there. Pictures of
+the page are taken by scripts/page_pictures.py.
 """
 
 from __future__ import annotations
 
-import argparse
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +16,11 @@ from eyechart.measures.cka.chart import best_match, layer_map
 
 ROOT = Path(__file__).parents[1]
 HEIGHT = 240
-PAGE = (1180, 1500)
-"""Width and height of the photograph, in pixels."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--browser", default=shutil.which("chromium") or shutil.which("google-chrome"))
-    browser = parser.parse_args().browser
     run = eyechart.exam(effort="quick", out=ROOT / "runs" / "docs")
     (ROOT / "docs" / "cka.png").write_bytes(cka_picture(run))
-    if browser is None:
-        parser.error("no Chromium was found to photograph the page with; name one with --browser.")
-    photograph(browser, run.path / "report.html", ROOT / "docs" / "page.png")
 
 
 def cka_picture(run: eyechart.Run) -> bytes:
@@ -46,12 +35,6 @@ def cka_picture(run: eyechart.Run) -> bytes:
         curve = best_match(finding, vit, cnn).properties(title="d  best match in the ResNet", height=HEIGHT)
         row = theme.panels([theme.panels(maps, columns=3), curve], columns=2, shared=())
         return picture_of(specification(theme.dress(row)), "png", 1.5)
-
-
-def photograph(browser: str, page: Path, target: Path) -> None:
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={PAGE[0]},{PAGE[1]}"]
-    command = [browser, *flags, f"--screenshot={target}", page.resolve().as_uri()]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,23 @@ def test_the_korean_readme_has_the_same_commands_numbers_and_links() -> None:
     links = r"\]\(((?!README|#)[^)]+)\)"
     assert parts(KOREAN, links) == parts(README, links)
     assert "](README.ko.md)" in README
+
+
+def test_pictures_of_the_page_are_those_of_the_script() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "page_pictures.py"), run_name="page_pictures")
+    made = {f"docs/example/{name}.webp" for name in script["PICTURES"]}
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "example").glob("*.*")} - made == {
+        "docs/example/index.html"
+    }
+    assert sum((ROOT / path).stat().st_size for path in made) <= script["LARGEST"]
+    for readme in (README, KOREAN):
+        shown = dict(re.findall(r"!\[([^\]]+)\]\((docs/example/\S+)\)", readme))
+        assert set(shown.values()) == made
+        assert all(len(words) > 20 for words in shown)
+
+
+def test_the_example_is_small_enough_and_alive() -> None:
+    page = (ROOT / "docs" / "example" / "index.html").read_text(encoding="utf-8")
+    assert len(page.encode()) <= 6_000_000
+    charts = re.search(r'id="charts">\{"charts":\{"(\w+)":"', page)
+    assert charts, "its charts are pictures only"

@@ -4,6 +4,8 @@ import base64
 import json
 import re
 from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import altair as alt
 import numpy as np
@@ -66,6 +68,14 @@ def test_inks_put_in_afterwards_are_those_drawn_with(dark: bool) -> None:
     used = palette.DARK if dark else palette.LIGHT
     assert all(f'"{ink}"' in drawn for ink in used)
     assert not any(stand_in in embed.on_both_papers(spec)[dark] for stand_in in palette.STAND_INS)
+
+
+def test_a_picture_as_text_is_the_same_picture() -> None:
+    picture = """<svg a="1"><text b="it's">100 %, #1: "x" &lt;\n&amp;</text><path d="M0,0" fill="#fff"/></svg>"""
+    address = embed.svg_uri(picture)
+    assert not set(address) & set('"#&\n')
+    told = unquote(address.partition(",")[2])
+    assert ElementTree.tostring(ElementTree.fromstring(told)) == ElementTree.tostring(ElementTree.fromstring(picture))
 
 
 def counted_anew(picture: str) -> str:

@@ -15,11 +15,13 @@ import vl_convert
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
+from eyechart.charts.heatmap import heatmap
 from eyechart.claims.parts import asked
 from eyechart.claims.table import CLAIMS, EVIDENCE, STUDIES
 from eyechart.errors import UsageError
 from eyechart.measure import CHAPTERS, Measure
 from eyechart.measures import choose_measures
+from eyechart.measures.attention_maps import chart as attention_maps_chart
 from eyechart.report import page, verdict_summary, words
 from eyechart.report.highlights import METHOD, METHOD_ALONE
 from eyechart.report.tour import steps
@@ -212,6 +214,39 @@ def test_charts_speak_in_titles_legends_and_beside_reference_lines() -> None:
         assert f">{korean}<" in told
     assert ">zoo:vit<" in told  # names stay
     assert "uniform" not in told
+
+
+def test_names_along_the_sides_of_maps_are_said() -> None:
+    frame = pd.DataFrame({"one": ["stem", "block 1"], "two": ["</b>", "</b>"], "value": [0.0, 1.0]})
+    spec = specification(heatmap(frame, x="one", y="two", value="value", value_title="CKA"))
+    told = vl_convert.vegalite_to_svg(words.retitled(spec, words.chart_words([spec], [])))
+    assert [f">{name}<" in told for name in ("스템", "블록 1", "&lt;/b&gt;", "stem")] == [True, True, True, False]
+    heads = attention_maps_chart.named(["picture\nas fed", "block 1\nhead 2"], orient="top").to_dict()
+    said = words.retitled(heads, words.chart_words([heads], []))
+    assert json.loads(said["labelExpr"].partition("]]")[0] + "]]") == [["그림", "본 그대로"], ["블록 1", "헤드 2"]]
+
+
+SIGNS = {"CKA", "R²", "NLL", "FGSM", "PGD", "λ"}
+"""Titles that are the same in every language."""
+
+
+def test_charts_have_no_title_that_korean_does_not_know() -> None:
+    """Those that are one string, and the names that files of charts keep for legends and panels."""
+    told: dict[str, str] = {}
+    for file in (SOURCES / "measures").rglob("chart.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                titles = [each.value for each in node.keywords if each.arg in ("title", "value_title")]
+                titles += node.args[2:3] if getattr(node.func, "attr", "") == "panel" else []
+            else:
+                titles = [node.value] if isinstance(node, ast.Assign) else []
+            said = [
+                str(each.value) for each in titles if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            ]
+            told |= {text: file.parent.name for text in said if " " in text or isinstance(node, ast.Call)}
+    assert len(told) > 60
+    say = Translator(words.read("eyechart.report", "ko/charts.toml"))
+    assert {(room, text) for text, room in told.items() if text not in SIGNS and say(text) is None} == set()
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -275,9 +275,9 @@ def test_the_tour_moves_figures_into_the_papers_order_and_back(browser: Browser,
     assert visible(browser, ".chapter") == 0
     figures = "[...document.querySelectorAll('.tour li:has(figure)')].map((step) => step.querySelector('h3').innerText)"
     order = [
-        "Dosovitskiy et al. 2020, Fig. 7 right, Fig. 11 #",
-        "Raghu et al. 2021, Fig. 1 #",
-        "Park & Kim 2022, Figs. 9, D.1 #",
+        "Dosovitskiy et al. 2020, Fig. 7 right, Fig. 11\u00a0#",
+        "Raghu et al. 2021, Fig. 1\u00a0#",
+        "Park & Kim 2022, Figs. 9, D.1\u00a0#",
     ]
     assert browser.ask(figures) == order
     browser.page.select_option("#tour-of", "Raghu et al. 2021")

@@ -24,9 +24,7 @@
   const unpack = async (who, example) => {
     const key = `${who}/${example}`;
     if (!unpacked.has(key)) {
-      const bytes = Uint8Array.from(atob(data.subjects[who].rows[example]), (letter) => letter.charCodeAt(0));
-      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-      const all = await new Response(stream).arrayBuffer();
+      const all = await window.eyechart.inflated(data.subjects[who].rows[example]);
       const layers = data.subjects[who].layers.map((one) => ({ one, queries: one.queries.length }));
       let at = 0, count = 0, done = 0;
       for (const each of layers) { // heads, then the rollout as one more

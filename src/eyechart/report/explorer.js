@@ -149,6 +149,15 @@
     part("pictures").replaceChildren(...labels);
   };
 
+  // Words that are written once and change with the language of the page.
+  const spokenHere = (english) => {
+    const words = document.createElement("span");
+    const say = () => { words.textContent = sentence(english); };
+    hear("language", say);
+    say();
+    return words;
+  };
+
   part("subjects").append(...data.subjects.map((each, at) => {
     const dot = document.createElement("i");
     dot.style.background = each.colour;
@@ -158,7 +167,7 @@
   }));
   if (data.subjects.length > 1) {
     part("besides").hidden = false;
-    const nobody = choice("explorer-beside", sentence("Nobody"), false, () => choose({ beside: { subject: null } }));
+    const nobody = choice("explorer-beside", spokenHere("Nobody"), false, () => choose({ beside: { subject: null } }));
     part("besides").append(nobody, ...data.subjects.map((each, at) => {
       const dot = document.createElement("i");
       dot.style.background = each.colour;

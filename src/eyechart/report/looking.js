@@ -112,7 +112,7 @@
     if (!value) return;
     const rows = window.eyechart.rowsOf(figure.dataset.chart).filter((row) => row.subject === datum.subject && row.other_subject === datum.other_subject && row.other_name);
     const panel = (moving, fixed, title) => {
-      const along = rows.filter((row) => row[fixed] === datum[fixed]).map((row) => ({ layer: row[moving], value: row[value], low: row[`${value}_low`], high: row[`${value}_high`], here: row[moving] === datum[moving] }));
+      const along = rows.filter((row) => row[fixed] === datum[fixed]).map((row) => ({ layer: layerWords(row[moving]), value: row[value], low: row[`${value}_low`], high: row[`${value}_high`], here: row[moving] === datum[moving] }));
       const x = { field: "layer", type: "nominal", sort: null, title: null, axis: { labelAngle: -45, labelOverlap: true } };
       const y = (field) => ({ field, type: "quantitative", title: value.toUpperCase(), scale: { domain: [0, 1] } });
       return {

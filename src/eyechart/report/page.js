@@ -5,8 +5,15 @@
   const { charts, config } = JSON.parse(document.getElementById("charts").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const arrays = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
-  const { state, hear, tell, sentence, few, views: drawn } = window.eyechart; // drawn: figure -> { view, room }
+  const { state, hear, tell, sentence, few, inflated, views: drawn } = window.eyechart; // drawn: figure -> { view, room }
   const subjects = new Set([...document.querySelectorAll("#subjects [data-subject]")].map((each) => each.dataset.subject));
+
+  // A chart travels as base64 of a zlib stream: EmbeddedChart.deflated. `opened`: those that were looked at.
+  const opened = new Map();
+  const open = async (name) => {
+    if (!opened.has(name)) opened.set(name, JSON.parse(new TextDecoder().decode(await inflated(charts[name]))));
+    return opened.get(name);
+  };
 
   // Columns as embed.py packed them: base64 arrays (NaN: nothing there), codes into a list of words, or plain values.
   const unpackColumn = (column) => {
@@ -22,8 +29,8 @@
     return Array.from({ length: rows }, (_, row) => Object.fromEntries(lists.map(([name, list]) => [name, list[row]])));
   };
 
-  // Ways to draw a chart, each narrower than the one before: as it is, legends below, fewer panels a row, and at last
-  // plots narrower by what was still too much.
+  // Ways to draw a chart, each narrower than the one before: as it is, legends below, fewer panels a row, as tight as they
+  // go (`again`: by what was still too much), names of legends piled up, and at last plots narrower by what was too much.
   const columnsOf = (part) => {
     const own = part.concat ? Math.min(part.columns || part.concat.length, part.concat.length) : 1;
     return Math.max(own, ...(part.concat || []).map(columnsOf));
@@ -37,39 +44,56 @@
   const ways = (spec, some) => {
     const columns = columnsOf(spec), beside = some ? [{ abreast: true }, { abreast: true, below: true }] : [];
     const fewer = Array.from({ length: columns - 1 }, (_, taken) => columns - taken).flatMap((many) => [
-      ...(many < columns ? [{ below: true, columns: many }] : []), { below: true, columns: many, tight: true },
+      ...(many < columns ? [{ below: true, columns: many }] : []),
+      { below: true, columns: many, tight: true }, { below: true, columns: many, tight: true, piled: true },
+      { below: true, columns: many, tight: true, piled: true, again: true },
     ]);
-    fewer.push({ below: true, columns: 1 });
-    return [...beside, {}, { below: true }, ...fewer, { below: true, columns: 1, narrow: true }];
+    const last = [{ below: true, columns: 1 }, { below: true, columns: 1, piled: true }, { below: true, columns: 1, piled: true, narrow: true }];
+    return [...beside, {}, { below: true }, ...fewer, ...last];
   };
 
+  // How wide the names along the left side of a map are.
+  const namesBeside = (part) => Math.max(0, ...unitsOf(part).map(({ encoding }) => {
+    const { labels, labelExpr } = encoding?.y?.axis ?? {}, [list] = labels === false ? [] : namesIn(labelExpr ?? "");
+    return list ? Math.max(...list.flat().map((name) => widthIn(name, 5.4))) : 0;
+  }));
+
   // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
-  const tighten = (part, room) => {
+  // `excess`: what was too much before, which all panels of a row give together.
+  const tighten = (part, room, excess = 0) => {
     if (!part.concat) return true;
-    const share = room / Math.min(part.columns || part.concat.length, part.concat.length);
+    const many = Math.min(part.columns || part.concat.length, part.concat.length);
+    const share = room / many, less = excess && excess / many + 1;
     return part.concat.every((one) => {
-      if (one.concat) return tighten(one, share);
-      const [axes, least] = isMap(one) ? [24, 56] : [66, 96];
-      if (share - axes < least && share < room) return false;
-      if (one.width > share - axes) narrow(one, one.width - (share - axes), least);
+      if (one.concat) return tighten(one, share, less);
+      const [axes, least] = isMap(one) ? [24 + namesBeside(one), 56] : [66, 84];
+      const width = Math.min(one.width, share - axes) - less;
+      if (width < least && many > 1) return false;
+      if (one.width > width) narrow(one, one.width - width, least);
       return true;
     });
   };
 
-  // A title that is wider than the figure gets a second line.
+  // Words that are wider than their room get a second line. A Korean letter is nearly as wide as two others.
+  const widthIn = (words, letter) => letter * [...words].reduce((sum, sign) => sum + (sign > "\u1100" ? 1.8 : 1), 0);
+  const wrapped = (words, letter, room) => (typeof words !== "string" || widthIn(words, letter) <= room ? words : words.split(" ").reduce((lines, word) => {
+    if (lines.length && widthIn(`${lines.at(-1)} ${word}`, letter) < room) lines.push(`${lines.pop()} ${word}`);
+    else lines.push(word);
+    return lines;
+  }, []));
   const wrapTitles = (part, room) => {
-    const wrapped = (words, letter) => (typeof words !== "string" || words.length * letter <= room ? words : words.split(" ").reduce((lines, word) => {
-      if (lines.length && (lines.at(-1).length + word.length) * letter < room) lines.push(`${lines.pop()} ${word}`);
-      else lines.push(word);
-      return lines;
-    }, []));
-    if (typeof part.title === "string") part.title = wrapped(part.title, 7);
+    if (typeof part.title === "string") part.title = wrapped(part.title, 7, room);
     else if (part.title?.text) {
-      part.title.text = wrapped(part.title.text, 7);
-      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, 6));
+      part.title.text = wrapped(part.title.text, 7, Math.min(room, part.title.limit ?? room));
+      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, 6, room));
     }
     (part.concat || []).forEach((one) => wrapTitles(one, room));
   };
+  const wrapAxis = (part, room) => unitsOf(part).forEach(({ encoding }) => [encoding?.x, encoding?.x?.axis].forEach((named) => {
+    if (!named?.title) return;
+    named.title = wrapped(named.title, 6.2, room);
+    delete named.titleLimit;
+  }));
 
   // Pictures and maps keep their shape: their height and all that is placed on them in pixels shrink with the width.
   const isMap = (part) => (part.layer || [part]).some(({ mark }) => mark && ["rect", "image"].includes(mark.type || mark));
@@ -82,12 +106,16 @@
       if (typeof place?.value === "number" && place.value > 0) place.value *= ratio;
       if (place?.axis && !place.axis.labelAngle) place.axis.labelOverlap = "greedy"; // slanted ones seem to overlap always
       if (channel === "x" && place?.axis?.labelLimit) place.axis.labelLimit *= ratio;
+      if (place?.axis?.labelAngle && place.axis.values) place.axis.values = place.axis.values.filter((_, at) => at % Math.ceil(0.9 / ratio) === 0);
     });
     (part.layer || []).forEach((one) => shrink(one, ratio));
   };
 
+  const oneColumn = (part) => panelsOf(part).flatMap(unitsOf).forEach(({ encoding }) => {
+    Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
+  });
+
   const narrow = (part, excess, least = 120) => {
-    Object.values(part.encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
     if (typeof part.width === "number") {
       const width = Math.max(least, part.width - excess);
       if (isMap(part) && typeof part.height === "number") {
@@ -95,6 +123,7 @@
         part.height *= width / part.width;
       }
       part.width = width;
+      wrapAxis(part, width + 24);
     }
     const inner = [...(part.concat || []), ...(part.vconcat || []), ...(part.layer || []), ...(part.spec ? [part.spec] : [])];
     inner.forEach((one) => narrow(one, excess, least));
@@ -174,8 +203,18 @@
       else if (speaking.includes(key) && Array.isArray(value)) part[key] = value.map((line) => (typeof line === "string" ? sentence(line) : line));
       else if (value && typeof value === "object") inWords(value);
     });
+    if (part.labelExpr) part.labelExpr = namesInWords(part.labelExpr);
     relabel(part, part.scale?.domain, "legend");
     [part.encoding?.x, part.encoding?.y].forEach((place) => { if (place) relabel(place, place.sort, "axis"); });
+  };
+  // Names that a list in an expression gives to places, "["stem","block 1"][floor(datum.value)]".
+  const namesIn = (expression) => {
+    const [, list, place] = /^(\[.*\])(\[\w+\(datum\.value\)\])$/s.exec(expression) ?? [];
+    return list ? [JSON.parse(list), place] : [];
+  };
+  const namesInWords = (expression) => {
+    const [list, place] = namesIn(expression), said = (name) => (Array.isArray(name) ? name.map(said) : sentence(name));
+    return list ? JSON.stringify(list.map(said)) + place : expression;
   };
   const relabel = (place, labels, guide) => {
     const said = Array.isArray(labels) && place[guide] !== null ? labels.filter((label) => typeof label === "string" && sentence(label) !== label) : [];
@@ -186,34 +225,37 @@
   const rowsInWords = (rows) => (rows.length && "text" in rows[0] ? rows.map((each) => ({ ...each, text: sentence(each.text) })) : rows);
 
   const draw = async (figure) => {
-    const { spec, tables } = charts[figure.dataset.chart];
+    const { spec, tables } = await open(figure.dataset.chart);
     const room = figure.clientWidth;
     const live = figure.querySelector(".live");
     const look = config[dark.matches ? "dark" : "light"];
     const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, rowsInWords(unpack(table))]));
     const emptied = new Set(), only = state.only.length ? state.only : few.get(figure) ?? [];
     if (only.length) {
-      const whole = new Set(panelsOf(spec).filter(isMarked).flatMap(tablesIn));
+      const own = new Set(panelsOf(spec).filter(isMarked).flatMap(tablesIn));
       for (const [name, rows] of Object.entries(datasets)) {
-        datasets[name] = whole.has(name) ? rows : onlyRows(rows, only);
+        datasets[name] = own.has(name) ? rows : onlyRows(rows, only);
         if (rows.length && !datasets[name].length) emptied.add(name);
       }
     }
+    const whole = JSON.parse(JSON.stringify(spec));
+    inWords(whole);
+    if (only.length) {
+      onlyPanels(whole, emptied, only);
+      onlyInLegends(whole, only);
+    }
     let excess = 0;
-    for (const way of ways(spec, only.length > 0)) {
-      const copy = JSON.parse(JSON.stringify(spec));
-      inWords(copy);
-      if (only.length) {
-        onlyPanels(copy, emptied, only);
-        onlyInLegends(copy, only);
-      }
+    for (const way of ways(whole, only.length > 0)) {
+      const copy = JSON.parse(JSON.stringify(whole));
       if (way.abreast) abreast(copy);
       if (way.columns) atMost(copy, way.columns);
-      if (way.tight && !tighten(copy, room)) continue;
-      if (way.below) wrapTitles(copy, room);
+      if (way.again && excess > room / 4) continue;
+      if (way.tight && !tighten(copy, room, way.again ? excess : 0)) continue;
+      wrapTitles(copy, way.below ? room - 48 : Infinity); // they begin where the plot does
       if (way.narrow) narrow(copy, excess);
-      const below = { orient: "bottom", direction: "horizontal", columns: way.narrow ? 1 : 2 };
-      const under = way.narrow ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};
+      if (way.piled) oneColumn(copy);
+      const below = { orient: "bottom", direction: "horizontal", columns: way.piled ? 1 : 2 };
+      const under = way.piled ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};
       const legend = way.below ? { ...look.legend, ...below, ...under } : look.legend;
       copy.datasets = datasets;
       copy.config = { ...look, background: "transparent", legend };
@@ -239,7 +281,7 @@
   };
 
   // For other scripts: the rows behind a chart, and a chart of their own in the page's looks.
-  window.eyechart.rowsOf = (name) => Object.values(charts[name].tables).flatMap(unpack);
+  window.eyechart.rowsOf = (name) => Object.values(opened.get(name).tables).flatMap(unpack); // of a chart that was drawn
   window.eyechart.show = (place, spec) => window.eyechartVega.embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
     mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" },
   });

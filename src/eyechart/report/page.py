@@ -6,6 +6,7 @@ import base64
 import datetime
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -185,10 +186,19 @@ def filled(context: Mapping[str, Any], template: str = "page.html", words: Words
     words = words or Words()
     loader = jinja2.FunctionLoader(text_of)
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
-    env.filters |= {"count": count, "both": words.both}
+    env.filters |= {"count": count, "both": words.both, "whole_options": whole_options}
     env.globals |= {"words": words, "attribute": words.attribute, "content": words.content}
     html = env.get_template(template).render(context)
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
+
+
+def whole_options(said: Markup) -> Markup:
+    """Words of the page in which no line ends within an option.
+
+    >>> whole_options(Markup("try --effort full"))
+    Markup('try <span class="option">--effort</span> full')
+    """
+    return Markup(re.sub(r"--[a-z][\w-]*", r'<span class="option">\g<0></span>', str(said)))
 
 
 def content_policy(scripts: Sequence[str]) -> str:
@@ -224,5 +234,5 @@ def made_on(plan: Mapping[str, Any]) -> dict[str, str]:
 
 def charts_data(sections: list[dict[str, Any]]) -> dict[str, Any]:
     drawn = [made for made in sections if made["chart"] is not None]
-    charts = {made["name"]: {"spec": made["chart"].spec, "tables": made["chart"].tables} for made in drawn}
+    charts = {made["name"]: made["chart"].deflated for made in drawn}
     return {"charts": charts, "config": {"light": theme.configuration(), "dark": theme.configuration(dark=True)}}

@@ -9,7 +9,7 @@ from eyechart.charts.numbers import count, with_span
 from eyechart.charts.small_multiples import MOST_TOGETHER
 from eyechart.measure import SampledExperiment
 from eyechart.phrases import harmless_cell
-from eyechart.report.embed import data_uri, embed
+from eyechart.report.embed import data_uri, embed, svg_uri
 from eyechart.report.sentences import lines, name_of_quantity, of_these, typeset
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def section(run: Run, name: str, measure: Measure, subject_label: Any, language:
         "sample": sample(finding, measure, run.plan),
         "chart": chart,
         "undrawn": undrawn,
-        "light": data_uri(chart.light, "image/svg+xml") if chart else None,
+        "light": svg_uri(chart.light) if chart else None,
         "dark": data_uri(chart.dark, "image/svg+xml") if chart else None,
         "files": tables(name, finding),
     }

@@ -11,6 +11,11 @@
     views: new Map(),
     hear: (what, ear) => ears.set(what, [...(ears.get(what) || []), ear]),
     tell: (what, news) => (ears.get(what) || []).forEach((ear) => ear(news)),
+    // The bytes behind base64 of a zlib stream.
+    inflated: (text) => {
+      const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+      return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
+    },
     set: (what, value) => {
       if (JSON.stringify(state[what]) === JSON.stringify(value)) return;
       state[what] = value;

@@ -87,6 +87,10 @@ SPEAKING = ("title", "subtitle", "text")
 """Keys of a chart, and of the rows it draws words from, whose values are words."""
 
 
+NAMES = re.compile(r"(\[.*\])(\[\w+\(datum\.value\)\])", re.DOTALL)
+"""An expression that names places from a list: `["stem", "block 1"][floor(datum.value)]`; names may have two lines."""
+
+
 def titles(spec: object) -> Iterator[str]:
     """What a chart says of itself: titles of panels, axes and tooltips, words in it, and what its legends name."""
     for key, value in spec.items() if isinstance(spec, dict) else enumerate(spec) if isinstance(spec, list) else ():
@@ -94,6 +98,8 @@ def titles(spec: object) -> Iterator[str]:
             yield from [value] if isinstance(value, str) else map(str, value)
         elif key in ("domain", "sort") and isinstance(value, list):
             yield from (label for label in value if isinstance(label, str))
+        elif key == "labelExpr" and (listed := NAMES.fullmatch(value)):
+            yield from (word for name in json.loads(listed[1]) for word in ([name] if isinstance(name, str) else name))
         else:
             yield from titles(value)
 
@@ -113,12 +119,18 @@ def retitled(spec: Any, words: Mapping[str, str]) -> Any:
             made[key] = words.get(value, value)
         elif isinstance(value, list):
             made[key] = [words.get(line, line) if isinstance(line, str) else line for line in value]
+    if listed := NAMES.fullmatch(str(made.get("labelExpr", ""))):
+        made["labelExpr"] = json.dumps(renamed(json.loads(listed[1]), words)).replace("<", "\\u003c") + listed[2]
     if isinstance(made.get("scale"), dict):
         relabelled(made, made["scale"].get("domain"), "legend", words)
     for channel in {"x", "y"} & set(made.get("encoding", ())):
         place = made["encoding"][channel]
         relabelled(place, place.get("sort"), "axis", words)
     return made
+
+
+def renamed(name: Any, words: Mapping[str, str]) -> Any:
+    return [renamed(each, words) for each in name] if isinstance(name, list) else words.get(name, name)
 
 
 def relabelled(place: dict[str, Any], labels: object, guide: str, words: Mapping[str, str]) -> None:

@@ -16,6 +16,8 @@ TOO_FEW = "too few pictures of each class"
 
 def draw(finding: xarray.Dataset) -> Chart:
     subjects = finding.subject.values.tolist()
+    if table_of(finding, "linear").empty and table_of(finding, "episodes").empty:
+        return theme.nothing(None, (SIDE, SIDE // 4), TOO_FEW)
     episodes = theme.panels([episode_curves(finding, subject) for subject in subjects], columns=2)
     return theme.panels([linear_curves(finding), episodes], columns=2, shared=())
 

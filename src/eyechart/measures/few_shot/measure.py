@@ -15,6 +15,7 @@ the truth in 96–98.5 % of simulated exams, a little wide because the noise of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -303,11 +304,12 @@ class FewShot(Measure):
                 f"{in_words(row.sel(shot=shot), 'linear', '.1%')} of the pictures from {shot} of each class"
                 for shot in shown
             ]
+            parts.append(f"{subject} names {' and '.join(said) or 'nothing: too few images of a class'}")
             spread = spread_of(finding)[subject]
-            parts.append(
-                f"{subject} names {' and '.join(said) or 'nothing: too few images of a class'}; two of its pictures of "
-                f"one class are {spread:.2f} times as far apart as two of different classes"
-            )
+            if math.isfinite(spread):
+                parts.append(
+                    f"two of its pictures of one class are {spread:.2f} times as far apart as two of different classes"
+                )
         read = [
             f"Of {subject} was read {what}"
             for subject, what in zip(finding.subject.values.tolist(), finding.read.values.tolist(), strict=True)
