@@ -281,9 +281,9 @@ def test_the_tour_moves_figures_into_the_papers_order_and_back(browser: Browser,
     ]
     assert browser.ask(figures) == order
     browser.page.select_option("#tour-of", "Raghu et al. 2021")
-    assert browser.ask(figures) == ["Raghu et al. 2021, Fig. 1 #", "Raghu et al. 2021, Fig. 3 #"]
+    assert browser.ask(figures) == ["Raghu et al. 2021, Fig. 1\u00a0#", "Raghu et al. 2021, Fig. 3\u00a0#"]
     browser.page.select_option("#tour-of", "N3")
-    assert "Raghu et al. 2021, Fig. 1 #" in browser.ask(figures)  # which that note speaks of as well
+    assert "Raghu et al. 2021, Fig. 1\u00a0#" in browser.ask(figures)  # which that note speaks of as well
     browser.ask("(location.hash = 'measure-cka')")
     assert browser.wait_for(home)
     assert not browser.page.is_checked("#tour-on")
