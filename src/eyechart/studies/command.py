@@ -218,12 +218,11 @@ def _one(
         schedule.only_exams = tuple(_words(exams, (exam.name for exam in chosen.exams), "exam")) if exams else ()
         run_study(schedule, todo, report, minutes, engine)
     still = missing(chosen, recorded, wanted, numbers)
-    done = len(asked_for) - len(still)
-    click.echo(f"{home / f'{chosen.name}.jsonl'}: {done} of {len(asked_for)} trainings recorded")
+    trained = sum(recorded.training(arm, seed) is not None for arm, seed in asked_for)
+    whole = f"{len(asked_for) - len(still)} of them with all exams"
+    click.echo(f"{home / f'{chosen.name}.jsonl'}: {trained} of {len(asked_for)} trainings recorded, {whole}")
     if still:
-        click.echo(
-            f"eyechart: {len(still)} trainings are still missing; run the same command again to continue.", err=True
-        )
+        click.echo("eyechart: something is still missing; run the same command again to continue.", err=True)
     return not still
 
 
