@@ -217,3 +217,13 @@ def test_a_cosine_agrees_with_no_ratio_that_goes_neither_way(seed: int) -> None:
     facts = {"v": Facts("v", "transformer", True, "sample", (0.95, 0.94, 0.96))}
     verdicts = judge(asked_of([SkipRatio()]), {"skip_ratio": undirected_scene(seed)}, facts)
     assert {v.verdict for v in verdicts if v.claim in ("C21", "C23")} == {"undecided"}
+
+
+@pytest.mark.parametrize("broken", ["skip", "branch"])
+def test_what_is_no_number_stays_none(broken: str) -> None:
+    """It must not pass for a branch that writes nothing, whose ratio is counted as 0."""
+    parts = {"skip": torch.randn(1, 4, 3), "branch": torch.randn(1, 4, 3)}
+    parts[broken][0, 1] = torch.nan
+    seen = look_at(parts["skip"], parts["branch"])[0]
+    assert seen[1, RATIO].isnan()
+    assert seen[[0, 2, 3]].isfinite().all()

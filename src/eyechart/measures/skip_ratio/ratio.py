@@ -21,12 +21,13 @@ def ratio_and_cosines(look: Look) -> torch.Tensor:
     skip, branch = look.skip.float(), look.branch.float()
     z2, f2 = squares(skip, axis), squares(branch, axis)
     zf = (skip * branch).sum(axis)
-    writes = f2 > 0
+    # Not "above zero", which NaN is not either: it would pass for a branch that writes nothing, and no one would know.
+    writes, skips = f2 != 0, z2 != 0
     ratio = torch.where(writes, (z2 / f2).sqrt(), 0)
     total = (z2 + 2 * zf + f2).clamp_min(0)
     # cos(z, z + f) from norms and the product; a zero skip passes nothing, so its cosine is 0.
-    passed = torch.where((z2 > 0) & (total > 0), (z2 + zf) / (z2 * total).sqrt(), 0)
-    between = torch.where((z2 > 0) & writes, zf / (z2 * f2).sqrt(), 0)
+    passed = torch.where(skips & (total != 0), (z2 + zf) / (z2 * total).sqrt(), 0)
+    between = torch.where(skips & writes, zf / (z2 * f2).sqrt(), 0)
     values = torch.stack([ratio, passed, between, writes.float()], dim=1)
     return in_cells(values, look.site).transpose(1, 2)
 
