@@ -169,7 +169,7 @@ def look_at(
             with blamed(each.subject, f"on batch {batch.index}"):
                 with clock.doing(batch, name) if clock else nullcontext():
                     if stay:
-                        prepared = prepared.pin_memory().to(each.subject.device, non_blocking=True)
+                        prepared = sent(prepared, each.subject.device)
                         seen.views[name], finite = each.glance(prepared, batch)
                         seen.finite.append(finite)
                     else:
@@ -242,19 +242,39 @@ def examine_shard(
 ) -> dict[str, Tally]:
     """The tallies of all measures over the batches of a shard, where all subjects are in this process."""
     devices = {each.subject.device for each in tapped}
-    if len(devices) > 1 or devices.copy().pop().type != "cuda":  # others do not add up in float64
-        seen = look_at(tapped, images, batches, scene, clock)
-        return add_up(seen, measures, scene, clock, beside=devices != {CPU})
-    asked: list[tuple[Batch, list[torch.Tensor]]] = []
+    if len(devices) == 1 and next(iter(devices)).type == "cuda":  # other accelerators do not add up in float64
+        return examine_there(tapped, images, batches, measures, scene, clock)
+    seen = look_at(tapped, images, batches, scene, clock)
+    return add_up(seen, measures, scene, clock, beside=devices != {CPU})
 
-    def unasked() -> Iterator[tuple[Batch, Seen]]:
+
+def examine_there(
+    tapped: Sequence[TappedSubject],
+    images: Images,
+    batches: Sequence[Batch],
+    measures: Sequence[Measure],
+    scene: Scene,
+    clock: Steps | None = None,
+) -> dict[str, Tally]:
+    """The same on the device where all subjects are, which is asked for nothing before the last batch.
+
+    Only then is it known whether a number was not finite; such a batch is looked at once more, to name the site.
+    """
+    flags: list[tuple[Batch, list[torch.Tensor]]] = []
+
+    def flagged() -> Iterator[tuple[Batch, Seen]]:
         for batch, seen in look_at(tapped, images, batches, scene, clock, stay=True):
-            asked.append((batch, seen.finite))
+            flags.append((batch, seen.finite))
             yield batch, seen
 
-    tallies = add_up(unasked(), measures, scene, clock, there=devices.pop())
-    doubtful = [batch for batch, finite in asked if not all(bool(each) for each in finite)]
+    tallies = add_up(flagged(), measures, scene, clock, there=tapped[0].subject.device)
+    doubtful = [batch for batch, finite in flags if not all(bool(each) for each in finite)]
     for batch, pictures in pictures_of(tapped, images, doubtful):
         for prepared, each in zip(pictures, tapped, strict=True):
             each.look(prepared, batch)
     return tallies
+
+
+def sent(pictures: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Pictures on their way to a device, which nobody waits for."""
+    return pictures if device == CPU else pictures.pin_memory().to(device, non_blocking=True)
