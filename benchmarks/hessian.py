@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from eyechart import zoo
 from eyechart.curvature import Hessians, krylov_spaces
 from eyechart.curvature.hessian import twice_differentiable
-from eyechart.device import without_tf32
+from eyechart.device import allow_tf32
 from eyechart.images import open_images
 from eyechart.training.augment import Normalisation
 
@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--subject", default="vit@warmup", help="the zoo's model and snapshot for the throughput")
     parser.add_argument("--out", help="the file of results")
     asked = parser.parse_args(words)
-    without_tf32()
+    allow_tf32(False)
     if not torch.cuda.is_available():
         torch.set_num_threads(1)
     if asked.minibatches:

@@ -21,7 +21,7 @@ import torch
 from machine import facts, floor, medians, metered, operations_of, rates, write
 from passes import Passes, shared_measures
 
-from eyechart.device import choose_device, without_tf32
+from eyechart.device import allow_tf32, choose_device
 from eyechart.subjects import load_subjects
 from eyechart.subjects.subject import Subject
 
@@ -77,7 +77,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if asked.peers:
         sys.path.append(asked.peers)  # behind this environment's own torch and numpy
     began = time.monotonic()
-    without_tf32()
+    allow_tf32(False)
     device = choose_device(asked.device)
     at_best = rates(device, small=asked.small)
     write(asked.out, "machine", facts(PACKAGES) | {"rates": at_best})

@@ -48,6 +48,14 @@ def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, lambda run, undrawn, *how: f"<p>the page of {run.plan['question']}</p>")
 
 
+@pytest.fixture
+def workers_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests in which it does not matter that trainings have a process of their own: its imports take 3 s."""
+    from tests.training.toys import WorkerHere
+
+    monkeypatch.setattr("eyechart.training.workers.LocalWorker", WorkerHere)
+
+
 SLOW_FILES = (
     "test_exam.py",
     "test_odd_exams.py",

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -107,3 +107,25 @@ def test_the_page_is_made_from_the_results(benchmark: Benchmark) -> None:
 def test_every_peer_has_its_version() -> None:
     lines = [line.partition("#")[0].strip() for line in (FOLDER / "peers.txt").read_text().splitlines()]
     assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in lines if line)
+
+
+def test_numbers_of_fewer_bits_are_held_against_their_intervals(benchmark: Benchmark, tmp_path: Path) -> None:
+    precision = benchmark("precision")
+
+    def run(name: str, second: float, verdict: str) -> Any:
+        (tmp_path / name).mkdir()
+        rows = f"cka,likeness,a,0.5,0.4,0.6,\ncka,likeness,b,{second},0.1,0.3,\ncka,bare,a,1,1,1,\n"
+        (tmp_path / name / "summary.csv").write_text("measure,quantity,subjects,value,low,high,unit\n" + rows)
+        claim = SimpleNamespace(claim="C13", subjects=("a", "b"), reading="", verdict=verdict)
+        return SimpleNamespace(path=tmp_path / name, verdicts=[claim])
+
+    found = precision.beside(run("full", 0.2, "holds"), run("fewer", 0.4, "undecided"))
+    assert found["verdicts_changed"] == ["C13 holds → undecided"]
+    (made,) = found["measures"].values()
+    assert (made["numbers"], made["outside"]) == (2, 1)
+    assert made["farthest"]["subjects"] == "b"
+    assert made["farthest"]["half_widths"] == pytest.approx(2.0)
+    pair = {"subjects": ["a", "b"], "images": 9, "dtypes": {"bfloat16": found}}
+    whole = {"device": "CPU", "torch": "2", "effort": "quick", "pairs": [pair]}
+    assert precision.told(whole) == {"bfloat16": {"cka": [1, 2]}}
+    assert "| cka | 1 of 2 | 2 | likeness of b: 0.2 [0.1, 0.3] → 0.4 |" in precision.page(whole)

@@ -134,6 +134,7 @@ def test_the_shown_number_is_that_of_the_named_part(folder: Path) -> None:
     assert other.words in quantity_of(moved)
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_finished_exam_says_that_nothing_was_left_and_which_gate_was_not_asked(tmp_path: Path) -> None:
     words: list[str | Path] = [
         "exam",
@@ -351,6 +352,7 @@ def test_claims_for_people() -> None:
         (["exam", "--images", "nowhere"], 1, "nowhere"),
         (["exam", "--device", "tpu9"], 2, "--device cpu"),
         (["exam", "--dtype", "int3"], 2, "float32"),
+        (["exam", "--dtype", "tf32", "--device", "cpu"], 2, "--dtype tf32 needs an NVIDIA GPU; on cpu take float32"),
         (["show", "nowhere"], 2, "A run folder was expected"),
         (["subjects", "no-such-thing-anywhere"], 2, "No subject matches"),
     ],

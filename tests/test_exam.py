@@ -79,7 +79,8 @@ def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     assert list(run.findings) == [name for name in measures() if name not in left_out]
     assert {verdict.claim for verdict in run.verdicts} == set(CLAIMS)
     tested = {verdict.claim for verdict in run.verdicts if verdict.verdict != "not tested"}
-    numbers = {name: {row["quantity"] for row in run.quantities() if row["measure"] == name} for name in run.findings}
+    rows = list(run.quantities())
+    numbers = {name: {row["quantity"] for row in rows if row["measure"] == name} for name in run.findings}
     asked = asked_of(run.measures.values())
     assert tested == {
         test.claim

@@ -1,4 +1,4 @@
-"""Findings made by several processes are those that one makes, whatever becomes of the helpers."""
+"""Findings and charts made by several processes are those that one makes, whatever becomes of the helpers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import eyechart
-from eyechart.findings import make_finding, make_findings
+from eyechart.drawings import draw_charts
+from eyechart.findings import make_finding, make_findings, size_of
+from eyechart.report.embed import EmbeddedChart, embed
 from eyechart.run import Run
 from tests.small_exam import subject
+
+if TYPE_CHECKING:
+    from eyechart.report.words import Language
 
 pytestmark = pytest.mark.all_draws
 
@@ -57,6 +63,16 @@ def test_two_processes_make_the_same_findings(alone: Run, unfinished: Run, monke
     assert 0 < len(by_this_process) < len(MEASURES)
 
 
+def test_what_takes_longest_is_begun_first(unfinished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr("eyechart.findings.make_finding", lambda run, name: begun.append(name))
+    monkeypatch.setattr(Run, "read_finding", lambda run, path: path.stem)
+    assert list(make_findings(unfinished)) == list(unfinished.measures)
+    sizes = [size_of(unfinished.read_tally(0, name)) for name in begun]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 10 * sizes[-1] > 0
+
+
 def test_what_a_helper_does_not_deliver_is_made_here(
     alone: Run, unfinished: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -69,3 +85,36 @@ def test_what_a_helper_does_not_deliver_is_made_here(
     assert same_as(alone, unfinished)
     assert sorted(told) == sorted(MEASURES)
     assert "A helper process ended early" in " ".join(unfinished.notices)
+
+
+def test_two_processes_draw_the_same_charts(alone: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    by_this_process, told = list[str](), list[str]()
+    deadline = time.monotonic() + 120
+
+    def draw(run: Run, name: str, language: Language) -> EmbeddedChart:
+        by_this_process.append(name)
+        while not list(tmp_path.glob("*/*.json")) and time.monotonic() < deadline:
+            time.sleep(0.05)  # the helper is still importing
+        return embed(run, name, language)
+
+    monkeypatch.setattr("eyechart.report.embed.embed", draw)
+    monkeypatch.setattr("eyechart.drawings.FEWEST", 2)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    charts = draw_charts(alone, "ko", processes=2, told=told.append)
+    assert sorted(told) == sorted(MEASURES) == sorted(charts)
+    assert 0 < len(by_this_process) < len(MEASURES)
+    assert all(charts[name] == embed(alone, name, "ko") for name in MEASURES)
+    assert charts["cka"].as_json() != embed(alone, "cka", "en").as_json()
+
+
+def test_a_chart_that_cannot_be_drawn_is_left_to_the_page(alone: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(run: Run, name: str, language: Language) -> EmbeddedChart:
+        if name == "cka":
+            raise ValueError("no ink")
+        return embed(run, name, language)
+
+    monkeypatch.setattr("eyechart.report.embed.embed", draw)
+    told: list[str] = []
+    charts = draw_charts(alone, told=told.append)
+    assert "cka" in told
+    assert sorted([*charts, "cka"]) == sorted(MEASURES)

@@ -36,6 +36,7 @@ def pictures(folder: Path, count: int, classes: int = 0) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_pictures_without_labels_leave_out_what_needs_them(tmp_path: Path) -> None:
     run = eyechart.exam(["zoo:resnet"], pictures(tmp_path / "photos", 12), CORE, out=tmp_path / "run")
     assert "recognition" not in run.findings
@@ -82,6 +83,7 @@ def test_the_first_site_that_is_not_finite_is_named(tmp_path: Path) -> None:
         eyechart.exam([subject], limit=8, measures=["cka"], out=tmp_path / "run")
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_module_of_one_s_own_beside_a_bundled_one(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(4))
@@ -105,6 +107,7 @@ def test_options_are_part_of_the_question(tmp_path: Path) -> None:
         eyechart.exam(["zoo:vit"], measures=["ckaa"])
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_tally_that_does_not_fit_is_refused_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,13 +15,13 @@ from eyechart.measures.skip_ratio.measure import SkipRatio
 from eyechart.subjects.anatomy import anatomy_of
 from tests.families import FAMILIES, Family
 
-#: As deep as is needed to have each kind of block: how deep it is, `tracing/` looks at.
+#: As deep and as wide as is needed to have each kind of block: how many there are, `tracing/` looks at.
 SHALLOW: dict[str, dict[str, Any]] = {
-    "CaiT": {"depth": 3},
-    "XCiT": {"depth": 3},
-    "CrossViT": {"depth": ([1, 2, 0], [1, 2, 0])},
+    "CaiT": {"depth": 3, "embed_dim": 32},
+    "XCiT": {"depth": 3, "embed_dim": 32},
+    "CrossViT": {"depth": ([1, 2, 0], [1, 2, 0]), "embed_dim": (24, 48)},
     "VOLO": {},
-    "ViT with attention pooling (SigLIP)": {},
+    "ViT with attention pooling (SigLIP)": {"depth": 2, "embed_dim": 48},
 }
 KNOWN = {family.name: family for family in FAMILIES}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+import eyechart
 from eyechart import zoo
 from eyechart.engines import plan as planning
 from eyechart.engines.shard import examine_shard
@@ -81,7 +82,7 @@ def darker(module: nn.Module) -> Subject:
 def test_a_changed_subject_is_noticed_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: Callable[[], Any], now: Callable[[], Any], words: str
 ) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, *how, **more: None)
+    monkeypatch.setattr(importlib.import_module("eyechart.exam"), "finish", lambda run, *how, **more: None)
     examined(tmp_path / "run", before())
     examined(tmp_path / "run", before())  # the same again is the same question
     with pytest.raises(RunFolderError, match=words) as refused:
@@ -91,7 +92,7 @@ def test_a_changed_subject_is_noticed_and_named(
 
 
 def test_a_card_that_was_edited_asks_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, *how, **more: None)
+    monkeypatch.setattr(importlib.import_module("eyechart.exam"), "finish", lambda run, *how, **more: None)
     weights, card = tmp_path / "mine.safetensors", tmp_path / "mine.json"
     save_file(zoo.build("vit", **OWN_CARD["switches"]).state_dict(), weights)
     card.write_text(json.dumps(OWN_CARD))
@@ -121,7 +122,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Path(shutil.copytree(run.path, tmp_path / "copy"))
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, *how, **more: None)
+    monkeypatch.setattr(importlib.import_module("eyechart.exam"), "finish", lambda run, *how, **more: None)
     threads: list[int] = []
     real = examine_shard
 
@@ -143,7 +144,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(
 def test_the_dtype_of_an_exam_leaves_the_caller_s_module_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["eyechart.exam"], "finish", lambda run, *how, **more: None)
+    monkeypatch.setattr(importlib.import_module("eyechart.exam"), "finish", lambda run, *how, **more: None)
     module = cnn()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     given = subject(module)
@@ -152,3 +153,16 @@ def test_the_dtype_of_an_exam_leaves_the_caller_s_module_as_it_was(
     assert given.module is module
     assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
     assert {tensor.dtype for tensor in module.state_dict().values()} == {torch.float32}
+
+
+def test_products_are_those_of_float32_unless_tf32_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    allowed: list[bool] = []
+    monkeypatch.setattr("eyechart.device.allow_tf32", allowed.append)
+    question = {"measures": "patch_filters", "limit": 16, "page": False, "progress": False}
+    eyechart.exam("zoo:resnet", out=tmp_path / "one", **question)  # type: ignore[arg-type]
+    monkeypatch.setattr("eyechart.device.choose_dtype", lambda name, device: torch.float32)  # as on a GPU
+    run = eyechart.exam("zoo:resnet", dtype="tf32", out=tmp_path / "two", **question)  # type: ignore[arg-type]
+    assert allowed == [False, True]
+    assert run.plan["question"] != Run(tmp_path / "one").plan["question"]

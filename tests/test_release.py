@@ -86,7 +86,7 @@ def test_the_wheel_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> 
     assert run(str(scripts / "eyechart"), "--version").strip() == f"eyechart, version {eyechart.__version__}"
     home = run(str(scripts / "python"), "-c", "import eyechart; print(eyechart.__file__)").strip()
     assert Path(home).is_relative_to(tmp_path / "env")
-    exam = ("exam", "zoo:resnet", "--measures", "recognition", "--limit", "16", "--out", "run")
+    exam = ("exam", "zoo:vit", "--measures", "recognition", "--limit", "16", "--out", "run")
     assert "report: " in run(str(scripts / "eyechart"), *exam)
     assert (tmp_path / "run" / "report.html").stat().st_size > 100_000
 

@@ -80,7 +80,7 @@ def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: st
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder; by default runs/<subjects>-<images>-<hash>.")
 @click.option("--overwrite", is_flag=True, help="Replace the run folder if it exists already.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
-@click.option("--dtype", default="float32", show_default=True, help="float32, bfloat16, float16, float64.")
+@click.option("--dtype", default="float32", show_default=True, help="float32, tf32, bfloat16, float16, float64.")
 @click.option(
     "--engine",
     default="inline",

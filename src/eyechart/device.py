@@ -10,13 +10,20 @@ import torch
 
 from eyechart.errors import UsageError
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+DTYPES = {
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+"""Numbers of an exam by name. TF32 is float32 whose products a GPU makes from 10 bits of each factor."""
 
 
-def without_tf32() -> None:
-    """TF32 keeps 10 bits of a product, and CKA shows it. Trainings leave torch's own setting as it is."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+def allow_tf32(allowed: bool) -> None:
+    """Products are float32's unless TF32 was asked for: CKA shows it. Trainings leave torch's own setting."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
 
 
 def choose_device(name: str) -> torch.device:
@@ -35,9 +42,11 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def choose_dtype(name: str) -> torch.dtype:
+def choose_dtype(name: str, device: torch.device | None = None) -> torch.dtype:
     if name not in DTYPES:
         raise UsageError(f"--dtype takes {', '.join(DTYPES)}; got {name!r}.")
+    if name == "tf32" and device is not None and device.type != "cuda":
+        raise UsageError(f"--dtype tf32 needs an NVIDIA GPU; on {device.type} take float32, or bfloat16 to be faster.")
     return DTYPES[name]
 
 

@@ -11,7 +11,7 @@ import functools
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +20,7 @@ from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
 from eyechart.claims.judge import judge
 from eyechart.claims.table import add_claims
+from eyechart.drawings import draw_charts
 from eyechart.engines import choose_engine
 from eyechart.engines.clock import Clock
 from eyechart.engines.forecast import Forecast, forecast_of
@@ -42,6 +43,7 @@ from eyechart.run import Run
 if TYPE_CHECKING:
     from eyechart.engines import Engine
     from eyechart.engines.prepared import Part
+    from eyechart.engines.workload import Kind
     from eyechart.images import BatchPlan, Images
     from eyechart.sites import Anatomy
     from eyechart.subjects.load import Given
@@ -96,7 +98,7 @@ def exam(
     seed        of the order of images
     classes     {class of the images: class of the subjects or its index}, where their names do not tell
     device      "auto", "cpu", "cuda", "cuda:1", "mps"
-    dtype       "float32", "bfloat16", "float16" or "float64"
+    dtype       "float32", "tf32" (GPU), "bfloat16", "float16" or "float64"
     overwrite   start again where the folder holds a run already
     plugins     Python files with measures of your own; `measures` then knows their names too
     claims      a TOML file with claims of your own, in the form of claims.toml, judged by the same protocol
@@ -247,7 +249,7 @@ def prepare(
 
     A process that was given a `part` of an exam loads these subjects alone.
     """
-    from eyechart.device import choose_device, choose_dtype, without_tf32
+    from eyechart.device import allow_tf32, choose_device, choose_dtype
     from eyechart.subjects.anatomy import anatomy_of
     from eyechart.subjects.labels import check_mapping, match_classes
     from eyechart.subjects.load import as_list, each_subject
@@ -255,8 +257,9 @@ def prepare(
     from eyechart.subjects.subject import blamed
     from eyechart.subjects.trial import Rehearsal
 
-    without_tf32()
-    torch_device, torch_dtype = choose_device(device), choose_dtype(dtype)
+    torch_device = choose_device(device)
+    torch_dtype = choose_dtype(dtype, torch_device)
+    allow_tf32(dtype == "tf32")
     if effort not in EFFORTS:
         raise UsageError(f"The effort is one of {', '.join(EFFORTS)}; got {effort!r}.")
     for plugin in plugins:
@@ -366,14 +369,21 @@ def folder_name(plan: Mapping[str, Any]) -> str:
 
 def finish(run: Run, clock: Clock | None = None, lang: str | None = None, *, page: bool = True) -> None:
     """Shards → findings → verdicts → page, if any. Needs neither models nor images: shards may come from elsewhere."""
-    count = clock.counting("intervals", run.measures) if clock else lambda name: None
-    threads, processes = (int(run.plan["settings"].get(name, 1)) for name in ("threads", "processes"))
-    findings = make_findings(run, max(threads, processes), count)
+    findings = make_findings(run, processes_of(run), counting(clock, "intervals", run.measures))
     tests = asked_of(run.measures.values())
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))
     run.record([*(f"findings/{name}.nc" for name in findings), "verdicts.json"], anew=True)
     publish(run, clock, lang, page=page)
+
+
+def processes_of(run: Run) -> int:
+    """How many work on what needs no subjects: as many as there are threads of the passes, or processes."""
+    return max(int(run.plan["settings"].get(name, 1)) for name in ("threads", "processes"))
+
+
+def counting(clock: Clock | None, kind: Kind, names: Iterable[str]) -> Callable[[str], object]:
+    return clock.counting(kind, names) if clock else lambda name: None
 
 
 def publish(run: Run, clock: Clock | None = None, lang: str | None = None, *, page: bool = True) -> None:
@@ -382,6 +392,8 @@ def publish(run: Run, clock: Clock | None = None, lang: str | None = None, *, pa
     again.write_summary()
     again.record(["summary.csv"])
     if page:
-        again.report(watched=lambda names: clock.over("figure", names) if clock else names, lang=lang or "en")
+        language = language_of(lang or "en")
+        drawn = draw_charts(again, language, processes_of(run), counting(clock, "figure", again.findings))
+        again.report(lang=language, drawn=drawn)
     for notice in again.notices:
         run.notice(notice)

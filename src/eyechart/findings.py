@@ -22,6 +22,8 @@ from eyechart.run import Run
 if TYPE_CHECKING:
     import xarray
 
+    from eyechart.tally import Tally
+
 FEWEST = 4
 """Measures for each process: a helper's imports take as long as a finding or two."""
 MOST = 8
@@ -38,7 +40,8 @@ def make_findings(
     count = len(run.plan["batches"]["shards"])
     if missing := sum(not run.has_shard(index) for index in range(count)):
         raise RunFolderError(f"{run.path}: {missing} of {count} shards are missing; run the exam again.")
-    waiting, left = deque(run.measures), list(run.measures)
+    left = list(run.measures)
+    waiting = deque(sorted(left, key=lambda name: -size_of(run.read_tally(0, name))))
     processes = min(processes, MOST, len(left) // FEWEST)
     if any("sha256" in entry for entry in run.plan["measures"]):  # measures of a plugin are known to this process alone
         processes = 1
@@ -62,6 +65,12 @@ def make_findings(
             make_finding(run, name)
             tell(name)
     return {name: run.read_finding(run.path / "findings" / f"{name}.nc") for name in run.measures}
+
+
+def size_of(tally: Tally) -> int:
+    """Bytes. Rows of images, which are drawn anew hundreds of times, take most of them, and longest: they come first,
+    for whoever began last with the longest would keep all others waiting."""
+    return sum(values.numel() * values.element_size() for values in tally.tensors().values())
 
 
 def make_finding(run: Run, name: str) -> None:

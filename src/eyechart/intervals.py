@@ -216,12 +216,13 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
         bounds[f"{name}_high"] = (variable.dims, high)
     rows = []
     for quantity in measure.quantities:
+        own_bounds = quantity.bounds(estimate) if quantity.bounds is not None else None  # once: they are of all tuples
         for subjects, computed in quantity.compute(estimate).items():
             value = np.array(computed, dtype=np.float64)
             if quantity.exact:
                 low = high = value
-            elif quantity.bounds is not None:
-                low, high = (np.array(bound, dtype=np.float64) for bound in quantity.bounds(estimate)[subjects])
+            elif own_bounds is not None:
+                low, high = (np.array(bound, dtype=np.float64) for bound in own_bounds[subjects])
             elif quantity.smooth or tally.folds < 2:
                 low, high = jackknife(value, left_out.series(quantity, subjects), quantity.limits)
                 drawn_alone = int(estimate.attrs.get("trials", estimate.attrs.get("images", scene.images)))

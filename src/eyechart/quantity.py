@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import xarray
@@ -110,3 +110,20 @@ def subjects_in(estimate: xarray.Dataset, family: str | None = None) -> list[str
     columns = estimate.variables  # `estimate.subject` would gather all coordinates, a tenth of the time of an interval
     chosen = slice(None) if family is None else columns["family"].values == family
     return list(dict.fromkeys(columns["subject"].values[chosen].tolist()))
+
+
+# --- Out of a finding ------------------------------------------------------------------------------------------------
+
+
+def quantities_in(finding: xarray.Dataset) -> Iterator[dict[str, Any]]:
+    """The quantities of a finding, a row each, as plain values by the names of their columns: quantity,
+    quantity_subjects, quantity_value, …
+
+    Column by column: `isel` copies every variable of the finding for each row, which was a tenth of a small exam.
+    """
+    columns = {
+        str(name): variable.values.tolist()
+        for name, variable in finding.variables.items()
+        if variable.dims == ("quantity_row",)
+    }
+    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from safetensors import SafetensorError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from eyechart.measure import Chart, Measure
+    from eyechart.report.embed import EmbeddedChart
     from eyechart.scene import Scene
     from eyechart.tally import Tally
 
@@ -119,19 +121,19 @@ class Run(RunFiles):
     def report(
         self,
         tour_first: bool = False,
-        watched: Callable[[Iterable[str]], Iterable[str]] = iter,
         lang: str = "en",
         largest: int | None = None,
+        drawn: Mapping[str, EmbeddedChart] = MappingProxyType({}),
     ) -> Path:
         """Draw the page anew from this folder alone, and say where it is; `tour_first`: as a tour of the papers.
 
-        `watched` goes over the measures and sees each figure come. `lang`: in which language it opens, en or ko.
-        `largest` says how many bytes the page may have (10 million by default): it leaves out tables, then pictures to
-        explore, until it fits.
+        `lang`: in which language it opens, en or ko. `largest` says how many bytes the page may have (10 million by
+        default): it leaves out tables, then pictures to explore, until it fits. `drawn`: charts that were drawn before,
+        in that language.
         """
         from eyechart.report.page import LARGEST, write_report
 
-        path = write_report(self, tour_first, watched, lang, largest or LARGEST)
+        path = write_report(self, tour_first, lang, largest or LARGEST, drawn)
         self.record([path.name])
         return path
 

@@ -32,6 +32,7 @@ from eyechart.files import (
 )
 from eyechart.phrases import harmless_cell
 from eyechart.plan_form import is_ours, what_is_wrong
+from eyechart.quantity import quantities_in
 from eyechart.question import question_hash, seal_of
 from eyechart.shard_files import pack_shard, unpack_shard
 
@@ -351,17 +352,9 @@ class RunFiles:
     def quantities(self) -> Iterator[dict[str, Any]]:
         """Every scalar of every finding: measure, quantity, subjects, value, low, high, unit."""
         for name, finding in self.findings.items():
-            for row in range(finding.sizes.get("quantity_row", 0)):
-                line = finding.isel(quantity_row=row)
-                yield {
-                    "measure": name,
-                    "quantity": str(line.quantity.item()),
-                    "subjects": str(line.quantity_subjects.item()),
-                    "value": float(line.quantity_value),
-                    "low": float(line.quantity_low),
-                    "high": float(line.quantity_high),
-                    "unit": str(line.quantity_unit.item()),
-                }
+            for row in quantities_in(finding):
+                columns = {key: row[f"quantity_{key}"] for key in ("subjects", "value", "low", "high", "unit")}
+                yield {"measure": name, "quantity": row["quantity"], **columns}
 
     def summary_csv(self) -> str:
         """The quantities as a table anyone can open; a name that a spreadsheet would take for a formula is quoted."""

@@ -124,9 +124,11 @@ def test_each_step_is_named_and_seconds_add_up() -> None:
     assert (what, gone) == ("images: 10 of 160", 8.0)
     assert total == pytest.approx(8.0 + hands.clock.left)
     hands.clock.skip("pass", "experiment")
-    for _ in hands.clock.over("intervals", ["feature_variance", "shift"]):
+    done = hands.clock.counting("intervals", ["feature_variance", "shift"])
+    for name in ("shift", "feature_variance"):
         hands.now += 2.0
-    assert hands.told[-1][0] == "intervals 2 of 2: shift"
+        done(name)
+    assert hands.told[-1][0] == "intervals: 2 of 2 measures"
     hands.clock.skip("figure")
     assert hands.clock.left == 0
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.methods.hsic import gram, hsic_table, packed
+from eyechart.methods.hsic import PIECE, gram, gram_in_pieces, hsic_table, packed
 
 
 def u_statistic(k: np.ndarray, l: np.ndarray) -> float:  # noqa: E741
@@ -67,6 +67,21 @@ def test_wide_features_are_multiplied_in_pieces() -> None:
     x = torch.randn(5, 3, 150, 150)
     centred = (x - x.mean(0)).flatten(1)
     torch.testing.assert_close(gram(x), centred @ centred.T, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("width", [5, PIECE, 3 * PIECE + 11])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_an_accelerator_s_pieces_add_up_to_the_same(
+    width: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eyechart.methods.hsic.THERE_AT_ONCE", 2 * PIECE * 6)  # several steps of several pieces
+    features = (torch.randn(6, width, generator=torch.Generator().manual_seed(0)) + 1000).to(dtype)
+    in_full = features.double()
+    expected = (in_full - in_full.mean(0)) @ (in_full - in_full.mean(0)).T
+    wide = torch.promote_types(dtype, torch.float32)
+    found = gram_in_pieces(features, wide)
+    assert found.dtype == wide
+    assert (found - expected).abs().max() < (1e-12 if dtype == torch.float64 else 1e-3) * expected.abs().max()
 
 
 def test_packed_vectors_multiply_to_the_unbiased_hsic() -> None:

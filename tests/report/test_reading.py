@@ -257,8 +257,10 @@ def test_a_held_finger_brushes_heads_and_a_quick_one_scrolls(browser: Browser, f
     assert "Hold a finger" in browser.ask("document.querySelector('[data-chart=attention_distance] .hint').textContent")
     drag(hold=0)
     assert browser.ask("document.querySelectorAll('.brushed, .brush').length") == 0
-    browser.page.wait_for_timeout(300)
     canvas.scroll_into_view_if_needed()
+    tall = 0.0
+    while tall != (tall := browser.ask("document.documentElement.scrollHeight")):  # a figure above is still drawn
+        browser.page.wait_for_timeout(600)
     before = browser.ask("window.scrollY")
     drag(hold=500)
     assert browser.wait_for("Number(document.querySelector('.brushed')?.dataset.heads) > 0")

@@ -39,7 +39,7 @@ def recorded(study: Study, accuracies: Mapping[str, list[float]], **more: Any) -
                 "test_accuracy": [value, value - 0.01, value + 0.01, 1000],
                 "test_nll": [1 - value, None, None, 1000],
             },
-            "facts": {"architecture": "vit", "grid": [8, 8], "heads": [8]},
+            "facts": {"architecture": "vit", "grid": [8, 8], "last_grid": [8, 8], "heads": [8], "pooling": "cls"},
             "data": "toys",
             "recipe": {"name": "zoo"},
             "train_images": 1000,

@@ -13,9 +13,7 @@ from eyechart.errors import PARTLY, UsageError
 from eyechart.studies.records import Records
 from eyechart.studies.run import Schedule
 from eyechart.studies.study import find, names, read_study
-from eyechart.studies.worker import work
-from eyechart.training.progress import Report
-from eyechart.training.workers import Ended, Job
+from eyechart.training.workers import Ended
 from tests.studies.texts import study_text
 from tests.training.toys import write_toys
 
@@ -93,23 +91,8 @@ def command(place: Path, *words: str) -> list[str]:
     return ["study", str(place / "toy.toml"), "--records", str(place / "records"), *data, *words]
 
 
-class WorkerHere:
-    """In place of a process of its own, whose start takes longer than these trainings."""
-
-    def __init__(self, module: str) -> None:
-        assert module == "eyechart.studies.worker"
-
-    def ask(self, job: Job, say: Report) -> Ended:
-        code, result = work(job.task, say)
-        return Ended(job, code, json.loads(json.dumps(result)))
-
-    def close(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-
-def test_every_new_kind_of_arm_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eyechart.training.workers.LocalWorker", WorkerHere)
+@pytest.mark.usefixtures("workers_here")
+def test_every_new_kind_of_arm_runs(place: Path) -> None:
     runner = CliRunner()
     without = runner.invoke(main, command(place))
     assert without.exit_code != 0

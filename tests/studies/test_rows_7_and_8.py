@@ -16,6 +16,8 @@ from eyechart.studies.verdicts import exam_verdicts, own_verdict
 
 Numbers = Mapping[str, float]
 
+READ = {"last_grid": [8, 8], "pooling": "cls"}
+
 
 def world(study: Study, numbers: Callable[[str], Numbers], spread: float = 0.002) -> Records:
     """Records of every arm whose quantities are these numbers, and what a seed adds."""
@@ -33,7 +35,13 @@ def world(study: Study, numbers: Callable[[str], Numbers], spread: float = 0.002
                     "seed": seed,
                     "registered": study.registered,
                     "scores": scores,
-                    "facts": {"architecture": "vit", "grid": [8, 8], "heads": [8] * 9},
+                    "facts": {
+                        "architecture": "vit",
+                        "grid": [8, 8],
+                        "last_grid": [8, 8],
+                        "heads": [8] * 9,
+                        "pooling": "cls",
+                    },
                     "data": study.data_of(arm),
                     "recipe": {"name": "zoo", "epochs": arm.settings["epochs"]},
                     "train_images": 50_000,

@@ -12,7 +12,7 @@ from eyechart.studies.records import Records
 from eyechart.studies.study import find
 from eyechart.studies.verdicts import verdicts_of
 from tests.studies.texts import study_text
-from tests.training.toys import write_toys
+from tests.training.toys import WorkerHere, write_toys
 
 STUDY = study_text(
     """
@@ -101,9 +101,11 @@ def command(place: Path, *words: str) -> list[str]:
     return ["study", str(place / "toy.toml"), "--records", str(place / "records"), *data, *words]
 
 
-def test_a_study_runs_goes_on_and_is_judged_over_seeds(place: Path) -> None:
+def test_a_study_runs_goes_on_and_is_judged_over_seeds(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = CliRunner()
-    first = runner.invoke(main, command(place, "--seeds", "0"))
+    with monkeypatch.context() as patch:  # the rest below has processes of its own
+        patch.setattr("eyechart.training.workers.LocalWorker", WorkerHere)
+        first = runner.invoke(main, command(place, "--seeds", "0"))
     assert first.exit_code == PARTLY, "two exams need the next seed too"
     file = place / "records" / "toy.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]

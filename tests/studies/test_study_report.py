@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import torch
 
+from eyechart import zoo
 from eyechart.claims.asking import asked_of
+from eyechart.claims.gates import Facts
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
 from eyechart.exam import exam
@@ -14,6 +17,7 @@ from eyechart.measures import measures
 from eyechart.report.words import translator
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, all_records, answers, change_of_mind, summary
+from eyechart.studies.examine import RECORDED_FACTS
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import page, unasked_contrasts, verdict_context
@@ -21,6 +25,7 @@ from eyechart.studies.questions import BLANK, NOT_YET, NOT_YET_KO, Numbers, Ques
 from eyechart.studies.records import Records, records_folder
 from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import verdicts_of
+from eyechart.subjects.anatomy import anatomy_of
 from tests.studies.test_contrasts import recorded, study_of
 
 CONTRAST = """
@@ -200,3 +205,24 @@ def test_a_contrast_that_no_claim_asks_for_is_drawn_in_its_study() -> None:
     assert [tick["text"] for tick in drawn["ticks"]] == ["0"], "the effect is far from it, and it is shown all the same"
     asked = CONTRAST + '[[claim]]\nid = "C49"\nparts = [{ contrast = "gap", side = "above", margin = 0.0 }]\n'
     assert not unasked_contrasts(recorded(study_of("one", "other", more=asked), {"one": [0.6], "other": [0.5]}))
+
+
+def test_records_know_what_every_gate_asks(records: list[Records]) -> None:
+    """A gate that does not know fails nothing: C28 was decided on a 4×4 grid for as long as records had none."""
+    judged = [verdict for each in records for verdict in verdicts_of(each)]
+    gates = [
+        (each.verdict.claim, gate.words) for each in judged for gate in each.verdict.gates if gate.outcome == "unknown"
+    ]
+    assert gates == []
+
+
+@pytest.mark.parametrize("arm", ["vit", "vit-gap", "resnet"])
+def test_facts_of_a_record_are_those_of_its_network(records: list[Records], arm: str) -> None:
+    (base,) = [each for each in records if each.study.name == "base"]
+    line = base.training(arm, 0)
+    assert line is not None
+    module = zoo.build(line["model"], **line["switches"]).eval()
+    facts = Facts.of(anatomy_of(arm, module, torch.zeros(2, 3, 32, 32)), trained=True)
+    recorded = base.facts(arm)
+    assert recorded is not None
+    assert [getattr(recorded, name) for name in RECORDED_FACTS] == [getattr(facts, name) for name in RECORDED_FACTS]

@@ -51,6 +51,7 @@ def test_a_reader_that_went_away_stops_nothing(data: str, tmp_path: Path) -> Non
     assert (tmp_path / "out" / "vit.safetensors").is_file()
 
 
+@pytest.mark.usefixtures("workers_here")
 def test_a_batch_norm_over_one_value_is_told_what_it_needs(data: str, tmp_path: Path) -> None:
     arguments = ["resnet", "--data", data, *QUICK, "--batch-size", "1", "--image-size", "8", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, ["train", *arguments, "--switch", "width=8", "--device", "cpu"])
@@ -62,6 +63,7 @@ def test_a_batch_norm_over_one_value_is_told_what_it_needs(data: str, tmp_path: 
     assert "Traceback" not in result.output
 
 
+@pytest.mark.usefixtures("workers_here")
 def test_scores_of_a_single_draw_are_called_so(data: str, tmp_path: Path) -> None:
     arguments = ["resnet-mcdropout", "--data", data, *QUICK, "--switch", "width=8", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, ["train", *arguments])
@@ -108,6 +110,7 @@ def test_refusals_are_one_sentence(arguments: list[str], sentence: str) -> None:
     assert "Traceback" not in result.output
 
 
+@pytest.mark.usefixtures("workers_here")
 def test_a_failing_training_fails_the_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["train", "vit", "--data", str(tmp_path / "none.npz"), "--out", str(tmp_path)])
     assert result.exit_code == 1

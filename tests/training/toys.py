@@ -1,13 +1,18 @@
-"""Ten classes told by colour and by which half is bright: learnt in a few steps; and a ViT of 30,000 parameters."""
+"""Ten classes told by colour and by which half is bright: learnt in a few steps; a ViT of 30,000 parameters; and a
+worker that is no process of its own.
+"""
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from eyechart.training.progress import Report
 from eyechart.training.recipes import find_recipe
 from eyechart.training.run import TrainingRun
+from eyechart.training.workers import Ended, Job
 
 TINY = {"width": 32, "depth": 2, "heads": 4}
 SHORT = find_recipe("weak").changed(
@@ -33,3 +38,23 @@ def toy_run(data: str, out: Path, **changes: Any) -> TrainingRun:
 
 def record(out: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / f"{name}.records.jsonl").read_text().splitlines()]
+
+
+class WorkerHere:
+    """In place of a process of its own (`LocalWorker`), whose start takes longer than these trainings.
+
+    One at a time: trainings share the random numbers of their process.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = importlib.import_module(module)
+
+    def ask(self, job: Job, say: Report) -> Ended:
+        code, result = self.module.work(
+            json.loads(json.dumps(job.task)), lambda event: say({"run": job.label, **event})
+        )
+        return Ended(job, code, json.loads(json.dumps(result)))
+
+    def close(self) -> None: ...
+
+    def kill(self) -> None: ...

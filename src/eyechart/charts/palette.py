@@ -67,6 +67,7 @@ def in_inks(inks: Sequence[str]) -> dict[str, Any]:
             "labelFontSize": 11,
             "labelLimit": 150,
             "labelPadding": 4,
+            "labelSeparation": 4,  # of numbers along a small panel, which would run into one another
             "titleColor": ink,
             "titleFontSize": 12,
             "titleFontWeight": 500,

@@ -36,6 +36,7 @@ from eyechart.claims.wording import (
     what_would_decide,
 )
 from eyechart.errors import EyechartError
+from eyechart.quantity import quantities_in
 
 if TYPE_CHECKING:
     import xarray
@@ -118,22 +119,19 @@ def read(findings: Mapping[str, xarray.Dataset], quantity: str) -> dict[Subjects
     """A quantity of every tuple of subjects that has it. Its name must mean one thing in all findings."""
     result: dict[Subjects, Measured] = {}
     for measure, finding in findings.items():
-        if "quantity_row" not in finding.sizes:
-            continue
-        rows = finding.isel(quantity_row=finding["quantity"].values == quantity)
-        for row in range(rows.sizes["quantity_row"]):
-            line = rows.isel(quantity_row=row)
-            subjects = tuple(str(line["quantity_subjects"].item()).split(" | "))
+        for row in quantities_in(finding):
+            if row["quantity"] != quantity:
+                continue
+            subjects = tuple(row["quantity_subjects"].split(" | "))
             if subjects in result:
                 raise EyechartError(
                     f"{quantity!r} is a quantity of both {result[subjects].measure} and {measure}; rename one of them."
                 )
-            value, low, high = (float(line[f"quantity_{name}"]) for name in ("value", "low", "high"))
-            smooth = bool(line["quantity_smooth"].item()) if "quantity_smooth" in line.coords else True
+            value, low, high = (row[f"quantity_{name}"] for name in ("value", "low", "high"))
+            smooth, few = bool(row.get("quantity_smooth", True)), bool(row.get("quantity_of_few", False))
             images, of_weights = int(finding.attrs.get("images", 0)), bool(finding.attrs.get("of_weights", False))
-            half = float(line["quantity_half_value"].item()) if "quantity_half_value" in line.coords else math.nan
+            half = row.get("quantity_half_value", math.nan)
             folds = int(finding.attrs.get("folds", 0)) or Measured.folds  # 0: of weights
-            few = bool(line["quantity_of_few"].item()) if "quantity_of_few" in line.coords else False
             result[subjects] = Measured(value, low, high, images, measure, smooth, of_weights, folds, half, few)
     return result
 

@@ -60,6 +60,10 @@ def count_parts(decisions: Sequence[str], least: int = 0) -> str:
     return f"Of its {len(decisions)} parts {', '.join(counts)}" + (f"; {least} must hold" if least else "")
 
 
+MOST_SEEDS = 100
+"""Beyond that a forecast only says that the effect is next to nothing: nobody trains so many."""
+
+
 def what_would_decide(
     effect: float, width: float, needed: int | None, used: int, unit: str, smooth: bool = True
 ) -> str:
@@ -76,6 +80,8 @@ def what_would_decide(
         return f"More {unit} may decide it" if width > 0 else "It lies between what holds and what fails"
     if needed is None:
         return f"The effect lies on the margin or between two, so no number of {unit} would decide it"
+    if unit == "seeds" and needed > MOST_SEEDS:
+        return f"More than {MOST_SEEDS:,} seeds would be needed ({used:,} were used), if the effect stays"
     return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"
 
 

@@ -79,15 +79,6 @@ class Clock:
         yield
         self._charge({part: portion}, self.now() - self.last)
 
-    def over(self, kind: Kind, names: Iterable[str]) -> Iterator[str]:
-        """These measures one after the other, each with its `kind` of work done on it."""
-        listed = list(names)
-        self.last = self.now()
-        for place, name in enumerate(listed, start=1):
-            self.say(f"{WORDS[kind]} {place} of {len(listed)}: {name}")
-            yield name
-            self._charge({Part(kind, name): 1.0}, self.now() - self.last)
-
     def counting(self, kind: Kind, names: Iterable[str]) -> Callable[[str], None]:
         """To be called with each of these measures when its `kind` of work is done, here or by a helper."""
         left = list(names)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Readout = Literal["all", "spatial", "cls", "gap"]
 COLUMNS_AT_ONCE = 1 << 16  # features centred and multiplied at a time: a ResNet stem has 800,000 of them
 AT_ONCE = 1 << 24  # numbers of features or Gram matrices held at a time
+THERE_AT_ONCE = 1 << 26  # on an accelerator, which has more memory and gains by fewer, larger steps
+PIECE = 1 << 11  # features of one product there: a Gram matrix of 64 images is one tile, so only many pieces fill it
 
 
 def gram(features: torch.Tensor) -> torch.Tensor:
@@ -44,12 +46,33 @@ def gram(features: torch.Tensor) -> torch.Tensor:
     """
     flat = features.flatten(1)
     dtype = torch.promote_types(flat.dtype, torch.float32)  # bfloat16 features are multiplied in float32
+    if flat.is_cuda:
+        return gram_in_pieces(flat, dtype)
     result = flat.new_zeros(len(flat), len(flat), dtype=dtype)
     for columns in torch.split(flat, COLUMNS_AT_ONCE, dim=1):
         centred = columns.to(dtype)
         centred = centred - centred.mean(0)
         result.addmm_(centred, centred.T)
     return result
+
+
+def gram_in_pieces(flat: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The same of features (image, feature) as a sum over pieces of them, added up in float64.
+
+    >>> features = torch.randn(5, 3 * PIECE + 7)
+    >>> bool(torch.allclose(gram_in_pieces(features, torch.float32), gram(features), rtol=1e-4))
+    True
+    """
+    n = len(flat)
+    result = flat.new_zeros(n, n, dtype=torch.float64)
+    for columns in torch.split(flat, PIECE * max(1, THERE_AT_ONCE // (PIECE * n)), dim=1):
+        centred = columns - columns.mean(0, dtype=dtype)
+        whole = centred.shape[1] // PIECE * PIECE
+        pieces = centred[:, :whole].reshape(n, -1, PIECE).transpose(0, 1)
+        result += (pieces @ pieces.mT).sum(0, dtype=torch.float64)
+        rest = centred[:, whole:]
+        result += rest @ rest.T
+    return result.to(dtype)
 
 
 def hsic_table(grams: torch.Tensor, others: torch.Tensor | None = None) -> torch.Tensor:

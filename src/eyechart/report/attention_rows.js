@@ -10,25 +10,41 @@
   const part = (name) => room.querySelector(`[data-part="${name}"]`);
   // What both sides share is in `state`; `main` is the subject in hand, `other` the one beside it.
   const state = { example: 0, show: "head", over: false, hovered: null };
-  const main = { subject: 0, layer: 0, head: 0, query: 0, rows: null, picture: null };
-  const other = { subject: null, layer: 0, head: 0, query: 0, rows: null, picture: null };
+  // `example` of a side: the picture whose rows it has, which may lag behind the chosen one.
+  const main = { subject: 0, example: 0, layer: 0, head: 0, query: 0, rows: null, picture: null };
+  const other = { subject: null, example: 0, layer: 0, head: 0, query: 0, rows: null, picture: null };
   const unpacked = new Map(); // "subject/example" -> rows
+  const listed = new Map(); // "subject/not the first example" -> layers with the queries that can be asked
   const subject = (side = main) => data.subjects[side.subject];
-  const layer = (side = main) => subject(side).layers[side.layer];
+  // All pictures but the first may have rows of some queries only: `asked`, for each layer.
+  const layersOf = (who, example) => {
+    const { layers, asked } = data.subjects[who], key = `${who}/${example > 0}`;
+    if (!listed.has(key)) listed.set(key, asked && example > 0 ? layers.map((one, at) => ({ ...one, queries: asked[at].map((query) => one.queries[query]) })) : layers);
+    return listed.get(key);
+  };
+  const layer = (side = main) => layersOf(side.subject, side.example)[side.layer];
 
   const half = (bits) => { // a positive number of 16 bits
     const power = bits >> 10, rest = (bits & 1023) / 1024;
     return power ? (1 + rest) * 2 ** (power - 15) : rest * 2 ** -14;
   };
 
+  // Puts back what explorer.py took from the codes of each head: the forecast by the key and the query before.
+  const foresee = (codes, queries, keys) => codes.forEach((rest, at) => {
+    const first = at % keys === 0, top = Math.floor(at / keys) % queries === 0;
+    const left = first ? 0 : codes[at - 1], above = top ? 0 : codes[at - keys], corner = first || top ? 0 : codes[at - keys - 1];
+    codes[at] = rest + Math.min(Math.max(left + above - corner, Math.min(left, above)), Math.max(left, above)); // modulo 256
+  });
+
   const unpack = async (who, example) => {
     const key = `${who}/${example}`;
     if (!unpacked.has(key)) {
       const all = await window.eyechart.inflated(data.subjects[who].rows[example]);
-      const layers = data.subjects[who].layers.map((one) => ({ one, queries: one.queries.length }));
+      const layers = layersOf(who, example).map((one) => ({ one, queries: one.queries.length }));
       let at = 0, count = 0, done = 0;
       for (const each of layers) { // heads, then the rollout as one more
         each.codes = new Uint8Array(all, at, (each.one.heads + 1) * each.queries * each.one.keys);
+        foresee(each.codes, each.queries, each.one.keys);
         at += each.codes.length;
       }
       for (const each of layers) {
@@ -111,6 +127,6 @@
   };
 
   window.eyechart.attention = {
-    room, data, part, PREFIX, MEAN, state, main, other, subject, layer, unpack, row, howShown, shown, keysOf, keysShown, queryPlace,
+    room, data, part, PREFIX, MEAN, state, main, other, subject, layer, layersOf, unpack, row, howShown, shown, keysOf, keysShown, queryPlace,
   };
 })();

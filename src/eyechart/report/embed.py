@@ -36,15 +36,16 @@ EXACT_ROWS = 2000
 #: What Vega writes into an SVG for screen readers and pointers, which an image on a page has no use for.
 SPARE = re.compile(
     r' (?:(?:class|role|aria-\w+|pointer-events)="[^"]*"'
-    r'|(?:opacity="1"|text-anchor="start"|transform="translate\(0,0\)")(?=[ />]))'
+    r'|(?:opacity="1"|text-anchor="start"|transform="translate\(0,0\)"|stroke-width="1")(?=[ />]))'
 )
 UNSTROKED = re.compile(r'(?<=^<path)(?!.* stroke=)(.*) stroke-width="[^"]*"')
 RGB = re.compile(r'"rgb\((\d+), (\d+), (\d+)\)"')
-EMPTY = re.compile(r'<path d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>')
-FONT = re.compile(r' font-family="[^"]*"')
+EMPTY = re.compile(r'<path d="(?:M0,0h[\d.]+v[\d.]+h-?[\d.]+Z)?"(?: display="none")?/>')  # a panel's, without an ink
+FONT, LETTERS = re.compile(r' font-family="[^"]*"'), ' font-size="11px"'  # of nearly all words
 BARE = {"aria": False, "background": "transparent"}
 STOOD_IN = re.compile(rf'\b(fill|stroke)="({"|".join(STAND_INS)})"')
 TAG = re.compile(r"""<\w+(?: [\w:-]+="[^"']*")*/?>""")
+NUMBERED = re.compile(r'( id="|url\(#)(clip|gradient_)(\d+)')
 FINE = re.compile(r"(\d+\.\d\d)\d+(?![\de])")
 
 
@@ -60,6 +61,14 @@ class EmbeddedChart:
     height: int
     subjects: frozenset[str] = frozenset()
     """Those whom it tells apart, by a column of its tables or by a panel of their own."""
+
+    def as_json(self) -> str:
+        return json.dumps({**vars(self), "subjects": sorted(self.subjects)}, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> EmbeddedChart:
+        read = json.loads(text)
+        return cls(**{**read, "subjects": frozenset(read["subjects"])})
 
     @property
     def written(self) -> dict[str, list[str]]:
@@ -154,21 +163,31 @@ def with_inks(picture: str, inks: Sequence[str]) -> str:
 def smaller(picture: str) -> str:
     """The same picture in half the bytes: no roles and classes, no thousandths of a pixel, the font named once.
 
+    What it refers to is counted from 0, not on from the pictures that this process has drawn before.
+
     >>> smaller('<svg><path class="background" aria-hidden="true" d="M0.12345,-7h1.5" opacity="1"/></svg>')
     '<svg><path d="M0.12,-7h1.5"/></svg>'
+    >>> smaller('<clipPath id="clip7"/><g clip-path="url(#clip7)"/>')
+    '<clipPath id="clip0"/><g clip-path="url(#clip0)"/>'
     """
     fonts = sorted(set(FONT.findall(picture)))
     named_once = len(fonts) == 1
+    numbers_here: dict[str, int] = {}
+
+    def renumbered(name: re.Match[str]) -> str:
+        return f"{name[1]}{name[2]}{numbers_here.setdefault(name[2] + name[3], len(numbers_here))}"
 
     def tag(match: re.Match[str]) -> str:
         kept = SPARE.sub("", match.group())
-        kept = FONT.sub("", kept) if named_once else kept
+        kept = FONT.sub("", kept).replace(LETTERS, "") if named_once else kept
+        kept = re.sub(r' [xy]2="0"(?=[ />])', "", kept) if kept.startswith("<line ") else kept  # no gradient
         kept = UNSTROKED.sub(r"\1", kept)
+        kept = NUMBERED.sub(renumbered, kept)
         kept = RGB.sub(lambda inks: '"#{:02x}{:02x}{:02x}"'.format(*map(int, inks.groups())), kept)
         return re.sub(r' (?:d|transform)="[^"]*"', lambda numbers: FINE.sub(r"\1", numbers.group()), kept)
 
     tidied = EMPTY.sub("", re.sub(r"<[a-z][^>]*>", tag, picture))  # tags only: words between them are the reader's
-    return tidied.replace("<svg", f"<svg{fonts[0]}", 1) if named_once else tidied
+    return tidied.replace("<svg", f"<svg{fonts[0]}{LETTERS}", 1) if named_once else tidied
 
 
 def packed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -207,8 +226,13 @@ def array(numbers: np.ndarray) -> dict[str, str]:
 def javascript() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that defines `eyechartVega` and nothing else."""
     bundle = vl_convert.javascript_bundle("window.eyechartVega = { embed: vegaEmbed };")
-    # The bundle declares a thousand one-letter globals, and a closing tag inside a string would end the script.
-    return "(() => {" + bundle.replace("</script", "<\\/script") + "})();"
+    return "(() => {" + bundle + "})();"  # the bundle declares a thousand one-letter globals
+
+
+@cache
+def deflated_javascript() -> str:
+    """The same as base64 of a zlib stream, less than half of it: page.js runs it when the first chart is near."""
+    return base64.b64encode(zlib.compress(javascript().encode(), 9)).decode()
 
 
 def svg_uri(picture: str) -> Markup:

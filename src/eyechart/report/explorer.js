@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   if (!window.eyechart.attention) return;
-  const { room, data, part, MEAN, state, main, other, subject, layer, unpack, row, keysOf, keysShown, queryPlace, queryName, lookedAt, paintMap, paintScale, drawLarge, draw } = window.eyechart.attention;
+  const { room, data, part, MEAN, state, main, other, subject, layer, layersOf, unpack, row, keysOf, keysShown, queryPlace, queryName, lookedAt, paintMap, paintScale, drawLarge, draw } = window.eyechart.attention;
   const { hear, sentence, layerWords } = window.eyechart;
 
   const choice = (group, words, checked, change) => {
@@ -42,8 +42,9 @@
   const whereNow = () => [...layer().queries[main.query].slice(0, 2), ...layer().grids];
 
   const wholeLayers = () => { // the page has no room for every patch of every layer
-    const names = subject().layers.filter(({ grids, queries }) => queries.filter(([y]) => y >= 0).length === grids[0] * grids[1]).map(({ name }) => name);
-    return names.length ? ` ${sentence("All of them in {layers}.", { layers: names.map(layerWords).join(", ") })}` : "";
+    const names = layersOf(main.subject, main.example).filter(({ grids, queries }) => queries.filter(([y]) => y >= 0).length === grids[0] * grids[1]).map(({ name }) => name);
+    if (names.length) return ` ${sentence("All of them in {layers}.", { layers: names.map(layerWords).join(", ") })}`;
+    return subject().asked ? ` ${sentence("All of them in the first picture.")}` : "";
   };
 
   const listBeside = () => {
@@ -111,15 +112,15 @@
     main.head = Math.min(main.head, layer().heads - 1);
     if (subject().noRollout && state.show === "rollout") state.show = "head";
     if (other.subject !== null && newBeside) Object.assign(other, { layer: atDepth(other, depthOf(main)), head: -1 });
-    const sides = other.subject === null ? [main] : [main, other];
+    const sides = other.subject === null ? [main] : [main, other], { example } = state;
     const found = await Promise.all(sides.map(async (side) => {
       const image = new Image();
       image.src = subject(side).pictures[state.example];
-      return [side, (await Promise.all([unpack(side.subject, state.example), image.decode()]))[0], image];
+      return [side, (await Promise.all([unpack(side.subject, example), image.decode()]))[0], image];
     }));
     if (mine !== turn) return; // another choice came in the meantime
     if (other.subject === null) other.rows = null;
-    found.forEach(([side, rows, picture]) => Object.assign(side, { rows, picture }));
+    found.forEach(([side, rows, picture]) => Object.assign(side, { rows, picture, example }));
     if (!before) main.head = narrowest(main);
     if (other.rows) other.head = other.head < 0 ? narrowest(other) : Math.min(other.head, layer(other).heads - 1);
     if (before) keepQuery(before);
@@ -223,15 +224,15 @@
   const MOST_BRUSHED = 48;
   const sideOf = ({ subject: name, name: place, head }) => {
     const at = data.subjects.findIndex((each) => each.name === name), own = data.subjects[at]?.layers.findIndex((each) => each.name === place.replace(/ attention$/, ""));
-    return at < 0 || own < 0 || head > data.subjects[at].layers[own].heads ? null : { subject: at, layer: own, head: head - 1, query: 0 };
+    return at < 0 || own < 0 || head > data.subjects[at].layers[own].heads ? null : { subject: at, example: state.example, layer: own, head: head - 1, query: 0 };
   };
   hear("heads", async ({ figure, heads }) => {
     const sides = heads.map(sideOf).filter(Boolean).slice(0, MOST_BRUSHED);
     const query = main.rows ? whereNow() : null;
     const buttons = await Promise.all(sides.map(async (side) => {
       const image = new Image();
-      image.src = subject(side).pictures[state.example];
-      [side.rows] = await Promise.all([unpack(side.subject, state.example), image.decode()]);
+      image.src = subject(side).pictures[side.example];
+      [side.rows] = await Promise.all([unpack(side.subject, side.example), image.decode()]);
       side.picture = image;
       if (query) keepQuery(query, side);
       else side.query = nearestQuery(0.5, 0.5, side);

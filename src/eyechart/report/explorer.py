@@ -7,7 +7,7 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
     """All that explorer.js draws, in at most `budget` bytes at least one picture; None without attention maps.
 
     Every patch can be asked in as many layers as fit, spread over the depth; the others keep a coarser grid of queries.
+    Where fewer than three layers could, every patch of the first picture can be asked, and few of the others.
     Only where even that is too much there are fewer pictures.
     """
     finding = run.findings.get("attention_maps")
@@ -56,16 +57,15 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
         }
         for index, name in enumerate(names)
     ]
-    for examples in dict.fromkeys((range(kept), range(min(kept, FEWEST)))):  # as many as there are, if they fit whole
-        pictures = sum(len(uri) for each in subjects for uri in each["pictures"][: len(examples)])
-        lessons = len(json.dumps([(each["place"], each["reach"]) for each in subjects], separators=(",", ":")))
-        room = (budget - OVERHEAD - pictures - lessons) // len(subjects)
-        made = [packed(finding, name, examples, room) for name in names]
-        if all(each.whole for each in made):
-            break
+    lessons = len(json.dumps([(each["place"], each["reach"]) for each in subjects], separators=(",", ":")))
+
+    def room(count: int) -> int:
+        return budget - OVERHEAD - lessons - sum(len(uri) for each in subjects for uri in each["pictures"][:count])
+
+    examples, made = chosen(finding, names, kept, room)
     for each, of_subject in zip(subjects, made, strict=True):
-        each["layers"], each["rows"] = of_subject.layers, of_subject.rows
-    besides = [(each["layers"], each["place"], each["reach"]) for each in subjects]
+        each["layers"], each["rows"], each["asked"] = of_subject.layers, of_subject.rows, of_subject.asked
+    besides = [(each["layers"], each["asked"], each["place"], each["reach"]) for each in subjects]
     said = len(json.dumps(besides, separators=(",", ":")))
     shown = np.cumsum([sum(len(each["pictures"][at] + each["rows"][at]) for each in subjects) for at in examples])
     count = max(1, int((said + shown <= budget - OVERHEAD).sum()))
@@ -80,19 +80,57 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
     }
 
 
-def packed(finding: xarray.Dataset, subject: str, examples: range, room: int) -> Packed:
-    """The layers of a subject and the rows of each picture, with as many queries as `room` bytes allow."""
+def chosen(
+    finding: xarray.Dataset, names: Sequence[str], kept: int, room: Callable[[int], int]
+) -> tuple[range, list[Packed]]:
+    """How many of the kept pictures are shown, and the rows of every subject."""
+    few = min(kept, FEWEST)
+    for count, first_whole in ((kept, False), (few, False), (few, True)):
+        made = packed_together(finding, names, range(count), room(count), first_whole)
+        fits = sum(each.size for each in made) <= room(count)
+        if fits and all(each.whole or first_whole or (each.dense and count == few) for each in made):
+            return range(count), made
+    return range(few), packed_together(finding, names, range(few), room(few))
+
+
+def packed_together(
+    finding: xarray.Dataset, names: Sequence[str], examples: range, room: int, first_whole: bool = False
+) -> list[Packed]:
+    """All subjects in `room` bytes: what a small one leaves of its share is for the larger ones."""
+    made: dict[str, Packed] = {}
+    by_size = sorted(names, key=lambda name: len(site_indices(finding, name)))
+    for waiting, name in zip(range(len(names), 0, -1), by_size, strict=True):
+        made[name] = packed(finding, name, examples, room // waiting, first_whole)
+        room -= made[name].size
+    return [made[name] for name in names]
+
+
+def packed(finding: xarray.Dataset, subject: str, examples: range, room: int, first_whole: bool = False) -> Packed:
+    """The layers of a subject and the rows of each picture, with as many queries as `room` bytes allow.
+
+    With `first_whole` every query of the first picture, whatever that leaves to the others.
+    """
     sites = site_indices(finding, subject).tolist()
     choices = list(queries_of(finding, sites))
+    _, whole = choices[0]
 
     def values(asked: Mapping[int, np.ndarray]) -> int:
         return sum(math.prod(shape_of(finding, site)) * len(asked[site]) for site in sites)
 
-    dense = len(rows(finding, choices[0], 0)) / values(choices[0])  # bytes of a value, by the first picture
-    fitting = [asked for asked in choices if 0.98 * dense * values(asked) * len(examples) <= room]
-    for asked in [*fitting, choices[-1]]:
-        layers = [layer(finding, site, asked[site]) for site in sites]
-        made = Packed(layers, [rows(finding, asked, at) for at in examples], asked is choices[0])
+    first = rows(finding, whole, 0)
+    others = examples[1:] if first_whole else examples
+    left = room - (len(first) if first_whole else 0)
+    of_value = len(first) / values(whole)  # bytes
+    fitting = [each for each in choices if 0.95 * of_value * values(each[1]) * len(others) <= left]
+    for dense, asked in [*fitting, choices[-1]]:
+        listed = whole if first_whole else asked
+        made = Packed(
+            [layer(finding, site, listed[site]) for site in sites],
+            [*([first] if first_whole else []), *(rows(finding, asked, at) for at in others)],
+            asked is whole,
+            dense,
+            [np.searchsorted(whole[site], asked[site]).tolist() for site in sites] if first_whole else None,
+        )
         if made.size <= room:
             break
     return made
@@ -104,21 +142,26 @@ class Packed:
     rows: list[str]
     whole: bool
     """Whether every patch can be asked in every layer."""
+    dense: bool
+    """Whether it can in at least three, and most of them in the others."""
+    asked: list[list[int]] | None
+    """Which queries of each layer the rows of all pictures but the first have; None: all that it lists."""
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.rows)) + len(json.dumps(self.layers, separators=(",", ":")))
+        return sum(map(len, self.rows)) + len(json.dumps([self.layers, self.asked], separators=(",", ":")))
 
 
-def queries_of(finding: xarray.Dataset, sites: Sequence[int]) -> Iterator[dict[int, np.ndarray]]:
-    """Which queries of each attention may be asked, from all to few."""
+def queries_of(finding: xarray.Dataset, sites: Sequence[int]) -> Iterator[tuple[bool, dict[int, np.ndarray]]]:
+    """Which queries of each attention may be asked, from all to few, each with whether these are dense."""
     whole = {site: np.flatnonzero(finding.query_place.values[site, :, 0] != NOTHING) for site in sites}
-    yield whole
+    yield True, whole
     some = [(many, SPARSE[0]) for many in range(len(sites) - 1, 2, -1)]
     few = [(many, side) for many in (3, 2, 1) if many < len(sites) for side in SPARSE[1:4]]
     for number, side in [*some, *few, *((0, side) for side in SPARSE)]:
         full = set(np.array(sites)[np.linspace(len(sites) - 1, 0, number).round().astype(int)].tolist())
-        yield {site: whole[site] if site in full else sparse(finding, site, whole[site], side) for site in sites}
+        asked = {site: whole[site] if site in full else sparse(finding, site, whole[site], side) for site in sites}
+        yield (number, side) in some, asked
 
 
 def sparse(finding: xarray.Dataset, site: int, queries: np.ndarray, side: int) -> np.ndarray:
@@ -156,7 +199,8 @@ def layer(finding: xarray.Dataset, site: int, asked: np.ndarray) -> dict[str, An
 
 
 def rows(finding: xarray.Dataset, asked: Mapping[int, np.ndarray], example: int) -> str:
-    """One picture's rows, deflated, in base64: for each attention the codes of heads and rollout; then all peaks.
+    """One picture's rows, deflated, in base64: for each attention what is `unforeseen` of the codes of heads and
+    rollout; then all peaks.
 
     First the largest weights on patches, then those on tokens without place.
     """
@@ -165,8 +209,9 @@ def rows(finding: xarray.Dataset, asked: Mapping[int, np.ndarray], example: int)
     besides: list[np.ndarray] = []
     for site, queries in asked.items():
         heads, keys = shape_of(finding, site)
-        codes += [finding.maps.values[example, site, :heads, queries, :keys].swapaxes(0, 1)]
-        codes += [finding.rollout.values[example, site, queries, :keys]]
+        of_heads = finding.maps.values[example, site, :heads, queries, :keys].swapaxes(0, 1)
+        of_rollout = finding.rollout.values[example, site, queries, :keys][None]
+        codes.append(unforeseen(np.concatenate([of_heads, of_rollout])))
         for listed, name in ((peaks, "peak"), (besides, "beside")):
             listed += [finding[name].values[example, site, :heads, queries].T]
             listed += [finding[f"rollout_{name}"].values[example, site, queries]]
@@ -174,9 +219,26 @@ def rows(finding: xarray.Dataset, asked: Mapping[int, np.ndarray], example: int)
     # deflates better.
     halves = np.concatenate([part.ravel() for part in (*peaks, *besides)])
     halves = halves.astype("<f2").view(np.uint8).reshape(-1, 2).T
-    packer = zlib.compressobj(6, memLevel=9)
+    packer = zlib.compressobj(6, memLevel=9, strategy=zlib.Z_FILTERED)
     parts = [packer.compress(part.tobytes()) for part in (*codes, halves)]
     return base64.b64encode(b"".join([*parts, packer.flush()])).decode()
+
+
+def unforeseen(codes: np.ndarray) -> np.ndarray:
+    """Codes (head, query, key) less what their neighbours foresee, modulo 256: a seventh smaller when deflated.
+
+    The forecast is that of lossless JPEG, from the key before, the query before, and the key before of that:
+    their plane, or the nearer of the first two where the third lies beyond both. attention_rows.js undoes it.
+
+    >>> unforeseen(np.array([[[7, 7, 9], [8, 8, 10]]], dtype=np.uint8))
+    array([[[7, 0, 2],
+            [1, 0, 1]]], dtype=uint8)
+    """
+    whole = np.pad(codes.astype(np.int16), ((0, 0), (1, 0), (1, 0)))
+    left, above, corner = whole[:, 1:, :-1], whole[:, :-1, 1:], whole[:, :-1, :-1]
+    foreseen = np.clip(left + above - corner, np.minimum(left, above), np.maximum(left, above))
+    rest: np.ndarray = (codes - foreseen).astype(np.uint8)
+    return rest
 
 
 def picture(finding: xarray.Dataset, subject: str, example: int) -> str:

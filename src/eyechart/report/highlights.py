@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from scipy import stats
 
 from eyechart.charts.numbers import is_number, number, with_span
+from eyechart.quantity import quantities_in
 from eyechart.report.sentences import typeset
 from eyechart.report.verdict_rows import picture
 
@@ -103,14 +104,13 @@ def contrasts(name: str, measure: Measure, finding: xarray.Dataset) -> list[Cont
     known: dict[str, Quantity] = {quantity.name: quantity for quantity in measure.quantities}
     values: dict[str, dict[str, Ends]] = {}
     units: dict[str, str] = {}
-    for index in range(finding.sizes.get("quantity_row", 0)):
-        row = finding.isel(quantity_row=index)
-        key, subject = str(row.quantity.item()), str(row.quantity_subjects.item())
-        value, low, high = (float(row[f"quantity_{part}"]) for part in ("value", "low", "high"))
+    for row in quantities_in(finding):
+        key, subject = row["quantity"], row["quantity_subjects"]
+        value, low, high = (row[f"quantity_{part}"] for part in ("value", "low", "high"))
         own = " | " not in subject and key in known and not known[key].reference
         if own and all(map(is_number, (value, low, high))):
             values.setdefault(key, {})[subject] = value, low, high
-            units[key] = str(row.quantity_unit.item())
+            units[key] = row["quantity_unit"]
     made = []
     for key, each in values.items():
         numbers = [ends[0] for ends in each.values()]

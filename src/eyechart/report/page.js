@@ -2,7 +2,7 @@
 // pictures, tables and sentences are in the HTML.
 (() => {
   "use strict";
-  const { charts, config } = JSON.parse(document.getElementById("charts").textContent);
+  const { charts, config, vega: packedVega } = JSON.parse(document.getElementById("charts").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const arrays = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
   const { state, hear, tell, sentence, few, inflated, views: drawn } = window.eyechart; // drawn: figure -> { view, room }
@@ -14,6 +14,15 @@
     if (!opened.has(name)) opened.set(name, JSON.parse(new TextDecoder().decode(await inflated(charts[name]))));
     return opened.get(name);
   };
+
+  // So does the library that draws them. The page's policy knows it by its hash.
+  let library;
+  const vega = () => (library ??= inflated(packedVega).then((bytes) => {
+    const script = document.createElement("script");
+    script.textContent = new TextDecoder().decode(bytes);
+    document.head.append(script);
+    return window.eyechartVega;
+  }));
 
   // Columns as embed.py packed them: base64 arrays (NaN: nothing there), codes into a list of words, or plain values.
   const unpackColumn = (column) => {
@@ -36,9 +45,12 @@
     return Math.max(own, ...(part.concat || []).map(columnsOf));
   };
 
-  const atMost = (part, columns) => {
-    if (part.concat) part.columns = Math.min(part.columns || part.concat.length, columns);
-    (part.concat || []).forEach((one) => atMost(one, columns));
+  // Small maps stand two a row even where all else stands alone.
+  const isSmallMap = (part) => isMap(part) && part.width <= 160 && !namesBeside(part);
+  const atMost = (part, columns, room) => {
+    const most = part.concat?.every(isSmallMap) ? Math.max(columns, Math.floor(room / 170)) : columns;
+    if (part.concat) part.columns = Math.min(part.columns || part.concat.length, most);
+    (part.concat || []).forEach((one) => atMost(one, columns, room));
   };
 
   const ways = (spec, some) => {
@@ -58,6 +70,12 @@
     return list ? Math.max(...list.flat().map((name) => widthIn(name, 5.4))) : 0;
   }));
 
+  // How wide a row of pictures must be, so that the names above them can be read.
+  const namesAbove = (part) => Math.max(0, ...unitsOf(part).map(({ encoding }) => {
+    const { orient, labelExpr } = encoding?.x?.axis ?? {}, [list] = orient === "top" ? namesIn(labelExpr ?? "") : [];
+    return 40 * (list?.length ?? 0);
+  }));
+
   // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
   // `excess`: what was too much before, which all panels of a row give together.
   const tighten = (part, room, excess = 0) => {
@@ -66,32 +84,40 @@
     const share = room / many, less = excess && excess / many + 1;
     return part.concat.every((one) => {
       if (one.concat) return tighten(one, share, less);
-      const [axes, least] = isMap(one) ? [24 + namesBeside(one), 56] : [66, 84];
+      const [axes, least] = isMap(one) ? [24 + namesBeside(one), Math.max(56, namesAbove(one))] : [66, Math.max(84, 0.26 * one.width)];
       const width = Math.min(one.width, share - axes) - less;
       if (width < least && many > 1) return false;
       if (one.width > width) narrow(one, one.width - width, least);
+      if (many > 1 && !isMap(one)) one.height = Math.min(one.height, Math.max(130, 1.5 * width)); // no towers
+      if (many > 1) wrapTitles(one, share - 8); // a title wider than its panel would push the next one away
       return true;
     });
   };
 
-  // Words that are wider than their room get a second line. A Korean letter is nearly as wide as two others.
+  // Words that are wider than their room get a second line, long names too. A Korean letter is nearly as wide as two others.
   const widthIn = (words, letter) => letter * [...words].reduce((sum, sign) => sum + (sign > "\u1100" ? 1.8 : 1), 0);
-  const wrapped = (words, letter, room) => (typeof words !== "string" || widthIn(words, letter) <= room ? words : words.split(" ").reduce((lines, word) => {
-    if (lines.length && widthIn(`${lines.at(-1)} ${word}`, letter) < room) lines.push(`${lines.pop()} ${word}`);
-    else lines.push(word);
-    return lines;
-  }, []));
+  const wrapped = (words, letter, room) => {
+    if (typeof words !== "string" || widthIn(words, letter) <= room) return words;
+    const pieces = words.split(" ").flatMap((word) => (widthIn(word, letter) > room ? word.split(/(?<=[_/:@.])/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
+    return pieces.reduce((lines, [glue, piece]) => {
+      const longer = `${lines.at(-1)}${glue}${piece}`;
+      if (lines.length && widthIn(longer, letter) < room) lines[lines.length - 1] = longer;
+      else lines.push(piece);
+      return lines;
+    }, []);
+  };
   const wrapTitles = (part, room) => {
     if (typeof part.title === "string") part.title = wrapped(part.title, 7, room);
     else if (part.title?.text) {
-      part.title.text = wrapped(part.title.text, 7, Math.min(room, part.title.limit ?? room));
-      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, 6, room));
+      const own = Math.min(room, part.title.limit ?? room);
+      part.title.text = wrapped(part.title.text, 7, own);
+      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, 6, own));
     }
     (part.concat || []).forEach((one) => wrapTitles(one, room));
   };
   const wrapAxis = (part, room) => unitsOf(part).forEach(({ encoding }) => [encoding?.x, encoding?.x?.axis].forEach((named) => {
     if (!named?.title) return;
-    named.title = wrapped(named.title, 6.2, room);
+    named.title = wrapped(named.title, 5.9, room);
     delete named.titleLimit;
   }));
 
@@ -248,7 +274,7 @@
     for (const way of ways(whole, only.length > 0)) {
       const copy = JSON.parse(JSON.stringify(whole));
       if (way.abreast) abreast(copy);
-      if (way.columns) atMost(copy, way.columns);
+      if (way.columns) atMost(copy, way.columns, room);
       if (way.again && excess > room / 4) continue;
       if (way.tight && !tighten(copy, room, way.again ? excess : 0)) continue;
       wrapTitles(copy, way.below ? room - 48 : Infinity); // they begin where the plot does
@@ -262,7 +288,7 @@
       drawn.get(figure)?.view?.finalize();
       drawn.set(figure, { room });
       // `ast`: expressions are interpreted, so the page needs no permission to make code from text.
-      const { view } = await window.eyechartVega.embed(live, copy, {
+      const { view } = await (await vega()).embed(live, copy, {
         mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" }, patch: hearing,
       });
       view.addEventListener("click", (_, item) => {
@@ -282,7 +308,7 @@
 
   // For other scripts: the rows behind a chart, and a chart of their own in the page's looks.
   window.eyechart.rowsOf = (name) => Object.values(opened.get(name).tables).flatMap(unpack); // of a chart that was drawn
-  window.eyechart.show = (place, spec) => window.eyechartVega.embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
+  window.eyechart.show = async (place, spec) => (await vega()).embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
     mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" },
   });
 

@@ -7,9 +7,10 @@ import datetime
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -20,9 +21,10 @@ from eyechart.charts.numbers import count
 from eyechart.claims.summary import summarise
 from eyechart.measure import CHAPTERS
 from eyechart.report.anatomy_drawing import drawings
-from eyechart.report.embed import data_uri, javascript
+from eyechart.report.embed import data_uri, deflated_javascript, javascript
 from eyechart.report.explorer import explorer
 from eyechart.report.highlights import highlights
+from eyechart.report.precision import fewer_bits
 from eyechart.report.provenance import provenance
 from eyechart.report.sections import LARGEST_TABLE, section, tables
 from eyechart.report.subject_rows import subject_row
@@ -32,6 +34,7 @@ from eyechart.report.verdict_summary import of_weights, verdict_context
 from eyechart.report.words import Language, Words, chart_words, language_of, script_words, translator
 
 if TYPE_CHECKING:
+    from eyechart.report.embed import EmbeddedChart
     from eyechart.run import Run
 
 LARGEST = 10_000_000  # bytes of the page: what mail servers still take
@@ -44,19 +47,22 @@ in them, and how it is read."""
 EXPLORER_SCRIPTS = ("likeness.js", "attention_rows.js", "attention_words.js", "attention_drawing.js", "explorer.js")
 
 
-Watched = Callable[[Iterable[str]], Iterable[str]]
-"""Goes over the measures whose figures are drawn, and so sees each one come."""
-
-
 def write_report(
-    run: Run, tour_first: bool = False, watched: Watched = iter, lang: str = "en", largest: int = LARGEST
+    run: Run,
+    tour_first: bool = False,
+    lang: str = "en",
+    largest: int = LARGEST,
+    drawn: Mapping[str, EmbeddedChart] = MappingProxyType({}),
 ) -> Path:
-    """Draw the page of a run into its folder; with `tour_first` it opens as a tour of the papers, in `lang`."""
+    """Draw the page of a run into its folder; with `tour_first` it opens as a tour of the papers, in `lang`.
+
+    Charts that are `drawn` already, in that language, are taken as they are.
+    """
     from eyechart.files import write_text
 
     language = language_of(lang)
     undrawn: list[str] = []
-    path = write_text(run.path / "report.html", render(run, undrawn, tour_first, watched, language, largest))
+    path = write_text(run.path / "report.html", render(run, undrawn, tour_first, language, largest, drawn))
     for sentence in undrawn:
         run.notice(sentence)
     return path
@@ -66,9 +72,9 @@ def render(
     run: Run,
     undrawn: list[str] | None = None,
     tour_first: bool = False,
-    watched: Watched = iter,
     language: Language = "en",
     largest: int = LARGEST,
+    drawn: Mapping[str, EmbeddedChart] = MappingProxyType({}),
 ) -> str:
     """The page as HTML; one of more than `largest` bytes goes without second pictures, then without its largest tables,
     then all of them, then most of its explorer, then its live charts.
@@ -81,7 +87,9 @@ def render(
     def subject_label(name: str) -> dict[str, str]:
         return {"name": name, "colour": theme.subject_colour(name, subjects)}
 
-    sections = [section(run, name, run.measures[name], subject_label, language) for name in watched(run.findings)]
+    sections = [
+        section(run, name, run.measures[name], subject_label, language, drawn.get(name)) for name in run.findings
+    ]
     undrawn = [] if undrawn is None else undrawn
     undrawn += [
         f"The figure of {made['name']} could not be drawn ({made['undrawn']}); its numbers are on the page."
@@ -90,13 +98,13 @@ def render(
     ]
     verdict_rows = rows(run.verdicts, subject_label, list(run.findings))
     maps = explorer_context(run)
-    scripts = [javascript(), *map(text_of, SCRIPTS), *([maps["script"]] if maps else [])]
-    drawn = [made["chart"] for made in sections if made["chart"]]
-    spoken = chart_words([part for chart in drawn for part in (chart.spec, chart.written)], subjects)
-    spoken |= script_words([*scripts[1:], str(maps["data"]) if maps else ""])
+    scripts = [*map(text_of, SCRIPTS), *([maps["script"]] if maps else [])]
+    shown = [made["chart"] for made in sections if made["chart"]]
+    spoken = chart_words([part for chart in shown for part in (chart.spec, chart.written)], subjects)
+    spoken |= script_words([*scripts, str(maps["data"]) if maps else ""])
     images = plan["images"]
     context = {
-        "policy": content_policy(scripts),
+        "policy": content_policy([javascript(), *scripts]),
         "version": plan["eyechart"],
         "title": f"Eye exam of {', '.join(subjects)}",
         "icon": icon(),
@@ -111,7 +119,7 @@ def render(
         "chapters": chapters(sections, verdict_rows),
         "papers": papers_on_the_page(sections, verdict_rows),
         **verdict_context(verdict_rows, summarise(run.verdicts), of_weights(run)),
-        "notices": [*plan["notices"], *undrawn],
+        "notices": [*plan["notices"], *fewer_bits(plan["settings"]["dtype"], run.findings), *undrawn],
         "problems": images["problems"][:MOST_PROBLEMS],
         "problem_count": len(images["problems"]),
         "references": references(
@@ -193,12 +201,13 @@ def filled(context: Mapping[str, Any], template: str = "page.html", words: Words
 
 
 def whole_options(said: Markup) -> Markup:
-    """Words of the page in which no line ends within an option.
+    """Words of the page in which no line ends within an option or before a per cent sign; commands look like commands.
 
-    >>> whole_options(Markup("try --effort full"))
-    Markup('try <span class="option">--effort</span> full')
+    >>> whole_options(Markup("try --effort full, or `eyechart train`"))
+    Markup('try <span class="option">--effort</span> full, or <code>eyechart train</code>')
     """
-    return Markup(re.sub(r"--[a-z][\w-]*", r'<span class="option">\g<0></span>', str(said)))
+    with_code = re.sub(r"`([^`<>]+)`", r"<code>\1</code>", re.sub(r"(?<=\d) %", "\u00a0%", str(said)))
+    return Markup(re.sub(r"--[a-z][\w-]*", r'<span class="option">\g<0></span>', with_code))
 
 
 def content_policy(scripts: Sequence[str]) -> str:
@@ -235,4 +244,5 @@ def made_on(plan: Mapping[str, Any]) -> dict[str, str]:
 def charts_data(sections: list[dict[str, Any]]) -> dict[str, Any]:
     drawn = [made for made in sections if made["chart"] is not None]
     charts = {made["name"]: made["chart"].deflated for made in drawn}
-    return {"charts": charts, "config": {"light": theme.configuration(), "dark": theme.configuration(dark=True)}}
+    config = {"light": theme.configuration(), "dark": theme.configuration(dark=True)}
+    return {"charts": charts, "config": config, "vega": deflated_javascript() if charts else ""}

@@ -33,7 +33,7 @@ def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         fact("Images", f"{images['name']}: {count(images['used'])} of {count(images['count'])}"),
         fact("Images, fingerprint", images["fingerprint"], code=True),
         fact("Blocks and folds", f"blocks of {batches['block']} images, {batches['folds']} folds"),
-        fact("Settings", options(plan["settings"])),
+        fact("Settings", options({key: value for key, value in plan["settings"].items() if key != "asked_for"})),
         fact(
             "Measures",
             "; ".join(

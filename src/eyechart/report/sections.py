@@ -9,6 +9,7 @@ from eyechart.charts.numbers import count, with_span
 from eyechart.charts.small_multiples import MOST_TOGETHER
 from eyechart.measure import SampledExperiment
 from eyechart.phrases import harmless_cell
+from eyechart.quantity import quantities_in
 from eyechart.report.embed import data_uri, embed, svg_uri
 from eyechart.report.sentences import lines, name_of_quantity, of_these, typeset
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import xarray
 
     from eyechart.measure import Measure
+    from eyechart.report.embed import EmbeddedChart
     from eyechart.report.words import Language
     from eyechart.run import Run
     from eyechart.scene import Scene
@@ -26,11 +28,19 @@ FEW_LINES = 3  # of what a measure says of many subjects; more are folded
 LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 
 
-def section(run: Run, name: str, measure: Measure, subject_label: Any, language: Language = "en") -> dict[str, Any]:
+def section(
+    run: Run,
+    name: str,
+    measure: Measure,
+    subject_label: Any,
+    language: Language = "en",
+    chart: EmbeddedChart | None = None,
+) -> dict[str, Any]:
+    """`chart`: where it is drawn already."""
     finding = run.findings[name]
-    chart, undrawn = None, ""
+    undrawn = ""
     try:
-        chart = embed(run, name, language)
+        chart = chart or embed(run, name, language)
     except Exception as error:  # one figure of twenty, after all the work: whatever it is, the others are drawn
         undrawn = in_one_line(error)
     try:
@@ -110,10 +120,9 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
     explained = {quantity.name: quantity.explain for quantity in measure.quantities}
     made: list[dict[str, Any]] = []
     met: set[tuple[Any, ...]] = set()
-    for index in range(finding.sizes.get("quantity_row", 0)):
-        row = finding.isel(quantity_row=index)
-        name, subjects = str(row.quantity.item()), str(row.quantity_subjects.item()).split(" | ")
-        ends = value, low, high = [float(row[f"quantity_{part}"]) for part in ("value", "low", "high")]
+    for row in quantities_in(finding):
+        name, subjects = row["quantity"], row["quantity_subjects"].split(" | ")
+        ends = value, low, high = [row[f"quantity_{part}"] for part in ("value", "low", "high")]
         if (name, *reversed(subjects), -value, -high, -low) in met:
             continue
         met.add((name, *subjects, *ends))
@@ -129,7 +138,7 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
                 "number": value,
                 "width": high - low,
                 "span": "exact" if exact else f"[{span}]" if span else "",
-                "unit": str(row.quantity_unit.item()),
+                "unit": row["quantity_unit"],
             }
         )
     return made
@@ -160,6 +169,7 @@ def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> 
         if "replicate" not in values.dims:
             groups.setdefault(tuple(map(str, values.dims)), []).append(str(variable))
     made: list[dict[str, str | None]] = []
+    left_out: list[str] = []
     for dims, variables in groups.items():
         about = "quantities" if dims == ("quantity_row",) else " × ".join(dims)
         cells = finding[variables[0]].size * len(variables)
@@ -167,10 +177,12 @@ def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> 
         rows = finding[variables].to_dataframe().dropna(how="all", subset=variables) if cells < largest else None
         text = None if rows is None else csv_of(rows)
         if text is None or len(text) > largest:
-            made.append({"name": None, "uri": None, "label": f"{about}: in findings/{name}.nc"})
+            left_out.append(about)
             continue
         file = f"{name}-{'-'.join(dims) if about != 'quantities' else about}.csv"
         made.append({"name": file, "uri": data_uri(text, "text/csv;charset=utf-8"), "label": f"CSV, {about}"})
+    if left_out:
+        made.append({"name": None, "uri": None, "label": f"{', '.join(left_out)}: in findings/{name}.nc"})
     return made
 
 

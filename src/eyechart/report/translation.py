@@ -8,7 +8,8 @@ A place is read by the first word of its name:
 
 - `{subject…}`, `{0}`, `{1}`   the name of a subject of this run
 - `{subjects…}`                several of them
-- `{text…}`                    any words, kept as they are (a file, a figure)
+- `{text…}`                    any words, kept as they are (a file, a figure); several sentences only where nothing
+                               else fits and it stands last (what a library said of an error)
 - `{word…}`                    words that the catalogue must know, too
 - `{list…}`                    several of these, one after the other
 - anything else                a number, with its interval and per cent sign if it has any
@@ -21,8 +22,10 @@ from collections.abc import Mapping, Sequence
 
 PLACE = re.compile(r"\{(\w+)\}")
 NUMBER = r"[−+-]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+|nan|inf)(?:e[−+-]?\d+)?(?:[ \u00a0]?%)?(?: \[[^\]]*\])?"
-BREAK = re.compile(r"(?<=[^.]{2}[.;]) (?=\S)|(?<=[?!]) (?=\S)|(?<=[)”]) (?=[A-Z“])")
-"""Where one sentence or clause ends and the next begins."""
+BREAK = re.compile(r"(?<=[^.]{2}[.;]) (?=\S)|(?<=\.\d[.;]) (?=\S)|(?<=[?!]) (?=\S)|(?<=[)”]) (?=[A-Z“])")
+"""Where one sentence or clause ends and the next begins: after "0.5." too, not after "e.g."."""
+WITHIN = r"(?:(?!(?<!al)(?<!Fig)[.;?!] ).)+?"
+"""Any words of one clause; "et al. 2021, Fig. 3" is one."""
 LIST = re.compile(r"; |, then |, and |, | and ")
 END = ".;"
 
@@ -39,24 +42,28 @@ class Translator:
         self.subjects = sorted(subjects, key=len, reverse=True)
         self.fixed: dict[str, str] = {}
         self.patterns: list[tuple[re.Pattern[str], str]] = []
+        self.loose: list[tuple[re.Pattern[str], str]] = []
         for english, other in catalogue.items():
             if PLACE.search(english):
                 self.patterns.append((self.pattern(english), other))
+                if re.fullmatch(r"[^{].*\{text\w*\}", english.rstrip(END)):
+                    self.loose.append((self.pattern(english, text=".+?"), other))
             else:
                 self.fixed[key_of(english)] = other
         self.known: dict[str, str | None] = {}
 
     def __call__(self, text: str) -> str | None:
         if text not in self.known:
-            self.known[text] = self.whole(text) or self.in_parts(text)
+            self.known[text] = self.whole(text) or self.in_parts(text) or self.matched(text, self.loose)
         return self.known[text]
 
     def whole(self, text: str) -> str | None:
         """The text as one sentence of the catalogue."""
         bare = key_of(text)
-        if bare in self.fixed:
-            return ended(self.fixed[bare], text)
-        for pattern, other in self.patterns:
+        return ended(self.fixed[bare], text) if bare in self.fixed else self.matched(text, self.patterns)
+
+    def matched(self, text: str, patterns: Sequence[tuple[re.Pattern[str], str]]) -> str | None:
+        for pattern, other in patterns:
             match = pattern.fullmatch(text.rstrip(END))
             filled = match and self.filled(other, match.groupdict())
             if filled:
@@ -96,7 +103,7 @@ class Translator:
                 said[name] = value
         return PLACE.sub(lambda match: said[match[1]], other)
 
-    def pattern(self, english: str) -> re.Pattern[str]:
+    def pattern(self, english: str, text: str = WITHIN) -> re.Pattern[str]:
         one = "|".join(map(re.escape, self.subjects)) or r"(?!)"
         met: set[str] = set()
 
@@ -108,8 +115,10 @@ class Translator:
                 shape = rf"(?:{one})(?:(?:, and |, | and )(?:{one}))*"
             elif name.startswith("subject") or name.isdigit():
                 shape = one
+            elif name.startswith("text"):
+                shape = text
             else:
-                shape = ".+?" if name.startswith(("text", "word", "list")) else NUMBER
+                shape = ".+?" if name.startswith(("word", "list")) else NUMBER
             return f"(?P<_{name}>{shape})"
 
         pieces = PLACE.split(english.rstrip(END))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
+from eyechart.claims.wording import MOST_SEEDS, round_up
 from eyechart.studies.records import Records, records_folder
 from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import StudyVerdict, verdicts_of
@@ -127,7 +128,9 @@ def change_of_mind(part: PartVerdict, unit: str = "seeds") -> str:
     if part.verdict == "undecided":
         if part.needed is None:
             return "The effect lies on the margin."
-        return f"About {part.needed:,} {unit} would decide it if the effect stays."
+        if unit == "seeds" and part.needed > MOST_SEEDS:
+            return f"More than {MOST_SEEDS:,} seeds would be needed, if the effect stays."
+        return f"About {round_up(part.needed):,} {unit} would decide it if the effect stays."
     if math.isinf(part.clearness):
         return "Nothing varies here; another way of training might."
     return f"The effect would have to move by {part.clearness:.1f} half-widths of its interval."

@@ -52,7 +52,7 @@ START_UP, STEPS = 5, 195
     show_default=True,
     help="Who works: processes here, or ray, ray:auto, ray://ADDRESS.",
 )
-@click.option("--minutes", type=float, help="Start nothing new after this many minutes.")
+@click.option("--minutes", type=float, help="Begin no training after so many minutes; what is trained is examined.")
 @click.option("--dry-run", is_flag=True, help="Show what would run and how long it may take.")
 @click.option("--verdicts", is_flag=True, help="Show what the records decide; nothing runs.")
 @click.option("--report", is_flag=True, help="Write docs/reproduction.md and the page from all records; nothing runs.")

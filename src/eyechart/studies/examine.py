@@ -13,7 +13,7 @@ import torch
 
 from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
-from eyechart.device import choose_device, without_tf32
+from eyechart.device import allow_tf32, choose_device
 from eyechart.engines.plan import scene_of, write_plan
 from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import UsageError
@@ -22,6 +22,7 @@ from eyechart.images import Images, common_crop, open_images, plan_batches
 from eyechart.images.arrays import ArrayImages
 from eyechart.intervals import with_intervals
 from eyechart.measures import choose_measures, planned_measures
+from eyechart.quantity import quantities_in
 from eyechart.studies.records import share_bounds
 from eyechart.studies.study import hash_of, key_of
 from eyechart.subjects.anatomy import anatomy_of
@@ -34,6 +35,8 @@ from eyechart.training.sources import load_data_once
 from eyechart.training.transfer import input_size_of
 
 CURVE = ("epoch", "augmented_train_nll", "clean_train_nll", "clean_train_error", "test_error", "test_nll")
+RECORDED_FACTS = ("architecture", "grid", "last_grid", "heads", "pooling")
+"""What gates ask about an arm that its scores and recipe do not tell."""
 
 
 def of_training(run: TrainingRun, card: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +72,7 @@ def of_training(run: TrainingRun, card: Mapping[str, Any]) -> dict[str, Any]:
         "parameters": card["parameters"],
         "scores": scores,
         "curve": {name: [line[name] for line in scored] for name in CURVE if scored and name in scored[-1]},
-        "facts": {"architecture": facts.architecture, "grid": facts.grid, "heads": facts.heads},
+        "facts": {name: getattr(facts, name) for name in RECORDED_FACTS},
         "seconds": card["seconds"],
         "step": card["step"],
         **where(),
@@ -85,7 +88,7 @@ def where() -> dict[str, Any]:
 def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -> dict[str, Any]:
     """The rows of one exam: some arms of one seed, side by side, on images of their own data."""
     exam, runs = task["exam"], [TrainingRun.from_json(json.dumps(run)) for run in task["runs"]]
-    without_tf32()
+    allow_tf32(False)
     device = choose_device("auto")
     torch.set_num_threads(max(1, int(task.get("threads", 1))))
     source = images_of(runs, exam["images"])
@@ -129,11 +132,9 @@ def examine_arms(task: Mapping[str, Any], advance: Callable[[int, int], None]) -
     for measure in measures:
         finding = with_intervals(measure, totals[measure.name], scene)
         images = int(finding.attrs.get("images", scene.images))
-        for row in range(finding.sizes.get("quantity_row", 0)):
-            line = finding.isel(quantity_row=row)
-            numbers = [float(line[f"quantity_{part}"]) for part in ("value", "low", "high")]
-            subjects_of_row = str(line.quantity_subjects.item()).split(" | ")
-            rows.append([measure.name, str(line["quantity"].item()), subjects_of_row, *numbers, images])
+        for row in quantities_in(finding):
+            numbers = [row[f"quantity_{part}"] for part in ("value", "low", "high")]
+            rows.append([measure.name, row["quantity"], row["quantity_subjects"].split(" | "), *numbers, images])
         for variable in exam["keep"].get(measure.name, ()):
             table = finding[variable]
             kept[f"{measure.name}.{variable}"] = {

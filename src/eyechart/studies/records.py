@@ -136,7 +136,7 @@ class Records:
             return None
         accuracy = np.array([line["scores"]["test_accuracy"][:3] for line in lines], float).mean(0)
         first = lines[0]
-        grid = first["facts"]["grid"]
+        grid, last_grid = (first["facts"][name] for name in ("grid", "last_grid"))
         return Facts(
             subject=arm,
             architecture=first["facts"]["architecture"],
@@ -147,8 +147,10 @@ class Records:
             settings=first["recipe"],
             training_images=first["train_images"],
             grid=None if grid is None else (grid[0], grid[1]),
+            last_grid=None if last_grid is None else (last_grid[0], last_grid[1]),
             heads=tuple(first["facts"]["heads"]),
             classes=first["classes"],
+            pooling=first["facts"]["pooling"],
         )
 
     def failures(self) -> list[dict[str, Any]]:

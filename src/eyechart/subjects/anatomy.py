@@ -11,16 +11,16 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from eyechart.errors import SubjectError
 from eyechart.sites import Address, Anatomy, Architecture, Kind, Layout, Role, Site
 from eyechart.tracing.blocks import find_blocks
 from eyechart.tracing.dryrun import DryRun
+from eyechart.tracing.flops import FlopCount
 from eyechart.tracing.geometry import read_layout, resolution
 from eyechart.tracing.graph import Call, Node, Record, Watched, tensors_in
 from eyechart.tracing.junctions import Junction, find_junctions, kind_of
-from eyechart.tracing.modules import bare, frozen, plain_attention
+from eyechart.tracing.modules import bare, plain_attention
 from eyechart.tracing.tables import placed
 from eyechart.zoo.dropout import has_draws
 
@@ -51,11 +51,11 @@ def anatomy_of(
     with plain_attention(), torch.no_grad():
         # A first pass may fill caches (ConViT's relative positions); the second one goes the way all later ones go.
         passes = [(call or module)(images), run.run(call or module)]
-        with frozen(module), FlopCounterMode(display=False) as counted:
+        with FlopCount() as counted:
             (call or module)(images[:1])
     anatomy = _Reader(subject, run, dict(extra or {}), classifier).read()
     run.forget()
-    return replace(anatomy, flops=float(counted.get_total_flops()), random=is_stochastic(module, *passes))
+    return replace(anatomy, flops=float(counted.total), random=is_stochastic(module, *passes))
 
 
 def is_stochastic(module: nn.Module, one: Any, other: Any) -> bool:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from eyechart import zoo
 from eyechart.errors import EyechartError, SubjectError, UnknownSubject, WeightsMismatch
@@ -81,13 +82,26 @@ def from_zoo(spec: Spec) -> Subject:
     )
 
 
+class Undrawn(TorchFunctionMode):
+    """Nothing random is drawn: on the meta device nothing could hold it, and torch imports a computer algebra system
+    to draw there, a second in every process."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
+
+
 def _refuse_larger(build: Build, state: State, path: Path) -> None:
     """A card says how its model is built: what is far larger than the weights is not built, for it may be of any size.
 
     It is tried on torch's meta device, where tensors have a shape and take no memory.
     """
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), Undrawn():
             claimed = sum(parameter.numel() for parameter in build().parameters())
     except EyechartError:
         raise

@@ -32,18 +32,3 @@ def plain_attention() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
-
-
-@contextmanager
-def frozen(module: nn.Module) -> Iterator[None]:
-    """No parameter asks for a gradient. torch's FLOP counter hooks those that do, which fails where a module is given
-    one in a tuple under `no_grad` (PiT's class token).
-    """
-    learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    try:
-        for parameter in learning:
-            parameter.requires_grad_(False)
-        yield
-    finally:
-        for parameter in learning:
-            parameter.requires_grad_(True)

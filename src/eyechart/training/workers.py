@@ -47,14 +47,14 @@ def work_through(
     parallel: int,
     report: Report,
     ended: Callable[[Ended], Iterable[Job]] = lambda ended: (),
-    out_of_time: Callable[[], bool] = lambda: False,
+    may_begin: Callable[[Job], bool] = lambda job: True,
     engine: str = "processes",
 ) -> None:
     """Every job, at most `parallel` at a time, by processes of `python -m MODULE` or by the cluster of `engine`.
 
     `ended` is called as each job ends and may give further jobs, which come before those that wait. A worker that was
-    killed is replaced. No job is begun once `out_of_time` says so. An exception, such as an interruption, ends all
-    workers.
+    killed is replaced. A job is left out if it may not begin any more when its turn comes. An exception, such as an
+    interruption, ends all workers.
     """
     hire = hiring(engine, module, max(1, parallel))
     waiting, going = deque(jobs), 0
@@ -66,12 +66,18 @@ def work_through(
         with suppress(OSError):  # whoever read the reports may be gone; the work goes on without
             report(event)
 
+    def leave_out() -> None:
+        while waiting and not may_begin(waiting[0]):
+            waiting.popleft()
+
     def take() -> Job | None:
         nonlocal going
         with changed:
+            leave_out()
             while not waiting and going and not failure:
                 changed.wait(0.5)
-            if not waiting or failure or out_of_time():
+                leave_out()
+            if not waiting or failure:
                 return None
             going += 1
             return waiting.popleft()

@@ -184,7 +184,7 @@ class AttentionMaps(SampledExperiment):
             limits=(0, 1),
         ),
     )
-    budget: ClassVar[Mapping[str, float]] = {"quick": 3, "normal": 20, "full": 120}
+    budget: ClassVar[Mapping[str, float]] = {"quick": 2, "normal": 20, "full": 120}
     least_images = shown_from = 16  # one in each fold
 
     images: int = option(0, "images whose entropy is measured; 0: as many as the effort allows")

@@ -179,7 +179,7 @@ class BandNoise(SampledExperiment):
             unit="accuracy / π",
         ),
     )
-    budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}
+    budget: ClassVar[Mapping[str, float]] = {"quick": 14.5, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 128
     shown_from: ClassVar[int] = 16
     scaling: Literal["equal", "paper"] = option(

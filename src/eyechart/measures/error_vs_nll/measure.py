@@ -165,7 +165,7 @@ class ErrorVsNll(SampledExperiment):
         "images of both sets."
     )
     labels = "subjects"
-    budget = {"quick": 5.0, "normal": 30.0, "full": 120.0}  # noqa: RUF012
+    budget = {"quick": 4.0, "normal": 30.0, "full": 120.0}  # noqa: RUF012
     quantities = (
         Quantity(
             "error_gap", gap("error"), "share named wrong, one subject minus another", limits=(-1.0, 1.0), paired=True

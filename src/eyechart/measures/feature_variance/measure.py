@@ -160,7 +160,7 @@ class FeatureVariance(Measure):
             Quantity(
                 f"{name}{suffix}",
                 directions(kind, scale, share_that(rising)),
-                f"{words}: share that {'raise' if rising else 'lower'} the variance{over}",
+                f"{words}: share that {'raise' if rising else 'lower'} the variance{over} (exact, 5 % on each side)",
                 smooth=False,
                 limits=(0, 1),
                 among=directions(kind, scale, lambda changes: len(moved(changes))),

@@ -27,7 +27,7 @@ def linear_curves(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "linear")
     if table.empty:
         return theme.nothing("linear evaluation", (SIDE, SIDE), TOO_FEW)
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=130)
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220)
     colour = subject_colours(finding.subject.values, legend=legend)
     y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]))
     tooltip = tooltips("subject", shot=("shots", "")) + interval_tooltips("linear", "accuracy")

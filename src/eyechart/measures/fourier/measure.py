@@ -210,7 +210,7 @@ class Fourier(SampledExperiment):
         "sub-layers agree on both scales."
     )
     quantities = tuple(Quantity(name, compute, words, unit="log") for name, compute, words in QUANTITIES)
-    budget: ClassVar[Mapping[str, float]] = {"quick": 5.0, "normal": 30.0, "full": 300.0}
+    budget: ClassVar[Mapping[str, float]] = {"quick": 2.6, "normal": 30.0, "full": 300.0}
     shown_from = 16
     average: Average = option("power", "what is averaged over images and channels: the power, or its logarithm")
 

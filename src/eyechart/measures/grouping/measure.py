@@ -147,7 +147,7 @@ class Grouping(SampledExperiment):
             "grouping by rank in the first block, learned minus without parameters",
         ),
     )
-    budget: ClassVar[Mapping[str, float]] = {"quick": 2.0, "normal": 20.0, "full": 200.0}
+    budget: ClassVar[Mapping[str, float]] = {"quick": 1.2, "normal": 20.0, "full": 200.0}
     shown_from: ClassVar[int] = 16
 
     def passes(self, anatomy: Anatomy) -> float:

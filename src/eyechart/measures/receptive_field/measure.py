@@ -81,7 +81,7 @@ class ReceptiveField(SampledExperiment):
     title_ko = "한 위치는 얼마나 멀리 보는가?"
     order = 24
     chapter = "look"
-    sources = (Source("Raghu et al. 2021", "Figures 6, C.1-C.4"),)
+    sources = (Source("Raghu et al. 2021", "Figures 6, C.1–C.4"),)
     how_to_read = (
         "Each tile is the picture: bright where a change would move the features in the middle of the map, at some "
         "depth, from 0 (black) to the tile's own largest value; the outline is the middle cell itself. First: the "
@@ -291,7 +291,7 @@ class ReceptiveField(SampledExperiment):
             text = (
                 f"{subject} has half of its gradient within {100 * reach[0]:.0f} % of the picture's width after its "
                 f"first block and {100 * reach[-1]:.0f} % after its last (a bare cell: "
-                f"{100 * own_cell(finding, subject):.0f} %)"
+                f"{100 * own_cell(finding, subject):.0f} % and {100 * own_cell(finding, subject, block=-1):.0f} %)"
             )
             jump = jump_place(finding, subject)
             if np.isfinite(jump):

@@ -23,9 +23,9 @@ def early(estimate: xarray.Dataset, subject: str) -> float:
     return float(reach.mean()) if len(reach) else float("nan")
 
 
-def own_cell(estimate: xarray.Dataset, subject: str) -> float:
-    """The radius of a bare cell of the first block: what a place sees before anything is mixed."""
-    rows, columns = (int(of_blocks(estimate, subject, name)[0]) for name in ("rows", "columns"))
+def own_cell(estimate: xarray.Dataset, subject: str, block: int = 0) -> float:
+    """The radius of a bare cell; by default of the first block: what a place sees before anything is mixed."""
+    rows, columns = (int(of_blocks(estimate, subject, name)[block]) for name in ("rows", "columns"))
     return cell_radius((rows, columns))
 
 

@@ -134,7 +134,7 @@ class SkipRemoval(SampledExperiment):
             paired=True,
         ),
     )
-    budget: ClassVar[Mapping[str, float]] = {"quick": 12.0, "normal": 60.0, "full": 600.0}
+    budget: ClassVar[Mapping[str, float]] = {"quick": 10.0, "normal": 60.0, "full": 600.0}
     least_images: ClassVar[int] = 80
 
     recalibrate: Literal["yes", "no"] = option(

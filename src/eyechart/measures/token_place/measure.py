@@ -189,7 +189,7 @@ class TokenPlace(SampledExperiment):
             limits=(0, 1),
         ),
     )
-    budget: ClassVar[Mapping[str, float]] = {"quick": 8.0, "normal": 40.0, "full": 200.0}
+    budget: ClassVar[Mapping[str, float]] = {"quick": 4.0, "normal": 40.0, "full": 200.0}
 
     def passes(self, anatomy: Anatomy) -> float:
         return 3.0

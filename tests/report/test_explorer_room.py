@@ -1,0 +1,74 @@
+"""The explorer in little room: every patch of the first picture can be asked, and a few of the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eyechart.charts import theme
+from eyechart.charts.palette import shades
+from eyechart.report import explorer, page
+
+from .browser import Browser
+from .synthetic import SyntheticRun, as_run
+from .test_explorer import COLOURS, DESK, EXAMPLES, run_with_maps, state, wanted
+
+THIN = 200_000
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> SyntheticRun:
+    return run_with_maps(tmp_path_factory.mktemp("little-room"))
+
+
+def least_whole(run: SyntheticRun) -> int:
+    """Bytes of the first picture with all its queries, and a little for the others."""
+    whole = explorer.explorer(as_run(run))
+    assert whole is not None
+    return len(json.dumps(whole)) - sum(len(row) for each in whole["subjects"] for row in each["rows"][1:]) + THIN
+
+
+def test_the_first_picture_stays_whole(run: SyntheticRun) -> None:
+    budget = least_whole(run)
+    small = explorer.explorer(as_run(run), budget=budget)
+    assert small is not None
+    assert len(small["examples"]) == EXAMPLES
+    assert len(json.dumps(small, separators=(",", ":"))) <= budget
+    for each in small["subjects"]:
+        assert [len(layer["queries"]) for layer in each["layers"]] == [66] * 9
+        assert all(len(asked) < 66 for asked in each["asked"])
+        assert len(each["rows"][0]) > 2 * len(each["rows"][1])
+
+
+def test_a_small_subject_leaves_its_room_to_the_others(run: SyntheticRun) -> None:
+    finding = run.findings["attention_maps"]
+    one, other = (explorer.packed(finding, name, range(1), 10**9).size for name in ("zoo:vit", "zoo:vit-2"))
+    short = finding.isel(site=[*range(9), 9])  # the second has one layer left
+    made = explorer.packed_together(short, ["zoo:vit", "zoo:vit-2"], range(1), one + other // 5)
+    assert [each.whole for each in made] == [True, True]
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_other_pictures_show_the_rows_they_have(
+    browser: Browser, run: SyntheticRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explorer, "MOST_BYTES", least_whole(run))
+    small = page.render(as_run(run))
+    (tmp_path / "small.html").write_text(small, encoding="utf-8")
+    asked = json.loads(small.split('id="explorer-data">')[1].split("</script>")[0])["subjects"][0]["asked"]
+    assert asked is not None
+    browser.open(tmp_path / "small.html")
+    browser.ask("document.getElementById('explorer').scrollIntoView()")
+    assert browser.wait_for("document.getElementById('explorer').dataset.query !== undefined")
+    thinned = "document.querySelector('#explorer [data-part=thinned]').textContent"
+    assert browser.ask(thinned) == ""
+    browser.ask("document.querySelectorAll('#explorer input[name=explorer-picture]')[1].click()")
+    assert browser.wait_for("document.getElementById('explorer').dataset.example === '1'")
+    assert browser.ask(thinned).endswith("All of them in the first picture.")
+    told = state(browser)
+    own = asked[told["layer"]][told["query"]]  # among all queries of the finding
+    weights = wanted(run.findings["attention_maps"], told | {"query": own})
+    assert abs(np.array(browser.ask(COLOURS)) - shades(weights / weights.max(), theme.MAGMA).reshape(-1, 3)).max() <= 1
