@@ -1,6 +1,7 @@
 """Tests run on one thread: two threads beside a busy neighbour were 20 times slower."""
 
 import gc
+import importlib
 import os
 from collections.abc import Iterator
 
@@ -43,7 +44,9 @@ def few_draws(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests in which it does not matter what the page looks like: it takes seconds."""
+    """For tests in which it does not matter what the page looks like: it takes seconds. Forks cannot draw at all: the
+    thread that vl-convert draws in is not there."""
+    monkeypatch.setattr(importlib.import_module("eyechart.exam"), "draw_charts", lambda *run: {})
     render = "eyechart.report.page.render"
     monkeypatch.setattr(render, lambda run, undrawn, *how: f"<p>the page of {run.plan['question']}</p>")
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import random
@@ -42,10 +43,27 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return examined(tmp_path_factory.mktemp("runs") / "undisturbed")
 
 
+children: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def none_is_left() -> Iterator[None]:
+    """A fork holds the pipes of this process: while one lives, the browser that other tests opened does not end, and
+    the tests hang after the last one."""
+    yield
+    while children:
+        process = children.pop()
+        with contextlib.suppress(ChildProcessError):  # it has ended, and a test has asked how
+            if os.waitpid(process, os.WNOHANG) == (0, 0):
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+
+
 def child(work: Callable[[], Any]) -> int:
     """A process that does this and ends with 0, or with 1 if it raises."""
     process = os.fork()
     if process:
+        children.append(process)
         return process
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
