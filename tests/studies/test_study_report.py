@@ -170,6 +170,15 @@ def test_of_two_exams_of_the_bundled_models_the_first_counts(tmp_path: Path) -> 
     assert ("accuracy", "zoo:vit") in kept.quantities
     assert kept.words[0].startswith("zoo:resnet on 128 images of sample (effort quick, eyechart ")
 
+    third = exam(["zoo:resnet"], measures="recognition", effort="quick", limit=64, out=tmp_path / "three")
+    newer = kept.with_newer(BundledExams.of([third]))
+    assert [words[: words.index(" of sample")] for words in newer.words] == [
+        "zoo:resnet on 64 images",
+        "zoo:resnet, zoo:vit on 64 images",
+    ]
+    assert newer.quantities["accuracy", "zoo:resnet"] != kept.quantities["accuracy", "zoo:resnet"]
+    assert newer.quantities["accuracy", "zoo:vit"] == kept.quantities["accuracy", "zoo:vit"]
+
 
 def test_the_chart_of_a_part_has_a_dot_for_each_seed_and_reaches_them_all(found: list[Answer]) -> None:
     checked = 0

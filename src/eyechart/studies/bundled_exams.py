@@ -1,13 +1,14 @@
 """Exams of the bundled models, kept beside the records of studies: `eyechart study --report --exam RUN [--exam RUN …]`.
 
-`records/exam.json` holds who was examined on how many images, and the verdicts and quantities of these runs. Where two
-runs have the same one, the first run counts.
+`records/exam.json` holds for each run who was examined on how many images, its verdicts and its quantities. Where two
+runs have the same one, the first run counts. A run is added to those that are kept, in place of an earlier one of the
+same subjects on the same images.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,45 +24,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BundledExams:
-    content: dict[str, Any]
+    runs: Sequence[dict[str, Any]]
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> BundledExams:
         """What is kept of these runs."""
-        verdicts: dict[tuple[Any, ...], dict[str, Any]] = {}
-        quantities: dict[tuple[str, str], dict[str, Any]] = {}
-        for run in runs:
-            for verdict in run.verdicts:
-                if verdict.verdict != "not tested":
-                    verdicts.setdefault((verdict.claim, verdict.subjects, verdict.reading), verdict.as_json())
-            for row in run.quantities():
-                quantities.setdefault((row["quantity"], row["subjects"]), short(row))
-        return cls(
-            {
-                "runs": [about(run) for run in runs],
-                "verdicts": sorted(verdicts.values(), key=lambda entry: str(entry["claim"])),
-                "quantities": list(quantities.values()),
-            }
-        )
+        return cls([what_is_kept(run) for run in runs])
 
     @classmethod
     def read(cls, path: Path | None = None) -> BundledExams:
         path = path or records_folder() / "exam.json"
-        empty: dict[str, Any] = {"runs": [], "verdicts": [], "quantities": []}
-        return cls(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else empty)
+        return cls(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else [])
 
     def write(self, path: Path | None = None) -> Path:
-        return write_json(path or records_folder() / "exam.json", self.content)
+        return write_json(path or records_folder() / "exam.json", self.runs)
+
+    def with_newer(self, newer: BundledExams) -> BundledExams:
+        """These runs, each replaced by a newer one of the same subjects and images; others come last."""
+        replacing = {_asked(run): run for run in newer.runs}
+        kept = [replacing.pop(_asked(run), run) for run in self.runs]
+        return BundledExams([*kept, *replacing.values()])
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        return [Verdict.from_json(entry) for entry in self.content["verdicts"]]
+        """By claim."""
+        first: dict[tuple[Any, ...], Verdict] = {}
+        for verdict in map(Verdict.from_json, self._all("verdicts")):
+            first.setdefault((verdict.claim, verdict.subjects, verdict.reading), verdict)
+        return sorted(first.values(), key=lambda verdict: verdict.claim)
 
     @cached_property
     def quantities(self) -> dict[tuple[str, str], tuple[float, float, float]]:
         """Value and interval, by name and subjects ("zoo:vit | zoo:resnet")."""
-        rows = self.content["quantities"]
-        return {(row["quantity"], row["subjects"]): (row["value"], row["low"], row["high"]) for row in rows}
+        first: dict[tuple[str, str], tuple[float, float, float]] = {}
+        for row in self._all("quantities"):
+            first.setdefault((row["quantity"], row["subjects"]), (row["value"], row["low"], row["high"]))
+        return first
+
+    def _all(self, kind: str) -> Iterator[dict[str, Any]]:
+        return (entry for run in self.runs for entry in run[kind])
 
     @property
     def words(self) -> list[str]:
@@ -69,11 +70,15 @@ class BundledExams:
         return [
             f"{', '.join(run['subjects'])} on {run['images']:,} images of {run['source']} "
             f"(effort {run['effort']}, eyechart {run['eyechart']}, {run['made'][:10]})"
-            for run in self.content["runs"]
+            for run in self.runs
         ]
 
 
-def about(run: Run) -> dict[str, Any]:
+def _asked(run: dict[str, Any]) -> tuple[Any, ...]:
+    return (*run["subjects"], run["source"])
+
+
+def what_is_kept(run: Run) -> dict[str, Any]:
     plan = run.plan
     return {
         "subjects": [subject["name"] for subject in plan["subjects"]],
@@ -83,4 +88,6 @@ def about(run: Run) -> dict[str, Any]:
         "measures": run.measure_names,
         "eyechart": plan["eyechart"],
         "made": plan["provenance"]["made"],
+        "verdicts": [verdict.as_json() for verdict in run.verdicts if verdict.verdict != "not tested"],
+        "quantities": [short(row) for row in run.quantities()],
     }

@@ -61,7 +61,7 @@ START_UP, STEPS = 5, 195
     "exam_runs",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="With --report: a run of the bundled models to keep beside the records; may be given again.",
+    help="With --report: a run of the bundled models to add to those beside the records; may be given again.",
 )
 @click.option("--out", default="docs", show_default=True, type=click.Path(path_type=Path), help="Folder of --report.")
 @lang_option
@@ -111,7 +111,7 @@ def _report(out: Path, exam_runs: Sequence[Path], lang: str) -> None:
     from eyechart.studies.questions import questions
 
     if exam_runs:
-        BundledExams.of([Run.open(path) for path in exam_runs]).write()
+        BundledExams.read().with_newer(BundledExams.of([Run.open(path) for path in exam_runs])).write()
     records, exams = all_records(), BundledExams.read()
     claims = answers(records, exams.verdicts)
     asked = questions(records, claims, exams)

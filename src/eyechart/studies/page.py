@@ -62,7 +62,7 @@ def page(
 def subjects_of(all_answers: Sequence[Answer], records: Sequence[Records], exams: BundledExams) -> list[str]:
     """Whoever a sentence may name: arms of studies and bundled models."""
     named = [name for each in all_answers for verdict in each.verdicts for name in verdict.subjects]
-    named += [name for run in exams.content["runs"] for name in run["subjects"]]
+    named += [name for run in exams.runs for name in run["subjects"]]
     return list(dict.fromkeys([*named, *(arm for each in records for arm in each.study.arms)]))
 
 
