@@ -159,7 +159,7 @@ def test_a_margin_that_changed_after_the_runs_is_called_so(place: Path) -> None:
     (changed / "toy.toml").write_text(STUDY.replace("wide = -1", "wide = -2"))
     study = find(str(changed / "toy.toml"))
     likeness, judged = verdicts_of(Records.of(study, place / "records"))
-    assert judged.registered == "changed after the runs"
+    assert judged.registered == "before the runs, changed since"
     assert likeness.registered == "before the runs"
 
 

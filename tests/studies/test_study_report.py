@@ -235,3 +235,8 @@ def test_facts_of_a_record_are_those_of_its_network(records: list[Records], arm:
     recorded = base.facts(arm)
     assert recorded is not None
     assert [getattr(recorded, name) for name in RECORDED_FACTS] == [getattr(facts, name) for name in RECORDED_FACTS]
+
+
+def test_what_was_registered_after_its_runs_says_so(found: list[Answer]) -> None:
+    (flatness,) = [answer for answer in found if answer.claim.id == "C46"]
+    assert [studied.registered for studied in flatness.studied] == ["after the runs"]

@@ -42,7 +42,8 @@ class StudyVerdict:
     draws: tuple[Mapping[int, float], ...]
     """Of each part, what every seed gives by itself."""
     registered: str
-    """ "before the runs", "changed after the runs", or "after the runs it borrows" where it has none of its own."""
+    """ "before the runs", "before the runs, changed since", "after the runs", or "after the runs it borrows" where it
+    has none of its own."""
 
     @property
     def seeds(self) -> int:
@@ -98,7 +99,9 @@ def registration(study: Study, test: ClaimTest, records: Records) -> str:
     }
     if not made:
         return "after the runs it borrows"
-    return "before the runs" if made == {now} else "changed after the runs"
+    if made == {None}:
+        return "after the runs"
+    return "before the runs" if made == {now} else "before the runs, changed since"
 
 
 def interval_of(contrast: Contrast, records: Records) -> OverSeeds | None:
@@ -263,6 +266,6 @@ def exam_verdict(
     made = {
         line["tests"].get(key_of(test)) for line in records.lines if "tests" in line and measure in line["measures"]
     }
-    registered = "before the runs" if made <= {hash_of(test)} else "changed after the runs"
+    registered = "before the runs" if made <= {hash_of(test)} else "before the runs, changed since"
     draws = tuple({seed: row.value for seed, row in by_seed.items()} for by_seed in parts)
     return StudyVerdict(records.study.name, verdict, intervals, draws, registered)
