@@ -31,6 +31,7 @@ MARKS_OF = """((figure) => {
 
 PLACE_OF_LEGEND = """(() => {
   const figure = document.querySelector('[data-chart=feature_variance]'), { view } = window.eyechart.views.get(figure);
+  if (!view) return null; // it is being drawn
   const find = (group, x, y) => {
     for (const mark of group.items) for (const item of mark.items) {
       if (mark.role === 'legend-symbol' && item.datum.value === 'zoo:resnet') return [x + item.x, y + item.y];
@@ -230,6 +231,15 @@ def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser
     browser.click(*legend)
     assert browser.wait_for("document.documentElement.dataset.alone === 'zoo:resnet'")
     assert visible(browser, "button.alone:not(.looking)") == 1
+    moved = f"((place) => place && String(place) !== '{legend[0]},{legend[1]}')({PLACE_OF_LEGEND})"
+    assert browser.wait_for(moved)  # now it is the only one
+    browser.click(*legend)
+    assert browser.wait_for("document.documentElement.dataset.alone === ''", seconds=5)
+    browser.click(*legend)
+    assert browser.wait_for("document.documentElement.dataset.alone === 'zoo:resnet'", seconds=5)
+    assert browser.wait_for(moved)
+    browser.click(*browser.ask(PLACE_OF_LEGEND))
+    assert browser.wait_for("document.documentElement.dataset.alone === ''", seconds=5)
 
 
 @pytest.mark.parametrize("browser", [(*PHONE, {"has_touch": True, "is_mobile": True})], indirect=True)

@@ -291,9 +291,9 @@
       const { view } = await (await vega()).embed(live, copy, {
         mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" }, patch: hearing,
       });
-      view.addEventListener("click", (_, item) => {
+      view.addEventListener("click", ({ clientX: x, clientY: y }, item) => {
         const named = item && /^legend-(label|symbol)$/.test(item.mark.role) && item.datum?.value;
-        if (subjects.has(named)) setTimeout(() => tell("legend", named)); // this view ends with it, and still hears the click
+        if (subjects.has(named)) setTimeout(() => tell("legend", { name: named, x, y })); // this view ends with it, and still hears the click
       });
       drawn.set(figure, { room, view });
       const canvas = live.querySelector("canvas"); // without a style its pixels are the screen's
