@@ -159,6 +159,7 @@ class BandNoise(SampledExperiment):
                 f"{end}_noise_loss",
                 relative_loss(f"{end}_cost"),
                 f"share of the clean accuracy lost to noise {where}",
+                limits=(None, 1),
             )
             for end, where in (("low", "below 0.3 π"), ("high", "above 0.7 π"))
         ),
@@ -166,11 +167,13 @@ class BandNoise(SampledExperiment):
             "low_noise_difference",
             partial(scored_vit_minus_cnn, variable="low_cost"),
             "accuracy lost to noise below 0.3 π, ViT minus CNN",
+            limits=(-2, 2),
         ),
         Quantity(
             "high_noise_difference",
             partial(scored_vit_minus_cnn, variable="high_cost", sign=-1),
             "accuracy lost to noise above 0.7 π, CNN minus ViT",
+            limits=(-2, 2),
         ),
         Quantity(
             "noise_slope_difference",
@@ -258,13 +261,14 @@ class BandNoise(SampledExperiment):
         at = crossing(drops.mean((0, 2)))
         cost = between(drops.swapaxes(0, 1), at)
         read_at = np.exp(between(np.log(self.strengths()), at))
+        gap = {"limits": (-1.0, 1.0)}
         return xarray.Dataset(
             {
-                "cost": (("subject", "ring"), cost),
-                "mean_cost": (("subject", "strength"), drops.mean(2)),
+                "cost": (("subject", "ring"), cost, gap),
+                "mean_cost": (("subject", "strength"), drops.mean(2), gap),
                 "slope": ("subject", slope(cost)),
-                "low_cost": ("subject", cost[:, :END].mean(1)),
-                "high_cost": ("subject", cost[:, -END:].mean(1)),
+                "low_cost": ("subject", cost[:, :END].mean(1), gap),
+                "high_cost": ("subject", cost[:, -END:].mean(1), gap),
                 "clean": ("subject", (total.intact.sum(1) / total.seen.sum(1)).numpy(), {"limits": (0.0, 1.0)}),
                 "read_at": ("subject", np.full(len(subjects), read_at), {"limits": (0.0, np.inf)}),
             },

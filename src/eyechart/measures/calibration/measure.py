@@ -105,13 +105,20 @@ class Calibration(Measure):
     quantities = (
         Quantity("ece", each("ece"), "expected calibration error", smooth=False, limits=(0, 1)),
         Quantity("signed_ece", each("signed_ece"), "mean confidence minus accuracy", limits=(-1, 1)),
-        Quantity("ece_floor", each("floor"), "what a perfectly calibrated model would score by chance", reference=True),
+        Quantity(
+            "ece_floor",
+            each("floor"),
+            "what a perfectly calibrated model would score by chance",
+            reference=True,
+            limits=(0, 1),
+        ),
         Quantity("brier", each("brier"), "squared distance of the probabilities from the truth", limits=(0, 2)),
         Quantity(
             "temperature",
             each("temperature"),
             "temperature that calibrates it best; above 1: over-confident",
             smooth=False,
+            limits=(0, None),
         ),
         Quantity(
             "scaled_ece",
@@ -120,7 +127,13 @@ class Calibration(Measure):
             smooth=False,
             limits=(0, 1),
         ),
-        Quantity("scaled_nll", each("scaled_nll"), "negative log-likelihood after temperature scaling", unit="nats"),
+        Quantity(
+            "scaled_nll",
+            each("scaled_nll"),
+            "negative log-likelihood after temperature scaling",
+            unit="nats",
+            limits=(0, None),
+        ),
         Quantity("freq_90", each("freq_90"), "how often it is more than 90 % sure", limits=(0, 1), share=True),
         Quantity(
             "calibration_advantage",
@@ -216,22 +229,23 @@ class Calibration(Measure):
         }
         floor = math.sqrt(2 / math.pi) * np.sqrt(plain["chance"]).sum(1) / images
         step, unit = {"limits": (0.0, 1.0), "smooth": False}, {"limits": (0.0, 1.0)}
+        gap, positive = {"limits": (-1.0, 1.0)}, {"limits": (0.0, np.inf)}
         return xarray.Dataset(
             {
                 "accuracy_in_bin": (("subject", "bin"), accuracy, {**unit, "trials": plain["images_in"]}),
                 "confidence_in_bin": (("subject", "bin"), confidence, unit),
                 "share_in_bin": (("subject", "bin"), plain["images_in"] / images, unit),
                 "ece": ("subject", calibration_error(*(plain[k] for k in ("images_in", "confidence", "right"))), step),
-                "signed_ece": ("subject", (plain["confidence"] - plain["right"]).sum(1) / images),
-                "floor": ("subject", floor),
-                "brier": ("subject", brier),
-                "temperature": ("subject", 2 ** best.mean(0), {"smooth": False}),
+                "signed_ece": ("subject", (plain["confidence"] - plain["right"]).sum(1) / images, gap),
+                "floor": ("subject", floor, unit),
+                "brier": ("subject", brier, {"limits": (0.0, 2.0)}),
+                "temperature": ("subject", 2 ** best.mean(0), {"smooth": False, **positive}),
                 "scaled_ece": (
                     "subject",
                     calibration_error(*(scaled[k] for k in ("images_in", "confidence", "right"))),
                     step,
                 ),
-                "scaled_nll": ("subject", scaled_nll),
+                "scaled_nll": ("subject", scaled_nll, positive),
                 "acc_90": ("subject", acc_90, {**unit, "trials": sure.sum(1)}),
                 "freq_90": ("subject", sure.sum(1) / images, {**unit, "trials": images}),
                 "unc_90": ("subject", unc_90, {**unit, "trials": wrong}),

@@ -100,12 +100,16 @@ class Corruption(SampledExperiment):
     )
     quantities = (
         Quantity(
-            "corruption_accuracy", partial(per_subject, variable="mean"), "accuracy, mean over types and severities"
+            "corruption_accuracy",
+            partial(per_subject, variable="mean"),
+            "accuracy, mean over types and severities",
+            limits=(0, 1),
         ),
         Quantity(
             "relative_corruption_accuracy",
             partial(per_subject, variable="relative"),
             "the same as a share of the clean accuracy",
+            limits=(0, None),
         ),
         Quantity(
             "corruption_advantage",

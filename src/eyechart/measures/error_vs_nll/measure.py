@@ -195,6 +195,7 @@ class ErrorVsNll(SampledExperiment):
                 f"{variable}_{lower}_to_{higher}",
                 steps(variable, lower, higher),
                 f"{words}, {higher} minus {lower}",
+                limits=(-1.0, 1.0) if variable == "error" else (None, None),
             )
             for variable, words in (("error", "share named wrong"), ("nll_train", "augmented training NLL"))
             for lower, higher in (("cnn", "windows"), ("windows", "vit"))

@@ -140,6 +140,7 @@ class Robustness(SampledExperiment):
             partial(advantage, kind="occlusion"),
             "accuracy with patches missing, ViT minus CNN",
             paired=True,
+            limits=(-1, 1),
         ),
         Quantity(
             "relative_occlusion_advantage",
@@ -147,7 +148,13 @@ class Robustness(SampledExperiment):
             "share of its accuracy that is kept with patches missing, ViT minus CNN",
             paired=True,  # of the accuracy: the bound is too narrow by what the intact subject gets wrong
         ),
-        Quantity("attack_advantage", partial(advantage, kind="pgd"), "accuracy under PGD, ViT minus CNN", paired=True),
+        Quantity(
+            "attack_advantage",
+            partial(advantage, kind="pgd"),
+            "accuracy under PGD, ViT minus CNN",
+            paired=True,
+            limits=(-1, 1),
+        ),
         Quantity(
             "relative_attack_advantage",
             partial(advantage, kind="pgd", relative=True),

@@ -144,6 +144,7 @@ class ShapeTexture(SampledExperiment):
             partial(scored_vit_minus_cnn, variable="phase_share"),
             "share of answers by phase, ViT minus CNN",
             paired=True,
+            limits=(-1, 1),
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}
@@ -213,7 +214,7 @@ class ShapeTexture(SampledExperiment):
                 "high_passed": (("subject", "cutoff"), high, unit),
                 "shuffled": (("subject", "pieces"), pieces, unit),
                 "filter_bias": ("subject", filter_bias),
-                "shuffle_loss": ("subject", shuffle_loss),
+                "shuffle_loss": ("subject", shuffle_loss, {"limits": (None, 1.0)}),
                 "phase_share": ("subject", (total.by_phase / decided).numpy(), fewest),
                 "decided": ("subject", (decided / total.pairs).numpy(), paired),
                 "clipped": ("subject", (total.conflict_clipped / total.pairs).numpy(), {"limits": (0.0, 1.0)}),

@@ -178,7 +178,12 @@ class TokenPlace(SampledExperiment):
             for control in CONTROLS
         ),
         Quantity("place_decoded", at_end("place"), "R² of a token's row and column, last block", limits=(None, 1)),
-        Quantity("own_patch_decoded", at_end("pixels", relation="own"), "R² of the own patch, last block"),
+        Quantity(
+            "own_patch_decoded",
+            at_end("pixels", relation="own"),
+            "R² of the own patch, last block",
+            limits=(None, 1),
+        ),
         Quantity(
             "own_patch_above_adjacent", own_above_adjacent, "R² of the own patch minus the adjacent one, last block"
         ),
