@@ -76,7 +76,8 @@ def advantage(variable: str) -> Compute:
 
 def of_all_or_nothing(estimate: xarray.Dataset) -> Bounds:
     """Signed errors where no image, or each, was named right: folds do not differ, but other images may."""
-    slack, bounds = float(room_for(estimate.attrs["images"])), {}
+    slack = float(room_for(estimate.attrs["images"]))
+    bounds: dict[tuple[str, ...], tuple[float, float]] = {}
     for subject, accuracy in by_subject(estimate, "accuracy").items():
         error = by_subject(estimate, "signed_ece")[subject]
         bounds[subject,] = error - slack * (accuracy == 0), error + slack * (accuracy == 1)
