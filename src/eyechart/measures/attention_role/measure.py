@@ -269,7 +269,7 @@ class AttentionRole(SampledExperiment):
                 f"picture's; {data_specific(finding, subject):.0%} of a head's pattern changes with the picture"
             )
         left_out = finding.attrs["left_out"]
-        return ". ".join(parts) + "." + (f" Left out: {left_out} (no attention between places)." if left_out else "")
+        return ". ".join(parts) + "." + (f"\nLeft out: {left_out} (no attention between places)." if left_out else "")
 
 
 def all_replaced(bench: Bench, sites: Sequence[Site]) -> tuple[list[Tensor], Tensor]:

@@ -284,29 +284,25 @@ class BandNoise(SampledExperiment):
 
     def sentence(self, finding: xarray.Dataset) -> str:
         strength, low, high = with_ends(finding.isel(subject=0), "read_at")
-        images = finding.attrs["images"]
         if math.isnan(strength):
             drops = finding.mean_cost.mean("subject").values
             met = np.isfinite(drops)  # few images do not meet all strengths
             if not met.any():
-                return f"No image was named in noise of every frequency: nothing to compare; {images} images."
-            drops, (first, last) = drops[met], finding.strength.values[met][[0, -1]]
+                return "No image was named in noise of every frequency: nothing to compare."
+            most = finding.strength.values[met][-1]
             return (
-                f"No noise between {first:.2f} and {last:.2f} costs all subjects together 10 points on average "
-                f"(but {100 * drops[0]:.1f} to {100 * drops[-1]:.1f}): frequencies are not compared; {images} images."
+                f"No noise of up to {most:.2f} quarters of the pixel range costs all subjects together 10 points on "
+                "average: frequencies are not compared."
             )
         parts = []
         for subject in finding.subject.values.tolist():
             row = finding.sel(subject=subject)
-            worst = float(row.frequency.values[int(row.cost.values.argmax())])
             what = "accuracy" if str(row.scored.item()) == "accuracy" else "agreement with its own intact answers"
             low_end, high_end = (
                 "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * each for each in with_ends(row, name)))
                 for name in ("low_cost", "high_cost")
             )
-            parts.append(
-                f"{subject} loses most {what} at {worst:.2f} π, {low_end} points below 0.3 π and {high_end} above 0.7 π"
-            )
+            parts.append(f"{subject} loses {low_end} points of {what} below 0.3 π and {high_end} above 0.7 π")
         size = "height" if finding.attrs["scaling"] == "paper" else "RMS"
         noise = f"{size} {strength:.2f} [{low:.2f}, {high:.2f}] quarters of the pixel range"
-        return f"At noise of {noise}: {'; '.join(parts)}; {images} images."
+        return f"At noise of {noise}: {'; '.join(parts)}."

@@ -342,8 +342,8 @@ class ErrorVsNll(SampledExperiment):
         said += [f"{one} against {two}: {words}" for (one, two), words in readings.items() if words]
         silent = sum(not words for words in readings.values())
         which = "the pair" if len(readings) == 1 else f"{silent} of {len(readings)} pairs"
-        said += [f"nothing is read from {which}, because not both numbers are clearly apart"] if silent else []
-        return "; ".join(said) + "."
+        remark = f"\nNothing is read from {which}, because not both numbers are clearly apart." if silent else ""
+        return "; ".join(said) + f".{remark}"
 
 
 def reading(finding: xarray.Dataset, one: str, two: str) -> str:

@@ -347,14 +347,15 @@ class Lesion(SampledExperiment):
             for (subject,), stored in early_convolutions(finding).items()
             if np.isfinite(again[subject,])
         ]
+        remarks = []
         if finding.attrs["stale"]:
-            parts.append(
+            remarks.append(
                 f"Batch norms of {finding.attrs['stale']}, if any, kept their trained statistics only: to re-estimate "
                 f"them takes at least {32 * LEAST_OTHERS} images, and there are {finding.attrs['images_in_all']}"
             )
         if finding.attrs["left_out"]:
-            parts.append(f"Left out, without answers or without anything to cut out: {finding.attrs['left_out']}")
-        return ". ".join(parts) + "."
+            remarks.append(f"Left out, without answers or without anything to cut out: {finding.attrs['left_out']}")
+        return "\n".join(f"{each}." for each in [". ".join(parts), *remarks])
 
 
 def by_place(estimate: xarray.Dataset) -> xarray.Dataset:

@@ -241,4 +241,4 @@ class McDropout(SampledExperiment):
                 f"{' and '.join(still)} {'is' if len(still) == 1 else 'are'} not stochastic: all passes would be alike"
             )
         said = "; ".join(parts)
-        return f"{said[0].upper()}{said[1:]}; {finding.attrs['images']} images."
+        return f"{said[0].upper()}{said[1:]}."

@@ -248,8 +248,8 @@ class Probes(Measure):
             ]
             parts.append(f"after the last block of {subject} a probe names {', '.join(numbers)}")
         said_all = "; ".join(parts)
-        said_all = f"{said_all[0].upper()}{said_all[1:]}; the commonest class alone is {float(finding.chance[0]):.1%}."
-        return " ".join([said_all, *through_a_projection(finding)])
+        remarks = [f"The commonest class alone is {float(finding.chance[0]):.1%}.", *through_a_projection(finding)]
+        return "\n".join([f"{said_all[0].upper()}{said_all[1:]}.", *remarks])
 
 
 def summed(groups: Sequence[Group]) -> Iterator[tuple[Group, slice, slice]]:

@@ -302,5 +302,5 @@ class Robustness(SampledExperiment):
                 f"{subject} names {float(row.accuracy[0]):.0%} right, {hidden} with half of the patches missing and "
                 f"{attacked} under {attack.upper()} of ε = {255 * float(first.strength):.3g}/255"
             )
-        more = "" if attack == "pgd" else " PGD is added by --effort normal."
-        return "; ".join(parts) + f"; {finding.attrs['images']} images.{more}{about_strangers(finding)}"
+        more = "" if attack == "pgd" else "\nPGD is added by --effort normal."
+        return "; ".join(parts) + f".{more}{about_strangers(finding)}"

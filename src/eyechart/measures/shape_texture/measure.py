@@ -252,4 +252,4 @@ class ShapeTexture(SampledExperiment):
                 f"{abs(float(row.filter_bias)):.0%} {'more' if row.filter_bias > 0 else 'less'} on low-passed than on "
                 "high-passed pictures"
             )
-        return f"{'; '.join(parts)}; {finding.attrs['images']} images."
+        return f"{'; '.join(parts)}."

@@ -291,7 +291,7 @@ class SkipRemoval(SampledExperiment):
             left_out = f" (left out, because projected: {projected})" if projected else ""
             parts.append(f"without the skips of one block {subject} {' and '.join(phrases)}{left_out}")
         said = "; ".join(parts)
-        return said[0].upper() + said[1:] + "; means over blocks."
+        return said[0].upper() + said[1:] + ".\nMeans over blocks."
 
 
 def look_at(bench: Bench, variant: Variant, size: int) -> tuple[torch.Tensor, torch.Tensor]:
