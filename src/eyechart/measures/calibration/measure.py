@@ -288,7 +288,13 @@ class Calibration(Measure):
                 )
                 continue
             signed, low, high = with_ends(here, "signed_ece")
-            sure = "too sure of itself" if low > 0 else "not sure enough" if high < 0 else "neither too sure nor unsure"
+            sure = (
+                "too sure of itself"
+                if low > 0
+                else "not sure enough"
+                if high < 0
+                else "not clearly too sure or too unsure"
+            )
             least, most = (100 * low, 100 * high) if signed > 0 else (-100 * high, -100 * low)
             parts.append(
                 f"{subject} is {sure}: its confidence is {abs(100 * signed):.1f} points "

@@ -248,8 +248,7 @@ class ShapeTexture(SampledExperiment):
             parts.append(
                 f"{subject} follows the phases in {in_words(row, 'phase_share', '.0%')} of the decided conflicts "
                 f"({float(row.decided):.0%} are decided, {float(row.clipped):.0%} of their pixel values were clipped) "
-                f"and loses {float(row.shuffle_loss):.0%} of its {what} to shuffling; of that it keeps "
-                f"{abs(float(row.filter_bias)):.0%} {'more' if row.filter_bias > 0 else 'less'} on low-passed than on "
-                "high-passed pictures"
+                f"and loses {in_words(row, 'shuffle_loss', '.0%')} of its {what} to shuffling; what low-passed "
+                f"pictures keep of it minus what high-passed ones keep is {in_words(row, 'filter_bias', '+.0%')}"
             )
         return f"{'; '.join(parts)}."
