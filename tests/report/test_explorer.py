@@ -397,7 +397,11 @@ def test_a_map_is_called_what_it_is(
         return what, said
 
     pixels, final, token, reached = WORDS[language]
-    assert show("pixels")[0] == pixels
+    what, said = show("pixels")
+    assert what == pixels
+    assert said.startswith(
+        "By pixels alone the patch in row 3, column 7 looks most at row" if language == "en" else "픽셀만으로"
+    )
     assert browser.page.is_disabled("#explorer [data-part=tokens] button")  # no pixels, no likeness
     assert show("place") == (final, token)
     assert show("reach")[0] == reached

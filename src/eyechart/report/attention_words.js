@@ -55,7 +55,7 @@
     const values = { asked: queryName(layer(side).queries[side.query]), layer: layerWords(layer(side).name), place: keyName(most.key, side), share: amount(most.weight, side) };
     switch (howShown(side)) {
       case "rollout": return sentence("{asked} rests most on {place}: {share}", values);
-      case "pixels": return sentence("{asked} is by its pixels most like {place}: {share}", values);
+      case "pixels": return sentence("by pixels alone {asked} looks most at {place}: {share}", values);
       case "place": {
         const { y, x } = shownPlace(side);
         return sentence("the final token of row {y}, column {x} is most like the patch in {place}: {share}", { ...values, y: y + 1, x: x + 1 });
