@@ -43,6 +43,15 @@ def test_bounds_are_cut_at_the_limits() -> None:
     assert low[1] > 0
 
 
+def test_bounds_of_few_values_are_cut_at_the_limits_too() -> None:
+    """All four heads of Swin's first two attentions are local: 1 [0.63, 1.37] is no share."""
+    share = Quantity(
+        "local", lambda _: {("a",): 1.0}, "", limits=(0, 1), if_unmoved=lambda _: {("a",): (0.63, 1.37)}, smooth=False
+    )
+    low, high = exact_bounds.of_few_values(share, xarray.Dataset(), ("a",), np.array(1.0), np.array(1.0))
+    assert (float(low), float(high)) == (0.63, 1.0)
+
+
 def test_nan_stays_and_infinity_is_no_knowledge() -> None:
     value = np.array([np.nan, 1.0, np.inf, np.inf, 1.0, -np.inf, 1.0])
     replicates = np.array(

@@ -25,6 +25,16 @@ HARDLY = 0.3
 of 250 that moves a maximum by a block gives .28 blocks."""
 
 
+def within(limits: Limits, low: Array, high: Array) -> tuple[Array, Array]:
+    """Both ends of an interval, cut at what is possible.
+
+    >>> [float(end) for end in within((0, 1), np.array(0.65), np.array(1.18))]
+    [0.65, 1.0]
+    """
+    floor, ceiling = (-np.inf if limits[0] is None else limits[0]), (np.inf if limits[1] is None else limits[1])
+    return np.clip(low, floor, ceiling), np.clip(high, floor, ceiling)
+
+
 def room_for(trials: float | Array) -> float | Array:
     """How far a share may lie from what all of so many trials say: the exact binomial bound, 2.5 % on each side.
 
@@ -68,7 +78,7 @@ def of_few_values(
     if quantity.if_unmoved is not None:
         least, most = quantity.if_unmoved(estimate)[subjects]
         if high - low < max(UNMOVED, HARDLY * (most - least)):
-            low, high = np.minimum(low, least), np.maximum(high, most)
+            low, high = within(quantity.limits, np.minimum(low, least), np.maximum(high, most))
     if quantity.among is not None:
         low, high = exact_ends(low, high, quantity.among(estimate)[subjects])
     if quantity.ceiling is not None:

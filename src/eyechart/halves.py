@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eyechart.exact_bounds import Array, Limits
+from eyechart.exact_bounds import Array, Limits, within
 
 if TYPE_CHECKING:
     from eyechart.tally import Tally
@@ -56,10 +56,9 @@ def still_moving(
     with np.errstate(invalid="ignore"):
         drift = value - np.mean(halves, axis=0)
     left = drift / (2**BIAS_POWER - 1)
-    floor, ceiling = (-np.inf if limits[0] is None else limits[0]), (np.inf if limits[1] is None else limits[1])
     unknown = np.isnan(left) & np.isfinite(value)
-    low = np.where(left < 0, np.clip(low + left, floor, ceiling), low)
-    high = np.where(left > 0, np.clip(high + left, floor, ceiling), high)
+    lower, upper = within(limits, low + left, high + left)
+    low, high = np.where(left < 0, lower, low), np.where(left > 0, upper, high)
     return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
 
 

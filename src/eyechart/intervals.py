@@ -40,6 +40,7 @@ from eyechart.exact_bounds import (
     of_few_values,
     where_no_draw_moved,
     where_no_pair_moved,
+    within,
 )
 from eyechart.exact_bounds import room_for as room_for  # measures import it from here
 from eyechart.halves import halves_of, still_moving
@@ -222,7 +223,8 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             if quantity.exact:
                 low = high = value
             elif own_bounds is not None:
-                low, high = (np.array(bound, dtype=np.float64) for bound in own_bounds[subjects])
+                ends = (np.array(bound, dtype=np.float64) for bound in own_bounds[subjects])
+                low, high = within(quantity.limits, *ends)
             elif quantity.smooth or tally.folds < 2:
                 low, high = jackknife(value, left_out.series(quantity, subjects), quantity.limits)
                 drawn_alone = int(estimate.attrs.get("trials", estimate.attrs.get("images", scene.images)))
@@ -343,8 +345,7 @@ def _finish(value: Array, low: Array, high: Array, resampled: Array, limits: Lim
     infinite = np.isinf(value) | np.isinf(resampled).any(axis=0)
     low = np.where(infinite, -np.inf, low)
     high = np.where(infinite, np.inf, high)
-    floor, ceiling = (-np.inf if limits[0] is None else limits[0]), (np.inf if limits[1] is None else limits[1])
-    low, high = np.clip(low, floor, ceiling), np.clip(high, floor, ceiling)
+    low, high = within(limits, low, high)
     low, high = np.where(constant, value, low), np.where(constant, value, high)
     return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
 

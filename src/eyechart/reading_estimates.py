@@ -39,6 +39,29 @@ def with_ends(finding: xarray.Dataset, name: str) -> tuple[float, float, float]:
     return float(finding[name]), float(finding[f"{name}_low"]), float(finding[f"{name}_high"])
 
 
+Ends = tuple[float, float, float]
+"""A value with the low and the high end of its interval."""
+
+
+def ends_of(finding: xarray.Dataset, quantity: str, *subjects: str) -> Ends:
+    """A quantity of these subjects with the ends of its interval."""
+    columns = finding.variables
+    mine = (columns["quantity"].values == quantity) & (columns["quantity_subjects"].values == " | ".join(subjects))
+    value, low, high = (float(columns[f"quantity_{part}"].values[mine][0]) for part in ("value", "low", "high"))
+    return value, low, high
+
+
+def clearly_above(one: Ends, two: Ends) -> bool:
+    """Whether one value is above another by more than both intervals, as of independent errors, leave open.
+
+    The images are the same, so their errors go together: that is more often too careful than too bold.
+
+    >>> clearly_above((0.5, 0.4, 0.6), (0.3, 0.2, 0.4)), clearly_above((0.5, 0.4, 0.6), (0.4, 0.3, 0.5))
+    (True, False)
+    """
+    return one[0] - two[0] > math.hypot(one[0] - one[1], two[2] - two[0])
+
+
 def in_words(finding: xarray.Dataset, name: str, form: str) -> str:
     """A single number of a finding with its interval: "92.0% [90.1%, 93.6%]"."""
     value, low, high = (f"{each:{form}}" for each in with_ends(finding, name))

@@ -160,7 +160,7 @@ def test_a_vit_hurt_at_low_and_a_cnn_hurt_at_high_frequencies() -> None:
     said = BandNoise().sentence(finding)
     assert said.startswith("At noise of RMS 0.2")
     assert "quarters of the pixel range: vit" in said
-    assert "points below 0.3 π" in said
+    assert "points of accuracy below 0.3 π" in said
     paper = BandNoise().sentence(finding.assign_attrs(scaling="paper"))
     assert paper.startswith("At noise of height 0.2")  # of the signs, of which a ring holds a part: not its RMS
     assert BandNoise().chart(finding).to_dict()
@@ -172,7 +172,7 @@ def test_where_no_strength_fits_nothing_is_compared() -> None:
     assert "frequencies are not compared" in BandNoise().sentence(finding)
     assert BandNoise().chart(finding).to_dict()
     finding["mean_cost"][:, 1:] = np.nan  # as few images leave it
-    assert BandNoise().sentence(finding).startswith("No noise between 0.08 and 0.08 costs")
+    assert BandNoise().sentence(finding).startswith("No noise of up to 0.08 quarters")
     finding["mean_cost"][:] = np.nan
     assert "nothing to compare" in BandNoise().sentence(finding)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -89,6 +90,27 @@ def test_a_bin_that_is_always_right_may_still_be_wrong_by_chance() -> None:
     assert float(found.freq_90_low) == pytest.approx(0.025 ** (1 / 64), abs=1e-9)
     (row,) = np.flatnonzero(found["quantity"].values == "freq_90")
     assert float(found.quantity_low[row]) == pytest.approx(0.025 ** (1 / 64), abs=1e-9)
+
+
+def test_a_model_that_guesses_is_neither_sure_nor_unsure() -> None:
+    """An untrained one answers all alike; no picture right in 60 says little of the others, and of its confidence."""
+    dice = torch.Generator().manual_seed(3)
+    guesses = 0.1 * torch.randn(60, 3, generator=dice, dtype=torch.float64)
+    knows, labels = true_to_itself(60)
+    wrong = torch.nn.functional.one_hot(torch.as_tensor((labels + 1) % 3), 3).double()
+    found = examine({"new": guesses, "net": 2 * knows}, labels, intervals=True)
+    said = Calibration().sentence(found)
+    assert re.match(
+        r"new names [\d.]+% \[[\d.]+%, [\d.]+%\] right, not clearly more than guessing \(33.3%\), with a mean "
+        r"confidence of 3[\d.]+%: it knows nothing yet to be sure of\. net is ",
+        said,
+    )
+    never = examine({"net": wrong}, labels, intervals=True)
+    assert "not clearly more than guessing" in Calibration().sentence(never)
+    (row,) = np.flatnonzero(never["quantity"].values == "signed_ece")
+    surely, slack = float(never.quantity_value[row]), 1 - 0.025 ** (1 / 60)
+    assert float(never.quantity_low[row]) == pytest.approx(surely - slack)
+    assert float(never.quantity_high[row]) == pytest.approx(surely)
 
 
 def test_temperature_scaling_undoes_overconfidence() -> None:

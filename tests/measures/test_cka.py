@@ -12,6 +12,7 @@ import xarray
 from eyechart.claims.asking import asked_of
 from eyechart.errors import UsageError
 from eyechart.measure_options import with_option
+from eyechart.measures.cka import measure as cka_measure
 from eyechart.measures.cka.measure import Cka
 from eyechart.measures.cka.quantities import contrast, half_way, lag_map, matched_depth, peak, step, uniformity
 from eyechart.methods.hsic import Readout, gram, hsic_table
@@ -367,3 +368,24 @@ def test_only_claims_without_a_limit_of_cka_are_read_by_neighbours() -> None:
     }  # compared with a value of CKA itself, which neighbours do not have
     without = {test.claim for test in by_cka if not limited & {part.quantity for part in test.parts}}
     assert {test.claim for test in by_neighbours} == without != {test.claim for test in by_cka}
+
+
+@pytest.mark.parametrize(("half", "clear"), [(0.02, True), (0.2, False)])
+def test_layers_stay_most_alike_only_where_intervals_tell(
+    monkeypatch: pytest.MonkeyPatch, half: float, clear: bool
+) -> None:
+    values = {("a",): 0.7, ("b",): 0.6}
+    monkeypatch.setattr(cka_measure, "uniformity", lambda _: values)
+    monkeypatch.setattr(cka_measure, "matched_depth", lambda _: lambda _: {})
+    ends = {"value": [0.7, 0.6], "low": [0.7 - half, 0.6 - half], "high": [0.7 + half, 0.6 + half]}
+    finding = xarray.Dataset(
+        {f"quantity_{name}": ("quantity_row", column) for name, column in ends.items()},
+        coords={
+            "quantity": ("quantity_row", ["uniformity"] * 2),
+            "quantity_subjects": ("quantity_row", ["a", "b"]),
+        },
+        attrs={"index": "CKA"},
+    )
+    told = Cka().sentence(finding)
+    assert told.startswith("The lowest and the highest third of the blocks have a mean CKA of 0.70 in a, 0.60 in b")
+    assert ("the layers of a stay most alike" in told) == clear

@@ -192,7 +192,7 @@ def test_the_reading_rule() -> None:
     assert reading(found, "worse", "best") == "best has the stronger representation"
     assert reading(found, "overfit", "worse") == "worse is regularised, or overfit over-fits"
     assert reading(found, "best", "like_best") == ""
-    assert "nothing is read from 1 of 6 pairs" in ErrorVsNll().sentence(found)
+    assert "\nNothing is read from 1 of 6 pairs" in ErrorVsNll().sentence(found)
 
 
 def test_families_settle_c42() -> None:

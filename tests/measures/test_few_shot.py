@@ -253,7 +253,11 @@ def test_tighter_classes_are_judged_between_two_subjects() -> None:
     assert judged(finding) == {("v", "w"): "holds"}
     assert judged(two_subjects(loose, tight, labels)) == {("v", "w"): "holds"}
     assert "In episodes v is ahead of w by" in FewShot().sentence(finding)
-    assert "has the tighter classes (-0." in FewShot().sentence(finding)
+    assert "The classes of v are tighter than those of w (-0." in FewShot().sentence(finding)
+    assert "The classes of w are tighter than those of v (-0." in FewShot().sentence(two_subjects(loose, tight, labels))
+    said = FewShot().sentence(two_subjects(tight, tight, labels)).partition("\n")[2]
+    assert said.startswith("In episodes v and w cannot be told apart (0.0 [")
+    assert "The classes of w and v cannot be told apart by tightness" in said
     assert "Of v was read the class token of block 1" in FewShot().sentence(finding)
     few = exam(9, images=10)  # 2 of each class: no episode can be played
     assert "nan" not in FewShot().sentence(two_subjects(few[0], few[0] + 1, few[1]))

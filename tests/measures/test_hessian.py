@@ -232,7 +232,7 @@ def test_an_end_in_a_crowd_is_called_unsettled() -> None:
     assert found.smallest_unsettled.item() == 1
     assert abs(found.smallest.item() + 0.02) > 0.01 * 0.02  # and it is indeed off
     text = measure.sentence(found)
-    assert "all of these are known to 1 %" in text
+    assert "\nAll of these are known to 1 %" in text
     assert "smallest one is not known to 1 % in up to 100% of the minibatches" in text
     assert "largest one is not" not in text
     drawn = json.dumps(measure.chart(found).to_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -190,7 +191,9 @@ def test_a_shape_biased_vit_passes_all_three_tests() -> None:
     assert quantity(finding, "shuffle_loss_difference")[0] == pytest.approx(0.4, abs=0.05)
     assert quantity(finding, "phase_share_difference")[0] == pytest.approx(0.4, abs=0.07)
     assert finding.clipped.values == pytest.approx([0.25, 0.25])
-    assert "follows the phases" in ShapeTexture().sentence(finding)
+    said = ShapeTexture().sentence(finding)
+    assert "follows the phases" in said
+    assert re.search(r"minus what high-passed ones keep is [+-]\d+% \[[+-]\d+%, [+-]\d+%\]", said)
     assert ShapeTexture().chart(finding).to_dict()
 
 

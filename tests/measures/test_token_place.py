@@ -22,7 +22,6 @@ from eyechart.measures.token_place.measure import (
     shuffled,
 )
 from eyechart.methods.places import asked, cut
-from eyechart.quantity import PerSubjects
 from eyechart.scene import Scene
 from eyechart.subjects.anatomy import anatomy_of
 from eyechart.subjects.load import load_subject
@@ -156,13 +155,17 @@ def test_tokens_that_are_patches_and_tokens_that_know_no_place(everywhere: bool)
 
 
 def test_the_order_of_subjects_under_each_reading() -> None:
-    readings: dict[str, PerSubjects] = {
-        "CKA": {("a",): 0.9, ("b",): 0.1},
-        "places": {("a",): 0.2, ("b",): 0.1},
-        "patches": {("a",): 0.0, ("b",): 0.3},
+    readings = {
+        "CKA": {"a": (0.9, 0.8, 1.0), "b": (0.1, 0.0, 0.2)},
+        "places": {"a": (0.2, 0.19, 0.21), "b": (0.1, 0.09, 0.11)},
+        "patches": {"a": (0.0, -0.1, 0.1), "b": (0.3, 0.2, 0.4)},
     }
     assert same_ranking(readings) == "By CKA the order is a > b; by patches it is b > a."
     assert same_ranking({"CKA": readings["CKA"], "places": readings["places"]}).endswith("by every other reading, too.")
+    overlapping = {"CKA": {"a": (0.42, 0.2, 0.6), "b": (0.25, 0.1, 0.4)}, "places": readings["places"]}
+    assert same_ranking(overlapping) == (
+        "By CKA the order is a ≈ b; by places it is a > b. Where “≈” stands, intervals do not tell them apart."
+    )
 
 
 def test_a_last_block_without_places_is_not_spoken_of() -> None:

@@ -71,6 +71,7 @@ class SyntheticMeasure:
     said: str
     quantities: tuple[Quantity, ...] = ()
     chapter: Chapter = "more"
+    labels: str = ""
 
     def sentence(self, finding: xr.Dataset) -> str:
         return self.said

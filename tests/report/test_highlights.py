@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import xarray
 
+from eyechart.measures.feature_variance.measure import FeatureVariance
+from eyechart.quantity import Quantity
 from eyechart.report import highlights
 from eyechart.report.highlights import Contrast, chosen
 
@@ -26,9 +29,6 @@ def test_a_tiny_difference_is_not_lifted_by_a_tiny_interval() -> None:
     tiny, large = contrast(0.99, 0.98, 1e-6), contrast(0.9, 0.5, 0.05, "look")
     assert tiny.clearness > 100 * large.clearness
     assert chosen([tiny, large]) == [large, tiny]
-    exact = contrast(0.99, 0.98, 0.0)
-    assert exact.clearness == math.inf
-    assert exact.rank == tiny.rank < large.rank
 
 
 def test_what_is_not_clear_of_chance_among_all_looked_at_is_not_told() -> None:
@@ -39,6 +39,36 @@ def test_what_is_not_clear_of_chance_among_all_looked_at_is_not_told() -> None:
     assert (
         chosen([contrast(0.60, 0.40, 0.2 / math.sqrt(2) / 1.2, c=0.5, d=0.5, e=0.5, f=0.5)]) == []
     )  # of fifteen pairs
+
+
+def finding_of(**ends: tuple[float, float, float]) -> xarray.Dataset:
+    """A finding with one quantity of some subjects."""
+    value, low, high = zip(*ends.values(), strict=True)
+    columns = {"value": value, "low": low, "high": high}
+    return xarray.Dataset(
+        {f"quantity_{name}": ("quantity_row", list(each)) for name, each in columns.items()},
+        coords={
+            "quantity": ("quantity_row", ["frequency"] * len(value)),
+            "quantity_subjects": ("quantity_row", list(ends)),
+            "quantity_unit": ("quantity_row", [""] * len(value)),
+        },
+    )
+
+
+class Frequencies(FeatureVariance):
+    quantities = (Quantity("frequency", lambda _: {}, "frequency"),)
+
+
+class Right(Frequencies):
+    labels = "subjects"
+
+
+def test_a_number_without_an_interval_is_not_told_and_neither_is_what_a_guessing_subject_gets_right() -> None:
+    sure, exact = {"a": (0.3, 0.2, 0.4), "b": (0.8, 0.7, 0.9)}, {"a": (0.3, 0.3, 0.3), "b": (0.8, 0.8, 0.8)}
+    assert highlights.contrasts("m", Frequencies(), finding_of(**exact)) == []
+    assert len(highlights.contrasts("m", Frequencies(), finding_of(**sure))) == 1
+    assert len(highlights.contrasts("m", Frequencies(), finding_of(**sure), guessing=["a"])) == 1
+    assert highlights.contrasts("m", Right(), finding_of(**sure), guessing=["a"]) == []
 
 
 def test_each_chapter_speaks_once_and_five_at_most() -> None:

@@ -182,7 +182,7 @@ def spoken(room: Path) -> Iterator[str]:
                 for node in ast.walk(function):
                     if isinstance(node, ast.JoinedStr):
                         for piece in (str(part.value) for part in node.values if isinstance(part, ast.Constant)):
-                            yield from (part.strip(" ,:()[]%.") for part in re.split(r"[.;] ", piece))
+                            yield from (part.strip(" \n,:()[]%.") for part in re.split(r"[.;] ", piece))
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.name)

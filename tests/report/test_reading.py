@@ -6,9 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+import pandas as pd
 import pytest
+import xarray
 from axe_playwright_python.sync_playwright import Axe
 
+from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.theme import Chart
 from eyechart.report import page
 from eyechart.report.sections import two_of
 
@@ -31,6 +37,7 @@ MARKS_OF = """((figure) => {
 
 PLACE_OF_LEGEND = """(() => {
   const figure = document.querySelector('[data-chart=feature_variance]'), { view } = window.eyechart.views.get(figure);
+  if (!view) return null; // it is being drawn
   const find = (group, x, y) => {
     for (const mark of group.items) for (const item of mark.items) {
       if (mark.role === 'legend-symbol' && item.datum.value === 'zoo:resnet') return [x + item.x, y + item.y];
@@ -111,6 +118,52 @@ def test_subjects_of_a_high_figure_are_picked(
     browser.page.emulate_media(media="print")
     assert browser.page.locator("[data-chart=feature_variance] .still").is_visible()  # on paper, all of them
     assert not chips.first.is_visible()
+
+
+WIDTHS = """(() => {
+  const { view } = window.eyechart.views.get(document.querySelector('[data-chart=recognition]')), found = [];
+  const panels = (group) => group.items.filter(({ role }) => role === 'scope');
+  const look = (group) => panels(group).flatMap((mark) => mark.items).forEach((item) => {
+    if (panels(item).length) look(item);
+    else found.push(item.width);
+  });
+  view?.scenegraph().root.items.forEach(look);
+  return found;
+})()"""
+
+
+def curve_and_map(finding: xarray.Dataset) -> Chart:
+    """A curve for each subject, and a map with long names at its side, as skip_ratio draws them."""
+    names = [f"block {block} attention" for block in range(1, 10)]
+    cells = pd.DataFrame([{"token": str(x), "name": y, "ratio": 1.0 * x} for x in range(64) for y in names])
+    drawn = heatmap(cells, x="token", y="name", value="ratio", title="a", size=(330, 260))
+    subjects = ["zoo:vit", "zoo:resnet", "c", "d"]
+    points = pd.DataFrame([{"subject": subject, "x": x, "y": x} for subject in subjects for x in range(3)])
+    colour = alt.Color("subject:N", scale=alt.Scale(domain=subjects, range=["red", "green", "blue", "grey"]))
+    curve = alt.Chart(points).mark_line().encode(alt.X("x:Q"), alt.Y("y:Q"), color=colour)
+    return theme.panels([theme.panel(curve, (400, 280)), drawn], columns=2, shared=())
+
+
+@pytest.mark.parametrize("browser", [DESK, (800, 900), PHONE], indirect=True)
+def test_panels_are_no_smaller_than_the_room_asks_for(browser: Browser, tmp_path: Path) -> None:
+    """Two of four subjects' curves, and a map beside which names stand: not 120 and 135 pixels on a phone."""
+    run = synthetic_run(tmp_path)
+    run.measures["recognition"] = replace(run.measures["recognition"], chart=curve_and_map)
+    run.findings = {"recognition": run.findings["recognition"]}
+    run.scene = replace(run.scene, anatomies=(*run.scene.anatomies, vit("c"), vit("d")))
+    run.plan["subjects"] += [{**run.plan["subjects"][0], "name": name} for name in ("c", "d")]
+    browser.open(page.write_report(as_run(run)))
+    to_figure(browser, "recognition")
+    browser.ask("window.eyechart.set('only', ['zoo:vit', 'zoo:resnet'])")
+    drawn = (
+        f"window.eyechart.views.get(document.querySelector('[data-chart=recognition]'))?.view && {WIDTHS}.length === 3"
+    )
+    assert browser.wait_for(drawn)
+    one, other, ratios = browser.ask(WIDTHS)
+    room = browser.ask("document.querySelector('[data-chart=recognition]').clientWidth")
+    assert one == other > (260 if room > 700 else 0.55 * room)
+    assert ratios > (260 if room > 700 else 0.55 * room)
+    assert browser.ask("document.documentElement.scrollWidth") <= browser.ask("window.innerWidth")
 
 
 # --- search, filters, links, tables ----------------------------------------------------------------------------------
@@ -230,6 +283,15 @@ def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser
     browser.click(*legend)
     assert browser.wait_for("document.documentElement.dataset.alone === 'zoo:resnet'")
     assert visible(browser, "button.alone:not(.looking)") == 1
+    moved = f"((place) => place && String(place) !== '{legend[0]},{legend[1]}')({PLACE_OF_LEGEND})"
+    assert browser.wait_for(moved)  # now it is the only one
+    browser.click(*legend)
+    assert browser.wait_for("document.documentElement.dataset.alone === ''", seconds=5)
+    browser.click(*legend)
+    assert browser.wait_for("document.documentElement.dataset.alone === 'zoo:resnet'", seconds=5)
+    assert browser.wait_for(moved)
+    browser.click(*browser.ask(PLACE_OF_LEGEND))
+    assert browser.wait_for("document.documentElement.dataset.alone === ''", seconds=5)
 
 
 @pytest.mark.parametrize("browser", [(*PHONE, {"has_touch": True, "is_mobile": True})], indirect=True)

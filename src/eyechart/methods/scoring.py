@@ -36,11 +36,11 @@ def strangers(scene: Scene) -> list[str]:
 
 
 def about_strangers(finding: xarray.Dataset) -> str:
-    """A sentence, after a space, about the subjects that are left out; empty where there are none."""
+    """A paragraph, after a line break, about the subjects that are left out; empty where there are none."""
     names = finding.stranger.values.tolist()
     if not names:
         return ""
-    return f" Left out, because their classes are not those of the images: {', '.join(names)}."
+    return f"\nLeft out, because their classes are not those of the images: {', '.join(names)}."
 
 
 def with_classes(batch: Batch, views: Views, scene: Scene) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:

@@ -2,8 +2,7 @@
 (() => {
   "use strict";
   if (!window.eyechart.attention) return;
-  const { room, data, part, state, main, other, subject, layer, row, howShown, shown, keysOf, keysShown, queryPlace, headName, say, sayBeside } = window.eyechart.attention;
-  const { layerWords } = window.eyechart;
+  const { room, data, part, state, main, other, subject, layer, row, shown, keysOf, keysShown, queryPlace, shownPlace, mapName, say, sayBeside } = window.eyechart.attention;
 
   const ramp = data.ramp.map((colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)));
   const shade = (share) => { // as palette.shades mixes them
@@ -71,13 +70,13 @@
     paintPicture(left);
     const right = paintMap(part("map"), main, weights, keys, state.over);
     const hovered = state.hovered && keys.find(({ y, x }) => y === state.hovered.y && x === state.hovered.x);
-    for (const pen of [left, right]) {
+    for (const [pen, place] of [[left, asked], [right, shownPlace(main)]]) {
       if (hovered) outline(pen, hovered, "#ffffff");
-      if (asked && (pen === left || howShown(main) !== "reach")) outline(pen, asked, "#56b4e9"); // that is of the middle
+      if (place) outline(pen, place, "#56b4e9");
     }
     say(weights, keys);
     if (!other.rows) return;
-    const theirs = keysShown(other), their = shown(other), place = queryPlace(other);
+    const theirs = keysShown(other), their = shown(other), place = shownPlace(other);
     const beside = paintMap(part("other-map"), other, their, theirs, state.over);
     if (place) outline(beside, place, "#56b4e9");
     sayBeside(their, theirs);
@@ -91,8 +90,8 @@
       paintMap(button.querySelector("canvas"), main, row(main, head), keys, false);
       button.setAttribute("aria-pressed", String(state.show === "head" && head === main.head));
     });
-    part("what").textContent = `${other.rows ? `${subject().name}, ` : ""}${layerWords(layer().name)}, ${headName(main)}`;
-    if (other.rows) part("other-what").textContent = `${subject(other).name}, ${layerWords(layer(other).name)}, ${headName(other)}`;
+    part("what").textContent = `${other.rows ? `${subject().name}, ` : ""}${mapName(main)}`;
+    if (other.rows) part("other-what").textContent = `${subject(other).name}, ${mapName(other)}`;
     const { layer: at, head, query } = main, { example, show } = state;
     Object.assign(room.dataset, { subject: subject().name, example, layer: at, head, show, query });
     room.dataset.beside = other.rows ? JSON.stringify({ subject: subject(other).name, layer: other.layer, head: other.head, query: other.query }) : "";

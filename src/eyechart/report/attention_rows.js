@@ -94,11 +94,14 @@
     },
   })[howShown(side)]();
   const bytesOf = (text) => Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const placeRow = (side) => { // of the token nearest to the query; in the middle where it has no place
-    const { grid: [down, across], tokens, values, largest } = subject(side).place, asked = queryPlace(side);
+  const finalToken = (side) => { // the one nearest to the query: not every token is kept, and the last grid may be coarser
+    const { grid: [down, across], tokens } = subject(side).place, asked = queryPlace(side);
     const [y, x] = asked ? [(asked.top + asked.bottom) / 2, (asked.left + asked.right) / 2] : [0.5, 0.5];
     const far = ([row, column]) => ((row + 0.5) / down - y) ** 2 + ((column + 0.5) / across - x) ** 2;
-    const token = tokens.reduce((best, each, at) => (far(each) < far(tokens[best]) ? at : best), 0);
+    return tokens.reduce((best, each, at) => (far(each) < far(tokens[best]) ? at : best), 0);
+  };
+  const placeRow = (side) => {
+    const { grid: [down, across], values, largest } = subject(side).place, token = finalToken(side);
     return bytesOf(values).slice(token * down * across, (token + 1) * down * across).map((value) => (value / 255) * largest);
   };
 
@@ -126,7 +129,15 @@
     return y < 0 ? null : { top: y / down, left: x / across, bottom: (y + 1) / down, right: (x + 1) / across };
   };
 
+  // Whose map is shown: the asked query; the final token nearest to it; nobody's where it is that of the middle.
+  const shownPlace = (side) => {
+    if (howShown(side) === "reach") return null;
+    if (howShown(side) !== "place") return queryPlace(side);
+    const { grid: [down, across], tokens } = subject(side).place, [y, x] = tokens[finalToken(side)];
+    return { y, x, top: y / down, left: x / across, bottom: (y + 1) / down, right: (x + 1) / across };
+  };
+
   window.eyechart.attention = {
-    room, data, part, PREFIX, MEAN, state, main, other, subject, layer, layersOf, unpack, row, howShown, shown, keysOf, keysShown, queryPlace,
+    room, data, part, PREFIX, MEAN, state, main, other, subject, layer, layersOf, unpack, row, howShown, shown, keysOf, keysShown, queryPlace, shownPlace,
   };
 })();

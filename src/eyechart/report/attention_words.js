@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   if (!window.eyechart.attention) return;
-  const { data, part, PREFIX, MEAN, state, main, other, subject, layer, howShown, queryPlace } = window.eyechart.attention;
+  const { data, part, PREFIX, MEAN, state, main, other, subject, layer, howShown, queryPlace, shownPlace } = window.eyechart.attention;
   const { sentence, layerWords } = window.eyechart;
 
   const percent = (value) => {
@@ -25,9 +25,14 @@
     rollout: sentence("rollout up to here"),
     head: sentence("head {n}", { n: side.head + 1 }),
     pixels: sentence("likeness of pixels, nothing learned"),
-    place: sentence("likeness of its final token to each patch"),
+    place: sentence("likeness of its token to each patch"),
     reach: sentence("what its middle answers to"),
   })[howShown(side)];
+  // Of the layer in hand, but of the last one where final tokens are shown, and of none where only pixels are.
+  const mapName = (side) => {
+    if (howShown(side) === "pixels") return headName(side);
+    return `${layerWords(howShown(side) === "place" ? subject(side).place.name : layer(side).name)}, ${headName(side)}`;
+  };
 
   const amount = (weight, side = main) => { // a weight that was rounded to 0 is not 0
     if (howShown(side) === "place") return `CKA ${weight.toFixed(2)}`;
@@ -50,8 +55,11 @@
     const values = { asked: queryName(layer(side).queries[side.query]), layer: layerWords(layer(side).name), place: keyName(most.key, side), share: amount(most.weight, side) };
     switch (howShown(side)) {
       case "rollout": return sentence("{asked} rests most on {place}: {share}", values);
-      case "pixels": return sentence("{asked} is by its pixels most like {place}: {share}", values);
-      case "place": return sentence("{asked} has a final token most like the patch in {place}: {share}", values);
+      case "pixels": return sentence("by pixels alone {asked} looks most at {place}: {share}", values);
+      case "place": {
+        const { y, x } = shownPlace(side);
+        return sentence("the final token of row {y}, column {x} is most like the patch in {place}: {share}", { ...values, y: y + 1, x: x + 1 });
+      }
       case "reach": return sentence("the middle of {layer} answers most to {place}: {share}", values);
       default: return sentence("{asked} looks most at {place}: {share}", values);
     }
@@ -89,5 +97,5 @@
     part("agreement").textContent = Number.isFinite(agree) ? sentence("Here, rank correlation with the likeness of pixels: {value} over {n} patches.", { value: agree.toFixed(2).replace("-", "−"), n: patches.length }) : ["place", "reach"].includes(how) ? sentence("Mean over {n} images.", { n: subject()[how].images.toLocaleString("en") }) : "";
   };
 
-  Object.assign(window.eyechart.attention, { queryName, headName, lookedAt, say, sayBeside });
+  Object.assign(window.eyechart.attention, { queryName, mapName, lookedAt, say, sayBeside });
 })();

@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   if (!window.eyechart.attention) return;
-  const { room, data, part, MEAN, state, main, other, subject, layer, layersOf, unpack, row, keysOf, keysShown, queryPlace, queryName, lookedAt, paintMap, paintScale, drawLarge, draw } = window.eyechart.attention;
+  const { room, data, part, MEAN, state, main, other, subject, layer, layersOf, unpack, row, howShown, keysOf, keysShown, queryPlace, queryName, lookedAt, paintMap, paintScale, drawLarge, draw } = window.eyechart.attention;
   const { hear, sentence, layerWords } = window.eyechart;
 
   const choice = (group, words, checked, change) => {
@@ -58,6 +58,8 @@
     part("other-head").disabled = state.show !== "head";
   };
 
+  const needsPlace = () => ["pixels", "place"].includes(howShown(main));
+
   const listLayer = () => {
     const tokens = layer().queries.filter(([y]) => y < 0).map(([y, x]) => {
       const button = document.createElement("button");
@@ -65,6 +67,7 @@
       button.value = `${y},${x}`;
       const name = queryName([y, x]).replace(/^the /, "");
       button.textContent = name[0].toUpperCase() + name.slice(1);
+      button.disabled = needsPlace();
       button.addEventListener("click", () => ask(layer().queries.findIndex((each) => each[0] === y && each[1] === x)));
       return button;
     });
@@ -125,7 +128,7 @@
     if (other.rows) other.head = other.head < 0 ? narrowest(other) : Math.min(other.head, layer(other).heads - 1);
     if (before) keepQuery(before);
     else main.query = nearestQuery(0.5, 0.5);
-    if (state.show === "pixels" && !queryPlace(main)) main.query = nearestQuery(0.5, 0.5); // no pixels, no likeness
+    if (needsPlace() && !queryPlace(main)) main.query = nearestQuery(0.5, 0.5); // no pixels, no likeness
     if (moved || !before) listPictures();
     listLayer();
     listBeside();

@@ -7,7 +7,9 @@ that is more often too wide than too narrow). What else could make that number l
 - *Nothing but many pictures.* 0.98 against 0.99 is clear of any interval once it is narrow enough, and not worth a
   sentence. So clearness counts up to `CLEAR` only, and is multiplied by the *size* of the difference: in shares of what
   the quantity can be where it has limits (an accuracy, a correlation), of both values together where it has none.
-- *An interval without width*: a number read off the weights, or one with few possible values. `CLEAR` caps that too.
+- *An interval without width*: a number read off the weights says nothing of what another training would give. It is no
+  candidate.
+- *Guessing.* What labels say of a subject that does no better than guessing is no property of it, and no candidate.
 - *Looking at many numbers.* The farthest two of six subjects, in the best of a hundred quantities, are apart by chance.
   So a candidate must be clear of the interval that Bonferroni's correction over all pairs looked at would give.
 - *Telling one thing five times.* Accuracy, likelihood and calibration rise and fall together, and so do the quantities
@@ -19,13 +21,15 @@ What it cannot know is which difference matters to the reader: the sentence says
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scipy import stats
 
 from eyechart.charts.numbers import is_number, number, with_span
+from eyechart.claims.facts import facts_of
+from eyechart.claims.gates import better_than_guessing
 from eyechart.quantity import quantities_in
 from eyechart.report.sentences import typeset
 from eyechart.report.verdict_rows import picture
@@ -99,16 +103,17 @@ def share_of_possible(one: float, other: float, limits: tuple[float | None, floa
     return min(1.0, abs(one - other) / possible) if possible else 0.0
 
 
-def contrasts(name: str, measure: Measure, finding: xarray.Dataset) -> list[Contrast]:
-    """The quantities of a finding that at least two subjects have."""
+def contrasts(name: str, measure: Measure, finding: xarray.Dataset, guessing: Collection[str] = ()) -> list[Contrast]:
+    """The quantities of a finding that at least two subjects have, with an interval."""
+    silent = guessing if measure.labels == "subjects" and name != "recognition" else ()
     known: dict[str, Quantity] = {quantity.name: quantity for quantity in measure.quantities}
     values: dict[str, dict[str, Ends]] = {}
     units: dict[str, str] = {}
     for row in quantities_in(finding):
         key, subject = row["quantity"], row["quantity_subjects"]
         value, low, high = (row[f"quantity_{part}"] for part in ("value", "low", "high"))
-        own = " | " not in subject and key in known and not known[key].reference
-        if own and all(map(is_number, (value, low, high))):
+        own = " | " not in subject and subject not in silent and key in known and not known[key].reference
+        if own and all(map(is_number, (value, low, high))) and low < high:
             values.setdefault(key, {})[subject] = value, low, high
             units[key] = row["quantity_unit"]
     made = []
@@ -135,7 +140,11 @@ def highlights(run: Run, label_of: Callable[[str], Any]) -> dict[str, Any]:
     if len(run.scene.subjects) == 1:
         rows = clearest_verdicts(run)
         return {"heading": "What stands out", "rows": rows, "none": "No claim was decided.", "method": METHOD_ALONE}
-    candidates = [one for name, finding in run.findings.items() for one in contrasts(name, run.measures[name], finding)]
+    facts = facts_of(run.plan, run.findings)
+    guessing = [name for name, fact in facts.items() if not better_than_guessing(fact)]
+    candidates = [
+        one for name, finding in run.findings.items() for one in contrasts(name, run.measures[name], finding, guessing)
+    ]
     rows = [
         {
             "measure": one.measure,
@@ -171,8 +180,7 @@ def sentence(one: Contrast) -> str:
     def told(subject: str) -> str:
         value, span = with_span(*one.values[subject])
         unit = f" {one.unit}" if one.unit else ""
-        exact = one.values[subject][1] == one.values[subject][2]
-        return f"{value}{unit}" + ("" if exact or not span else f" [{span}]")
+        return f"{value}{unit} [{span}]"
 
     most, least, others = one.most, one.least, len(one.values) - 2
     between = f", {others} {'other' if others == 1 else 'others'} between" if others else ""

@@ -60,7 +60,9 @@
       { below: true, columns: many, tight: true }, { below: true, columns: many, tight: true, piled: true },
       { below: true, columns: many, tight: true, piled: true, again: true },
     ]);
-    const last = [{ below: true, columns: 1 }, { below: true, columns: 1, piled: true }, { below: true, columns: 1, piled: true, narrow: true }];
+    // One above the other each panel may be as wide as the room; `narrow` takes from all what the widest has too much.
+    const alone = { below: true, columns: 1, piled: true };
+    const last = [{ below: true, columns: 1 }, alone, { ...alone, tight: true }, { ...alone, tight: true, again: true }, { ...alone, narrow: true }];
     return [...beside, {}, { below: true }, ...fewer, ...last];
   };
 
@@ -78,14 +80,17 @@
 
   // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
   // `excess`: what was too much before, which all panels of a row give together.
-  const tighten = (part, room, excess = 0) => {
+  const besidePlot = (part) => (isMap(part) ? 24 + namesBeside(part) : 66);
+  const tighten = (part, room, excess = 0, widest = 0) => {
     if (!part.concat) return true;
+    // Panels above one another begin where the one with the longest names does.
+    if (columnsOf(part) === 1) widest = Math.max(widest, ...panelsOf(part).filter(({ concat }) => !concat).map(besidePlot));
     const many = Math.min(part.columns || part.concat.length, part.concat.length);
     const share = room / many, less = excess && excess / many + 1;
     return part.concat.every((one) => {
-      if (one.concat) return tighten(one, share, less);
-      const [axes, least] = isMap(one) ? [24 + namesBeside(one), Math.max(56, namesAbove(one))] : [66, Math.max(84, 0.26 * one.width)];
-      const width = Math.min(one.width, share - axes) - less;
+      if (one.concat) return tighten(one, share, less, widest);
+      const least = isMap(one) ? Math.max(56, namesAbove(one)) : Math.max(84, 0.26 * one.width);
+      const width = Math.min(one.width, share - Math.max(widest, besidePlot(one))) - less;
       if (width < least && many > 1) return false;
       if (one.width > width) narrow(one, one.width - width, least);
       if (many > 1 && !isMap(one)) one.height = Math.min(one.height, Math.max(130, 1.5 * width)); // no towers
@@ -203,6 +208,14 @@
     });
     part.concat = rows.map(({ concat }) => (concat.length > 1 ? { concat, columns: concat.length, resolve: part.resolve } : concat[0]));
   };
+  const enlargeCurves = (whole) => { // and so have few panels of curves, where small ones are all there is
+    const curves = panelsOf(whole).filter((part) => !part.concat && typeof part.width === "number" && !isMap(part));
+    if (curves.length > 3) return;
+    curves.filter(({ width }) => width <= 240).forEach((part) => {
+      part.width = 300;
+      part.height = Math.max(part.height, 210);
+    });
+  };
   const enlarge = (part, side) => { // few maps of many have room to be large
     const ratio = side / Math.max(part.width, part.height);
     if (!(ratio > 1)) return;
@@ -269,6 +282,7 @@
     if (only.length) {
       onlyPanels(whole, emptied, only);
       onlyInLegends(whole, only);
+      enlargeCurves(whole);
     }
     let excess = 0;
     for (const way of ways(whole, only.length > 0)) {
@@ -291,9 +305,9 @@
       const { view } = await (await vega()).embed(live, copy, {
         mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" }, patch: hearing,
       });
-      view.addEventListener("click", (_, item) => {
+      view.addEventListener("click", ({ clientX: x, clientY: y }, item) => {
         const named = item && /^legend-(label|symbol)$/.test(item.mark.role) && item.datum?.value;
-        if (subjects.has(named)) setTimeout(() => tell("legend", named)); // this view ends with it, and still hears the click
+        if (subjects.has(named)) setTimeout(() => tell("legend", { name: named, x, y })); // this view ends with it, and still hears the click
       });
       drawn.set(figure, { room, view });
       const canvas = live.querySelector("canvas"); // without a style its pixels are the screen's

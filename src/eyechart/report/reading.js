@@ -120,7 +120,23 @@
   subject?.addEventListener("change", choose);
   other?.addEventListener("change", choose);
   const toggle = (name) => set("only", state.only.length === 1 && state.only[0] === name ? [] : [name]);
-  hear("legend", toggle);
+
+  // A legend becomes shorter where a subject is shown by itself: the second click may be where its entry was.
+  let clicked = null;
+  const isThere = ({ clientX, clientY }) => clicked && Math.hypot(clientX - clicked.x, clientY - clicked.y) < 6;
+  hear("legend", ({ name, x, y }) => {
+    toggle(name);
+    clicked = state.only.length ? { x, y } : null;
+  });
+  document.addEventListener("click", (event) => {
+    if (!isThere(event)) return;
+    event.stopPropagation();
+    event.preventDefault();
+    set("only", []);
+  }, { capture: true });
+  document.addEventListener("pointermove", (event) => { if (!isThere(event)) clicked = null; });
+  ["wheel", "keydown"].forEach((kind) => document.addEventListener(kind, () => { clicked = null; }, { passive: true }));
+
   const back = document.createElement("button");
   back.type = "button";
   back.className = "alone";
@@ -146,6 +162,7 @@
   };
   hear("only", (only) => {
     document.documentElement.dataset.alone = only.join(" ");
+    clicked = null;
     back.hidden = !only.length;
     nameBack(only);
     names.forEach((each) => each.setAttribute("aria-pressed", String(only.includes(each.dataset.subject))));

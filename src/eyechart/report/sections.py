@@ -67,7 +67,7 @@ def section(
         "how_to_read": measure.how_to_read,
         "method": measure.method,
         "sources": measure.sources,
-        "sentence": sentence,
+        "sentence": sentence.replace("\n", " "),
         "lines": told,
         "more_lines": folded,
         "quantities": quantities,

@@ -20,21 +20,33 @@ def typeset(text: str, names: Sequence[str] = ()) -> str:
 
     >>> typeset("right 92.1% [-3.6, +17.1], --effort quick, C.1-C.4")
     'right 92.1\\xa0% [−3.6, +17.1], --effort quick, C.1-C.4'
+    >>> typeset("groups by -0.00 [-0.01, 0.02]")
+    'groups by 0.00 [−0.01, 0.02]'
     >>> typeset("vit@at 50%.pth is right in 50%", ["vit@at 50%.pth"])
     'vit@at 50%.pth is right in 50\\xa0%'
     """
     longest_first = map(re.escape, sorted(names, key=len, reverse=True))
     parts = re.split(f"({'|'.join(longest_first)})", text) if names else [text]
-    return "".join(
-        part if part in names else re.sub(r"(?<=\d)%", "\u00a0%", re.sub(r"(?<=[\[( ])-(?=\.?\d)", "−", part))
-        for part in parts
-    )
+    return "".join(part if part in names else set_numbers(part) for part in parts)
+
+
+def set_numbers(text: str) -> str:
+    text = re.sub(r"(?<=[\[( ])-(?=0(?:\.0+)?(?![.\d]))", "", text)  # no −0.00
+    text = re.sub(r"(?<=[\[( ])-(?=\.?\d)", "−", text)
+    return re.sub(r"(?<=\d)%", "\u00a0%", text)
 
 
 def lines(text: str, subjects: Sequence[str]) -> list[str]:
-    """The same text with a new line wherever it turns to another subject: four subjects in one paragraph are a wall."""
+    """The same text with a new line wherever it turns to another subject: four subjects in one paragraph are a wall.
+
+    After a line break of its own stand remarks about all subjects: they are paragraphs by themselves.
+
+    >>> lines("zoo:vit names 92%; zoo:resnet names 94%.\\nThe commonest class alone is 10%.", ["zoo:vit", "zoo:resnet"])
+    ['zoo:vit names 92%; zoo:resnet names 94%.', 'The commonest class alone is 10%.']
+    """
+    text, *remarks = text.split("\n")
     if len(text) <= WALL:
-        return [text]
+        return [text, *remarks]
     named = naming(subjects)
     groups: list[list[str]] = []
     last = None
@@ -46,7 +58,7 @@ def lines(text: str, subjects: Sequence[str]) -> list[str]:
             groups.append([clause])
         last = match.group() if match else last
     joined = [re.sub(r";$", ".", " ".join(clauses)) for clauses in groups]
-    return [line if line.startswith(tuple(subjects)) else line[:1].upper() + line[1:] for line in joined]
+    return [line if line.startswith(tuple(subjects)) else line[:1].upper() + line[1:] for line in joined] + remarks
 
 
 def naming(subjects: Sequence[str]) -> re.Pattern[str]:

@@ -114,7 +114,8 @@ def why(verdict: Verdict) -> str:
         return verdict.reason
     instead = ""
     if len(verdict.parts) > 1 and verdict.verdict == "fails":
-        instead = f"The failing part: {shown.words}."
+        several = sum(part.verdict == "fails" for part in verdict.parts) > 1
+        instead = f"{'One of the failing parts' if several else 'The failing part'}: {shown.words}."
     elif len(verdict.parts) == 1:
         instead = WHERE.get(verdict.verdict, "")
     return f"{instead} {verdict.remarks}".strip()

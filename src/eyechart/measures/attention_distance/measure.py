@@ -226,18 +226,21 @@ class AttentionDistance(Measure):
             over_heads(np.min, early),
             "nearest head of the first two blocks, uniform = 1",
             smooth=False,
+            limits=(0, None),
         ),
         Quantity(
             "early_farthest_head",
             over_heads(np.max, early),
             "farthest head of the first two blocks, uniform = 1",
             smooth=False,
+            limits=(0, None),
         ),
         Quantity(
             "early_near_head",
             near_and_far(np.min, covering=0),
             "nearest head of the first two blocks that gives patches half of its attention, uniform = 1",
             smooth=False,
+            limits=(0, None),
         ),
         Quantity(
             "early_far_head",
@@ -245,6 +248,7 @@ class AttentionDistance(Measure):
             "farthest head of the first two blocks that gives patches half of its attention and covers half of the "
             "picture, uniform = 1",
             smooth=False,
+            limits=(0, None),
         ),
         Quantity(
             "early_farthest_prefix_mass",
@@ -254,13 +258,18 @@ class AttentionDistance(Measure):
             limits=(0, 1),
         ),
         Quantity(
-            "late_nearest_head", over_heads(np.min, late), "nearest head of the last block, uniform = 1", smooth=False
+            "late_nearest_head",
+            over_heads(np.min, late),
+            "nearest head of the last block, uniform = 1",
+            smooth=False,
+            limits=(0, None),
         ),
         Quantity(
             "late_coverage",
             over_heads(np.min, late, "coverage"),
             "least coverage of a head of the last block",
             smooth=False,
+            limits=(0, None),
         ),
         Quantity(
             "early_local_gap",

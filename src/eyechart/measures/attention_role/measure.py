@@ -118,6 +118,7 @@ class AttentionRole(SampledExperiment):
                 lost_by(name),
                 f"accuracy lost with {words}, all attentions at once",
                 paired=True,
+                limits=(-1, 1),
             )
             for name, (key, words) in WORDS.items()
         ),
@@ -135,6 +136,7 @@ class AttentionRole(SampledExperiment):
             "data_specific_attention",
             of_each(data_specific),
             "share of a head's attention pattern that changes with the picture, mean over heads",
+            limits=(0, 1),
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 4.0, "normal": 60.0, "full": 600.0}
@@ -238,8 +240,8 @@ class AttentionRole(SampledExperiment):
                 "changed": (together, changed_of(total.together)[:, 1:], counts),
                 "lost_alone": (each, accuracy[owner, :1] - alone, pairs),
                 "changed_alone": (each, changed_of(total.alone), counts),
-                "data_specific": (("site", "head"), share(over_pictures, power), {"limits": (0.0, np.inf)}),
-                "head_specific": ("site", share(over_heads.sum(1), power.sum(1)), {"limits": (0.0, np.inf)}),
+                "data_specific": (("site", "head"), share(over_pictures, power), {"limits": (0.0, 1.0)}),
+                "head_specific": ("site", share(over_heads.sum(1), power.sum(1)), {"limits": (0.0, 1.0)}),
             },
             coords={**site_coordinates(scene, sites), "each_subject": subjects, "replacement": list(REPLACEMENTS)},
             attrs={
@@ -267,7 +269,7 @@ class AttentionRole(SampledExperiment):
                 f"picture's; {data_specific(finding, subject):.0%} of a head's pattern changes with the picture"
             )
         left_out = finding.attrs["left_out"]
-        return ". ".join(parts) + "." + (f" Left out: {left_out} (no attention between places)." if left_out else "")
+        return ". ".join(parts) + "." + (f"\nLeft out: {left_out} (no attention between places)." if left_out else "")
 
 
 def all_replaced(bench: Bench, sites: Sequence[Site]) -> tuple[list[Tensor], Tensor]:

@@ -159,6 +159,7 @@ class BandNoise(SampledExperiment):
                 f"{end}_noise_loss",
                 relative_loss(f"{end}_cost"),
                 f"share of the clean accuracy lost to noise {where}",
+                limits=(None, 1),
             )
             for end, where in (("low", "below 0.3 π"), ("high", "above 0.7 π"))
         ),
@@ -166,11 +167,13 @@ class BandNoise(SampledExperiment):
             "low_noise_difference",
             partial(scored_vit_minus_cnn, variable="low_cost"),
             "accuracy lost to noise below 0.3 π, ViT minus CNN",
+            limits=(-2, 2),
         ),
         Quantity(
             "high_noise_difference",
             partial(scored_vit_minus_cnn, variable="high_cost", sign=-1),
             "accuracy lost to noise above 0.7 π, CNN minus ViT",
+            limits=(-2, 2),
         ),
         Quantity(
             "noise_slope_difference",
@@ -258,13 +261,14 @@ class BandNoise(SampledExperiment):
         at = crossing(drops.mean((0, 2)))
         cost = between(drops.swapaxes(0, 1), at)
         read_at = np.exp(between(np.log(self.strengths()), at))
+        gap = {"limits": (-1.0, 1.0)}
         return xarray.Dataset(
             {
-                "cost": (("subject", "ring"), cost),
-                "mean_cost": (("subject", "strength"), drops.mean(2)),
+                "cost": (("subject", "ring"), cost, gap),
+                "mean_cost": (("subject", "strength"), drops.mean(2), gap),
                 "slope": ("subject", slope(cost)),
-                "low_cost": ("subject", cost[:, :END].mean(1)),
-                "high_cost": ("subject", cost[:, -END:].mean(1)),
+                "low_cost": ("subject", cost[:, :END].mean(1), gap),
+                "high_cost": ("subject", cost[:, -END:].mean(1), gap),
                 "clean": ("subject", (total.intact.sum(1) / total.seen.sum(1)).numpy(), {"limits": (0.0, 1.0)}),
                 "read_at": ("subject", np.full(len(subjects), read_at), {"limits": (0.0, np.inf)}),
             },
@@ -280,29 +284,25 @@ class BandNoise(SampledExperiment):
 
     def sentence(self, finding: xarray.Dataset) -> str:
         strength, low, high = with_ends(finding.isel(subject=0), "read_at")
-        images = finding.attrs["images"]
         if math.isnan(strength):
             drops = finding.mean_cost.mean("subject").values
             met = np.isfinite(drops)  # few images do not meet all strengths
             if not met.any():
-                return f"No image was named in noise of every frequency: nothing to compare; {images} images."
-            drops, (first, last) = drops[met], finding.strength.values[met][[0, -1]]
+                return "No image was named in noise of every frequency: nothing to compare."
+            most = finding.strength.values[met][-1]
             return (
-                f"No noise between {first:.2f} and {last:.2f} costs all subjects together 10 points on average "
-                f"(but {100 * drops[0]:.1f} to {100 * drops[-1]:.1f}): frequencies are not compared; {images} images."
+                f"No noise of up to {most:.2f} quarters of the pixel range costs all subjects together 10 points on "
+                "average: frequencies are not compared."
             )
         parts = []
         for subject in finding.subject.values.tolist():
             row = finding.sel(subject=subject)
-            worst = float(row.frequency.values[int(row.cost.values.argmax())])
             what = "accuracy" if str(row.scored.item()) == "accuracy" else "agreement with its own intact answers"
             low_end, high_end = (
                 "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * each for each in with_ends(row, name)))
                 for name in ("low_cost", "high_cost")
             )
-            parts.append(
-                f"{subject} loses most {what} at {worst:.2f} π, {low_end} points below 0.3 π and {high_end} above 0.7 π"
-            )
+            parts.append(f"{subject} loses {low_end} points of {what} below 0.3 π and {high_end} above 0.7 π")
         size = "height" if finding.attrs["scaling"] == "paper" else "RMS"
         noise = f"{size} {strength:.2f} [{low:.2f}, {high:.2f}] quarters of the pixel range"
-        return f"At noise of {noise}: {'; '.join(parts)}; {images} images."
+        return f"At noise of {noise}: {'; '.join(parts)}."

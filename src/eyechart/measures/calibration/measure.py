@@ -23,11 +23,12 @@ import xarray
 from torch import Tensor
 from torch.nn import functional as F
 
+from eyechart.intervals import room_for
 from eyechart.measure import Measure, Source, Views, subject_coordinates
 from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at
 from eyechart.methods.scoring import LOGITS, with_classes
-from eyechart.quantity import Compute, Quantity, of_pairs
-from eyechart.reading_estimates import by_subject, per_subject, with_ends
+from eyechart.quantity import Bounds, Compute, Quantity, of_pairs
+from eyechart.reading_estimates import by_subject, in_words, per_subject, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Sum, Tally, sums_by
@@ -73,6 +74,16 @@ def advantage(variable: str) -> Compute:
     return of_pairs(number)
 
 
+def of_all_or_nothing(estimate: xarray.Dataset) -> Bounds:
+    """Signed errors where no image, or each, was named right: folds do not differ, but other images may."""
+    slack = float(room_for(estimate.attrs["images"]))
+    bounds: dict[tuple[str, ...], tuple[float, float]] = {}
+    for subject, accuracy in by_subject(estimate, "accuracy").items():
+        error = by_subject(estimate, "signed_ece")[subject]
+        bounds[subject,] = error - slack * (accuracy == 0), error + slack * (accuracy == 1)
+    return bounds
+
+
 @dataclass(frozen=True)
 class Calibration(Measure):
     name = "calibration"
@@ -104,14 +115,27 @@ class Calibration(Measure):
     )
     quantities = (
         Quantity("ece", each("ece"), "expected calibration error", smooth=False, limits=(0, 1)),
-        Quantity("signed_ece", each("signed_ece"), "mean confidence minus accuracy", limits=(-1, 1)),
-        Quantity("ece_floor", each("floor"), "what a perfectly calibrated model would score by chance", reference=True),
+        Quantity(
+            "signed_ece",
+            each("signed_ece"),
+            "mean confidence minus accuracy",
+            limits=(-1, 1),
+            if_unmoved=of_all_or_nothing,
+        ),
+        Quantity(
+            "ece_floor",
+            each("floor"),
+            "what a perfectly calibrated model would score by chance",
+            reference=True,
+            limits=(0, 1),
+        ),
         Quantity("brier", each("brier"), "squared distance of the probabilities from the truth", limits=(0, 2)),
         Quantity(
             "temperature",
             each("temperature"),
             "temperature that calibrates it best; above 1: over-confident",
             smooth=False,
+            limits=(1 / 4, 4),
         ),
         Quantity(
             "scaled_ece",
@@ -120,7 +144,13 @@ class Calibration(Measure):
             smooth=False,
             limits=(0, 1),
         ),
-        Quantity("scaled_nll", each("scaled_nll"), "negative log-likelihood after temperature scaling", unit="nats"),
+        Quantity(
+            "scaled_nll",
+            each("scaled_nll"),
+            "negative log-likelihood after temperature scaling",
+            unit="nats",
+            limits=(0, None),
+        ),
         Quantity("freq_90", each("freq_90"), "how often it is more than 90 % sure", limits=(0, 1), share=True),
         Quantity(
             "calibration_advantage",
@@ -216,39 +246,55 @@ class Calibration(Measure):
         }
         floor = math.sqrt(2 / math.pi) * np.sqrt(plain["chance"]).sum(1) / images
         step, unit = {"limits": (0.0, 1.0), "smooth": False}, {"limits": (0.0, 1.0)}
+        gap, positive = {"limits": (-1.0, 1.0)}, {"limits": (0.0, np.inf)}
+        counted = {**unit, "trials": images}
         return xarray.Dataset(
             {
                 "accuracy_in_bin": (("subject", "bin"), accuracy, {**unit, "trials": plain["images_in"]}),
                 "confidence_in_bin": (("subject", "bin"), confidence, unit),
                 "share_in_bin": (("subject", "bin"), plain["images_in"] / images, unit),
+                "accuracy": ("subject", plain["right"].sum(1) / images, counted),
                 "ece": ("subject", calibration_error(*(plain[k] for k in ("images_in", "confidence", "right"))), step),
-                "signed_ece": ("subject", (plain["confidence"] - plain["right"]).sum(1) / images),
-                "floor": ("subject", floor),
-                "brier": ("subject", brier),
-                "temperature": ("subject", 2 ** best.mean(0), {"smooth": False}),
+                "signed_ece": ("subject", (plain["confidence"] - plain["right"]).sum(1) / images, gap),
+                "floor": ("subject", floor, unit),
+                "brier": ("subject", brier, {"limits": (0.0, 2.0)}),
+                "temperature": ("subject", 2 ** best.mean(0), {"smooth": False, "limits": (1 / 4, 4.0)}),
                 "scaled_ece": (
                     "subject",
                     calibration_error(*(scaled[k] for k in ("images_in", "confidence", "right"))),
                     step,
                 ),
-                "scaled_nll": ("subject", scaled_nll),
+                "scaled_nll": ("subject", scaled_nll, positive),
                 "acc_90": ("subject", acc_90, {**unit, "trials": sure.sum(1)}),
-                "freq_90": ("subject", sure.sum(1) / images, {**unit, "trials": images}),
+                "freq_90": ("subject", sure.sum(1) / images, counted),
                 "unc_90": ("subject", unc_90, {**unit, "trials": wrong}),
             },
             coords={
                 **subject_coordinates(scene, subjects),
                 "bin": [f"{edge / BINS:.1f}–{(edge + 1) / BINS:.1f}" for edge in range(BINS)],
             },
-            attrs={"images": int(images)},
+            attrs={"images": int(images), "guessing": 1 / len(scene.classes) if scene.classes else np.nan},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values:
             here = finding.sel(subject=subject)
+            if guesses(here):
+                parts.append(
+                    f"{subject} names {in_words(here, 'accuracy', '.1%')} right, not clearly more than guessing "
+                    f"({here.attrs['guessing']:.1%}), with a mean confidence of "
+                    f"{float(here.accuracy + here.signed_ece):.1%}: it knows nothing yet to be sure of"
+                )
+                continue
             signed, low, high = with_ends(here, "signed_ece")
-            sure = "too sure of itself" if low > 0 else "not sure enough" if high < 0 else "neither too sure nor unsure"
+            sure = (
+                "too sure of itself"
+                if low > 0
+                else "not sure enough"
+                if high < 0
+                else "not clearly too sure or too unsure"
+            )
             least, most = (100 * low, 100 * high) if signed > 0 else (-100 * high, -100 * low)
             parts.append(
                 f"{subject} is {sure}: its confidence is {abs(100 * signed):.1f} points "
@@ -257,3 +303,8 @@ class Calibration(Measure):
                 f"temperature {float(here.temperature):.2f}"
             )
         return ". ".join(parts) + "."
+
+
+def guesses(finding: xarray.Dataset) -> bool:
+    """Of one subject, whether its accuracy may be that of guessing; a finding of an older version does not tell."""
+    return "accuracy" in finding and not float(finding.accuracy_low) > finding.attrs["guessing"]

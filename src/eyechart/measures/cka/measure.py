@@ -41,6 +41,7 @@ from eyechart.measures.cka.quantities import (
 from eyechart.methods.hsic import Readout, check_blocks, gram_view, hsic_table, patch_gram, scale_of
 from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens, has_tokens
 from eyechart.quantity import Quantity, minus_cnn, of_each, of_pairs
+from eyechart.reading_estimates import clearly_above, ends_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import layers_inside_too, stem_and_blocks
 from eyechart.sites import Anatomy, Site
@@ -102,17 +103,29 @@ class Cka(Measure):
             "mean likeness of the lowest and the highest third of the blocks",
             limits=(-1, 1),
         ),
-        Quantity("block_contrast", of_each(block_contrast), "mean likeness within a stage minus that between stages"),
-        Quantity("uniformity_gap", minus_cnn(uniformity), "uniformity of the ViT minus that of the CNN"),
+        Quantity(
+            "block_contrast",
+            of_each(block_contrast),
+            "mean likeness within a stage minus that between stages",
+            limits=(-2, 2),
+        ),
+        Quantity(
+            "uniformity_gap",
+            minus_cnn(uniformity),
+            "uniformity of the ViT minus that of the CNN",
+            limits=(-2, 2),
+        ),
         Quantity(
             "cnn_block_contrast",
             turned(of_pairs(contrast_over_vit, "cnn", "vit")),
             "block contrast of the CNN above that of the ViT at equal cuts",
+            limits=(-4, 4),
         ),
         Quantity(
             "cnn_stage_step",
             turned(of_pairs(step_beside_vit, "cnn", "vit")),
             "mean likeness of two blocks of one stage of the CNN minus that of two equally far apart across a boundary",
+            limits=(-2, 2),
         ),
         Quantity(
             "lag_at_half",
@@ -128,6 +141,7 @@ class Cka(Measure):
             match_above_stem(half_way),
             "likeness of the CNN's half-way blocks to their best match in the ViT minus that to its stem",
             smooth=False,
+            limits=(-2, 2),
         ),
         Quantity(
             "lag_at_end",
@@ -143,41 +157,54 @@ class Cka(Measure):
             match_above_stem(last_quarter),
             "likeness of the CNN's last quarter of blocks to their best match in the ViT minus that to its stem",
             smooth=False,
+            limits=(-2, 2),
         ),
         Quantity(
             "top_quarter_is_matched",
             of_pairs(top_quarter_is_matched),
             "highest lead, over CNN layers, of the ViT's last quarter of blocks over all before as the best match",
             smooth=False,
+            limits=(-2, 2),
         ),
         Quantity(
             "top_is_unlike",
             of_pairs(top_is_unlike),
             "best likeness to the CNN, lowest third minus highest third",
             smooth=False,
+            limits=(-2, 2),
         ),
         Quantity(
             "top_is_unlike_without_cls",
             of_pairs(top_is_unlike_without_cls),
             "best likeness to the CNN, lowest third minus highest third, patch tokens only",
             smooth=False,
+            limits=(-2, 2),
         ),
-        Quantity("top_likeness", of_pairs(top_likeness), "best likeness of the highest third to the CNN", smooth=False),
+        Quantity(
+            "top_likeness",
+            of_pairs(top_likeness),
+            "best likeness of the highest third to the CNN",
+            smooth=False,
+            limits=(-1, 1),
+        ),
         Quantity(
             "top_likeness_without_cls",
             of_pairs(top_likeness_without_cls),
             "best likeness of the highest third to the CNN, patch tokens only",
             smooth=False,
+            limits=(-1, 1),
         ),
         Quantity(
             "staged_block_contrast",
             of_pairs(contrast_over_vit, "staged transformer", "vit"),
             "block contrast above that of the ViT at equal cuts",
+            limits=(-4, 4),
         ),
         Quantity(
             "stage_step",
             of_pairs(step_beside_vit, "staged transformer", "vit"),
             "mean likeness of two blocks of one stage minus that of two equally far apart across a boundary",
+            limits=(-2, 2),
         ),
     )
 
@@ -280,10 +307,11 @@ class Cka(Measure):
         values = {subject[0]: value for subject, value in uniformity(finding).items()}
         if not values:
             return "No subject has the three blocks that uniformity needs."
-        best = max(values, key=lambda subject: values[subject])
+        best, *others = sorted(values, key=lambda subject: -values[subject])
         said = ", ".join(f"{value:.2f} in {subject}" for subject, value in values.items())
         text = f"The lowest and the highest third of the blocks have a mean {finding.attrs['index']} of {said}"
-        if len(values) > 1:
+        ends = {subject: ends_of(finding, "uniformity", subject) for subject in values}
+        if others and clearly_above(ends[best], ends[others[0]]):
             text += f": the layers of {best} stay most alike"
         for (vit, cnn), depth in matched_depth(half_way)(finding).items():
             text += f". The half-way layers of {cnn} look most like {vit} at {depth:.0%} of its depth"

@@ -100,12 +100,16 @@ class Corruption(SampledExperiment):
     )
     quantities = (
         Quantity(
-            "corruption_accuracy", partial(per_subject, variable="mean"), "accuracy, mean over types and severities"
+            "corruption_accuracy",
+            partial(per_subject, variable="mean"),
+            "accuracy, mean over types and severities",
+            limits=(0, 1),
         ),
         Quantity(
             "relative_corruption_accuracy",
             partial(per_subject, variable="relative"),
             "the same as a share of the clean accuracy",
+            limits=(0, None),
         ),
         Quantity(
             "corruption_advantage",
@@ -238,9 +242,9 @@ class Corruption(SampledExperiment):
                 f"hardest ({float(row.by_type.min()):.1%}), and from severity 0 to 5 its confidence minus accuracy "
                 f"goes from {100 * float(row.signed_ece[0]):+.1f} to {100 * float(row.signed_ece[-1]):+.1f} points"
             )
-        if len(set(finding.pictures.values.tolist())) > 1:
-            parts.append("Subjects that are fed another size see other corruptions and are not compared")
-        return ". ".join(parts) + f". {finding.attrs['images']} images." + about_strangers(finding)
+        several = len(set(finding.pictures.values.tolist())) > 1
+        sizes = "\nSubjects that are fed another size see other corruptions and are not compared."
+        return ". ".join(parts) + f".{sizes if several else ''}{about_strangers(finding)}"
 
 
 def tiles_of(pictures: Tensor, size: tuple[int, int]) -> Tensor:

@@ -126,11 +126,13 @@ class DepthSimilarity(Measure):
             decline("size"),
             "CKA of each block with its best match in another size, lowest third of the blocks minus highest",
             smooth=False,
+            limits=(-2, 2),
         ),
         Quantity(
             "tuning_decline",
             decline("fine-tuned"),
             "CKA before and after fine-tuning, lowest third of the blocks minus highest",
+            limits=(-2, 2),
         ),
         Quantity(
             "size_low",
@@ -149,6 +151,7 @@ class DepthSimilarity(Measure):
             "cka_divergence",
             late_difference,
             "1 − CKA of the patch tokens of a GAP and a class-token ViT, last third minus twice the rest",
+            limits=(-4, 2),
         ),
         Quantity("data_slope", slope, "slope over depth of the CKA with the model of more data, less the ceiling's"),
     )

@@ -195,6 +195,7 @@ class ErrorVsNll(SampledExperiment):
                 f"{variable}_{lower}_to_{higher}",
                 steps(variable, lower, higher),
                 f"{words}, {higher} minus {lower}",
+                limits=(-1.0, 1.0) if variable == "error" else (None, None),
             )
             for variable, words in (("error", "share named wrong"), ("nll_train", "augmented training NLL"))
             for lower, higher in (("cnn", "windows"), ("windows", "vit"))
@@ -341,8 +342,8 @@ class ErrorVsNll(SampledExperiment):
         said += [f"{one} against {two}: {words}" for (one, two), words in readings.items() if words]
         silent = sum(not words for words in readings.values())
         which = "the pair" if len(readings) == 1 else f"{silent} of {len(readings)} pairs"
-        said += [f"nothing is read from {which}, because not both numbers are clearly apart"] if silent else []
-        return "; ".join(said) + "."
+        remark = f"\nNothing is read from {which}, because not both numbers are clearly apart." if silent else ""
+        return "; ".join(said) + f".{remark}"
 
 
 def reading(finding: xarray.Dataset, one: str, two: str) -> str:

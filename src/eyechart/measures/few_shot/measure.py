@@ -315,7 +315,8 @@ class FewShot(Measure):
             for subject, what in zip(finding.subject.values.tolist(), finding.read.values.tolist(), strict=True)
             if what != CLASSIFIER
         ]
-        return ". ".join(["; ".join(parts), *pair_sentence(finding), *read]) + "."
+        remarks = ". ".join([*pair_sentence(finding), *read])
+        return "; ".join(parts) + (f".\n{remarks}." if remarks else ".")
 
 
 def columns(scene: Scene) -> Iterator[tuple[str, int, int]]:

@@ -106,7 +106,7 @@ def correlation_z(estimate: xarray.Dataset) -> PerSubjects:
 
 
 def pair_sentence(finding: xarray.Dataset) -> list[str]:
-    """Of two subjects, which is ahead and whether its classes are the tighter ones."""
+    """Of two subjects, which is ahead and which has the tighter classes, where the intervals of both leads tell."""
     leads = {}
     for name in ("few_shot_lead", "class_spread_lead"):
         rows = finding.isel(quantity_row=finding["quantity"].values == name)
@@ -121,8 +121,16 @@ def pair_sentence(finding: xarray.Dataset) -> list[str]:
         subjects = subjects[::-1]
         ahead, spread = ([-numbers[0], -numbers[2], -numbers[1]] for numbers in (ahead, spread))
     points = "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * number for number in ahead))
+    one, other = subjects
+    tighter, wider = (one, other) if spread[0] < 0 else (other, one)
+    if spread[0] > 0:
+        spread = [-spread[0], -spread[2], -spread[1]]
     spreads = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*spread)
-    tight = "the tighter" if spread[0] < 0 else "not the tighter"
     return [
-        f"In episodes {subjects[0]} is ahead of {subjects[1]} by {points} points and has {tight} classes ({spreads})"
+        f"In episodes {one} is ahead of {other} by {points} points"
+        if ahead[1] > 0
+        else f"In episodes {one} and {other} cannot be told apart ({points} points)",
+        f"The classes of {tighter} are tighter than those of {wider} ({spreads})"
+        if spread[2] < 0
+        else f"The classes of {tighter} and {wider} cannot be told apart by tightness ({spreads})",
     ]

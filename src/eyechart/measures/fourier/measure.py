@@ -302,5 +302,5 @@ class Fourier(SampledExperiment):
             said.append(f"{subject} {' and '.join(counts) or 'no sub-layer with a skip of its own grid'}")
         return (
             "How many sub-layers raise the highest frequency against the mean (in brackets: the energy of high "
-            f"frequencies): {'; '.join(said)}. {finding.attrs['images']} images."
+            f"frequencies): {'; '.join(said)}."
         )

@@ -122,6 +122,7 @@ class Grouping(SampledExperiment):
                 f"free_grouping{suffix}",
                 of_each(mean_over_blocks("free", way)),
                 f"grouping {way} without parameters, mean over blocks (0: none, 1: all)",
+                limits=(-1, 1),
             )
             for way, suffix in SUFFIXES.items()
         ),
@@ -130,6 +131,7 @@ class Grouping(SampledExperiment):
                 f"learned_grouping{suffix}",
                 of_each(mean_over_blocks("learned", way)),
                 f"grouping {way} by learned attention, mean over heads and blocks (0: none, 1: all)",
+                limits=(-1, 1),
             )
             for way, suffix in SUFFIXES.items()
         ),
@@ -138,6 +140,7 @@ class Grouping(SampledExperiment):
                 f"grouping_gain{suffix}",
                 of_each(gain(way)),
                 f"grouping {way}, learned minus without parameters, mean over heads and blocks",
+                limits=(-2, 2),
             )
             for way, suffix in SUFFIXES.items()
         ),
@@ -145,6 +148,7 @@ class Grouping(SampledExperiment):
             "first_grouping_gain",
             of_each(gain("by rank", FIRST)),
             "grouping by rank in the first block, learned minus without parameters",
+            limits=(-2, 2),
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 1.2, "normal": 20.0, "full": 200.0}

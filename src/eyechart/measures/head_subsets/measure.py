@@ -153,6 +153,7 @@ class HeadSubsets(Measure):
             near_minus_far,
             "CKA with low CNN sites, nearest head group minus farthest",
             smooth=False,
+            limits=(-2, 2),
         ),
         Quantity(
             "head_distance_spread",

@@ -130,7 +130,9 @@ def spectra_in_words(finding: xarray.Dataset) -> str:
     ]
     count = int(finding.attrs["minibatches"])
     minibatches = f"{count} minibatch{'' if count == 1 else 'es'} of {finding.attrs['batch']}"
-    return f"Over {minibatches}: " + "; ".join([*said, *(certainty if np.isfinite(worst) else ()), *ends]) + "."
+    remarks = "; ".join([*(certainty if np.isfinite(worst) else ()), *ends])
+    told = f"Over {minibatches}: {'; '.join(said)}."
+    return f"{told}\n{remarks[0].upper()}{remarks[1:]}." if remarks else told
 
 
 def with_ends(form: str, *numbers: SupportsFloat) -> str:

@@ -66,6 +66,7 @@ def penalty_share_of(estimate: xarray.Dataset, subject: str) -> float:
     loss, penalty = (surface - surface[middle, middle] for surface in surfaces)
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.where(loss + penalty > 0, penalty / (loss + penalty), np.nan)
+    shares = shares.clip(0, 1)  # where the loss falls, all of the rise is the penalty's
     return float(np.nanmedian(shares)) if np.isfinite(shares).any() else np.nan
 
 
@@ -119,6 +120,7 @@ class Landscape(SampledExperiment):
             "penalty_share",
             penalty_share,
             "share of the rise that the weight penalty makes, median over the plane, augmented pictures",
+            limits=(0, 1),
         ),
     )
     labels = "subjects"
@@ -219,7 +221,7 @@ class Landscape(SampledExperiment):
         steps = self.offsets()
         return xarray.Dataset(
             {
-                "nll": (("subject", "data", "a", "b"), nll),
+                "nll": (("subject", "data", "a", "b"), nll, {"limits": (0.0, np.inf)}),
                 "infinite": (
                     ("subject", "data", "a", "b"),
                     total.infinite.numpy() / seen,

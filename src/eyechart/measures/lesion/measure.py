@@ -167,41 +167,60 @@ class Lesion(SampledExperiment):
     )
     quantities = (
         Quantity(
-            "lesion_attention", mean_cost("attention"), "accuracy lost with an attention, mean over units", paired=True
+            "lesion_attention",
+            mean_cost("attention"),
+            "accuracy lost with an attention, mean over units",
+            paired=True,
+            limits=(-1, 1),
         ),
-        Quantity("lesion_mlp", mean_cost("mlp"), "accuracy lost with an MLP, mean over units", paired=True),
         Quantity(
-            "lesion_convolution", mean_cost(CONVOLUTION), "accuracy lost with a spatial convolution, mean", paired=True
+            "lesion_mlp",
+            mean_cost("mlp"),
+            "accuracy lost with an MLP, mean over units",
+            paired=True,
+            limits=(-1, 1),
+        ),
+        Quantity(
+            "lesion_convolution",
+            mean_cost(CONVOLUTION),
+            "accuracy lost with a spatial convolution, mean",
+            paired=True,
+            limits=(-1, 1),
         ),
         Quantity(
             "early_convolutions",
             early_convolutions,
             "accuracy lost with a convolution, first half minus second",
             paired=True,
+            limits=(-2, 2),
         ),
         Quantity(
             "early_convolutions_recalibrated",
             early_convolutions_recalibrated,
             "accuracy lost with a convolution, first half minus second, batch norms recalibrated",
             paired=True,
+            limits=(-2, 2),
         ),
         Quantity(
             "lesion_stage_start",
             at_stage_ends("start"),
             "accuracy lost with MLP minus attention, first block of a later stage",
             paired=True,
+            limits=(-2, 2),
         ),
         Quantity(
             "lesion_stage_end",
             at_stage_ends("end"),
             "accuracy lost with attention minus MLP, last block of a later stage",
             paired=True,
+            limits=(-2, 2),
         ),
         Quantity(
             "lesion_stage_interaction",
             stage_interaction,
             "accuracy lost with attention minus MLP, last minus first block of a stage",
             paired=True,
+            limits=(-4, 4),
         ),
     )
     # With the 64 images of ten seconds intervals are ±5 points, and most units cost less than 3: nothing for "quick".
@@ -328,14 +347,15 @@ class Lesion(SampledExperiment):
             for (subject,), stored in early_convolutions(finding).items()
             if np.isfinite(again[subject,])
         ]
+        remarks = []
         if finding.attrs["stale"]:
-            parts.append(
+            remarks.append(
                 f"Batch norms of {finding.attrs['stale']}, if any, kept their trained statistics only: to re-estimate "
                 f"them takes at least {32 * LEAST_OTHERS} images, and there are {finding.attrs['images_in_all']}"
             )
         if finding.attrs["left_out"]:
-            parts.append(f"Left out, without answers or without anything to cut out: {finding.attrs['left_out']}")
-        return ". ".join(parts) + "."
+            remarks.append(f"Left out, without answers or without anything to cut out: {finding.attrs['left_out']}")
+        return "\n".join(f"{each}." for each in [". ".join(parts), *remarks])
 
 
 def by_place(estimate: xarray.Dataset) -> xarray.Dataset:

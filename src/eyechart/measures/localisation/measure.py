@@ -161,11 +161,17 @@ class Localisation(Measure):
             if_unmoved=unmoved_displacements,
         ),
         Quantity("token_peak", of_last("peak"), "own patch against the eight around it", limits=(-1, 1)),
-        Quantity("edge_likeness", edge_likeness, "CKA of edge tokens with edge patches minus with interior ones"),
+        Quantity(
+            "edge_likeness",
+            edge_likeness,
+            "CKA of edge tokens with edge patches minus with interior ones",
+            limits=(-2, 2),
+        ),
         Quantity(
             "edges_over_pictures",
             of_each(edges_over_pictures, class_token_vits),
             "contrast of edge tokens' likeness to edges and to the inside, minus that of the raw patches",
+            limits=(-2, 2),
         ),
         Quantity(
             "hit_rate_ratio",
@@ -335,7 +341,7 @@ class Localisation(Measure):
                     [reading.displacement for reading in readings],
                     {"limits": (0.0, np.inf), "smooth": False, "unit": "picture widths"},
                 ),
-                "edge_likeness": ("site", [reading.edge_likeness for reading in readings]),
+                "edge_likeness": ("site", [reading.edge_likeness for reading in readings], {"limits": (-2.0, 2.0)}),
                 "peak": ("site", [reading.peak for reading in readings], limits),
                 "own_contrast": ("site", [reading.own_contrast for reading in readings], limits),
                 "edge_contrast": ("site", [reading.edge_contrast for reading in readings], limits),

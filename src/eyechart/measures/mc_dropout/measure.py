@@ -125,10 +125,27 @@ class McDropout(SampledExperiment):
         "interval is a bootstrap over folds. Only subjects whose passes differ in the dry run are examined."
     )
     quantities = (
-        Quantity("mc_nll", partial(at_size, variable="nll", size=DRAWS), "negative log-likelihood of 50 draws"),
+        Quantity(
+            "mc_nll",
+            partial(at_size, variable="nll", size=DRAWS),
+            "negative log-likelihood of 50 draws",
+            limits=(0, None),
+        ),
         Quantity("mc_nll_gain", partial(gained, variable="nll"), "negative log-likelihood, 50 draws minus one"),
-        Quantity("mc_accuracy_gain", partial(gained, variable="accuracy"), "accuracy, 50 draws minus one", paired=True),
-        Quantity("mc_ece", partial(at_size, variable="ece", size=DRAWS), "calibration error of 50 draws", smooth=False),
+        Quantity(
+            "mc_accuracy_gain",
+            partial(gained, variable="accuracy"),
+            "accuracy, 50 draws minus one",
+            paired=True,
+            limits=(-1, 1),
+        ),
+        Quantity(
+            "mc_ece",
+            partial(at_size, variable="ece", size=DRAWS),
+            "calibration error of 50 draws",
+            smooth=False,
+            limits=(0, 1),
+        ),
     )
     labels = "subjects"
     budget: ClassVar[Mapping[str, float]] = {"normal": 60.0, "full": 600.0}
@@ -224,4 +241,4 @@ class McDropout(SampledExperiment):
                 f"{' and '.join(still)} {'is' if len(still) == 1 else 'are'} not stochastic: all passes would be alike"
             )
         said = "; ".join(parts)
-        return f"{said[0].upper()}{said[1:]}; {finding.attrs['images']} images."
+        return f"{said[0].upper()}{said[1:]}."

@@ -29,6 +29,7 @@ from eyechart.kept_rows import RowsTally, kept, rows_at_most
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.probes.quantities import (
     DIFFERENCES,
+    TWICE,
     class_token_vits,
     divergence,
     half_lead_depth,
@@ -94,7 +95,10 @@ class Probes(Measure):
         "are over held-out images, for the probes that were fitted."
     )
     quantities = (
-        *(Quantity(name, compute, words, paired=True) for name, compute, words in DIFFERENCES),
+        *(
+            Quantity(name, compute, words, paired=True, limits=(-2, 2) if name in TWICE else (-1, 1))
+            for name, compute, words in DIFFERENCES
+        ),
         Quantity(
             "middle_probe",
             of_each(middle_accuracy),
@@ -115,6 +119,7 @@ class Probes(Measure):
             "size of the difference of the single-token probes of a GAP and a class-token ViT, block by block, last "
             "third minus twice the rest",
             smooth=False,
+            limits=(-2, 1),
         ),
     )
     width: int = option(192, "features of a pooled readout above which a random projection is used")
@@ -243,8 +248,8 @@ class Probes(Measure):
             ]
             parts.append(f"after the last block of {subject} a probe names {', '.join(numbers)}")
         said_all = "; ".join(parts)
-        said_all = f"{said_all[0].upper()}{said_all[1:]}; the commonest class alone is {float(finding.chance[0]):.1%}."
-        return " ".join([said_all, *through_a_projection(finding)])
+        remarks = [f"The commonest class alone is {float(finding.chance[0]):.1%}.", *through_a_projection(finding)]
+        return "\n".join([f"{said_all[0].upper()}{said_all[1:]}.", *remarks])
 
 
 def summed(groups: Sequence[Group]) -> Iterator[tuple[Group, slice, slice]]:

@@ -164,6 +164,8 @@ def middle_over_last_gap(estimate: xarray.Dataset, vit: str, cnn: str) -> float 
     return None if ahead is None else ahead - (own_readout(estimate, vit) - own_readout(estimate, cnn))
 
 
+TWICE = ("token_shortfall_gap", "token_shortfall_gap_cnn", "middle_over_last_probe_gap")
+"""Differences of differences: they reach from −2 to 2."""
 DIFFERENCES: tuple[tuple[str, Compute, str], ...] = (
     ("token_probe_gap", of_twins(token_gap), "single-token probe at the last block, GAP ViT minus class-token ViT"),
     (

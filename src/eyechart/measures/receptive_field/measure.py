@@ -162,23 +162,32 @@ class ReceptiveField(SampledExperiment):
             "late_own_share_after_minus_before",
             of_pairs(lambda estimate, vit, cnn: skip_effect(estimate, vit)),
             "own-patch share of a ViT's late blocks minus that of their attention branches",
+            limits=(-1, 1),
         ),
         Quantity(
             "own_share_above_cnn",
             of_pairs(gap_of(mean_of("own_share"))),
             "own-cell share, ViT minus CNN; cells differ in size, so no claim uses it",
+            limits=(-1, 1),
         ),
         Quantity(
             "disc_share_above_cnn",
             of_pairs(gap_of(mean_of("disc_share"))),
             "share in a disc of 1/64 of the picture, mean over all blocks, ViT minus CNN",
+            limits=(-1, 1),
         ),
         Quantity(
             "late_disc_share_above_cnn",
             of_pairs(gap_of(late("disc_share"))),
             "share in a disc of 1/64 of the picture, mean over the last third of blocks, ViT minus CNN",
+            limits=(-1, 1),
         ),
-        Quantity("persistence_above_cnn", of_pairs(gap_of(mean_of("persistence"))), "shape persistence, ViT minus CNN"),
+        Quantity(
+            "persistence_above_cnn",
+            of_pairs(gap_of(mean_of("persistence"))),
+            "shape persistence, ViT minus CNN",
+            limits=(-2, 2),
+        ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 8, "normal": 60, "full": 600}
     least_images, shown_from = 64, 16

@@ -140,6 +140,7 @@ class Robustness(SampledExperiment):
             partial(advantage, kind="occlusion"),
             "accuracy with patches missing, ViT minus CNN",
             paired=True,
+            limits=(-1, 1),
         ),
         Quantity(
             "relative_occlusion_advantage",
@@ -147,7 +148,13 @@ class Robustness(SampledExperiment):
             "share of its accuracy that is kept with patches missing, ViT minus CNN",
             paired=True,  # of the accuracy: the bound is too narrow by what the intact subject gets wrong
         ),
-        Quantity("attack_advantage", partial(advantage, kind="pgd"), "accuracy under PGD, ViT minus CNN", paired=True),
+        Quantity(
+            "attack_advantage",
+            partial(advantage, kind="pgd"),
+            "accuracy under PGD, ViT minus CNN",
+            paired=True,
+            limits=(-1, 1),
+        ),
         Quantity(
             "relative_attack_advantage",
             partial(advantage, kind="pgd", relative=True),
@@ -295,5 +302,5 @@ class Robustness(SampledExperiment):
                 f"{subject} names {float(row.accuracy[0]):.0%} right, {hidden} with half of the patches missing and "
                 f"{attacked} under {attack.upper()} of ε = {255 * float(first.strength):.3g}/255"
             )
-        more = "" if attack == "pgd" else " PGD is added by --effort normal."
-        return "; ".join(parts) + f"; {finding.attrs['images']} images.{more}{about_strangers(finding)}"
+        more = "" if attack == "pgd" else "\nPGD is added by --effort normal."
+        return "; ".join(parts) + f".{more}{about_strangers(finding)}"

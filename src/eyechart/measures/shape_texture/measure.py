@@ -144,6 +144,7 @@ class ShapeTexture(SampledExperiment):
             partial(scored_vit_minus_cnn, variable="phase_share"),
             "share of answers by phase, ViT minus CNN",
             paired=True,
+            limits=(-1, 1),
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 18.0, "normal": 60.0, "full": 600.0}
@@ -213,7 +214,7 @@ class ShapeTexture(SampledExperiment):
                 "high_passed": (("subject", "cutoff"), high, unit),
                 "shuffled": (("subject", "pieces"), pieces, unit),
                 "filter_bias": ("subject", filter_bias),
-                "shuffle_loss": ("subject", shuffle_loss),
+                "shuffle_loss": ("subject", shuffle_loss, {"limits": (None, 1.0)}),
                 "phase_share": ("subject", (total.by_phase / decided).numpy(), fewest),
                 "decided": ("subject", (decided / total.pairs).numpy(), paired),
                 "clipped": ("subject", (total.conflict_clipped / total.pairs).numpy(), {"limits": (0.0, 1.0)}),
@@ -247,8 +248,7 @@ class ShapeTexture(SampledExperiment):
             parts.append(
                 f"{subject} follows the phases in {in_words(row, 'phase_share', '.0%')} of the decided conflicts "
                 f"({float(row.decided):.0%} are decided, {float(row.clipped):.0%} of their pixel values were clipped) "
-                f"and loses {float(row.shuffle_loss):.0%} of its {what} to shuffling; of that it keeps "
-                f"{abs(float(row.filter_bias)):.0%} {'more' if row.filter_bias > 0 else 'less'} on low-passed than on "
-                "high-passed pictures"
+                f"and loses {in_words(row, 'shuffle_loss', '.0%')} of its {what} to shuffling; what low-passed "
+                f"pictures keep of it minus what high-passed ones keep is {in_words(row, 'filter_bias', '+.0%')}"
             )
-        return f"{'; '.join(parts)}; {finding.attrs['images']} images."
+        return f"{'; '.join(parts)}."

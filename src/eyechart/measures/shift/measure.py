@@ -127,14 +127,19 @@ class Shift(SampledExperiment):
             "patch_equivariance",
             of_features("similarity", PATCH),
             "similarity of features that move along with a shift of one patch",
+            limits=(None, 1),
         ),
         Quantity(
             "patch_unmoved",
             of_features("unmoved", PATCH),
             "similarity after a shift of one patch, with the map left where it was",
+            limits=(None, 1),
         ),
         Quantity(
-            "pixel_equivariance", of_features("similarity", PIXEL), "similarity of features after a shift of one pixel"
+            "pixel_equivariance",
+            of_features("similarity", PIXEL),
+            "similarity of features after a shift of one pixel",
+            limits=(None, 1),
         ),
         Quantity(
             "patch_variation",
@@ -165,6 +170,7 @@ class Shift(SampledExperiment):
             "pixel_variation_above_cnn",
             minus_cnn(of_answers("variation", PIXEL)),
             "share of the answer that changes with one pixel, ViT minus CNN",
+            limits=(-1, 1),
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 5, "normal": 40, "full": 300}

@@ -119,6 +119,7 @@ class SkipRatio(Measure):
                 agreement(variable, kind),
                 f"the same difference of {formula} at {words}, above 0 if its sign agrees",
                 smooth=False,
+                limits=(-4, 4),
             )
             for variable, formula in (("cosine", "cos(z, z + f(z))"), ("branch_cosine", "cos(z, f(z))"))
             for kind, words in KINDS.items()
@@ -187,10 +188,12 @@ class SkipRatio(Measure):
         prefix = np.array([site.layout.prefix for _, site in sites])
         grid = exists & (np.arange(count)[None] >= prefix[:, None])
         token = np.array([class_token_place(scene, subject, site) for subject, site in sites])
-        variables: dict[str, Any] = {name: (("site", "token"), values) for name, values in maps.items()}
+        limits = {name: {"limits": (0.0, np.inf) if name == "ratio" else (-1.0, 1.0)} for name in maps}
+        variables: dict[str, Any] = {name: (("site", "token"), values, limits[name]) for name, values in maps.items()}
         for name, values in maps.items():
-            variables[f"{name}_grid"] = ("site", mean_where(values, grid))
-            variables[f"{name}_cls"] = ("site", np.where(token >= 0, values[np.arange(len(sites)), token], np.nan))
+            of_class_token = np.where(token >= 0, values[np.arange(len(sites)), token], np.nan)
+            variables[f"{name}_grid"] = ("site", mean_where(values, grid), limits[name])
+            variables[f"{name}_cls"] = ("site", of_class_token, limits[name])
         zero = 1 - total.finite.numpy()[exists].sum() / max(float(total.images) * exists.sum(), 1.0)
         return xarray.Dataset(
             variables,

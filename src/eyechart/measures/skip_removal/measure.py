@@ -85,12 +85,14 @@ class SkipRemoval(SampledExperiment):
             skips.mean_of("lost", MODES[0]),
             "accuracy lost without a block's skips, mean over blocks",
             paired=True,
+            limits=(-1, 1),
         ),
         Quantity(
             "skip_drop_recalibrated",
             skips.mean_of("lost", MODES[1]),
             "accuracy lost without a block's skips, batch norms recalibrated, mean over blocks",
             paired=True,
+            limits=(-1, 1),
         ),
         Quantity(
             "skip_across", skips.mean_of("across", MODES[0]), "CKA across a block without skips, relative to intact"
@@ -100,12 +102,14 @@ class SkipRemoval(SampledExperiment):
             skips.drop_gap(MODES[0]),
             "accuracy lost without a block's skips, ViT minus CNN",
             paired=True,
+            limits=(-2, 2),
         ),
         Quantity(
             "skip_drop_gap_recalibrated",
             skips.drop_gap(MODES[1]),
             "accuracy lost without a block's skips, batch norms recalibrated, ViT minus CNN",
             paired=True,
+            limits=(-2, 2),
         ),
         Quantity(
             "skip_loss_share_gap",
@@ -132,6 +136,7 @@ class SkipRemoval(SampledExperiment):
             skips.twin_drop,
             "accuracy, intact minus trained without the skip of a middle block",
             paired=True,
+            limits=(-1, 1),
         ),
     )
     budget: ClassVar[Mapping[str, float]] = {"quick": 10.0, "normal": 60.0, "full": 600.0}
@@ -286,7 +291,7 @@ class SkipRemoval(SampledExperiment):
             left_out = f" (left out, because projected: {projected})" if projected else ""
             parts.append(f"without the skips of one block {subject} {' and '.join(phrases)}{left_out}")
         said = "; ".join(parts)
-        return said[0].upper() + said[1:] + "; means over blocks."
+        return said[0].upper() + said[1:] + ".\nMeans over blocks."
 
 
 def look_at(bench: Bench, variant: Variant, size: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -26,7 +26,7 @@ from eyechart.measures.token_place.linear_maps import Sums, explained, place_exp
 from eyechart.methods.hsic import packed, scale_of
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
-from eyechart.reading_estimates import site_indices
+from eyechart.reading_estimates import Ends, clearly_above, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
@@ -178,7 +178,12 @@ class TokenPlace(SampledExperiment):
             for control in CONTROLS
         ),
         Quantity("place_decoded", at_end("place"), "R² of a token's row and column, last block", limits=(None, 1)),
-        Quantity("own_patch_decoded", at_end("pixels", relation="own"), "R² of the own patch, last block"),
+        Quantity(
+            "own_patch_decoded",
+            at_end("pixels", relation="own"),
+            "R² of the own patch, last block",
+            limits=(None, 1),
+        ),
         Quantity(
             "own_patch_above_adjacent", own_above_adjacent, "R² of the own patch minus the adjacent one, last block"
         ),
@@ -335,33 +340,41 @@ class TokenPlace(SampledExperiment):
                 f"adjacent one {float(last.pixels.sel(relation='adjacent')):.2f})."
             )
         readings = {
-            "CKA": at_end("hit_rate", control="plain")(finding),
-            "CKA on shuffled patches": at_end("hit_rate", control="patches shuffled")(finding),
-            "the place decoder": at_end("place")(finding),
-            "the patch decoder": at_end("pixels", relation="own")(finding),
-            "the exchange of patches": at_end("stays")(finding),
+            "CKA": ends_at_end(finding, "hit_rate", control="plain"),
+            "CKA on shuffled patches": ends_at_end(finding, "hit_rate", control="patches shuffled"),
+            "the place decoder": ends_at_end(finding, "place"),
+            "the patch decoder": ends_at_end(finding, "pixels", relation="own"),
+            "the exchange of patches": ends_at_end(finding, "stays"),
         }
-        return " ".join([*parts, same_ranking(readings)] if len(parts) > 1 else parts)
+        said = " ".join(parts)
+        return f"{said}\n{ranking}" if (ranking := same_ranking(readings)) else said
 
 
-def same_ranking(readings: Mapping[str, PerSubjects]) -> str:
-    """Which readings order the subjects as the first does, to the two digits that are told."""
-    orders = {name: in_order(values) for name, values in readings.items() if np.isfinite(list(values.values())).all()}
-    if len(orders) < 2:
+def ends_at_end(finding: xarray.Dataset, variable: str, **where: str) -> dict[str, Ends]:
+    """A number of the last block looked at of each subject, with its interval."""
+    value, low, high = (at_end(f"{variable}{end}", **where)(finding) for end in ("", "_low", "_high"))
+    return {subject[0]: (value[subject], low[subject], high[subject]) for subject in value}
+
+
+def same_ranking(readings: Mapping[str, Mapping[str, Ends]]) -> str:
+    """Which readings order the subjects as the first does, as far as their intervals tell them apart."""
+    orders = {name: in_order(ends) for name, ends in readings.items() if np.isfinite(list(ends.values())).all()}
+    if len(orders) < 2 or len(readings["CKA"]) < 2:
         return ""
     first, *others = orders
     phrases = [f"by {name} it is {orders[name]}" for name in others if orders[name] != orders[first]]
-    return f"By {first} the order is {orders[first]}; {', '.join(phrases) or 'by every other reading, too'}."
+    told = f"By {first} the order is {orders[first]}; {', '.join(phrases) or 'by every other reading, too'}."
+    return f"{told} Where “≈” stands, intervals do not tell them apart." if "≈" in told else told
 
 
-def in_order(values: PerSubjects) -> str:
+def in_order(values: Mapping[str, Ends]) -> str:
     """
-    >>> in_order({("a",): 0.001, ("b",): 0.9, ("c",): 0.0})
-    'b > a = c'
+    >>> in_order({"a": (0.1, 0.0, 0.2), "b": (0.9, 0.8, 1.0), "c": (0.0, 0.0, 0.1)})
+    'b > a ≈ c'
     """
-    ranked = sorted(values, key=lambda key: -round(values[key], 2))
-    signs = ["=" if round(values[one], 2) == round(values[two], 2) else ">" for one, two in pairwise(ranked)]
-    return " ".join([ranked[0][0], *(f"{sign} {subject}" for sign, (subject,) in zip(signs, ranked[1:], strict=True))])
+    ranked = sorted(values, key=lambda subject: -values[subject][0])
+    signs = [">" if clearly_above(values[one], values[two]) else "≈" for one, two in pairwise(ranked)]
+    return " ".join([ranked[0], *(f"{sign} {subject}" for sign, subject in zip(signs, ranked[1:], strict=True))])
 
 
 def add_sums(tally: TokenPlaceTally, fold: int, row: int, features: Tensor, targets: Tensor) -> None:
