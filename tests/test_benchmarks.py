@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 Benchmark = Callable[[str], ModuleType]
@@ -52,6 +53,30 @@ def test_what_is_for_a_gpu_runs_on_a_cpu_and_its_page_is_written(benchmark: Benc
     text = benchmark("page").text({}, found)
     assert "### Where the time of a batch goes" in text
     assert set(benchmark("charts").charts({}, found)) == {"gpu"}
+
+
+def test_a_job_is_charged_with_the_memory_of_all_its_processes_and_its_folder(
+    benchmark: Benchmark, tmp_path: Path
+) -> None:
+    jobs = benchmark("jobs")
+    jobs.make_pictures(tmp_path / "pictures", 11)
+    pictures = sorted((tmp_path / "pictures").rglob("*.jpg"))
+    assert len(pictures) == 11
+    with Image.open(pictures[0]) as picture:
+        assert (picture.format, picture.size) == ("JPEG", (500, 375))
+    assert pictures[0].read_bytes() != pictures[1].read_bytes()
+
+    hold = "held = b'x' * 80_000_000; time.sleep(1)"
+    child = f"import time; {hold}"
+    work = (
+        f"import subprocess, sys, time; part = subprocess.Popen([sys.executable, '-c', {child!r}]); {hold}; part.wait()"
+    )
+    costs = jobs.timed([sys.executable, "-c", work], tmp_path / "pictures")
+    assert costs["peak_megabytes"] > 160
+    assert 1 < costs["seconds"] < 60
+    assert costs["run_megabytes"] == round(sum(path.stat().st_size for path in pictures) / 1e6, 1)
+    with pytest.raises(SystemExit, match="ended with 2"):
+        jobs.timed([sys.executable, "-c", "raise SystemExit(2)"], tmp_path)
 
 
 def test_a_wrong_answer_is_seen_and_shown_with_its_input(benchmark: Benchmark) -> None:

@@ -1,0 +1,111 @@
+"""What a whole exam costs: time, memory and disk, pictures read from JPEG files.
+
+    python benchmarks/jobs.py --images 1000                              ViT-B + ResNet-50 on the CPU, --effort quick
+    python benchmarks/jobs.py --images 50000 --dtype bfloat16 --shared   on a GPU, the measures of the shared pass alone
+
+Pictures of 500 × 375 pixels are made first and are not timed: coloured clouds with fine grain, about 60 kB each, ten
+classes. Weights are random: they cost what trained ones do. Memory is the most that the exam's processes held together,
+looked at ten times a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import psutil
+from machine import facts
+from PIL import Image
+
+SUBJECTS = ("timm:vit_base_patch16_224@random", "timm:resnet50@random")
+SIZE = (500, 375)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("subjects", nargs="*", default=SUBJECTS, metavar="SUBJECT")
+    parser.add_argument("--images", type=int, default=1_000)
+    parser.add_argument("--effort", default="quick")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--shared", action="store_true", help="the measures of the shared pass alone")
+    parser.add_argument("--out", type=Path, help="a file of JSON lines; this job's is added")
+    asked = parser.parse_args()
+    with TemporaryDirectory(prefix="eyechart-") as folder:
+        pictures = Path(folder) / "pictures"
+        make_pictures(pictures, asked.images)
+        command = [sys.executable, "-m", "eyechart", "exam", *asked.subjects, "--images", str(pictures)]
+        command += ["--effort", asked.effort, "--device", asked.device, "--dtype", asked.dtype]
+        command += ["--measures", ",".join(shared())] if asked.shared else []
+        costs = timed([*command, "--out", f"{folder}/run"], Path(folder) / "run")
+    about = {"subjects": list(asked.subjects), "images": asked.images, "effort": asked.effort, "dtype": asked.dtype}
+    record = {**about, "shared": asked.shared, **costs, "machine": facts()}
+    print(json.dumps(record, indent=1))
+    if asked.out:
+        with asked.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def shared() -> list[str]:
+    from passes import shared_measures
+
+    return [*shared_measures(), "probes"]
+
+
+def make_pictures(folder: Path, count: int) -> None:
+    for label in range(10):
+        (folder / f"class-{label}").mkdir(parents=True)
+    with ProcessPoolExecutor() as pool:
+        list(pool.map(partial(make_picture, folder), range(count), chunksize=50))
+
+
+def make_picture(folder: Path, number: int) -> None:
+    """Clouds: random colours at five scales, each half as strong as the one before."""
+    random = np.random.default_rng(number)
+    total = np.zeros((SIZE[1], SIZE[0], 3))
+    for octave in range(5):
+        coarse = random.random((3 * 2**octave, 4 * 2**octave, 3))
+        layer = Image.fromarray((255 * coarse).astype(np.uint8)).resize(SIZE, Image.Resampling.BICUBIC)
+        total += np.asarray(layer) / 2 ** (octave + 1)
+    total += random.normal(0, 8, total.shape)
+    picture = Image.fromarray(total.clip(0, 255).astype(np.uint8))
+    picture.save(folder / f"class-{number % 10}" / f"{number:06}.jpg", quality=90)
+
+
+def timed(command: list[str], run: Path) -> dict[str, float]:
+    started, most = time.perf_counter(), 0
+    exam = psutil.Popen(command)
+    while exam.poll() is None:
+        most = max(most, memory_of(exam))
+        time.sleep(0.1)
+    if exam.returncode not in (0, 3):  # 3: a measure does not apply to these subjects
+        raise SystemExit(f"The exam ended with {exam.returncode}: {subprocess.list2cmdline(command)}")
+    disk = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
+    return {
+        "seconds": round(time.perf_counter() - started, 1),
+        "peak_megabytes": round(most / 1e6),
+        "run_megabytes": round(disk / 1e6, 1),
+    }
+
+
+def memory_of(process: psutil.Process) -> int:
+    """Bytes that it and its children hold; what they share is counted once for each."""
+    total = 0
+    for each in [process, *process.children(recursive=True)]:
+        try:
+            total += each.memory_info().rss
+        except psutil.NoSuchProcess:  # it has just ended
+            continue
+    return total
+
+
+if __name__ == "__main__":
+    main()
