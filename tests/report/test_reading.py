@@ -166,6 +166,17 @@ def test_panels_are_no_smaller_than_the_room_asks_for(browser: Browser, tmp_path
     assert browser.ask("document.documentElement.scrollWidth") <= browser.ask("window.innerWidth")
 
 
+@pytest.mark.parametrize("browser", [DESK, PHONE], indirect=True)
+def test_the_number_of_a_claim_stands_in_one_line(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    lines = """[...document.querySelectorAll('.glance .id')].map((each) => {
+      const range = document.createRange();
+      range.selectNodeContents(each);
+      return range.getClientRects().length;
+    })"""
+    assert set(browser.ask(lines)) == {1}
+
+
 # --- search, filters, links, tables ----------------------------------------------------------------------------------
 
 
