@@ -39,7 +39,8 @@
   };
 
   // Ways to draw a chart, each narrower than the one before: as it is, legends below, fewer panels a row, as tight as they
-  // go (`again`: by what was still too much), names of legends piled up, and at last plots narrower by what was too much.
+  // go (`again`: by what was still too much), names of legends piled up, and at last plots narrower: those that are too wide
+  // (`capped`), and all by what was still too much.
   const columnsOf = (part) => {
     const own = part.concat ? Math.min(part.columns || part.concat.length, part.concat.length) : 1;
     return Math.max(own, ...(part.concat || []).map(columnsOf));
@@ -60,7 +61,8 @@
       { below: true, columns: many, tight: true }, { below: true, columns: many, tight: true, piled: true },
       { below: true, columns: many, tight: true, piled: true, again: true },
     ]);
-    const last = [{ below: true, columns: 1 }, { below: true, columns: 1, piled: true }, { below: true, columns: 1, piled: true, narrow: true }];
+    const alone = { below: true, columns: 1 }, piled = { ...alone, piled: true }, capped = { ...piled, capped: true };
+    const last = [alone, piled, capped, { ...capped, narrow: true }, { ...capped, narrow: true }];
     return [...beside, {}, { below: true }, ...fewer, ...last];
   };
 
@@ -76,6 +78,15 @@
     return 40 * (list?.length ?? 0);
   }));
 
+  const axesOf = (part) => (isMap(part) ? 24 + namesBeside(part) : 66);
+
+  // Panels below one another, none wider than the widest less what was too much: a narrow one keeps its size.
+  const cap = (part, excess) => {
+    const each = panelsOf(part).filter(({ concat, width }) => !concat && typeof width === "number");
+    const most = Math.max(...each.map((one) => one.width + axesOf(one))) - excess;
+    each.forEach((one) => { if (one.width + axesOf(one) > most) narrow(one, one.width + axesOf(one) - most); });
+  };
+
   // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
   // `excess`: what was too much before, which all panels of a row give together.
   const tighten = (part, room, excess = 0) => {
@@ -84,8 +95,8 @@
     const share = room / many, less = excess && excess / many + 1;
     return part.concat.every((one) => {
       if (one.concat) return tighten(one, share, less);
-      const [axes, least] = isMap(one) ? [24 + namesBeside(one), Math.max(56, namesAbove(one))] : [66, Math.max(84, 0.26 * one.width)];
-      const width = Math.min(one.width, share - axes) - less;
+      const least = isMap(one) ? Math.max(56, namesAbove(one)) : Math.max(84, 0.26 * one.width);
+      const width = Math.min(one.width, share - axesOf(one)) - less;
       if (width < least && many > 1) return false;
       if (one.width > width) narrow(one, one.width - width, least);
       if (many > 1 && !isMap(one)) one.height = Math.min(one.height, Math.max(130, 1.5 * width)); // no towers
@@ -132,9 +143,26 @@
       if (typeof place?.value === "number" && place.value > 0) place.value *= ratio;
       if (place?.axis && !place.axis.labelAngle) place.axis.labelOverlap = "greedy"; // slanted ones seem to overlap always
       if (channel === "x" && place?.axis?.labelLimit) place.axis.labelLimit *= ratio;
+      if (place?.axis?.orient === "top") rewrapNames(place.axis);
       if (place?.axis?.labelAngle && place.axis.values) place.axis.values = place.axis.values.filter((_, at) => at % Math.ceil(0.9 / ratio) === 0);
     });
     (part.layer || []).forEach((one) => shrink(one, ratio));
+  };
+
+  // Names above pictures that have become smaller take more lines.
+  const rewrapNames = (axis) => {
+    const [list, place] = namesIn(axis.labelExpr ?? "");
+    if (list && axis.labelLimit) axis.labelExpr = JSON.stringify(list.map((name) => wrapped([name].flat().join(" "), 6, axis.labelLimit))) + place;
+  };
+
+  // The name of a dashed line is left out where it would hide a curve or lie over the axis: how to read it says it, too.
+  const fitReferences = (part, datasets, room, table) => {
+    const { mark, encoding, width = room, data: { name = table } = {} } = part;
+    if (/^reference-/.test(mark?.style) && mark.baseline !== "middle") {
+      const longest = Math.max(0, ...(datasets[name] ?? []).map(({ text = "" }) => widthIn(text, 5.9)));
+      if (longest > (encoding.x.field ? 0.55 : 0.75) * width) encoding.text = { value: "" };
+    }
+    [...(part.concat ?? []), ...(part.layer ?? [])].forEach((one) => fitReferences(one, datasets, width, name));
   };
 
   const oneColumn = (part) => panelsOf(part).flatMap(unitsOf).forEach(({ encoding }) => {
@@ -173,7 +201,9 @@
     if (!part.concat) return;
     part.concat.filter((one) => !isMarked(one)).forEach((one) => onlyPanels(one, emptied, only));
     const mine = part.concat.filter((one) => (one.concat && !isMarked(one) ? one.concat.length : !isOfAnother(one, emptied, only)));
-    if (mine.length && mine.length < part.concat.length && mine.length <= 3) mine.filter(isMap).forEach((one) => enlarge(one, 250));
+    const maps = mine.length < part.concat.length && mine.length <= 3 ? mine.filter(isMap) : [];
+    const ratio = Math.min(...maps.map((one) => 250 / Math.max(one.width, one.height))); // one for all: they are compared
+    maps.forEach((one) => enlarge(one, ratio));
     part.concat = mine;
   };
   // Legends name those who are shown.
@@ -203,8 +233,7 @@
     });
     part.concat = rows.map(({ concat }) => (concat.length > 1 ? { concat, columns: concat.length, resolve: part.resolve } : concat[0]));
   };
-  const enlarge = (part, side) => { // few maps of many have room to be large
-    const ratio = side / Math.max(part.width, part.height);
+  const enlarge = (part, ratio) => { // few maps of many have room to be large
     if (!(ratio > 1)) return;
     part.width *= ratio;
     part.height *= ratio;
@@ -270,7 +299,7 @@
       onlyPanels(whole, emptied, only);
       onlyInLegends(whole, only);
     }
-    let excess = 0;
+    let excess = 0, above = 0, less = 0;
     for (const way of ways(whole, only.length > 0)) {
       const copy = JSON.parse(JSON.stringify(whole));
       if (way.abreast) abreast(copy);
@@ -278,7 +307,10 @@
       if (way.again && excess > room / 4) continue;
       if (way.tight && !tighten(copy, room, way.again ? excess : 0)) continue;
       wrapTitles(copy, way.below ? room - 48 : Infinity); // they begin where the plot does
-      if (way.narrow) narrow(copy, excess);
+      if (way.capped && !way.narrow) above = excess;
+      if (way.capped) cap(copy, above);
+      if (way.narrow) narrow(copy, less += excess);
+      fitReferences(copy, datasets);
       if (way.piled) oneColumn(copy);
       const below = { orient: "bottom", direction: "horizontal", columns: way.piled ? 1 : 2 };
       const under = way.piled ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};
