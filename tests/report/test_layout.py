@@ -85,7 +85,8 @@ def test_what_fits_a_phone_keeps_its_size(browser: Browser, tmp_path: Path) -> N
     assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
     panels, names = browser.ask(PANELS_OF % figure)
     wide, small, tiny = sorted(panels, reverse=True)
-    assert (small, tiny) == (200, 90) and wide > 200
+    assert (small, tiny) == (200, 90)
+    assert wide > 200
     assert names == ["half of the panel"]  # not on the tiny one, where it would lie over the axis
 
 
@@ -95,3 +96,28 @@ def test_two_readings_of_a_claim_are_told_apart_on_the_tour() -> None:
     told = tour(rows(verdicts, lambda name: {"name": name, "colour": "#000000"}, []), [])
     (claim,) = [each for step in told for each in step["claims"] if each["claim"] == "C15"][:1]
     assert [row["reading"] for row in claim["rows"]] == ["", "Read without the class token."]
+
+
+def very_long(_: xr.Dataset) -> Any:
+    cells = pd.DataFrame({"x": [0.1, 0.9], "y": [0.1, 0.9]})
+    points = alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None))
+    return theme.panels([theme.panel(alt.layer(points), (600, 300))] * 6, columns=1)
+
+
+def pages_of(browser: Browser) -> int:
+    return browser.page.pdf(format="A4", prefer_css_page_size=True).count(b"/Type /Page\n")
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_paper_is_used_sparingly(browser: Browser, tmp_path: Path) -> None:
+    """A long figure is cut between its panels, not made too small to read, and no heading stays behind."""
+    run = synthetic_run(tmp_path)
+    run.measures["feature_variance"].chart = very_long
+    browser.open(page.write_report(as_run(run)))
+    assert browser.wait_for("document.querySelectorAll('.over-pages .strip').length === 2")
+    bounds = browser.ask("[...document.querySelectorAll('.strip')].map((strip) => strip.style.objectViewBox)")
+    cut = float(bounds[1].split("(")[1].split("%")[0])
+    panels_above = cut / 100 * 6
+    assert abs(panels_above - round(panels_above)) < 0.12  # between two panels
+    assert browser.ask("[...document.querySelectorAll('.strip')].every((strip) => !strip.checkVisibility())")
+    assert pages_of(browser) <= 8
