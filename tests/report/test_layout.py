@@ -90,6 +90,25 @@ def test_what_fits_a_phone_keeps_its_size(browser: Browser, tmp_path: Path) -> N
     assert names == ["half of the panel"]  # not on the tiny one, where it would lie over the axis
 
 
+def long_names(_: xr.Dataset) -> Any:
+    names = ["timm:vit_tiny_patch16_224@random", "timm:resnet18@random"]
+    numbers = pd.DataFrame({"subject": names, "accuracy": [0.1, 0.2], "low": [0.0, 0.1], "high": [0.2, 0.3]})
+    return theme.dots_with_intervals(numbers, x="accuracy", y="subject", x_title="top-1 accuracy (common crop)")
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_long_names_leave_a_phone_room_for_the_numbers(browser: Browser, tmp_path: Path) -> None:
+    """Beside the plot they left it 120 pixels, and its axis was cut off at the right."""
+    run = synthetic_run(tmp_path)
+    run.measures["feature_variance"].chart = long_names
+    browser.open(page.write_report(as_run(run)))
+    figure = "document.querySelector('figure[data-chart=feature_variance]')"
+    browser.ask(f"{figure}.scrollIntoView()")
+    assert browser.wait_for(f"!{figure}.querySelector('.live').hidden")
+    assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
+    assert browser.ask(f"window.eyechart.views.get({figure}).view.width()") > 280
+
+
 def test_two_readings_of_a_claim_are_told_apart_on_the_tour() -> None:
     readings = ("", "without the class token")
     verdicts = [Verdict("C15", ("a",), "these weights", "fails", 0.1, 0.0, 0.2, "", reading=each) for each in readings]

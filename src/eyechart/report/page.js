@@ -62,14 +62,14 @@
       { below: true, columns: many, tight: true, piled: true, again: true },
     ]);
     const alone = { below: true, columns: 1 }, piled = { ...alone, piled: true }, capped = { ...piled, capped: true };
-    const last = [alone, piled, capped, { ...capped, narrow: true }, { ...capped, narrow: true }];
+    const last = [alone, piled, capped, ...Array(3).fill({ ...capped, narrow: true })];
     return [...beside, {}, { below: true }, ...fewer, ...last];
   };
 
   // How wide the names along the left side of a map are.
   const namesBeside = (part) => Math.max(0, ...unitsOf(part).map(({ encoding }) => {
     const { labels, labelExpr } = encoding?.y?.axis ?? {}, [list] = labels === false ? [] : namesIn(labelExpr ?? "");
-    return list ? Math.max(...list.flat().map((name) => widthIn(name, 5.4))) : 0;
+    return list ? Math.max(...list.flat().map((name) => widthIn(name, LABEL))) : 0;
   }));
 
   // How wide a row of pictures must be, so that the names above them can be read.
@@ -105,30 +105,37 @@
     });
   };
 
-  // Words that are wider than their room get a second line, long names too. A Korean letter is nearly as wide as two others.
-  const widthIn = (words, letter) => letter * [...words].reduce((sum, sign) => sum + (sign > "\u1100" ? 1.8 : 1), 0);
-  const wrapped = (words, letter, room) => {
-    if (typeof words !== "string" || widthIn(words, letter) <= room) return words;
-    const pieces = words.split(" ").flatMap((word) => (widthIn(word, letter) > room ? word.split(/(?<=[_/:@.])/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
+  // Words that are wider than their room get a second line, long names too. They are measured in the reader's font: what
+  // fits in Arial is a fifth too wide in others.
+  const TITLE = "600 13px", SMALL = "11px", AXIS = "12px", LABEL = "11px";
+  const pen = document.createElement("canvas").getContext("2d");
+  const widthIn = (words, font) => {
+    pen.font = `${font} ${config.light.font}`;
+    return pen.measureText(words).width;
+  };
+  const wrapped = (words, font, room) => {
+    if (Array.isArray(words)) return words.flatMap((line) => wrapped(line, font, room));
+    if (typeof words !== "string" || widthIn(words, font) <= room) return words;
+    const pieces = words.split(" ").flatMap((word) => (widthIn(word, font) > room ? word.split(/(?<=[_/:.])|(?=@)/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
     return pieces.reduce((lines, [glue, piece]) => {
       const longer = `${lines.at(-1)}${glue}${piece}`;
-      if (lines.length && widthIn(longer, letter) < room) lines[lines.length - 1] = longer;
+      if (lines.length && widthIn(longer, font) < room) lines[lines.length - 1] = longer;
       else lines.push(piece);
       return lines;
     }, []);
   };
   const wrapTitles = (part, room) => {
-    if (typeof part.title === "string") part.title = wrapped(part.title, 7, room);
+    if (typeof part.title === "string" || Array.isArray(part.title)) part.title = wrapped(part.title, TITLE, room);
     else if (part.title?.text) {
       const own = Math.min(room, part.title.limit ?? room);
-      part.title.text = wrapped(part.title.text, 7, own);
-      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, 6, own));
+      part.title.text = wrapped(part.title.text, TITLE, own);
+      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, SMALL, own));
     }
     (part.concat || []).forEach((one) => wrapTitles(one, room));
   };
   const wrapAxis = (part, room) => unitsOf(part).forEach(({ encoding }) => [encoding?.x, encoding?.x?.axis].forEach((named) => {
     if (!named?.title) return;
-    named.title = wrapped(named.title, 5.9, room);
+    named.title = wrapped(named.title, AXIS, room);
     delete named.titleLimit;
   }));
 
@@ -152,18 +159,35 @@
   // Names above pictures that have become smaller take more lines.
   const rewrapNames = (axis) => {
     const [list, place] = namesIn(axis.labelExpr ?? "");
-    if (list && axis.labelLimit) axis.labelExpr = JSON.stringify(list.map((name) => wrapped([name].flat().join(" "), 6, axis.labelLimit))) + place;
+    if (!list || !axis.labelLimit) return;
+    const lines = (names) => Math.max(...names.map((name) => [name].flat().length));
+    const more = list.map((name) => wrapped([name].flat().join(" "), LABEL, axis.labelLimit));
+    axis.labelPadding = (axis.labelPadding ?? 4) + 13 * Math.max(0, lines(more) - lines(list)); // they hang from their first line
+    axis.labelExpr = JSON.stringify(more) + place;
   };
 
   // The name of a dashed line is left out where it would hide a curve or lie over the axis: how to read it says it, too.
   const fitReferences = (part, datasets, room, table) => {
     const { mark, encoding, width = room, data: { name = table } = {} } = part;
     if (/^reference-/.test(mark?.style) && mark.baseline !== "middle") {
-      const longest = Math.max(0, ...(datasets[name] ?? []).map(({ text = "" }) => widthIn(text, 5.9)));
+      const longest = Math.max(0, ...(datasets[name] ?? []).map(({ text = "" }) => widthIn(text, `italic ${LABEL}`)));
       if (longest > (encoding.x.field ? 0.55 : 0.75) * width) encoding.text = { value: "" };
     }
     [...(part.concat ?? []), ...(part.layer ?? [])].forEach((one) => fitReferences(one, datasets, width, name));
   };
+
+  // Names of rows beside a plot that would become narrow stand in it, above their rows.
+  const namesInside = (part, room) => {
+    const rows = unitsOf(part).map(({ encoding }) => encoding?.y).filter((y) => y?.type === "nominal" && y.axis && typeof part.width === "number" && !isMap(part));
+    if (rows.length) part.width = Math.min(part.width, room - 24);
+    rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -12, labelLimit: part.width, ticks: false, zindex: 1 }));
+  };
+
+  // Names of categories below it have a line for each word.
+  const wordsBelow = (part) => unitsOf(part).map(({ encoding }) => encoding?.x).filter((x) => x?.type === "nominal" && x.axis?.labelAngle === 0).forEach(({ axis }) => {
+    const { labelExpr = "datum.label" } = axis;
+    if (!labelExpr.includes("split(")) axis.labelExpr = `split(${labelExpr}, " ")`;
+  });
 
   const oneColumn = (part) => panelsOf(part).flatMap(unitsOf).forEach(({ encoding }) => {
     Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
@@ -178,6 +202,7 @@
       }
       part.width = width;
       wrapAxis(part, width + 24);
+      wordsBelow(part);
     }
     const inner = [...(part.concat || []), ...(part.vconcat || []), ...(part.layer || []), ...(part.spec ? [part.spec] : [])];
     inner.forEach((one) => narrow(one, excess, least));
@@ -306,10 +331,12 @@
       if (way.columns) atMost(copy, way.columns, room);
       if (way.again && excess > room / 4) continue;
       if (way.tight && !tighten(copy, room, way.again ? excess : 0)) continue;
-      wrapTitles(copy, way.below ? room - 48 : Infinity); // they begin where the plot does
+      if (way.narrow) less += excess;
+      wrapTitles(copy, way.below ? room - 60 - less : Infinity); // they begin where the plot does
+      if (way.columns === 1) panelsOf(copy).forEach((one) => namesInside(one, room));
       if (way.capped && !way.narrow) above = excess;
       if (way.capped) cap(copy, above);
-      if (way.narrow) narrow(copy, less += excess);
+      if (way.narrow) narrow(copy, less);
       fitReferences(copy, datasets);
       if (way.piled) oneColumn(copy);
       const below = { orient: "bottom", direction: "horizontal", columns: way.piled ? 1 : 2 };
