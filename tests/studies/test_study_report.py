@@ -26,6 +26,8 @@ from eyechart.studies.records import Records, records_folder
 from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import verdicts_of
 from eyechart.subjects.anatomy import anatomy_of
+from tests.report.browser import Browser
+from tests.report.test_layout import LINES
 from tests.studies.test_contrasts import recorded, study_of
 
 CONTRAST = """
@@ -84,13 +86,27 @@ def test_what_a_study_replaces_is_a_test_of_an_exam() -> None:
 def test_the_figure_shows_every_seed_that_is_recorded(records: list[Records]) -> None:
     for each in records:
         panels = each.study.figure.get("panels", [])
-        chart = figure(each)
-        if not panels or chart is None:
+        drawn = [rows for chart in figure(each) for rows in chart.to_dict()["datasets"].values()]
+        if not drawn:
             continue
-        drawn = chart.to_dict()["datasets"].values()
         seeds = [row for rows in drawn for row in rows if "seed" in row]
         expected = sum(len(by_seed) for panel in panels for by_seed in each.values(panel["quantity"]).values())
         assert len(seeds) == expected
+
+
+@pytest.mark.parametrize("browser", [(1400, 900), (390, 844)], indirect=True)
+def test_the_page_fits_its_window(
+    browser: Browser, found: list[Answer], records: list[Records], tmp_path: Path
+) -> None:
+    """Words of the switch and names of claims stay whole beside long contents; no table and no figure is cut off."""
+    file = tmp_path / "studies.html"
+    file.write_text(page(found, records, [], BundledExams.read()), encoding="utf-8")
+    browser.open(file)
+    assert set(browser.ask(f"{LINES}('.languages button, .glance .id')")) == {1}
+    boxes = "[...document.querySelectorAll('.wide, figure.chart')]"
+    assert browser.ask(f"{boxes}.filter((box) => box.scrollWidth > box.clientWidth).length") == 0
+    browser.ask("document.querySelector('[data-language=ko]').click()")
+    assert browser.ask("document.querySelector('.carded td').dataset.label") == "시드"
 
 
 def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Answer]) -> None:

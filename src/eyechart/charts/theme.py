@@ -35,6 +35,9 @@ Drawn = TypeVar("Drawn", bound=Chart)
 #: Kinds as a legend says them.
 KIND_WORDS = "{mlp: 'MLP', conv: 'convolution', subsampling: 'sub-sampling'}[datum.label] || datum.label"
 
+#: Labels of a few words along a short axis, where they would run into one another: a line for each word.
+A_LINE_A_WORD = "split(datum.label, ' ')"
+
 
 @dataclass(frozen=True)
 class Drawing:

@@ -13,7 +13,7 @@
   // Layers are called "block 3 attention junction": each word of the name by itself.
   window.eyechart.layerWords = (name) => (root.lang === "ko" ? name.split(" ").map((word) => korean[word] ?? word).join(" ") : name);
 
-  const ATTRIBUTES = ["aria-label", "title", "placeholder", "alt"];
+  const ATTRIBUTES = ["aria-label", "title", "placeholder", "alt", "data-label"];
   const exchange = () => {
     ATTRIBUTES.forEach((name) => document.querySelectorAll(`[data-other-${name}]`).forEach((element) => {
       const shown = element.getAttribute(name);

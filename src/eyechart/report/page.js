@@ -39,7 +39,8 @@
   };
 
   // Ways to draw a chart, each narrower than the one before: as it is, legends below, fewer panels a row, as tight as they
-  // go (`again`: by what was still too much), names of legends piled up, and at last plots narrower by what was too much.
+  // go (`again`: by what was still too much), names of legends piled up, and at last plots narrower: those that are too wide
+  // (`capped`), and all by what was still too much.
   const columnsOf = (part) => {
     const own = part.concat ? Math.min(part.columns || part.concat.length, part.concat.length) : 1;
     return Math.max(own, ...(part.concat || []).map(columnsOf));
@@ -60,16 +61,15 @@
       { below: true, columns: many, tight: true }, { below: true, columns: many, tight: true, piled: true },
       { below: true, columns: many, tight: true, piled: true, again: true },
     ]);
-    // One above the other each panel may be as wide as the room; `narrow` takes from all what the widest has too much.
-    const alone = { below: true, columns: 1, piled: true };
-    const last = [{ below: true, columns: 1 }, alone, { ...alone, tight: true }, { ...alone, tight: true, again: true }, { ...alone, narrow: true }];
+    const alone = { below: true, columns: 1 }, piled = { ...alone, piled: true }, capped = { ...piled, capped: true };
+    const last = [alone, piled, capped, ...Array(3).fill({ ...capped, narrow: true })];
     return [...beside, {}, { below: true }, ...fewer, ...last];
   };
 
   // How wide the names along the left side of a map are.
   const namesBeside = (part) => Math.max(0, ...unitsOf(part).map(({ encoding }) => {
     const { labels, labelExpr } = encoding?.y?.axis ?? {}, [list] = labels === false ? [] : namesIn(labelExpr ?? "");
-    return list ? Math.max(...list.flat().map((name) => widthIn(name, 5.4))) : 0;
+    return list ? Math.max(...list.flat().map((name) => widthIn(name, LABEL))) : 0;
   }));
 
   // How wide a row of pictures must be, so that the names above them can be read.
@@ -78,19 +78,25 @@
     return 40 * (list?.length ?? 0);
   }));
 
+  const axesOf = (part) => (isMap(part) ? 24 + namesBeside(part) : 66);
+
+  // Panels below one another, none wider than the widest less what was too much: a narrow one keeps its size.
+  const cap = (part, excess) => {
+    const each = panelsOf(part).filter(({ concat, width }) => !concat && typeof width === "number");
+    const most = Math.max(...each.map((one) => one.width + axesOf(one))) - excess;
+    each.forEach((one) => { if (one.width + axesOf(one) > most) narrow(one, one.width + axesOf(one) - most); });
+  };
+
   // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
   // `excess`: what was too much before, which all panels of a row give together.
-  const besidePlot = (part) => (isMap(part) ? 24 + namesBeside(part) : 66);
-  const tighten = (part, room, excess = 0, widest = 0) => {
+  const tighten = (part, room, excess = 0) => {
     if (!part.concat) return true;
-    // Panels above one another begin where the one with the longest names does.
-    if (columnsOf(part) === 1) widest = Math.max(widest, ...panelsOf(part).filter(({ concat }) => !concat).map(besidePlot));
     const many = Math.min(part.columns || part.concat.length, part.concat.length);
     const share = room / many, less = excess && excess / many + 1;
     return part.concat.every((one) => {
-      if (one.concat) return tighten(one, share, less, widest);
+      if (one.concat) return tighten(one, share, less);
       const least = isMap(one) ? Math.max(56, namesAbove(one)) : Math.max(84, 0.26 * one.width);
-      const width = Math.min(one.width, share - Math.max(widest, besidePlot(one))) - less;
+      const width = Math.min(one.width, share - axesOf(one)) - less;
       if (width < least && many > 1) return false;
       if (one.width > width) narrow(one, one.width - width, least);
       if (many > 1 && !isMap(one)) one.height = Math.min(one.height, Math.max(130, 1.5 * width)); // no towers
@@ -99,30 +105,37 @@
     });
   };
 
-  // Words that are wider than their room get a second line, long names too. A Korean letter is nearly as wide as two others.
-  const widthIn = (words, letter) => letter * [...words].reduce((sum, sign) => sum + (sign > "\u1100" ? 1.8 : 1), 0);
-  const wrapped = (words, letter, room) => {
-    if (typeof words !== "string" || widthIn(words, letter) <= room) return words;
-    const pieces = words.split(" ").flatMap((word) => (widthIn(word, letter) > room ? word.split(/(?<=[_/:@.])/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
+  // Words that are wider than their room get a second line, long names too. They are measured in the reader's font: what
+  // fits in Arial is a fifth too wide in others.
+  const TITLE = "600 13px", SMALL = "11px", AXIS = "12px", LABEL = "11px";
+  const pen = document.createElement("canvas").getContext("2d");
+  const widthIn = (words, font) => {
+    pen.font = `${font} ${config.light.font}`;
+    return pen.measureText(words).width;
+  };
+  const wrapped = (words, font, room) => {
+    if (Array.isArray(words)) return words.flatMap((line) => wrapped(line, font, room));
+    if (typeof words !== "string" || widthIn(words, font) <= room) return words;
+    const pieces = words.split(" ").flatMap((word) => (widthIn(word, font) > room ? word.split(/(?<=[_/:.])|(?=@)/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
     return pieces.reduce((lines, [glue, piece]) => {
       const longer = `${lines.at(-1)}${glue}${piece}`;
-      if (lines.length && widthIn(longer, letter) < room) lines[lines.length - 1] = longer;
+      if (lines.length && widthIn(longer, font) < room) lines[lines.length - 1] = longer;
       else lines.push(piece);
       return lines;
     }, []);
   };
   const wrapTitles = (part, room) => {
-    if (typeof part.title === "string") part.title = wrapped(part.title, 7, room);
+    if (typeof part.title === "string" || Array.isArray(part.title)) part.title = wrapped(part.title, TITLE, room);
     else if (part.title?.text) {
       const own = Math.min(room, part.title.limit ?? room);
-      part.title.text = wrapped(part.title.text, 7, own);
-      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, 6, own));
+      part.title.text = wrapped(part.title.text, TITLE, own);
+      if (part.title.subtitle) part.title.subtitle = [part.title.subtitle].flat().flatMap((line) => wrapped(line, SMALL, own));
     }
     (part.concat || []).forEach((one) => wrapTitles(one, room));
   };
   const wrapAxis = (part, room) => unitsOf(part).forEach(({ encoding }) => [encoding?.x, encoding?.x?.axis].forEach((named) => {
     if (!named?.title) return;
-    named.title = wrapped(named.title, 5.9, room);
+    named.title = wrapped(named.title, AXIS, room);
     delete named.titleLimit;
   }));
 
@@ -137,10 +150,44 @@
       if (typeof place?.value === "number" && place.value > 0) place.value *= ratio;
       if (place?.axis && !place.axis.labelAngle) place.axis.labelOverlap = "greedy"; // slanted ones seem to overlap always
       if (channel === "x" && place?.axis?.labelLimit) place.axis.labelLimit *= ratio;
+      if (place?.axis?.orient === "top") rewrapNames(place.axis);
       if (place?.axis?.labelAngle && place.axis.values) place.axis.values = place.axis.values.filter((_, at) => at % Math.ceil(0.9 / ratio) === 0);
     });
     (part.layer || []).forEach((one) => shrink(one, ratio));
   };
+
+  // Names above pictures that have become smaller take more lines.
+  const rewrapNames = (axis) => {
+    const [list, place] = namesIn(axis.labelExpr ?? "");
+    if (!list || !axis.labelLimit) return;
+    const lines = (names) => Math.max(...names.map((name) => [name].flat().length));
+    const more = list.map((name) => wrapped([name].flat().join(" "), LABEL, axis.labelLimit));
+    axis.labelPadding = (axis.labelPadding ?? 4) + 13 * Math.max(0, lines(more) - lines(list)); // they hang from their first line
+    axis.labelExpr = JSON.stringify(more) + place;
+  };
+
+  // The name of a dashed line is left out where it would hide a curve or lie over the axis: how to read it says it, too.
+  const fitReferences = (part, datasets, room, table) => {
+    const { mark, encoding, width = room, data: { name = table } = {} } = part;
+    if (/^reference-/.test(mark?.style) && mark.baseline !== "middle") {
+      const longest = Math.max(0, ...(datasets[name] ?? []).map(({ text = "" }) => widthIn(text, `italic ${LABEL}`)));
+      if (longest > (encoding.x.field ? 0.55 : 0.75) * width) encoding.text = { value: "" };
+    }
+    [...(part.concat ?? []), ...(part.layer ?? [])].forEach((one) => fitReferences(one, datasets, width, name));
+  };
+
+  // Names of rows beside a plot that would become narrow stand in it, above their rows.
+  const namesInside = (part, room) => {
+    const rows = unitsOf(part).map(({ encoding }) => encoding?.y).filter((y) => y?.type === "nominal" && y.axis && typeof part.width === "number" && !isMap(part));
+    if (rows.length) part.width = Math.min(part.width, room - 24);
+    rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -12, labelLimit: part.width, ticks: false, zindex: 1 }));
+  };
+
+  // Names of categories below it have a line for each word.
+  const wordsBelow = (part) => unitsOf(part).map(({ encoding }) => encoding?.x).filter((x) => x?.type === "nominal" && x.axis?.labelAngle === 0).forEach(({ axis }) => {
+    const { labelExpr = "datum.label" } = axis;
+    if (!labelExpr.includes("split(")) axis.labelExpr = `split(${labelExpr}, " ")`;
+  });
 
   const oneColumn = (part) => panelsOf(part).flatMap(unitsOf).forEach(({ encoding }) => {
     Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
@@ -155,6 +202,7 @@
       }
       part.width = width;
       wrapAxis(part, width + 24);
+      wordsBelow(part);
     }
     const inner = [...(part.concat || []), ...(part.vconcat || []), ...(part.layer || []), ...(part.spec ? [part.spec] : [])];
     inner.forEach((one) => narrow(one, excess, least));
@@ -178,7 +226,9 @@
     if (!part.concat) return;
     part.concat.filter((one) => !isMarked(one)).forEach((one) => onlyPanels(one, emptied, only));
     const mine = part.concat.filter((one) => (one.concat && !isMarked(one) ? one.concat.length : !isOfAnother(one, emptied, only)));
-    if (mine.length && mine.length < part.concat.length && mine.length <= 3) mine.filter(isMap).forEach((one) => enlarge(one, 250));
+    const maps = mine.length < part.concat.length && mine.length <= 3 ? mine.filter(isMap) : [];
+    const ratio = Math.min(...maps.map((one) => 250 / Math.max(one.width, one.height))); // one for all: they are compared
+    maps.forEach((one) => enlarge(one, ratio));
     part.concat = mine;
   };
   // Legends name those who are shown.
@@ -216,8 +266,7 @@
       part.height = Math.max(part.height, 210);
     });
   };
-  const enlarge = (part, side) => { // few maps of many have room to be large
-    const ratio = side / Math.max(part.width, part.height);
+  const enlarge = (part, ratio) => { // few maps of many have room to be large
     if (!(ratio > 1)) return;
     part.width *= ratio;
     part.height *= ratio;
@@ -284,15 +333,20 @@
       onlyInLegends(whole, only);
       enlargeCurves(whole);
     }
-    let excess = 0;
+    let excess = 0, above = 0, less = 0;
     for (const way of ways(whole, only.length > 0)) {
       const copy = JSON.parse(JSON.stringify(whole));
       if (way.abreast) abreast(copy);
       if (way.columns) atMost(copy, way.columns, room);
       if (way.again && excess > room / 4) continue;
       if (way.tight && !tighten(copy, room, way.again ? excess : 0)) continue;
-      wrapTitles(copy, way.below ? room - 48 : Infinity); // they begin where the plot does
-      if (way.narrow) narrow(copy, excess);
+      if (way.narrow) less += excess;
+      wrapTitles(copy, way.below ? room - 60 - less : Infinity); // they begin where the plot does
+      if (way.columns === 1) panelsOf(copy).forEach((one) => namesInside(one, room));
+      if (way.capped && !way.narrow) above = excess;
+      if (way.capped) cap(copy, above);
+      if (way.narrow) narrow(copy, less);
+      fitReferences(copy, datasets);
       if (way.piled) oneColumn(copy);
       const below = { orient: "bottom", direction: "horizontal", columns: way.piled ? 1 : 2 };
       const under = way.piled ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from eyechart.scene import Scene
 
 TALL = 600  # pixels; a higher figure of many subjects shows two of them at first, and names the others to be picked
+NARROW_ON_PAPER, LONG_ON_PAPER = 620, 1720  # pixels: a figure with its words beside it; one that goes over pages
 FEW_LINES = 3  # of what a measure says of many subjects; more are folded
 LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 
@@ -60,6 +61,7 @@ def section(
         "chapter": measure.chapter,
         "subjects": subjects,
         "few": pair if chart and chart.height > TALL and len(chart.subjects) > MOST_TOGETHER else [],
+        "on_paper": on_paper(chart),
         "drawn_subjects": [name for name in subjects if chart and name in chart.subjects],
         "papers": [source.paper for source in measure.sources if source.paper != "eyechart"],
         "title": measure.title,
@@ -79,6 +81,13 @@ def section(
         "dark": data_uri(chart.dark, "image/svg+xml") if chart else None,
         "files": tables(name, finding),
     }
+
+
+def on_paper(chart: EmbeddedChart | None) -> str:
+    """How a printed page takes the figure: one too long for a page would be too small to read on one."""
+    if chart is None or (chart.width > NARROW_ON_PAPER and chart.height <= LONG_ON_PAPER):
+        return ""
+    return "over-pages" if chart.height > LONG_ON_PAPER else "beside-words"
 
 
 def subjects_of(finding: xarray.Dataset, subjects: Sequence[str]) -> list[str]:

@@ -55,6 +55,6 @@ def told(name: str, verdict_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "reported": claim.reported,
         "evidence": EVIDENCE[claim.evidence],
         "note": claim.note,
-        "rows": tested,
+        "rows": [{**row, "reading": row["sentence"].removeprefix(claim.sentence).strip()} for row in tested],
         "untested": next((row["reason"] for row in rows if row not in tested), study or "Not asked in this exam."),
     }

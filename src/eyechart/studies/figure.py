@@ -14,10 +14,14 @@ from eyechart.studies.records import Records
 ROW = 22  # pixels of an arm
 
 
-def figure(records: Records) -> Any:
-    """None while no arm has a number for any panel."""
+#: Left of the names. Pictures are measured in Arial; in the widest of readers' fonts long names began outside of it.
+ROOM_FOR_NAMES = {"left": 28, "top": 6, "right": 12, "bottom": 6}
+
+
+def figure(records: Records) -> list[Any]:
+    """A chart for each panel of which any arm has a number. By themselves, so that a narrow page can pile them up."""
     panels = [made for panel in records.study.figure.get("panels", []) if (made := _panel(records, panel)) is not None]
-    return theme.dress(theme.panels(panels, columns=2)) if panels else None
+    return [theme.dress(made.properties(padding=ROOM_FOR_NAMES)) for made in panels]
 
 
 def _panel(records: Records, panel: Any) -> Any:
@@ -40,7 +44,7 @@ def _panel(records: Records, panel: Any) -> Any:
     ends = [0.85 * float(table.low.min()), 1.15 * float(table.high.max())]  # so that no mark lies on the frame
     scale = alt.Scale(type="log", nice=False, domain=ends) if panel.get("log") else alt.Scale(zero=True)
     x = alt.X("value:Q", title=panel["title"], scale=scale)
-    y = alt.Y("arm:N", sort=arms, title=None)
+    y = alt.Y("arm:N", sort=arms, title=None, axis=alt.Axis(labelLimit=220))
     shift = alt.YOffset("seed:N")
     numbers = {name: (name, ".3g") for name in ("value", "low", "high")}
     tooltip = tooltips("arm", "seed", **numbers, images=("images", ""))

@@ -120,7 +120,7 @@ def study_context(records: Records) -> dict[str, Any]:
         "measured": sum(records.recorded(arm.name, seed) for arm, seed in study.runs),
         "failures": records.failures(),
         "arms": arm_rows(records),
-        "picture": drawn(records),
+        "pictures": drawn(records),
         "unasked": unasked_contrasts(records),
         "figure": study.figure.get("title", ""),
         "file": study.hash,
@@ -145,7 +145,6 @@ def unasked_contrasts(records: Records) -> list[dict[str, Any]]:
     return shown
 
 
-def drawn(records: Records) -> dict[str, Any] | None:
+def drawn(records: Records) -> list[dict[str, Any]]:
     with theme.drawing(for_export=True):
-        chart = figure(records)
-        return None if chart is None else picture(specification(chart))
+        return [picture(specification(chart)) for chart in figure(records)]

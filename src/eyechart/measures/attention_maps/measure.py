@@ -149,10 +149,12 @@ class AttentionMaps(SampledExperiment):
         "shows where a head reads from, not what it reads: values may be small where weights are large."
     )
     how_to_read_ko = (
-        "처음은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 의존하는지(롤아웃; 밝을수록 많이)와 낮은·중간·높은 "
-        "블록에서 가장 좁게 보는 헤드의 어텐션이다. 질의(query)는 클래스 토큰이고, 없으면 모든 패치의 평균이나 가운데 "
-        "패치이다. 다음은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 토큰이 질의일 때). 1은 "
-        "모든 곳을 고르게, 0은 한 곳만 보는 것이다."
+        "처음은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 의존하는지(롤아웃; 밝을수록 많이, 어두울수록 "
+        "적게)와 낮은·중간·높은 블록에서 가장 좁게 보는 헤드의 어텐션이다. 질의(query)는 클래스 토큰이고, 없으면 "
+        "모든 패치의 평균이나, 어텐션이 창 안에 머무는 곳에서는 가운데 패치(테두리)이다. 헤드마다 0에서 자기의 "
+        "가장 큰 가중치까지 칠한다. 다음은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 "
+        "토큰이 질의일 때). 1은 모든 키를 고르게, 0은 하나만 보는 것이다. 지도는 헤드가 어디에서 읽는지를 보일 뿐 "
+        "무엇을 읽는지는 보이지 않는다. 가중치가 큰 곳에서도 값은 작을 수 있다."
     )
     method = (
         "Entropy −Σ A ln A of each row of attention weights, prefix tokens among the keys, averaged over query patches "

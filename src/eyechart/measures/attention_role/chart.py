@@ -34,7 +34,8 @@ def costs(finding: xarray.Dataset, has_labels: bool, suffix: str = "") -> tuple[
 
 def together(finding: xarray.Dataset, has_labels: bool) -> Chart:
     table, title = costs(finding, has_labels)
-    x = alt.X("replacement:N", sort=list(REPLACEMENTS), title=None, axis=alt.Axis(labelAngle=0))
+    words = alt.Axis(labelAngle=0, labelExpr=theme.A_LINE_A_WORD)
+    x = alt.X("replacement:N", sort=list(REPLACEMENTS), title=None, axis=words)
     y = alt.Y("value:Q", title=title)
     apart = alt.XOffset("each_subject:N", sort=finding.each_subject.values.tolist())
     colour = subject_colours(finding.each_subject.values, "each_subject")

@@ -98,10 +98,12 @@ class AttentionRole(SampledExperiment):
         "head. Further panels, where they were measured: one attention at a time, by depth."
     )
     how_to_read_ko = (
-        "학습된 모델에서 어텐션의 가중치만 바꾸고 값은 그대로 둔다. 균등은 평활화만 남고, 다른 그림들의 평균은 헤드와 "
-        "질의마다 늘 같은 무늬이며, 다른 그림의 것은 틀린 그림의 무늬이다. 평균 무늬로 잃은 만큼이 그림을 보아서 얻은 "
-        "것이다. 둘째 그림은 헤드의 무늬가 그림마다 얼마나 바뀌는지이다(1이면 공유하는 것이 없고, 0이면 고정된 "
-        "커널)."
+        "학습된 모델에서 모든 어텐션의 가중치만 바꾸고 값은 그대로 둔다. 균등: 모든 키를 똑같이 세므로 평활화만 "
+        "남는다. 다른 것의 평균: 그림이 무엇이든 헤드와 질의마다 평균 무늬를 쓴다. 다른 그림의 것: 자기 것만큼 "
+        "날카롭지만 틀린 그림의 무늬이다. 평균 무늬로 잃은 정확도가 어텐션이 이 그림을 보아서 얻은 것이다. 첫 "
+        "그림은 모든 어텐션을 한꺼번에 바꾼 것이다. 둘째는 헤드의 무늬가 그림마다 얼마나 바뀌는지이고(1이면 "
+        "공유하는 것이 없고, 0이면 고정된 커널), 선은 헤드 평균, 파선은 헤드마다 얼마나 다른지이다. 그다음 "
+        "그림들은, 쟀다면, 깊이에 따라 어텐션을 하나씩 바꾼 것이다."
     )
     method = (
         "The weights of the intact network are replaced for all queries and keys, class token included: evenly over "

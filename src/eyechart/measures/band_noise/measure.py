@@ -141,9 +141,10 @@ class BandNoise(SampledExperiment):
         "is read at the strength where all subjects together lose 10 points."
     )
     how_to_read_ko = (
-        "처음: 세기가 같은 잡음을 한 주파수대에만 더했을 때 떨어지는 정확도. 왼쪽이 깊으면 굵은 잡음에, 오른쪽이 "
-        "깊으면 고운 잡음에 약하다. 주장은 두 점선의 왼쪽과 오른쪽을 따로 비교한다. 다음 그림: 잡음 세기에 따른 평균 "
-        "하락. 평균 10점이 떨어지는 세기에서 처음을 읽는다."
+        "처음: 어느 주파수에서나 세기가 같은 잡음을 한 주파수대에만 더했을 때 떨어지는 정확도(포인트). 낮은 "
+        "주파수는 색 얼룩, 높은 주파수는 고운 알갱이이다. 왼쪽이 깊으면 굵은 잡음에, 오른쪽이 깊으면 고운 잡음에 "
+        "약하다. 주장은 두 점선의 왼쪽과 오른쪽에서 대상들을 따로 비교한다. 다음: 여러 세기에서 모든 주파수에 "
+        "걸친 평균. 처음 그림은 모든 대상이 함께 10포인트를 잃는 세기에서 읽는다."
     )
     method = (
         "Random signs for every value of the normalised image, cut by FFT to one of ten half-open square rings that "

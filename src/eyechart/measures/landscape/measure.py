@@ -90,10 +90,11 @@ class Landscape(SampledExperiment):
         "from the side; the curves are means over all directions at a distance."
     )
     how_to_read_ko = (
-        "네모 하나는 가중치를 지나는 평면이다. 가운데가 모델 그대로이고, 1만큼 가면 모든 필터가 자기 길이만큼 무작위 "
-        "방향으로 움직인다. 색은 가운데보다 높아진 손실(로그 눈금)이고, 더 낮은 곳은 가운데와 같게 칠한다. 차례로 원본 "
-        "그림의 손실, 증강한 그림의 손실, 두 손실에 논문처럼 가중치 벌점을 더한 것. ×는 무한하거나 정의되지 않은 "
-        "손실이다."
+        "네모 하나는 가중치를 지나는 평면이다. 가운데가 모델 그대로이고, 옆으로 1만큼 가면 모든 필터가 자기 "
+        "길이만큼 무작위 방향으로 움직인다. 색은 가운데보다 높아진 손실을 모두에게 같은 로그 눈금의 띠로 나눈 "
+        "것이고, 더 낮은 곳은 가운데와 같게 칠한다. 차례로 원본 그림의 손실, 증강한 그림의 손실, 두 손실에 논문의 "
+        "그림처럼 가중치 벌점을 더한 것. ×는 무한하거나 정의되지 않은 손실이다. 그물은 둘째 면을 옆에서 본 "
+        "것이고, 곡선은 거리마다 모든 방향에 걸친 평균이다."
     )
     method = (
         "θ + a·d + b·e with seeded Gaussian directions d, e for linear and convolution weights, normalised per output "

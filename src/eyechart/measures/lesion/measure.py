@@ -151,9 +151,12 @@ class Lesion(SampledExperiment):
         "batch norms no longer fit; the panel beside a CNN's shows the loss with re-estimated statistics."
     )
     how_to_read_ko = (
-        "표 하나는 학습된 모델에서 한 부분만 없앴을 때의 정확도 변화이다. 회색 원은 어텐션, 흰 사각형은 MLP, 흰 "
-        "마름모는 CNN의 공간 합성곱, 삼각형은 블록의 가지 전체이다. 0이면 없어도 된다는 뜻이다. 음영은 단계이고, 작은 "
-        "그림은 둘째 단계부터 첫 블록과 마지막 블록을 비교한다. CNN은 배치 정규화의 통계를 다시 맞춘 그림도 보인다."
+        "표시 하나는 학습된 모델에서 한 부분만 없애고 나머지를 그대로 두었을 때의 정확도 변화이다. 어텐션의 "
+        "가지(회색 원), MLP의 가지(흰 사각형), CNN에서는 공간 합성곱(흰 마름모)이나 블록의 가지 전체(삼각형)를 "
+        "없앤다. 0이면 없어도 된다는 뜻이다. 음영은 모델의 단계이다. 논문에 따르면 초기 합성곱이 가장 필요하고, "
+        "단계가 있는 트랜스포머에서는 단계가 시작하는 곳의 MLP와 끝나는 곳의 어텐션이 중요하다. 작은 그림은 둘째 "
+        "단계부터 첫 블록과 마지막 블록을 비교한다. 없앤 뒤에는 배치 정규화에 저장된 통계가 맞지 않으므로, CNN "
+        "옆의 그림은 통계를 다시 잰 뒤에 잃는 정확도를 보인다."
     )
     method = (
         "One unit at a time: a residual addition returns its skip alone; or a convolution with a kernel larger than "

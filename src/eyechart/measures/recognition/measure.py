@@ -58,7 +58,10 @@ class Recognition(Measure):
         "Each point is the share of pictures a subject names right, with its 95 % interval over the pictures drawn. "
         "All subjects see the same central square, so the number can differ from a published one with another crop."
     )
-    how_to_read_ko = "점은 정답률, 선은 95% 구간이다. 모든 모델이 같은 중앙 정사각형을 본다."
+    how_to_read_ko = (
+        "점은 대상이 바르게 답한 그림의 비율이고, 선은 뽑은 그림들에 걸친 95 % 구간이다. 모든 대상이 같은 중앙 "
+        "정사각형을 보므로, 다른 크롭으로 발표된 값과 다를 수 있다."
+    )
     method = (
         "Top-1 accuracy and mean negative log-likelihood on the common crop, where the classes of the images match the "
         "subject's; delete-one-fold jackknife over images."

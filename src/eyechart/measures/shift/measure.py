@@ -112,8 +112,12 @@ class Shift(SampledExperiment):
         "construction, except for their padding and their strides; attention does where it is not given positions."
     )
     how_to_read_ko = (
-        "그림을 몇 픽셀 옮긴다. 위: 블록 뒤의 특징이 함께 움직이는가(1이면 등변, 0이면 무관). 처음은 한 패치, 다음은 "
-        "한 픽셀이다. 점선은 지도를 옮기지 않고 비교한 것이다. 아래: 답이 얼마나 바뀌는가(불변성)."
+        "그림을 몇 픽셀 옮긴다. 위: 블록마다 특징이 얼마나 함께 움직이는가. 1이면 자리만 다른 같은 "
+        "특징이고(등변), 0이면 무관하다. 처음은 가장 성긴 격자의 한 칸(ViT의 패치)만큼 옮긴다. 점선은 지도를 "
+        "제자리에 두고 비교한 것이며, 두 선의 차이가 함께 움직여서 설명되는 몫이다. 다음은 한 픽셀만큼 옮긴다. "
+        "속이 빈 점은 칸이 한 픽셀보다 커서 따라갈 수 없어 그대로 비교한 지도이다. 아래: 답이 얼마나 바뀌는지와 "
+        "첫째 답이 얼마나 자주 그대로인지이며, 고리는 대상마다 자기 패치의 크기이다. 합성곱은 패딩과 "
+        "스트라이드를 빼면 만듦새 때문에 함께 움직이고, 어텐션은 위치를 받지 않는 만큼 그렇다."
     )
     method = (
         "Both pictures are windows of one picture enlarged by a quarter, along x for half of the images and along y "

@@ -23,7 +23,7 @@ def draw(finding: xarray.Dataset) -> Chart:
 def controls(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "hit_rate")
     colour = subject_colours(finding.subject.values)
-    x = alt.X("control:N", title=None, sort=ORDER, axis=alt.Axis(labelAngle=0, labelLimit=90))
+    x = alt.X("control:N", title=None, sort=ORDER, axis=alt.Axis(labelAngle=0, labelExpr=theme.A_LINE_A_WORD))
     axis = alt.Axis(format=".0%")
     y = alt.Y("hit_rate:Q", title="tokens most like their own patch", scale=alt.Scale(domain=[0, 1]), axis=axis)
     offset = alt.XOffset("subject:N", sort=subjects_in(finding))

@@ -1,0 +1,142 @@
+"""The page in a real browser as it looks: what is cut off, broken in the middle or laid over something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import pytest
+import xarray as xr
+
+from eyechart.charts import theme
+from eyechart.claims.verdict import Verdict
+from eyechart.report import page
+from eyechart.report.tour import tour
+from eyechart.report.verdict_rows import rows
+
+from .browser import Browser
+from .synthetic import as_run, synthetic_run
+
+DESK, PHONE = (1400, 900), (390, 844)
+#: Over how many lines the text of each element runs.
+LINES = """((selector) => [...document.querySelectorAll(selector)].map((element) => {
+  const text = document.createRange();
+  text.selectNodeContents(element);
+  return new Set([...text.getClientRects()].map(({ top }) => Math.round(top))).size;
+}))"""
+
+#: Widths of the panels of a live chart, and the names of its dashed lines.
+PANELS_OF = """(() => {
+  const widths = [], names = [], { view } = window.eyechart.views.get(%s);
+  const look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
+    if (/concat_\\d+_group$/.test(mark.name)) widths.push(item.width);
+    if (mark.marktype === 'text' && item.fontStyle === 'italic' && item.text && item.stroke) names.push(item.text);
+    if (mark.marktype === 'group') look(item);
+  }));
+  view.scenegraph().root.items.forEach(look);
+  return [widths, names];
+})()"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return page.write_report(as_run(synthetic_run(tmp_path_factory.mktemp("layout"))))
+
+
+@pytest.mark.parametrize("browser", [DESK, PHONE], indirect=True)
+def test_names_of_claims_stay_on_one_line(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    assert set(browser.ask(f"{LINES}('.glance .id')")) == {1}
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_a_phone_shows_all_of_every_subject(browser: Browser, file: Path) -> None:
+    """Accuracy was four columns off the screen."""
+    browser.open(file)
+    edges = "[...document.querySelectorAll('#subjects td')].map((cell) => cell.getBoundingClientRect().right)"
+    assert max(browser.ask(edges)) <= 390
+    label = "document.querySelector('#subjects td:nth-child(8)').dataset.label"
+    assert browser.ask(label) == "Accuracy, common crop"
+    browser.ask("document.querySelector('[data-language=ko]').click()")
+    assert browser.ask(label) == "정확도, 공통 크롭"
+
+
+def large_and_small(_: xr.Dataset) -> Any:
+    """A map wider than a phone above a panel that fits it, and a dashed line whose name does not fit a panel."""
+    cells = pd.DataFrame({"x": [0, 1], "y": [0, 1], "value": [0.0, 1.0]})
+    tiles = alt.Chart(cells).mark_rect().encode(alt.X("x:O", title=None), alt.Y("y:O", title=None), color="value:Q")
+    points = alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None))
+    small = theme.panel(points + theme.reference(0.5, "half of the panel"), (200, 120))
+    tiny = theme.panel(points + theme.reference(0.5, "half of the panel"), (90, 120))
+    return theme.panels([theme.panel(alt.layer(tiles), (600, 300)), small, tiny], columns=1)
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_what_fits_a_phone_keeps_its_size(browser: Browser, tmp_path: Path) -> None:
+    """All panels gave as much as the widest had to: Fourier's were 100 pixels wide, with half of the screen empty."""
+    run = synthetic_run(tmp_path)
+    run.measures["feature_variance"].chart = large_and_small
+    browser.open(page.write_report(as_run(run)))
+    figure = "document.querySelector('figure[data-chart=feature_variance]')"
+    browser.ask(f"{figure}.scrollIntoView()")
+    assert browser.wait_for(f"!{figure}.querySelector('.live').hidden")
+    assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
+    panels, names = browser.ask(PANELS_OF % figure)
+    wide, small, tiny = sorted(panels, reverse=True)
+    assert (small, tiny) == (200, 90)
+    assert wide > 200
+    assert names == ["half of the panel"]  # not on the tiny one, where it would lie over the axis
+
+
+def long_names(_: xr.Dataset) -> Any:
+    names = ["timm:vit_tiny_patch16_224@random", "timm:resnet18@random"]
+    numbers = pd.DataFrame({"subject": names, "accuracy": [0.1, 0.2], "low": [0.0, 0.1], "high": [0.2, 0.3]})
+    return theme.dots_with_intervals(numbers, x="accuracy", y="subject", x_title="top-1 accuracy (common crop)")
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_long_names_leave_a_phone_room_for_the_numbers(browser: Browser, tmp_path: Path) -> None:
+    """Beside the plot they left it 120 pixels, and its axis was cut off at the right."""
+    run = synthetic_run(tmp_path)
+    run.measures["feature_variance"].chart = long_names
+    browser.open(page.write_report(as_run(run)))
+    figure = "document.querySelector('figure[data-chart=feature_variance]')"
+    browser.ask(f"{figure}.scrollIntoView()")
+    assert browser.wait_for(f"!{figure}.querySelector('.live').hidden")
+    assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
+    assert browser.ask(f"window.eyechart.views.get({figure}).view.width()") > 280
+
+
+def test_two_readings_of_a_claim_are_told_apart_on_the_tour() -> None:
+    readings = ("", "without the class token")
+    verdicts = [Verdict("C15", ("a",), "these weights", "fails", 0.1, 0.0, 0.2, "", reading=each) for each in readings]
+    told = tour(rows(verdicts, lambda name: {"name": name, "colour": "#000000"}, []), [])
+    (claim,) = [each for step in told for each in step["claims"] if each["claim"] == "C15"][:1]
+    assert [row["reading"] for row in claim["rows"]] == ["", "Read without the class token."]
+
+
+def very_long(_: xr.Dataset) -> Any:
+    cells = pd.DataFrame({"x": [0.1, 0.9], "y": [0.1, 0.9]})
+    points = alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None))
+    return theme.panels([theme.panel(alt.layer(points), (600, 300))] * 6, columns=1)
+
+
+def pages_of(browser: Browser) -> int:
+    return browser.page.pdf(format="A4", prefer_css_page_size=True).count(b"/Type /Page\n")
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_paper_is_used_sparingly(browser: Browser, tmp_path: Path) -> None:
+    """A long figure is cut between its panels, not made too small to read, and no heading stays behind."""
+    run = synthetic_run(tmp_path)
+    run.measures["feature_variance"].chart = very_long
+    browser.open(page.write_report(as_run(run)))
+    assert browser.wait_for("document.querySelectorAll('.over-pages .strip').length === 2")
+    bounds = browser.ask("[...document.querySelectorAll('.strip')].map((strip) => strip.style.objectViewBox)")
+    cut = float(bounds[1].split("(")[1].split("%")[0])
+    panels_above = cut / 100 * 6
+    assert abs(panels_above - round(panels_above)) < 0.12  # between two panels
+    assert browser.ask("[...document.querySelectorAll('.strip')].every((strip) => !strip.checkVisibility())")
+    assert pages_of(browser) <= 8
