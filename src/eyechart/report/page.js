@@ -80,11 +80,11 @@
 
   const axesOf = (part) => (isMap(part) ? 24 + namesBeside(part) : 66);
 
-  // Panels below one another, none wider than the widest less what was too much: a narrow one keeps its size.
+  // Panels below one another, whose plots begin at one line: none wider than the widest less what was too much.
   const cap = (part, excess) => {
     const each = panelsOf(part).filter(({ concat, width }) => !concat && typeof width === "number");
-    const most = Math.max(...each.map((one) => one.width + axesOf(one))) - excess;
-    each.forEach((one) => { if (one.width + axesOf(one) > most) narrow(one, one.width + axesOf(one) - most); });
+    const most = Math.max(...each.map(({ width }) => width)) - excess;
+    each.forEach((one) => { if (one.width > most) narrow(one, one.width - most); });
   };
 
   // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
