@@ -12,15 +12,8 @@ from torch import Tensor, nn
 from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.images import open_images, plan_batches
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
-from eyechart.measures.token_place.measure import (
-    TokenPlace,
-    TokenPlaceTally,
-    exchanged,
-    put_together,
-    related,
-    same_ranking,
-    shuffled,
-)
+from eyechart.measures.token_place.measure import TokenPlace, TokenPlaceTally, related, same_ranking
+from eyechart.measures.token_place.moved_patches import exchanged, put_together, shuffled
 from eyechart.methods.places import asked, cut
 from eyechart.scene import Scene
 from eyechart.subjects.anatomy import anatomy_of

@@ -1,4 +1,4 @@
-"""Pictures whose patches do not stand where they belong: all of them shuffled, or one exchanged with another picture's."""
+"""Pictures whose patches do not stand where they belong: all shuffled, or one exchanged with another picture's."""
 
 from __future__ import annotations
 
