@@ -63,6 +63,23 @@ def test_a_phone_shows_all_of_every_subject(browser: Browser, file: Path) -> Non
     assert browser.ask(label) == "정확도, 공통 크롭"
 
 
+@pytest.mark.parametrize("browser", [(800, 900), (1110, 900), (1280, 900)], indirect=True)
+def test_no_column_of_the_subjects_is_cut_and_numbers_of_a_pair_name_both(browser: Browser, file: Path) -> None:
+    """At 800 pixels accuracy lost its heading and interval; below a number of two, the second seemed to have none."""
+    browser.open(file)
+    assert (
+        browser.ask("((table) => table.scrollWidth - table.clientWidth)(document.querySelector('#subjects .wide'))")
+        <= 1
+    )
+    if browser.ask("window.innerWidth") > 800:
+        return
+    browser.ask("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    tops = "[...cell.querySelectorAll('.subject')].map((each) => Math.round(each.getBoundingClientRect().top))"
+    lines = browser.ask(f"[...document.querySelectorAll('.quantities td:nth-child(2)')].map((cell) => {tops})")
+    assert max(map(len, lines)) == 2
+    assert {len(set(line)) for line in lines} == {1}
+
+
 def large_and_small(_: xr.Dataset) -> Any:
     """A map wider than a phone above a panel that fits it, and a dashed line whose name does not fit a panel."""
     cells = pd.DataFrame({"x": [0, 1], "y": [0, 1], "value": [0.0, 1.0]})
