@@ -126,6 +126,31 @@ def test_long_names_leave_a_phone_room_for_the_numbers(browser: Browser, tmp_pat
     assert browser.ask(f"window.eyechart.views.get({figure}).view.width()") > 280
 
 
+def of_a_pair(_: xr.Dataset) -> Any:
+    """One panel of the ViT, whose rows are layers of the ResNet: Altair moves its table above the panel."""
+    rows = pd.DataFrame({"subject": ["zoo:resnet"] * 2, "x": [0.1, 0.9], "y": [0.1, 0.9]})
+    points = alt.Chart(rows).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None))
+    return theme.panels([theme.of_subject(theme.panel(alt.layer(points), (300, 200)), "zoo:vit")], columns=2)
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_a_figure_of_a_pair_is_not_blank_with_one_of_them(browser: Browser, tmp_path: Path) -> None:
+    """With the ViT alone it lost its rows (Vega: "Infinite extent"), with the ResNet alone its panel."""
+    run = synthetic_run(tmp_path)
+    run.measures["feature_variance"].chart = of_a_pair
+    browser.open(page.write_report(as_run(run)))
+    figure = "document.querySelector('figure[data-chart=feature_variance]')"
+    browser.ask(f"{figure}.scrollIntoView()")
+    assert browser.wait_for(f"!{figure}.querySelector('.live').hidden")
+    for name in ("zoo:vit", "zoo:resnet"):
+        browser.ask(f"(window.eyechart.views.get({figure}).old = true, window.eyechart.set('only', ['{name}']))")
+        drawn = f"((now) => now.view && !now.old)(window.eyechart.views.get({figure}))"
+        assert browser.wait_for(drawn)
+        assert browser.ask(PANELS_OF % figure)[0] == [300]
+        assert browser.ask(f"{figure}.querySelector('canvas').clientHeight") > 200
+    assert browser.complaints == []
+
+
 def test_two_readings_of_a_claim_are_told_apart_on_the_tour() -> None:
     readings = ("", "without the class token")
     verdicts = [Verdict("C15", ("a",), "these weights", "fails", 0.1, 0.0, 0.2, "", reading=each) for each in readings]

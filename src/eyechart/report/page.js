@@ -220,6 +220,11 @@
   const panelsOf = (part) => [part, ...(part.concat || []).flatMap(panelsOf)];
   const isMarked = ({ description }) => subjects.has(description); // by theme.of_subject
   const tablesIn = (part) => panelsOf(part).flatMap(unitsOf).map(({ data }) => data?.name);
+  // Tables of marked panels; one that all panels share stands above them.
+  const ownTables = (part, above) => {
+    const name = part.data?.name ?? above;
+    return isMarked(part) ? [name, ...tablesIn(part)] : (part.concat || []).flatMap((one) => ownTables(one, name));
+  };
   const isOfAnother = (part, emptied, only) => isMarked(part) ? !only.includes(part.description) : unitsOf(part).some(({ transform = [], data }) => emptied.has(data?.name) ||
     transform.some(({ filter }) => columnsOfSubjects.includes(filter?.field) && !isOf(only, filter.equal)));
   const onlyPanels = (part, emptied, only) => {
@@ -230,6 +235,12 @@
     const ratio = Math.min(...maps.map((one) => 250 / Math.max(one.width, one.height))); // one for all: they are compared
     maps.forEach((one) => enlarge(one, ratio));
     part.concat = mine;
+  };
+  // A figure of which nothing would be left is about another, who is compared with this one: it stays whole, not blank.
+  const isLeft = (spec, only) => {
+    const copy = JSON.parse(JSON.stringify(spec));
+    onlyPanels(copy, new Set(), only);
+    return !copy.concat || copy.concat.length > 0;
   };
   // Legends name those who are shown.
   const onlyInLegends = (part, only) => {
@@ -318,9 +329,10 @@
     const live = figure.querySelector(".live");
     const look = config[dark.matches ? "dark" : "light"];
     const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, rowsInWords(unpack(table))]));
-    const emptied = new Set(), only = state.only.length ? state.only : few.get(figure) ?? [];
+    const emptied = new Set(), asked = state.only.length ? state.only : few.get(figure) ?? [];
+    const only = isLeft(spec, asked) ? asked : [];
     if (only.length) {
-      const own = new Set(panelsOf(spec).filter(isMarked).flatMap(tablesIn));
+      const own = new Set(ownTables(spec));
       for (const [name, rows] of Object.entries(datasets)) {
         datasets[name] = own.has(name) ? rows : onlyRows(rows, only);
         if (rows.length && !datasets[name].length) emptied.add(name);
