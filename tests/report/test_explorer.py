@@ -295,7 +295,7 @@ def test_the_numbers_said_are_the_findings(browser: Browser, run: SyntheticRun, 
     browser.move(*place(browser, "map", 5, 1))
     weights = wanted(run.findings["attention_maps"], state(browser))
     said = browser.ask("document.querySelector('#explorer [data-part=hovered]').textContent")
-    number = float(re.findall(r"row 6, column 2: ([\d.]+) %", said)[0])
+    number = float(re.findall(r"row 6, column 2: ([\d.]+)\u00a0%", said)[0])
     assert number == pytest.approx(100 * weights[5, 1], rel=0.05)  # two digits
     most = browser.ask("document.querySelector('#explorer [data-part=said]').textContent")
     row, column = np.unravel_index(weights.argmax(), weights.shape)

@@ -8,7 +8,7 @@
 
   const percent = (value) => {
     const digits = value > 0 ? Math.max(0, Math.min(4, 1 - Math.floor(Math.log10(100 * value)))) : 0;
-    return `${(100 * value).toFixed(digits)} %`;
+    return `${(100 * value).toFixed(digits)}\u00a0%`;
   };
   const tokenName = (number) => (number === 0 ? sentence("the class token") : sentence("prefix token {n}", { n: number + 1 }));
   const queryName = ([y, x]) =>
