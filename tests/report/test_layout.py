@@ -63,6 +63,23 @@ def test_a_phone_shows_all_of_every_subject(browser: Browser, file: Path) -> Non
     assert browser.ask(label) == "정확도, 공통 크롭"
 
 
+@pytest.mark.parametrize("browser", [(800, 900), (1200, 900)], indirect=True)
+def test_no_column_of_the_subjects_is_cut_off(browser: Browser, file: Path) -> None:
+    """Between a phone and a desk, accuracy and weights lay beyond the edge."""
+    browser.open(file)
+    assert browser.ask("((box) => box.scrollWidth - box.clientWidth)(document.querySelector('#subjects .wide'))") <= 0
+
+
+def test_columns_are_named_on_paper(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    browser.page.emulate_media(media="print")
+    seen = "[...document.querySelectorAll('%s thead th')].map((each) => each.getBoundingClientRect().height > 0)"
+    for table in (".quantities", ".plain"):
+        names = browser.ask(seen % table)
+        assert names
+        assert all(names), table
+
+
 def large_and_small(_: xr.Dataset) -> Any:
     """A map wider than a phone above a panel that fits it, and a dashed line whose name does not fit a panel."""
     cells = pd.DataFrame({"x": [0, 1], "y": [0, 1], "value": [0.0, 1.0]})
