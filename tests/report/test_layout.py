@@ -78,6 +78,10 @@ def test_columns_are_named_on_paper(browser: Browser, file: Path) -> None:
         names = browser.ask(seen % table)
         assert names
         assert all(names), table
+    # four decimals with two minus signs were cut at the edge of the paper
+    cell = "document.querySelector('.quantities tbody td:last-child')"
+    browser.ask(f"{cell}.textContent = '[−0.0062, −0.0032 and more]'")
+    assert browser.ask(f"{cell}.scrollWidth - {cell}.clientWidth") <= 0
 
 
 def large_and_small(_: xr.Dataset) -> Any:
