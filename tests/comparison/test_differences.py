@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ import xarray
 from click.testing import CliRunner
 
 import eyechart
+from eyechart.charts import theme
 from eyechart.cli import main
+from eyechart.comparison import pictures
 from eyechart.comparison.comparison import Comparison, compare
 from eyechart.comparison.differences import Estimate, change, changes_of, gives_back, leave_one_out
 from eyechart.errors import UsageError
@@ -149,6 +153,21 @@ def test_the_command_prints_a_table_and_writes_a_page(runs: list[Run], tmp_path:
     told = json.loads(CliRunner().invoke(main, [*words[:-2], "--json"], catch_exceptions=False).stdout)
     assert list(told["runs"]) == ["a<b", "shuffled", "fewer"]
     assert {row["run"] for row in told["changes"]} == {"shuffled", "fewer"}
+
+
+def test_a_subject_has_one_colour_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside others, which are not compared, it had that of its place among them."""
+    monkeypatch.setattr(pictures, "specification", lambda chart, validate: {"colours": chart})
+    monkeypatch.setattr(pictures, "picture", lambda spec, subjects: spec)
+
+    def run(*subjects: str) -> SimpleNamespace:
+        colours = lambda name: {each: theme.subject_colour(each) for each in subjects}  # noqa: E731
+        return SimpleNamespace(scene=SimpleNamespace(subjects=subjects), chart=colours)
+
+    alike = SimpleNamespace(runs=[run("vit", "cnn"), run("vit", "other", "cnn")], subjects=(("vit", "cnn"),) * 2)
+    first, second = (made["colours"] for made in pictures.in_every_run(cast(Comparison, alike), "any"))
+    assert first["cnn"] == second["cnn"]
+    assert len({*second.values()}) == 3
 
 
 # --- the page of several runs, as a reader meets it -------------------------------------------------------------------

@@ -80,6 +80,20 @@ def test_no_column_of_the_subjects_is_cut_and_numbers_of_a_pair_name_both(browse
     assert {len(set(line)) for line in lines} == {1}
 
 
+def test_columns_are_named_on_paper(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    browser.page.emulate_media(media="print")
+    seen = "[...document.querySelectorAll('%s thead th')].map((each) => each.getBoundingClientRect().height > 0)"
+    for table in (".quantities", ".plain"):
+        names = browser.ask(seen % table)
+        assert names
+        assert all(names), table
+    # four decimals with two minus signs were cut at the edge of the paper
+    cell = "document.querySelector('.quantities tbody td:last-child')"
+    browser.ask(f"{cell}.textContent = '[−0.0062, −0.0032 and more]'")
+    assert browser.ask(f"{cell}.scrollWidth - {cell}.clientWidth") <= 0
+
+
 def large_and_small(_: xr.Dataset) -> Any:
     """A map wider than a phone above a panel that fits it, and a dashed line whose name does not fit a panel."""
     cells = pd.DataFrame({"x": [0, 1], "y": [0, 1], "value": [0.0, 1.0]})

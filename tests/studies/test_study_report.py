@@ -103,6 +103,8 @@ def test_the_page_fits_its_window(
     file.write_text(page(found, records, [], BundledExams.read()), encoding="utf-8")
     browser.open(file)
     assert set(browser.ask(f"{LINES}('.languages button, .glance .id')")) == {1}
+    stamps = "[...document.querySelectorAll('.stamps')].map((each) => each.textContent.split('seeds').length - 1)"
+    assert max(browser.ask(stamps)) <= 3  # one for each kind: one for each of 18 verdicts was 480 px of a phone
     boxes = "[...document.querySelectorAll('.wide, figure.chart')]"
     assert browser.ask(f"{boxes}.filter((box) => box.scrollWidth > box.clientWidth).length") == 0
     browser.ask("document.querySelector('[data-language=ko]').click()")

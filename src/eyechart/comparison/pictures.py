@@ -83,7 +83,9 @@ def figures(comparison: Comparison, undrawn: dict[str, str]) -> list[dict[str, A
 
 def in_every_run(comparison: Comparison, name: str) -> list[dict[str, Any]]:
     specs = []
-    for run in comparison.runs:
-        with theme.drawing(subjects=run.scene.subjects, for_export=True), unchecked():
+    for run, compared in zip(comparison.runs, comparison.subjects, strict=True):
+        # Those compared come first: colours go by place, and a subject has one colour on the whole page.
+        order = [*compared, *(name for name in run.scene.subjects if name not in compared)]
+        with theme.drawing(subjects=order, for_export=True), unchecked():
             specs.append(specification(run.chart(name), validate=False))
     return [picture(spec, run.scene.subjects) for spec, run in zip(on_common_axes(specs), comparison.runs, strict=True)]

@@ -69,6 +69,7 @@ def subjects_of(all_answers: Sequence[Answer], records: Sequence[Records], exams
 def claim_context(each: Answer) -> dict[str, Any]:
     claim = each.claim
     return {
+        "studied_kinds": studied_kinds([one.verdict for one in each.studied]),
         "id": claim.id,
         "sentence": claim.sentence,
         "korean": claim.korean,
@@ -97,6 +98,16 @@ def claim_context(each: Answer) -> dict[str, Any]:
         else KINDS["not tested" if not each.verdicts else "undecided"],
         "status": each.status,
     }
+
+
+def studied_kinds(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """One stamp for all verdicts of a kind: 16 of them beside one claim filled a screen of a phone."""
+    of_kind = {kind: [each for each in verdicts if each.verdict == kind] for kind in KINDS}
+    return [
+        {"kind": KINDS[kind], "number": len(alike), "words": alike[0].words if len(alike) == 1 else kind}
+        for kind, alike in of_kind.items()
+        if alike
+    ]
 
 
 def verdict_context(verdict: Verdict, draws: Sequence[Mapping[int, float]] = ()) -> dict[str, Any]:

@@ -56,4 +56,5 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     if name == "accuracy" and finding.attrs["classes"]:
         chart += theme.reference(1 / finding.attrs["classes"], "guessing" if first else "", at="start")
     steps = f", {finding.attrs['steps']} steps" if kind == "pgd" else ""
-    return theme.panel(chart, (190, 200), title + steps if name == "accuracy" else None)
+    relative = ", relative" if name == "relative" else ""  # said by each: a screen lays panels where they fit
+    return theme.panel(chart, (190, 200), title + steps + relative)
