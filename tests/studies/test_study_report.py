@@ -16,7 +16,14 @@ from eyechart.exam import exam
 from eyechart.measures import measures
 from eyechart.report.words import translator
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer, all_records, answers, change_of_mind, summary
+from eyechart.studies.claim_answers import (
+    Answer,
+    all_records,
+    answers,
+    change_of_mind,
+    decided_by_a_later_test,
+    summary,
+)
 from eyechart.studies.examine import RECORDED_FACTS
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
@@ -258,3 +265,4 @@ def test_facts_of_a_record_are_those_of_its_network(records: list[Records], arm:
 def test_what_was_registered_after_its_runs_says_so(found: list[Answer]) -> None:
     (flatness,) = [answer for answer in found if answer.claim.id == "C46"]
     assert [studied.registered for studied in flatness.studied] == ["after the runs"]
+    assert decided_by_a_later_test(found) == ["C46"]

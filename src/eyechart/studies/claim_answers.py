@@ -136,6 +136,15 @@ def change_of_mind(part: PartVerdict, unit: str = "seeds") -> str:
     return f"The effect would have to move by {part.clearness:.1f} half-widths of its interval."
 
 
+def decided_by_a_later_test(all_answers: Sequence[Answer]) -> list[str]:
+    """Claims decided over seeds, but by no test that was registered before its runs."""
+    decided = {
+        each.claim.id: {studied.registered for studied in each.studied if studied.verdict.verdict in DECIDED}
+        for each in all_answers
+    }
+    return [claim for claim, registered in decided.items() if registered and "before the runs" not in registered]
+
+
 def summary(all_answers: Sequence[Answer]) -> Mapping[str, int]:
     """How many claims are decided over seeds, decided on the bundled weights only, undecided, and not tested yet."""
     over_seeds = [each for each in all_answers if any(s.verdict.verdict in DECIDED for s in each.studied)]

@@ -10,7 +10,7 @@ from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import interval_words
 from eyechart.phrases import count
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, summary
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, decided_by_a_later_test, summary
 from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
 from eyechart.studies.verdicts import StudyVerdict
@@ -23,9 +23,10 @@ Data of the studies is **CIFAR-100 (re-split)**: all 60,000 pictures of CIFAR-10
 training and 10,000 for testing, so accuracies are not those of the literature. A verdict *over seeds* speaks of an
 architecture under one recipe at this scale: models of about 3 million parameters on pictures of 32 pixels. A verdict
 *on these weights* speaks of the models bundled with eyechart, on CIFAR-10. Intervals are 95 %; margins are ours and
-stand in `claims.toml`. What decides a claim in a study was committed before its runs; where it was changed afterwards,
-that is said. With a network, `eyechart exam --subjects-from scripts/large_scale.toml` examines public checkpoints of
-ImageNet and ImageNet-21k, as proxies of what this scale cannot show (C16, C37–C39); nobody has recorded it yet.
+stand in `claims.toml`. What decides a claim in a study was committed before its runs; where it was added or changed
+afterwards, that is said. With a network, `eyechart exam --subjects-from scripts/large_scale.toml` examines public
+checkpoints of ImageNet and ImageNet-21k, as proxies of what this scale cannot show (C16, C37–C39); nobody has recorded
+it yet.
 """
 
 
@@ -48,8 +49,10 @@ def _questions(asked: Sequence[Question]) -> Iterator[str]:
 def _overview(all_answers: Sequence[Answer]) -> Iterator[str]:
     numbers = summary(all_answers)
     over, of_weights, open_, waiting = numbers.values()
+    late = decided_by_a_later_test(all_answers)
+    but = f" ({', '.join(late)} by a test that was added or changed after its runs)" if late else ""
     yield (
-        f"Of {len(all_answers)} claims {over} are decided over seeds, {of_weights} more on the bundled weights, "
+        f"Of {len(all_answers)} claims {over} are decided over seeds{but}, {of_weights} more on the bundled weights, "
         f"{open_} are tested and undecided, and {waiting} are not tested yet.\n"
     )
     yield "| claim | over seeds | bundled weights | |\n|---|---|---|---|"
