@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,17 @@ def test_columns_are_named_on_paper(browser: Browser, file: Path) -> None:
     assert browser.ask(f"{cell}.scrollWidth - {cell}.clientWidth") <= 0
 
 
+def drawn(browser: Browser, tmp_path: Path, chart: Callable[[xr.Dataset], Any]) -> str:
+    """Where the page shows this chart, once it is drawn."""
+    run = synthetic_run(tmp_path)
+    run.measures["feature_variance"].chart = chart
+    browser.open(page.write_report(as_run(run)))
+    figure = "document.querySelector('figure[data-chart=feature_variance]')"
+    browser.ask(f"{figure}.scrollIntoView()")
+    assert browser.wait_for(f"!{figure}.querySelector('.live').hidden")
+    return figure
+
+
 def large_and_small(_: xr.Dataset) -> Any:
     """A map wider than a phone above a panel that fits it, and a dashed line whose name does not fit a panel."""
     cells = pd.DataFrame({"x": [0, 1], "y": [0, 1], "value": [0.0, 1.0]})
@@ -107,12 +119,7 @@ def large_and_small(_: xr.Dataset) -> Any:
 @pytest.mark.parametrize("browser", [PHONE], indirect=True)
 def test_what_fits_a_phone_keeps_its_size(browser: Browser, tmp_path: Path) -> None:
     """All panels gave as much as the widest had to: Fourier's were 100 pixels wide, with half of the screen empty."""
-    run = synthetic_run(tmp_path)
-    run.measures["feature_variance"].chart = large_and_small
-    browser.open(page.write_report(as_run(run)))
-    figure = "document.querySelector('figure[data-chart=feature_variance]')"
-    browser.ask(f"{figure}.scrollIntoView()")
-    assert browser.wait_for(f"!{figure}.querySelector('.live').hidden")
+    figure = drawn(browser, tmp_path, large_and_small)
     assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
     panels, names = browser.ask(PANELS_OF % figure)
     wide, small, tiny = sorted(panels, reverse=True)
@@ -130,12 +137,7 @@ def long_names(_: xr.Dataset) -> Any:
 @pytest.mark.parametrize("browser", [PHONE], indirect=True)
 def test_long_names_leave_a_phone_room_for_the_numbers(browser: Browser, tmp_path: Path) -> None:
     """Beside the plot they left it 120 pixels, and its axis was cut off at the right."""
-    run = synthetic_run(tmp_path)
-    run.measures["feature_variance"].chart = long_names
-    browser.open(page.write_report(as_run(run)))
-    figure = "document.querySelector('figure[data-chart=feature_variance]')"
-    browser.ask(f"{figure}.scrollIntoView()")
-    assert browser.wait_for(f"!{figure}.querySelector('.live').hidden")
+    figure = drawn(browser, tmp_path, long_names)
     assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
     assert browser.ask(f"window.eyechart.views.get({figure}).view.width()") > 280
 
@@ -150,16 +152,10 @@ def of_a_pair(_: xr.Dataset) -> Any:
 @pytest.mark.parametrize("browser", [DESK], indirect=True)
 def test_a_figure_of_a_pair_is_not_blank_with_one_of_them(browser: Browser, tmp_path: Path) -> None:
     """With the ViT alone it lost its rows (Vega: "Infinite extent"), with the ResNet alone its panel."""
-    run = synthetic_run(tmp_path)
-    run.measures["feature_variance"].chart = of_a_pair
-    browser.open(page.write_report(as_run(run)))
-    figure = "document.querySelector('figure[data-chart=feature_variance]')"
-    browser.ask(f"{figure}.scrollIntoView()")
-    assert browser.wait_for(f"!{figure}.querySelector('.live').hidden")
+    figure = drawn(browser, tmp_path, of_a_pair)
     for name in ("zoo:vit", "zoo:resnet"):
         browser.ask(f"(window.eyechart.views.get({figure}).old = true, window.eyechart.set('only', ['{name}']))")
-        drawn = f"((now) => now.view && !now.old)(window.eyechart.views.get({figure}))"
-        assert browser.wait_for(drawn)
+        assert browser.wait_for(f"((now) => now.view && !now.old)(window.eyechart.views.get({figure}))")
         assert browser.ask(PANELS_OF % figure)[0] == [300]
         assert browser.ask(f"{figure}.querySelector('canvas').clientHeight") > 200
     assert browser.complaints == []
