@@ -37,11 +37,13 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--shared", action="store_true", help="the measures of the shared pass alone")
+    parser.add_argument("--pictures", type=Path, help="a folder to keep the pictures in; made if it is not there")
     parser.add_argument("--out", type=Path, help="a file of JSON lines; this job's is added")
     asked = parser.parse_args()
     with TemporaryDirectory(prefix="eyechart-") as folder:
-        pictures = Path(folder) / "pictures"
-        make_pictures(pictures, asked.images)
+        pictures = asked.pictures or Path(folder) / "pictures"
+        if not pictures.exists():
+            make_pictures(pictures, asked.images)
         command = [sys.executable, "-m", "eyechart", "exam", *asked.subjects, "--images", str(pictures)]
         command += ["--effort", asked.effort, "--device", asked.device, "--dtype", asked.dtype]
         command += ["--measures", ",".join(shared())] if asked.shared else []

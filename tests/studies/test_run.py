@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from eyechart.cli import main
 from eyechart.errors import PARTLY
-from eyechart.studies.records import Records
+from eyechart.studies.records import Records, missing
 from eyechart.studies.study import find
 from eyechart.studies.verdicts import verdicts_of
 from tests.studies.texts import study_text
@@ -99,6 +99,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(place: Path, *words: str) -> list[str]:
     data = ["--data", str(place / "toys.npz"), "--work", str(place / "work")]
     return ["study", str(place / "toy.toml"), "--records", str(place / "records"), *data, *words]
+
+
+def test_a_training_that_comes_along_as_the_next_seed_is_made_again(place: Path) -> None:
+    study = find(str(place / "toy.toml"))
+    lines: list[dict[str, object]] = [{"arm": arm.name, "seed": seed} for arm, seed in study.runs]
+    exams = [(exam.name, list(group), seed) for exam in study.exams for group in exam.groups() for seed in (0, 1, 2)]
+    made = [each for each in exams if each != ("likeness", ["less", "small"], 2)]
+    lines += [{"exam": name, "arms": arms, "seed": seed, "rows": []} for name, arms, seed in made]
+    records = Records(study, lines)
+    assert missing(study, records, study.arms, None) == [("small", 0), ("small", 2), ("less", 2)]
+    assert missing(study, records, study.arms, [2]) == [("small", 2), ("less", 2)], "only seeds that were asked for"
 
 
 def test_a_study_runs_goes_on_and_is_judged_over_seeds(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

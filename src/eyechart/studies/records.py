@@ -223,11 +223,17 @@ def share_bounds(share: float, count: int) -> tuple[float, float]:
 
 
 def missing(study: Study, records: Records, arms: Iterable[str], seeds: Iterable[int] | None) -> list[tuple[str, int]]:
-    """Trainings, by arm and seed, that are not recorded with all their exams."""
+    """Trainings, by arm and seed, that are not recorded with all their exams, or that come along as the next seed in
+    such an exam: their weights are not kept."""
     wanted = set(seeds) if seeds is not None else None
-    return [
-        (arm, seed)
-        for arm in arms
-        for seed in study.arms[arm].seeds
-        if (wanted is None or seed in wanted) and not records.recorded(arm, seed)
-    ]
+    asked = [(arm, seed) for arm in arms for seed in study.arms[arm].seeds if wanted is None or seed in wanted]
+    lacking = {run for run in asked if not records.recorded(*run)}
+    along = {
+        run
+        for exam in study.exams
+        for group in exam.groups()
+        for seed in study.seeds_of(group)
+        if any((arm, seed) in lacking for arm in group) and not records.exam(exam, group, seed)
+        for run in exam.second_runs(study.arms, seed)
+    }
+    return [run for run in asked if run in lacking | along]
