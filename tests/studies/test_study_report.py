@@ -186,20 +186,20 @@ def test_until_its_numbers_are_there_something_else_may_be_said(found: list[Answ
     assert (later.answer, later.state) == ("0.20 [0.10, 0.30].", "answered")
 
 
-def test_of_two_exams_of_the_bundled_models_the_first_counts(tmp_path: Path) -> None:
+def test_of_two_exams_of_the_bundled_models_that_on_more_images_counts(tmp_path: Path) -> None:
     first = exam(["zoo:resnet"], measures="recognition", effort="quick", limit=128, out=tmp_path / "one")
     second = exam(["zoo:resnet", "zoo:vit"], measures="recognition", effort="quick", limit=64, out=tmp_path / "two")
-    kept = BundledExams.read(BundledExams.of([first, second]).write(tmp_path / "exam.json"))
+    kept = BundledExams.read(BundledExams.of([second, first]).write(tmp_path / "exam.json"))
     accuracy = {row["subjects"]: row["value"] for row in first.quantities() if row["quantity"] == "accuracy"}
     assert kept.quantities["accuracy", "zoo:resnet"][0] == pytest.approx(accuracy["zoo:resnet"], rel=1e-5)
     assert ("accuracy", "zoo:vit") in kept.quantities
-    assert kept.words[0].startswith("zoo:resnet on 128 images of sample (effort quick, eyechart ")
+    assert kept.words[1].startswith("zoo:resnet on 128 images of sample (effort quick, eyechart ")
 
     third = exam(["zoo:resnet"], measures="recognition", effort="quick", limit=64, out=tmp_path / "three")
     newer = kept.with_newer(BundledExams.of([third]))
     assert [words[: words.index(" of sample")] for words in newer.words] == [
-        "zoo:resnet on 64 images",
         "zoo:resnet, zoo:vit on 64 images",
+        "zoo:resnet on 64 images",
     ]
     assert newer.quantities["accuracy", "zoo:resnet"] != kept.quantities["accuracy", "zoo:resnet"]
     assert newer.quantities["accuracy", "zoo:vit"] == kept.quantities["accuracy", "zoo:vit"]

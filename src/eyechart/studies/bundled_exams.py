@@ -1,8 +1,8 @@
 """Exams of the bundled models, kept beside the records of studies: `eyechart study --report --exam RUN [--exam RUN …]`.
 
 `records/exam.json` holds for each run who was examined on how many images, its verdicts and its quantities. Where two
-runs have the same one, the first run counts. A run is added to those that are kept, in place of an earlier one of the
-same subjects on the same images.
+runs have the same one, that on more images counts, whatever it says, and of equally many the first. A run is added to
+those that are kept, in place of an earlier one of the same subjects on the same images.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class BundledExams:
         return first
 
     def _all(self, kind: str) -> Iterator[dict[str, Any]]:
-        return (entry for run in self.runs for entry in run[kind])
+        largest_first = sorted(self.runs, key=lambda run: -int(run["images"]))
+        return (entry for run in largest_first for entry in run[kind])
 
     @property
     def words(self) -> list[str]:
