@@ -46,3 +46,30 @@ def test_quick_shows_large_subjects_on_sixteen_pictures(name: str) -> None:
 def test_others_are_left_out_as_before() -> None:
     with pytest.raises(DoesNotApply, match="takes longer than --effort quick"):
         measures()["token_place"].sized("quick", scene_of(VIT_S))
+
+
+@pytest.mark.parametrize("effort", ["quick", "normal"])
+def test_on_a_gpu_a_large_subject_gets_what_a_small_one_gets(effort: str) -> None:
+    large, small = scene_of(4 * VIT_S), scene_of(4e8)
+    on_gpu = replace(large, accelerated=True)
+    more = 0
+    for name, measure in measures().items():
+        if not isinstance(measure, SampledExperiment) or not measure.runs_at(effort):
+            continue
+        wanted, given = images_of(name, effort, small), images_of(name, effort, on_gpu)
+        assert given == wanted, name
+        assert images_of(name, effort, replace(small, accelerated=True)) == wanted, name
+        more += given > images_of(name, effort, large)
+    assert more >= 10, "without a GPU it gets less of most measures"
+    assert images_of("fourier", "normal", replace(scene_of(2000 * VIT_S), accelerated=True)) < 64, "GPUs end somewhere"
+
+
+def images_of(name: str, effort: str, scene: Scene) -> int:
+    """0 where the measure is left out."""
+    measure = measures()[name]
+    try:
+        sized = measure.sized(effort, scene)
+    except DoesNotApply:
+        return 0
+    assert isinstance(sized, SampledExperiment)
+    return sized.images

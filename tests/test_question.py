@@ -19,6 +19,7 @@ from eyechart import zoo
 from eyechart.engines import plan as planning
 from eyechart.engines.shard import examine_shard
 from eyechart.errors import RunFolderError
+from eyechart.question import what_differs
 from eyechart.run import Run
 from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.subject import Subject
@@ -116,6 +117,14 @@ def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monk
     with pytest.raises(RunFolderError, match=f"torch was {torch_version}.* and is 9.9; pass --overwrite"):
         examined(run.path)
     assert "timm" not in run.plan["built_with"]  # a subject without its modules does not ask anew when it changes
+
+
+def test_other_sizes_on_another_device_are_explained(run: Run) -> None:
+    new = json.loads(json.dumps(run.plan))
+    new["measures"][0]["options"]["images"] = 7
+    assert what_differs(run.plan, new) == "its measures or their options differ (--measures, --set, --effort)"
+    new["settings"]["device"] = "cuda:0"
+    assert "--effort, and on a GPU large subjects get more images)" in what_differs(run.plan, new)
 
 
 def test_a_run_goes_on_with_the_threads_it_began_with(

@@ -41,6 +41,11 @@ CHAPTERS: dict[Chapter, str] = {
 EFFORTS = ("quick", "normal", "full")
 SPEED = 4e10
 """Operations a second of the plain machine that budgets are counted on: about one core's."""
+ACCELERATED = 1e13
+"""The same of a middling GPU in float32; an H200 did 3e13 on ViT-B and ResNet-50."""
+SMALL = 4e8
+"""Operations of a pass of a small subject: the bundled ViT does 3.8e8. On a GPU no large one counts for less: launches
+take the time there. A small subject gets the same images with and without a GPU."""
 A_MINUTE = 60.0  # seconds that a figure of a large subject may take at any effort
 
 
@@ -207,7 +212,8 @@ class SampledExperiment(Experiment):
     budget: ClassVar[Mapping[str, float]] = {}
     """Seconds it may take for each subject, by effort; an effort that is not named leaves the measure out.
 
-    Counted on a plain machine of `SPEED`, from the size of the subject, so that the same question is asked everywhere.
+    Counted on a plain machine of `SPEED`, from the size of the subject, so that the same question is asked everywhere;
+    on a GPU large subjects count for less (`operations`).
     """
     least_images: ClassVar[int] = 64
     """Where its budget does not allow as many, it is left out. To decide a claim takes more (LEAST_IMAGES)."""
@@ -233,7 +239,7 @@ class SampledExperiment(Experiment):
         """
         if self.images:
             return self
-        work = max(self.passes(anatomy) * anatomy.flops for anatomy in scene.anatomies)
+        work = max(self.passes(anatomy) * operations(anatomy, scene) for anatomy in scene.anatomies)
         allowed = {name: int(seconds * SPEED / work) if work else scene.images for name, seconds in self.budget.items()}
         allowed = {name: images - images % scene.folds for name, images in allowed.items()}  # as many in every fold
         images = allowed.get(effort, min(allowed.values()) if asked_for else 0)
@@ -252,6 +258,14 @@ class SampledExperiment(Experiment):
         # Up to twice its seconds where it would otherwise show numbers and decide nothing.
         least = max(self.least_images, LEAST_IMAGES) if decides else self.least_images
         return replace(self, images=min(max(images, least), scene.images))
+
+
+def operations(anatomy: Anatomy, scene: Scene) -> float:
+    """What a pass of one image counts for on the plain machine of `SPEED`: its operations; of a large subject on a GPU
+    as much less as the GPU is faster, down to what a small one counts for."""
+    if not scene.accelerated:
+        return anatomy.flops
+    return max(min(anatomy.flops, SMALL), anatomy.flops * SPEED / ACCELERATED)
 
 
 def subject_coordinates(scene: Scene, subjects: Sequence[str]) -> dict[str, Any]:

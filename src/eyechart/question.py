@@ -99,7 +99,9 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
     elif before["batches"] != now["batches"] or before["settings"]["seed"] != now["settings"]["seed"]:
         yield "the number or order of its images differs (--limit, --seed)"
     if before["measures"] != now["measures"]:
-        yield "its measures or their options differ (--measures, --set, --effort)"
+        devices = {str(each["settings"].get("device", "cpu")).split(":")[0] for each in (old, new)}
+        gpu = ", and on a GPU large subjects get more images" if len(devices) > 1 else ""
+        yield f"its measures or their options differ (--measures, --set, --effort{gpu})"
     if before["settings"]["dtype"] != now["settings"]["dtype"]:
         yield f"it was made in {before['settings']['dtype']}"
     if before["claims"] != now["claims"]:

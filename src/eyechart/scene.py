@@ -50,6 +50,8 @@ class Scene:
     """How a subject was made, where known: recipe, data, seed, what it was fine-tuned from."""
     specs: Mapping[str, str] = field(default_factory=dict)
     """The whole spec of each subject that goes by a shorter label: its architecture, moment of training and file."""
+    accelerated: bool = False
+    """Whether subjects are on a GPU: an effort then counts large ones for less (`measure.operations`)."""
 
     coordinates: dict[Any, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     """Of axes of sites, once they were made: an interval takes hundreds of estimates, which have the same axes."""

@@ -154,6 +154,7 @@ def scene_of(plan: Mapping[str, Any]) -> Scene:
             for subject in subjects
             if subject.get("spec") not in (None, subject["name"])
         },
+        accelerated=str(plan["settings"].get("device", "cpu")).startswith("cuda"),
     )
 
 

@@ -7,7 +7,7 @@ known is how long a pass takes here: `forecast.py` measures it beforehand, `cloc
 
 `--effort` does not size measures by what is measured: sizes stand in the plan, the plan is the question, and two calls
 of one command must ask the same question, though the machine is busier in one of them. It counts on a plain machine
-(`measure.SPEED`) instead.
+(`measure.SPEED`) instead, or on a plain GPU (`measure.ACCELERATED`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from eyechart.halves import SPLITS
 from eyechart.intervals import DRAWS, SMALL_DRAWS
-from eyechart.measure import SPEED, Experiment, SampledExperiment
+from eyechart.measure import SPEED, Experiment, SampledExperiment, operations
 
 if TYPE_CHECKING:
     from eyechart.images import BatchPlan
@@ -64,7 +64,7 @@ class Workload:
         parts: dict[Part, float] = {}
         for anatomy in self.scene.anatomies:
             subject = anatomy.subject
-            each = seconds[subject] if seconds else anatomy.flops / SPEED
+            each = seconds[subject] if seconds else operations(anatomy, self.scene) / SPEED
             parts[Part("pass", "", subject)] = self.scene.images * each * (1 + VIEWS * looking) if looking else 0.0
             for measure in self.measures:
                 if isinstance(measure, SampledExperiment):
