@@ -205,6 +205,14 @@ def test_of_two_exams_of_the_bundled_models_that_on_more_images_counts(tmp_path:
     assert newer.quantities["accuracy", "zoo:vit"] == kept.quantities["accuracy", "zoo:vit"]
 
 
+def test_trainings_that_two_studies_examine_are_told_once(found: list[Answer], records: list[Records]) -> None:
+    answer = next(each for each in found if each.claim.id == "C09")
+    of_vit = [each for each in answer.studied if "vit" in each.verdict.subjects]
+    assert [(each.study, each.seeds) for each in of_vit] == [("base", 5)], "mixers borrows three of these five"
+    mixers = next(each for each in records if each.study.name == "mixers")
+    assert any(each.verdict.claim == "C09" for each in verdicts_of(mixers)), "it has a verdict of its own"
+
+
 def test_the_chart_of_a_part_has_a_dot_for_each_seed_and_reaches_them_all(found: list[Answer]) -> None:
     checked = 0
     for each in found:

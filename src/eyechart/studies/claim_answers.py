@@ -67,7 +67,7 @@ class Answer:
 
 def answers(records: Iterable[Records], examined: Sequence[Verdict]) -> list[Answer]:
     """One for each claim of the table, in its order."""
-    studied = [verdict for each in records for verdict in verdicts_of(each)]
+    studied = told_once(list(records))
     return [
         Answer(
             claim,
@@ -76,6 +76,20 @@ def answers(records: Iterable[Records], examined: Sequence[Verdict]) -> list[Ans
         )
         for claim in CLAIMS.values()
     ]
+
+
+def told_once(records: Sequence[Records]) -> list[StudyVerdict]:
+    """What all studies say. A study that borrows an arm examines the same trainings again: what it says of them alone
+    is no further evidence, so of such verdicts that on most seeds is told, and of equals the first."""
+    kept: dict[tuple[object, ...], StudyVerdict] = {}
+    for each in records:
+        for found in verdicts_of(each):
+            arms = [each.study.arms.get(name) for name in found.verdict.subjects]
+            homes = tuple((arm.home if arm and arm.home else each.study.name) for arm in arms)
+            key = found.verdict.claim, found.verdict.reading, found.verdict.subjects, homes
+            if key not in kept or found.seeds > kept[key].seeds:
+                kept[key] = found
+    return list(kept.values())
 
 
 def all_records(*folders: Path) -> list[Records]:
