@@ -1,6 +1,8 @@
 """A whole study, small: trained, examined, recorded, gone on with, and judged over seeds."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from click.testing import CliRunner
 from eyechart.cli import main
 from eyechart.errors import PARTLY
 from eyechart.studies.records import Records, missing
+from eyechart.studies.repeats import in_words, repeats
+from eyechart.studies.run import Schedule, run_study
 from eyechart.studies.study import find
 from eyechart.studies.verdicts import verdicts_of
 from tests.studies.texts import study_text
@@ -101,6 +105,25 @@ def command(place: Path, *words: str) -> list[str]:
     return ["study", str(place / "toy.toml"), "--records", str(place / "records"), *data, *words]
 
 
+def test_a_training_that_is_made_again_is_compared_with_its_record(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = find(str(place / "toy.toml"))
+    monkeypatch.setattr("eyechart.training.workers.LocalWorker", WorkerHere)
+    schedule = Schedule(study, Records(study), tmp_path / "toy.jsonl", {study.data: str(place / "toys.npz")}, tmp_path)
+    run_study(schedule, [("wide", 1)], lambda event: None)
+    shutil.rmtree(tmp_path / study.name)  # another machine
+    run_study(schedule, [("wide", 1)], lambda event: None)
+    (again,) = repeats([schedule.records], tmp_path)
+    assert (again.arm, again.seed) == ("wide", 1)
+    assert again.same
+    assert again.images == 80
+    assert in_words([again, replace(again, again=again.first + 0.01)]).endswith(
+        "2; with the recorded accuracy: 1; largest difference: 1.00 points."
+    )
+    assert repeats([], tmp_path) == [], "nothing is recorded that it could be compared with"
+
+
 def test_a_training_that_comes_along_as_the_next_seed_is_made_again(place: Path) -> None:
     study = find(str(place / "toy.toml"))
     lines: list[dict[str, object]] = [{"arm": arm.name, "seed": seed} for arm, seed in study.runs]
@@ -138,6 +161,7 @@ def test_a_study_runs_goes_on_and_is_judged_over_seeds(place: Path, monkeypatch:
     assert len(records.lines) == 9 + 3 + 3, "nothing is recorded twice"
     assert all(records.recorded(arm.name, seed) for arm, seed in study.runs)
     likeness, judged = verdicts_of(records)
+    assert not (place / "records" / "again.jsonl").exists(), "weights that are there are not made again"
     assert likeness.seeds == 3
     assert likeness.verdict.subjects == ("less", "small")
     slopes = [

@@ -30,6 +30,7 @@ from eyechart.studies.markdown import markdown
 from eyechart.studies.page import page, unasked_contrasts, verdict_context
 from eyechart.studies.questions import BLANK, NOT_YET, NOT_YET_KO, Numbers, Question, fill, questions
 from eyechart.studies.records import Records, records_folder
+from eyechart.studies.repeats import Repeat, in_words
 from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import verdicts_of
 from eyechart.subjects.anatomy import anatomy_of
@@ -151,8 +152,10 @@ def test_every_question_is_quoted_and_answered_by_numbers_or_called_open(
 def test_the_page_of_the_studies_speaks_korean(found: list[Answer], records: list[Records]) -> None:
     exams = BundledExams.read()
     asked = questions(records, found, exams)
-    html = page(found, records, asked, exams, lang="ko")
+    again = in_words([Repeat("vit", 0, 0.61, 0.612)])
+    html = page(found, records, asked, exams, lang="ko", made_again=again)
     assert '<html lang="ko"' in html
+    assert "가장 큰 차이: 0.20퍼센트포인트" in html
     assert re.findall(r'<bdi lang="en">([^<]+)</bdi>', html) == []
     for question in asked:
         assert re.search("[가-힣]", question.answer_ko), question.id

@@ -109,14 +109,17 @@ def _report(out: Path, exam_runs: Sequence[Path], lang: str) -> None:
     from eyechart.studies.markdown import markdown
     from eyechart.studies.page import page
     from eyechart.studies.questions import questions
+    from eyechart.studies.records import records_folder
+    from eyechart.studies.repeats import in_words, repeats
 
     if exam_runs:
         BundledExams.read().with_newer(BundledExams.of([Run.open(path) for path in exam_runs])).write()
     records, exams = all_records(), BundledExams.read()
     claims = answers(records, exams.verdicts)
     asked = questions(records, claims, exams)
-    click.echo(write_text(out / "reproduction.md", markdown(claims, records, asked, exams)))
-    click.echo(write_text(out / "reproduction.html", page(claims, records, asked, exams, lang)))
+    again = in_words(repeats(records, records_folder()))
+    click.echo(write_text(out / "reproduction.md", markdown(claims, records, asked, exams, again)))
+    click.echo(write_text(out / "reproduction.html", page(claims, records, asked, exams, lang, again)))
 
 
 def _list(json_: bool) -> None:

@@ -31,10 +31,16 @@ it yet.
 
 
 def markdown(
-    all_answers: Sequence[Answer], records: Sequence[Records], asked: Sequence[Question], exams: BundledExams
+    all_answers: Sequence[Answer],
+    records: Sequence[Records],
+    asked: Sequence[Question],
+    exams: BundledExams,
+    made_again: str = "",
 ) -> str:
+    """`made_again` is what `repeats.in_words` says."""
     claims = (line for each in all_answers for line in _claim(each))
     bundled = ["Exams of the bundled models:\n", *(f"- {words}" for words in exams.words), ""]
+    bundled += [f"{made_again}\n"] if made_again else []
     return "\n".join([HEAD, *bundled, *_overview(all_answers), *_questions(asked), *_studies(records), *claims])
 
 

@@ -36,6 +36,7 @@ def page(
     asked: Sequence[Question],
     exams: BundledExams,
     lang: str = "en",
+    made_again: str = "",
 ) -> str:
     """One self-contained HTML file that opens in `lang`."""
     language, numbers = language_of(lang), summary(all_answers)
@@ -51,6 +52,7 @@ def page(
         "studies": [study_context(each) for each in records],
         "questions": asked,
         "exams": exams.words,
+        "made_again": made_again,
         "references": references([verdict for each in all_answers for verdict in each.verdicts]),
         "charts": exam_page.json_in_html({"words": {}}),
         "scripts": [Markup(script) for script in scripts],

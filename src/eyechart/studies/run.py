@@ -19,6 +19,7 @@ from typing import Any
 import eyechart
 from eyechart.studies.contrasts import NEXT_SEED
 from eyechart.studies.records import Records, append
+from eyechart.studies.repeats import note_repeat
 from eyechart.studies.study import ExamPlan, Study
 from eyechart.training.progress import Report
 from eyechart.training.run import TrainingRun
@@ -64,7 +65,9 @@ class Schedule:
         return [self.training_job(arm, seed) for arm, seed in todo if (arm, seed) not in self.waiting]
 
     def training_job(self, arm: str, seed: int) -> Job:
-        task = {"train": json.loads(self.run_of(arm, seed).as_json()), "share": self.share}
+        run = self.run_of(arm, seed)
+        kept = (Path(run.out) / f"{run.label}.safetensors").exists()
+        task = {"train": json.loads(run.as_json()), "share": self.share, "kept": kept}
         return Job(f"{arm} seed {seed}", {**task, "arm": arm, "seed": seed})
 
     def trainings_ready(self) -> list[Job]:
@@ -128,6 +131,9 @@ class Schedule:
             arm, seed = str(task["arm"]), int(task["seed"])
             if self.records.training(arm, seed) is None:  # it may have been trained before, and only an exam is missing
                 self.note({"arm": arm, "seed": seed}, result)
+            elif not task["kept"] and "scores" in result:
+                home = self.study.arms[arm].home or self.study.name
+                note_repeat(self.file.parent, home, arm, seed, {**result, **self.about()})
             (self.lost if "failed" in result else self.trained).add((arm, seed))
             scores = result.get("scores")
             words = f"failed: {result['failed']}" if scores is None else f"{scores['test_accuracy'][0]:.1%} right"
