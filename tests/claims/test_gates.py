@@ -12,6 +12,7 @@ from eyechart.claims.gates import (
     HEADS,
     HEADS_OF_ONE_BLOCK,
     INTACT_ACCURACY,
+    LARGE_SCALE,
     LAST_GRID,
     MATCHED,
     READOUT,
@@ -241,6 +242,14 @@ def test_a_known_small_training_set_is_told_and_an_unknown_one_too() -> None:
     )
     assert "not known" in REGIME.check([replace(small, training_images=None)]).words
     assert REGIME.check([replace(small, training_images=14_000_000)]).outcome == "passed"
+
+
+def test_where_a_small_scale_is_no_proxy_it_decides_nothing() -> None:
+    small = Facts("zoo:vit", "transformer", True, training_images=50_000)
+    found = LARGE_SCALE.check([small, replace(small, training_images=14_000_000)])
+    assert (found.outcome, found.words) == ("failed", REGIME.check([small]).words)
+    assert LARGE_SCALE.check([replace(small, training_images=None)]).outcome == "proxy", "hub weights may be large"
+    assert LARGE_SCALE.check([replace(small, training_images=14_000_000)]).outcome == "passed"
 
 
 def test_who_pools_is_not_compared_with_who_reads_a_class_token() -> None:

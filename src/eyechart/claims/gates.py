@@ -291,6 +291,18 @@ class Regime(Gate):
 
 
 @dataclass(frozen=True)
+class LargeScale(Regime):
+    """g3-large: the same where a small scale is no proxy at all, for the claim is that large models differ there."""
+
+    key: str = "g3-large"
+
+    def check(self, facts: Sequence[Facts]) -> GateResult:
+        found = super().check(facts)
+        known_small = any((fact.training_images or self.least) < self.least for fact in facts)
+        return self.result("failed", found.words) if known_small else found
+
+
+@dataclass(frozen=True)
 class SameRecipe(Gate):
     """g4: both arms trained by the same recipe, or the difference may be the recipe's."""
 
@@ -347,7 +359,7 @@ class SameReadout(Gate):
 
 TRAINED, ACCURACY, TOKENS, HEADS, REGIME, RECIPE = Trained(), Accuracy(), Tokens(), Heads(), Regime(), SameRecipe()
 HEADS_OF_ONE_BLOCK, MATCHED, LAST_GRID = Heads("g2-heads-one-block", blocks=1), Matched(), LastGrid()
-INTACT_ACCURACY, READOUT = IntactAccuracy(), SameReadout()
+INTACT_ACCURACY, READOUT, LARGE_SCALE = IntactAccuracy(), SameReadout(), LargeScale()
 
 GATES: dict[str, Gate] = {
     gate.key: gate
@@ -361,6 +373,7 @@ GATES: dict[str, Gate] = {
         HEADS,
         HEADS_OF_ONE_BLOCK,
         REGIME,
+        LARGE_SCALE,
         RECIPE,
         READOUT,
     )
