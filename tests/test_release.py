@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -99,9 +100,39 @@ def test_the_description_of_the_wheel_leads_out_of_the_package(wheel: Path) -> N
     targets = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", described)
     relative = [target for target in map("".join, targets) if not target.startswith(("https://", "#"))]
     assert relative == []
-    assert {"Source", "Documentation", "Issues", "Changelog"} <= {
-        url.partition(",")[0] for url in about.get_all("Project-URL", [])
-    }
+    assert {url.partition(",")[0] for url in about.get_all("Project-URL", [])} == PROJECT.get("urls", {}).keys()
+
+
+def test_links_lead_to_the_address_where_there_is_one_and_are_words_where_there_is_none() -> None:
+    described = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["described"]
+    text = "[한국어](README.ko.md) ![The page](docs/top.webp) [below](#use) [paper](https://arxiv.org/abs/1)"
+    kept = "[below](#use) [paper](https://arxiv.org/abs/1)"
+    assert described(text, None) == f"한국어 (picture: The page) {kept}"
+    there = "https://host/us"
+    led = f"[한국어]({there}/blob/main/README.ko.md) ![The page]({there}/raw/main/docs/top.webp) {kept}"
+    assert described(text, there) == led
+
+
+def test_no_address_is_invented() -> None:
+    """All four addresses of the project, or none while it has none; the citation gives the same one."""
+    urls = PROJECT.get("urls", {})
+    assert set(urls) in (set(), {"Source", "Documentation", "Issues", "Changelog"})
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited.get("repository-code") == urls.get("Source")
+    for name in ("pyproject.toml", "CITATION.cff", "mkdocs.yml", "README.md", "README.ko.md", "SECURITY.md"):
+        assert not re.search(r"//(www\.)?example\.", (ROOT / name).read_text(encoding="utf-8")), name
+
+
+def test_a_tag_is_published_only_as_what_it_says_it_is(tmp_path: Path) -> None:
+    reasons_against = runpy.run_path(str(ROOT / "scripts" / "release.py"), run_name="release")["reasons_against"]
+    (tmp_path / "src" / "eyechart").mkdir(parents=True)
+    (tmp_path / "src" / "eyechart" / "__init__.py").write_text('__version__ = "1.2.3"\n', encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text('[project.urls]\nSource = "https://host/us"\n', encoding="utf-8")
+    (tmp_path / "CHANGELOG.md").write_text("## [Unreleased]\n\n## [1.2.3] - 2026-11-18\n", encoding="utf-8")
+    assert list(reasons_against(tmp_path, "v1.2.3", "https://host/us")) == []
+    (tmp_path / "CHANGELOG.md").write_text("## [Unreleased]\n", encoding="utf-8")
+    assert len(list(reasons_against(tmp_path, "v1.2.4", "https://host/them"))) == 3
+    assert list(reasons_against(ROOT, f"v{eyechart.__version__}", "")), "nobody lives there"
 
 
 def test_the_version_is_written_once_and_cited() -> None:
@@ -109,7 +140,6 @@ def test_the_version_is_written_once_and_cited() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["version"] == eyechart.__version__
     assert cited["license"] == PROJECT["license"]
-    assert cited["repository-code"] == PROJECT["urls"]["Source"]
     assert {"cff-version", "message", "title", "authors"} <= cited.keys()
 
 
