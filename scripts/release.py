@@ -2,8 +2,8 @@
 
     python scripts/release.py --may-be-published v0.1.0 ADDRESS    whether this tag may go out from there
 
-The date in both is that of the last commit (or SOURCE_DATE_EPOCH). setuptools keeps to it in wheels; an sdist is packed
-anew here, with sorted names, one owner and one date.
+The date in both is that of the last commit (or SOURCE_DATE_EPOCH). setuptools keeps to it in wheels, but not to one set
+of permissions (those of the umask); both are packed anew here, with sorted names, one owner, one date and plain modes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def main() -> None:
     subprocess.run(command, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": epoch}, stdout=subprocess.DEVNULL)
     for sdist in asked.out.glob("*.tar.gz"):
         sdist.write_bytes(repacked(sdist.read_bytes(), int(epoch)))
+    for wheel in asked.out.glob("*.whl"):
+        wheel.write_bytes(with_plain_modes(wheel.read_bytes()))
     files = sorted(map(str, asked.out.iterdir()))
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
 
@@ -77,6 +80,18 @@ def repacked(packed: bytes, epoch: int) -> bytes:
             new.addfile(member, content)
     with gzip.GzipFile(fileobj=result, mode="wb", mtime=epoch) as file:
         file.write(plain.getvalue())
+    return result.getvalue()
+
+
+def with_plain_modes(packed: bytes) -> bytes:
+    """A wheel with the same files and dates, which everybody may read, whatever umask it was built under."""
+    result = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(packed)) as old, zipfile.ZipFile(result, "w", zipfile.ZIP_DEFLATED) as new:
+        for member in sorted(old.infolist(), key=lambda each: each.filename):
+            plain = zipfile.ZipInfo(member.filename, member.date_time)
+            plain.compress_type, plain.create_system = zipfile.ZIP_DEFLATED, 3  # Unix, built wherever
+            plain.external_attr = (0o100755 if member.external_attr >> 16 & 0o100 else 0o100644) << 16
+            new.writestr(plain, old.read(member))
     return result.getvalue()
 
 

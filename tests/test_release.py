@@ -26,9 +26,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EPOCH = "1767225600"
 
 
-def built(source: Path, out: Path, *more: str) -> Path:
+def built(source: Path, out: Path, *more: str, umask: int = -1) -> Path:
     command = [sys.executable, str(ROOT / "scripts" / "release.py"), "--source", str(source), "--out", str(out), *more]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH})
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, umask=umask)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -47,7 +48,7 @@ def test_two_builds_are_equal(tmp_path: Path) -> None:
     later = sources(tmp_path / "two", "zoo", "images", "studies")
     for path in later.rglob("*"):  # a clone made at another time
         os.utime(path, (time.time() + 9, time.time() + 9))
-    second = built(later, tmp_path / "second")
+    second = built(later, tmp_path / "second", umask=0o077 if os.name == "posix" else -1)  # and by somebody else
     names = sorted(path.name for path in first.iterdir())
     version = eyechart.__version__
     assert names == [f"eyechart-{version}-py3-none-any.whl", f"eyechart-{version}.tar.gz"]
