@@ -115,7 +115,7 @@ def test_the_korean_readme_has_the_same_commands_numbers_and_links() -> None:
 def test_pictures_of_the_page_are_those_of_the_script() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "page_pictures.py"), run_name="page_pictures")
     made = {f"docs/example/{name}.webp" for name in script["PICTURES"]}
-    assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "example").glob("*.*")} - made == {
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "example").glob("*.*")} - made == {
         "docs/example/index.html"
     }
     assert sum((ROOT / path).stat().st_size for path in made) <= script["LARGEST"]
