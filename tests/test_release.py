@@ -24,6 +24,8 @@ import eyechart
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EPOCH = "1767225600"
+LONGEST_CHANGE = 180
+"""Letters of a line of the changelog: more is a paragraph, which nobody reads (one had 468)."""
 
 
 def built(source: Path, out: Path, *more: str, umask: int = -1) -> Path:
@@ -153,6 +155,7 @@ def test_every_change_is_told_under_a_heading_that_people_know() -> None:
     known = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "What was wrong and is right now"}
     assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= known
     assert [line for line in text.splitlines() if line.startswith("  ")] == [], "one line a change"
+    assert [line for line in text.splitlines() if line.startswith("- ") and len(line) > LONGEST_CHANGE] == []
 
 
 # --- workflows ---------------------------------------------------------------------------------------------------
