@@ -74,6 +74,11 @@ def test_an_example_is_shown_with_what_it_printed(pages: dict[str, str]) -> None
         assert path.read_text(encoding="utf-8").splitlines()[-1] in page
 
 
+def test_a_worked_contribution_is_shown_as_a_diff(pages: dict[str, str]) -> None:
+    shown = pages["own-measures.md"].partition("```diff\n")[2].partition("\n```")[0]
+    assert shown == (ROOT / "docs" / "contribution.diff").read_text(encoding="utf-8").rstrip()
+
+
 def test_every_claim_is_told_with_its_margin_and_its_null(pages: dict[str, str]) -> None:
     page = pages["claims.md"]
     for claim in CLAIMS.values():
