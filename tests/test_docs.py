@@ -74,6 +74,15 @@ def test_an_example_is_shown_with_what_it_printed(pages: dict[str, str]) -> None
         assert path.read_text(encoding="utf-8").splitlines()[-1] in page
 
 
+def test_make_docs_runs_every_exam_that_figures_are_taken_from() -> None:
+    (folders,) = re.findall(r"^RUNS = \((.*)\)$", (SITE / "figures.py").read_text(encoding="utf-8"), re.MULTILINE)
+    docs = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\ndocs:")[2].partition("\n\n")[0]
+    for name in re.findall(r'"([\w-]+)"', folders):
+        assert re.search(rf"--out runs/{name}[ )]", docs), name
+    assert "mkdocs build --strict" in docs
+    assert "--quiet\n" not in docs, "it keeps mkdocs from counting warnings"
+
+
 def test_a_worked_contribution_is_shown_as_a_diff(pages: dict[str, str]) -> None:
     shown = pages["own-measures.md"].partition("```diff\n")[2].partition("\n```")[0]
     assert shown == (ROOT / "docs" / "contribution.diff").read_text(encoding="utf-8").rstrip()
@@ -149,3 +158,15 @@ def test_reliability_is_the_page_of_what_was_counted(monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     page = importlib.import_module("reliability_page")
     assert page.PAGE.read_text(encoding="utf-8") == page.text(page.read(page.COUNTS), page.read(page.FUZZED))
+
+
+@pytest.mark.usefixtures("rooms")
+def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `make docs` builds it, of an exam of one measure: a link or an anchor that leads nowhere ends it."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))
+    built = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")}
+    assert {"index.html", "index.ko.html", "claims.html", "api.html", "measures/cka.html"} <= built
