@@ -57,6 +57,8 @@ def test_every_measure_has_a_page_with_its_own_words(pages: dict[str, str]) -> N
         assert f"# {measure.title}\n" in page
         assert measure.how_to_read in page
         assert measure.method in page
+        computed = page.partition("## How it is computed")[2].partition("\n## ")[0]
+        assert re.search(r"^    \S.*[=√]", computed, re.MULTILINE), f"{name}: no formula"
         assert all(quantity.explain in page for quantity in measure.quantities)
         assert all(f"--set {name}.{option}=" in page for option in measure.options)
         assert "## Known answers" in page
