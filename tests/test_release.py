@@ -199,6 +199,24 @@ def test_the_container_copies_files_that_exist() -> None:
     assert copied
     assert all((ROOT / name).exists() for name in copied)
     assert {"setup.py", "README.md", "LICENSE", "pyproject.toml", "src"} == set(copied), "what a build reads"
+    ((python,), (torch,)) = re.findall(r"BASE=python:([\d.]+)-", text), re.findall(r"pytorch/pytorch:(\d+\.\d+)", text)
+    assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
+    (least,) = [re.findall(r"[\d.]+", each)[0] for each in PROJECT["dependencies"] if each.startswith("torch>=")]
+    assert tuple(map(int, torch.split("."))) >= tuple(map(int, least.split(".")))
+
+
+FORMS = [path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_an_issue_form_has_what_github_asks_for(path: Path) -> None:
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert {"name", "description", "body"} <= form.keys() <= {"name", "description", "body", "labels", "title"}
+    for field in form["body"]:
+        assert field["type"] in ("input", "textarea")
+        assert re.fullmatch(r"[\w-]+", field["id"])
+        assert {"label"} <= field["attributes"].keys() <= {"label", "description", "placeholder", "value", "render"}
+    assert len({field["id"] for field in form["body"]}) == len(form["body"])
 
 
 def test_hooks_run_what_the_checks_run() -> None:
