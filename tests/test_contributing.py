@@ -146,8 +146,8 @@ def test_the_worked_contribution_applies_and_passes(tmp_path: Path) -> None:
     assert applied.returncode == 0, applied.stderr
     measure = tmp_path / "src" / "eyechart" / "measures" / "feature_length" / "measure.py"
     assert measure.read_text(encoding="utf-8") == shown("python")
-    every = ("measures/test_feature_length", "test_limits", "test_laws", "test_readme", "charts/test_measure_charts")
-    every += ("report/test_paper_tables", "report/test_languages")
+    every = ["measures/test_feature_length", "test_limits", "test_laws", "test_readme", "charts/test_measure_charts"]
+    every += ["report/test_paper_tables", "report/test_languages"]
     chosen = "feature_length or every_measure_is or every_paper or every_room"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen]
     command += [f"tests/{name}.py" for name in every]
