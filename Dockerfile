@@ -16,7 +16,9 @@ RUN if [ -n "${TORCH_INDEX}" ]; then pip install --index-url "${TORCH_INDEX}" to
  && pip install "/src[hf]" \
  && rm -rf /src
 
-RUN useradd --create-home examiner
+# The folder is the examiner's, so that runs/ can be written where nothing is mounted; where something is, add
+# --user "$(id -u):$(id -g)" to `docker run`.
+RUN useradd --create-home examiner && install --directory --owner=examiner /work
 USER examiner
 WORKDIR /work
 ENTRYPOINT ["eyechart"]

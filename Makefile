@@ -29,16 +29,28 @@ format: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The figures come from two exams, run once: all that is quick, and a little of what is not. Where the folder holds the
-# exam of an older eyechart, which is refused, it is made anew.
+# The figures come from four exams, run once: all that is quick, a little of what is not (two), and the snapshots of a
+# small training with test-time dropout. Where the folder holds the exam of an older eyechart, which is refused, it is
+# made anew.
 , := ,
+SNAPSHOT := runs/docs-train/resnet-mcdropout
+TRAINED := resnet-mcdropout@$(SNAPSHOT)
 up_to_date = $(BIN)/eyechart exam $(1) || $(BIN)/eyechart exam $(1) --overwrite
 docs: .venv/installed
 	$(call up_to_date,--effort quick --out runs/docs)
 	$(call up_to_date,zoo:vit zoo:vit-gap zoo:resnet --effort quick --out runs/docs-slow --limit 32 \
 	  --measures depth_similarity$(,)lesion$(,)corruption$(,)landscape --set landscape.images=32 --set landscape.steps=3 \
 	  --set lesion.images=32 --set corruption.images=16)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(call up_to_date,--effort quick --out runs/docs-slower --limit 256 --measures skip_removal$(,)hessian \
+	  --set skip_removal.images=80 --set hessian.images=32)
+	$(BIN)/python scripts/site/sample_data.py runs/docs-train/sample.npz
+	test -f $(SNAPSHOT).safetensors || $(BIN)/eyechart train resnet-mcdropout --switch width=8 --epochs 8 \
+	  --warmup-epochs 1 --batch-size 50 --learning-rate 0.003 --recipe weak --data runs/docs-train/sample.npz \
+	  --out runs/docs-train --device cpu
+	$(call up_to_date,first=zoo:$(TRAINED).init.safetensors warmup=zoo:$(TRAINED).warmup.safetensors \
+	  quarter=zoo:$(TRAINED).quarter.safetensors end=zoo:$(TRAINED).safetensors --effort quick --out runs/docs-training \
+	  --limit 128 --measures trajectory$(,)mc_dropout --set mc_dropout.images=64)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # with --quiet it would not count its warnings
 	@echo "docs: build/site/index.html"
 
 release: .venv/installed

@@ -53,8 +53,8 @@ def resident_peak(*, anew: bool = False) -> int:
     """The most bytes of memory this process has held; `anew` begins to count from what it holds now."""
     try:
         if anew:
-            Path("/proc/self/clear_refs").write_text("5")
-        lines = Path("/proc/self/status").read_text().splitlines()
+            Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux: the peak of the whole process
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
@@ -86,7 +86,7 @@ def version_of(name: str) -> str | None:
 
 def processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -9,13 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+
 import eyechart
 from eyechart.charts import theme
 from eyechart.charts.export import picture_of, specification
 from eyechart.measures.cka.chart import best_match, layer_map
 
 ROOT = Path(__file__).parents[1]
-HEIGHT = 240
+HEIGHT = 270
+"""Of all panels: ten rows of the ViT and nine of the ResNet fit exactly."""
+TITLE_DOWN = 6
+"""Pixels by which the curve's title stands lower: the label of 1.0 reaches above its panel and would lift it."""
 
 
 def main() -> None:
@@ -32,7 +37,8 @@ def cka_picture(run: eyechart.Run) -> bytes:
         maps: list[Any] = [
             layer_map(finding, *pair, (HEIGHT, HEIGHT)).properties(title=title) for pair, title in titles.items()
         ]
-        curve = best_match(finding, vit, cnn).properties(title="d  best match in the ResNet", height=HEIGHT)
+        title = alt.TitleParams("d  best match in the ResNet", dy=TITLE_DOWN)
+        curve = best_match(finding, vit, cnn).properties(title=title, height=HEIGHT)
         row = theme.panels([theme.panels(maps, columns=3), curve], columns=2, shared=())
         return picture_of(specification(theme.dress(row)), "png", 1.5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -397,6 +398,7 @@ def test_completion() -> None:
     assert call("completion", "tcsh").exit_code == 2
 
 
+@pytest.mark.posix
 def test_a_reader_that_went_away_is_not_told_so() -> None:
     command = f"{shlex.quote(sys.executable)} -m eyechart measures | head -n 1"
     result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
@@ -414,3 +416,21 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(tmp_path: Path) ->
     assert rows["in all"][-1] == "MB"
     assert "Estimated from passes of" in result.stdout
     assert not out.exists()
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "cp949"])
+def test_what_an_encoding_lacks_is_said_plainly(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a pipe or a file Windows writes in the code page of the country: `eyechart claims` ended in a traceback."""
+    for words in (["claims"], ["claims", "--json"], ["--help"]):
+        written = io.BytesIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding, write_through=True))
+            with pytest.raises(SystemExit, match="0"):
+                main(words)
+        said = written.getvalue().decode(encoding)
+        if "--json" in words:
+            assert {row["id"]: row["sentence"] for row in json.loads(said)} == {
+                claim.id: claim.sentence for claim in CLAIMS.values()
+            }
+        elif words == ["claims"]:
+            assert "less than -0.5" in said, "a minus stays one"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -88,9 +90,10 @@ def test_the_example_measures_the_length_of_features(plugin: Path) -> None:
     expected = float(features[0].norm(dim=-1).mean())
     assert float(finding.length[0]) == pytest.approx(expected, rel=1e-6)
     assert float(finding.length_low[0]) < expected < float(finding.length_high[0])
-    growth = float(features[1].norm(dim=-1).mean()) - expected
+    growth = math.log(float(features[1].norm(dim=-1).mean()) / expected)
     assert float(finding.quantity_value[0]) == pytest.approx(growth, rel=1e-6)
-    assert measure.chart(finding).to_dict()["mark"]
+    drawn = [layer["mark"]["type"] for layer in measure.chart(finding).to_dict()["layer"]]
+    assert "area" in drawn, "its interval"
     assert "long" in measure.sentence(finding)
 
 
@@ -127,6 +130,30 @@ def test_it_is_examined_judged_drawn_and_opened_again(plugin: Path, tmp_path: Pa
     stricter.write_text(shown("toml").replace("margin = 0.0", "margin = 1000.0"), encoding="utf-8")
     with pytest.raises(RunFolderError, match="holds another exam"):
         eyechart.exam("zoo:resnet", measures="feature_length", **{**asked, "out": again.path, "claims": stricter})
+
+
+def test_the_worked_contribution_applies_and_passes(tmp_path: Path) -> None:
+    """docs/contribution.diff, on a copy: the measure is the one that CONTRIBUTING shows, and the tests that look at
+    every measure are content with it."""
+    heavy = shutil.ignore_patterns("*.safetensors", "*.npz", "*.npy", "*.webp", "records", "__pycache__")
+    for name in ("src", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=heavy)
+    for name in ("README.md", "README.ko.md", "docs/reproduction.md", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    command = ["git", "apply", str(ROOT / "docs" / "contribution.diff")]
+    applied = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert applied.returncode == 0, applied.stderr
+    measure = tmp_path / "src" / "eyechart" / "measures" / "feature_length" / "measure.py"
+    assert measure.read_text(encoding="utf-8") == shown("python")
+    every = ["measures/test_feature_length", "test_limits", "test_laws", "test_readme", "charts/test_measure_charts"]
+    every += ["report/test_paper_tables", "report/test_languages"]
+    chosen = "feature_length or every_measure_is or every_paper or every_room"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen]
+    command += [f"tests/{name}.py" for name in every]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_package_offers_its_measures_through_entry_points(plugin: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import posixpath
 import re
 import sys
 from collections.abc import Iterator
@@ -56,6 +57,8 @@ def test_every_measure_has_a_page_with_its_own_words(pages: dict[str, str]) -> N
         assert f"# {measure.title}\n" in page
         assert measure.how_to_read in page
         assert measure.method in page
+        computed = page.partition("## How it is computed")[2].partition("\n## ")[0]
+        assert re.search(r"^    \S.*[=√]", computed, re.MULTILINE), f"{name}: no formula"
         assert all(quantity.explain in page for quantity in measure.quantities)
         assert all(f"--set {name}.{option}=" in page for option in measure.options)
         assert "## Known answers" in page
@@ -71,6 +74,20 @@ def test_an_example_is_shown_with_what_it_printed(pages: dict[str, str]) -> None
         page = pages[f"examples/{path.stem}.md"]
         assert f"what {path.stem} printed" in page
         assert path.read_text(encoding="utf-8").splitlines()[-1] in page
+
+
+def test_make_docs_runs_every_exam_that_figures_are_taken_from() -> None:
+    (folders,) = re.findall(r"^RUNS = \((.*)\)$", (SITE / "figures.py").read_text(encoding="utf-8"), re.MULTILINE)
+    docs = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\ndocs:")[2].partition("\n\n")[0]
+    for name in re.findall(r'"([\w-]+)"', folders):
+        assert re.search(rf"--out runs/{name}[ )]", docs), name
+    assert "mkdocs build --strict" in docs
+    assert "--quiet\n" not in docs, "it keeps mkdocs from counting warnings"
+
+
+def test_a_worked_contribution_is_shown_as_a_diff(pages: dict[str, str]) -> None:
+    shown = pages["own-measures.md"].partition("```diff\n")[2].partition("\n```")[0]
+    assert shown == (ROOT / "docs" / "contribution.diff").read_text(encoding="utf-8").rstrip()
 
 
 def test_every_claim_is_told_with_its_margin_and_its_null(pages: dict[str, str]) -> None:
@@ -113,12 +130,12 @@ def _leaves(entry: Any) -> Iterator[str]:
 
 
 def test_links_between_pages_lead_to_pages(pages: dict[str, str]) -> None:
-    kept = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*")}
+    kept = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*")}
     there = set(pages) | kept | {"figures/skip_ratio.svg"}
     for path, text in pages.items():
         for target in re.findall(r"\]\((?!https?:|#)([^)# ]+)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
-            resolved = (Path("/") / Path(path).parent / target).resolve().relative_to("/")
-            assert str(resolved) in there, f"{path} links to {target}"
+            resolved = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+            assert resolved in there, f"{path} links to {target}"
 
 
 def test_nothing_is_fetched() -> None:
@@ -143,3 +160,15 @@ def test_reliability_is_the_page_of_what_was_counted(monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     page = importlib.import_module("reliability_page")
     assert page.PAGE.read_text(encoding="utf-8") == page.text(page.read(page.COUNTS), page.read(page.FUZZED))
+
+
+@pytest.mark.usefixtures("rooms")
+def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `make docs` builds it, of an exam of one measure: a link or an anchor that leads nowhere ends it."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))
+    built = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")}
+    assert {"index.html", "index.ko.html", "claims.html", "api.html", "measures/cka.html"} <= built

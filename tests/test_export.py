@@ -117,7 +117,7 @@ def test_wandb_gets_quantities_verdicts_and_the_page_offline(
     first = next(run.quantities())
     name = f"{first['measure']}/{first['quantity']}/{first['subjects']}"
     assert heard["summary"][name] == pytest.approx(first["value"], nan_ok=True)
-    assert heard["summary"][f"{name}/low"] == pytest.approx(first["low"], nan_ok=True)
+    assert heard["summary"][f"{name}_low"] == pytest.approx(first["low"], nan_ok=True)
     assert [row["claim"] for row in heard["log"]["verdicts"]] == [verdict.claim for verdict in run.verdicts]
     assert heard["log"]["page"].lower().startswith("<!doctype html>")
     assert heard["finished"]

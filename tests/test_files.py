@@ -45,7 +45,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path.write_text("old")
 
     def half(temporary: Path) -> None:
-        temporary.write_text("ne")
+        temporary.write_text("ne", encoding="utf-8")
         raise OSError("gone")
 
     with pytest.raises(RunFolderError):

@@ -73,6 +73,7 @@ def test_what_takes_longest_is_begun_first(unfinished: Run, monkeypatch: pytest.
     assert sizes[0] > 10 * sizes[-1] > 0
 
 
+@pytest.mark.posix
 def test_what_a_helper_does_not_deliver_is_made_here(
     alone: Run, unfinished: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

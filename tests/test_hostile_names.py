@@ -141,7 +141,11 @@ def test_control_characters_never_reach_the_drawing_library() -> None:
 def listening() -> set[str]:
     """The sockets on which this process waits for others."""
     own = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
-    rows = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    rows = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path("/proc/net", name).read_text(encoding="utf-8").splitlines()[1:]
+    ]
     return {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own}
 
 

@@ -34,6 +34,7 @@ def page_faults(asked: bool) -> tuple[bool, int]:
     return kept == "True", int(count)
 
 
+@pytest.mark.posix
 def test_freed_blocks_are_used_again() -> None:
     """In processes of their own: it cannot be taken back."""
     plain, (kept, few) = page_faults(False)[1], page_faults(True)

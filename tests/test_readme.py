@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -79,19 +80,34 @@ def test_the_findings_are_those_of_the_records() -> None:
 
 
 def test_what_jobs_cost_was_measured() -> None:
-    table = README.partition("## Time, memory, disk")[2].partition("\n## ")[0]
+    table = " ".join(README.partition("## Time, memory, disk")[2].partition("\n## ")[0].split())
     measured = " ".join((ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8").split())
     for told, source in {
-        "1m23 (2 cores)": "`--effort quick`: 1m23 on two",
-        "10m08 (2 cores) | not measured | 20 MB": "10m08 on two cores, run folder 20 MB",
-        "1.1 and 1.5 GB": "1,058 and 1,547 MB",
-        "81 to 213 s each (8 at a time)": "81 to 213 s each, eight at a time",
+        "1m23 (idle)": "`--effort quick`: 1m23 on two",
+        "10m08 (idle)": "10m08 on two cores",
+        "1.1 GB for 1,000 and 1.5 GB for 8,000": "1,058 and 1,547 MB",
+        "took 81 to 213 s, eight at a time": "81 to 213 s each, eight at a time",
         "costs 1.26 times": "1.26 times",
         "0.097 s a minibatch": "0.097 s a minibatch",
-        "1.9 GB | 20 MB": "peak memory 1.9 GB, run folder 20 MB",
     }.items():
         assert told in table
         assert source in measured
+
+
+def test_memory_and_disk_of_a_job_are_those_of_a_record() -> None:
+    """Each row of README's table says what benchmarks/jobs.py wrote down for such a job, in all columns but the time of
+    the bundled pair, which was taken on an idle machine."""
+    lines = (ROOT / "benchmarks" / "results" / "jobs.jsonl").read_text(encoding="utf-8").splitlines()
+    costs = {
+        f"{job['peak_megabytes'] / 1000:.1f} GB | {job['run_megabytes']:.0f} MB": job["seconds"]
+        for job in map(json.loads, lines)
+    }
+    rows = re.findall(r"^\| [^|]*pictures[^|]* \| ([^|]*) \| ([\d.]+ GB \| [\d.]+ MB) \|$", README, re.MULTILINE)
+    assert len(rows) >= 3
+    for time, cost in rows:
+        assert cost in costs
+        minutes, seconds = divmod(round(costs[cost]), 60)
+        assert "(idle)" in time or time.startswith(f"{minutes}m{seconds:02}")
 
 
 def test_the_korean_readme_has_the_same_commands_numbers_and_links() -> None:
@@ -115,7 +131,7 @@ def test_the_korean_readme_has_the_same_commands_numbers_and_links() -> None:
 def test_pictures_of_the_page_are_those_of_the_script() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "page_pictures.py"), run_name="page_pictures")
     made = {f"docs/example/{name}.webp" for name in script["PICTURES"]}
-    assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "example").glob("*.*")} - made == {
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "example").glob("*.*")} - made == {
         "docs/example/index.html"
     }
     assert sum((ROOT / path).stat().st_size for path in made) <= script["LARGEST"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -23,11 +24,14 @@ import eyechart
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EPOCH = "1767225600"
+LONGEST_CHANGE = 180
+"""Letters of a line of the changelog: more is a paragraph, which nobody reads (one had 468)."""
 
 
-def built(source: Path, out: Path, *more: str) -> Path:
+def built(source: Path, out: Path, *more: str, umask: int = -1) -> Path:
     command = [sys.executable, str(ROOT / "scripts" / "release.py"), "--source", str(source), "--out", str(out), *more]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH})
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, umask=umask)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -46,7 +50,7 @@ def test_two_builds_are_equal(tmp_path: Path) -> None:
     later = sources(tmp_path / "two", "zoo", "images", "studies")
     for path in later.rglob("*"):  # a clone made at another time
         os.utime(path, (time.time() + 9, time.time() + 9))
-    second = built(later, tmp_path / "second")
+    second = built(later, tmp_path / "second", umask=0o077 if os.name == "posix" else -1)  # and by somebody else
     names = sorted(path.name for path in first.iterdir())
     version = eyechart.__version__
     assert names == [f"eyechart-{version}-py3-none-any.whl", f"eyechart-{version}.tar.gz"]
@@ -99,9 +103,39 @@ def test_the_description_of_the_wheel_leads_out_of_the_package(wheel: Path) -> N
     targets = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", described)
     relative = [target for target in map("".join, targets) if not target.startswith(("https://", "#"))]
     assert relative == []
-    assert {"Source", "Documentation", "Issues", "Changelog"} <= {
-        url.partition(",")[0] for url in about.get_all("Project-URL", [])
-    }
+    assert {url.partition(",")[0] for url in about.get_all("Project-URL", [])} == PROJECT.get("urls", {}).keys()
+
+
+def test_links_lead_to_the_address_where_there_is_one_and_are_words_where_there_is_none() -> None:
+    described = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["described"]
+    text = "[한국어](README.ko.md) ![The page](docs/top.webp) [below](#use) [paper](https://arxiv.org/abs/1)"
+    kept = "[below](#use) [paper](https://arxiv.org/abs/1)"
+    assert described(text, None) == f"한국어 (picture: The page) {kept}"
+    there = "https://host/us"
+    led = f"[한국어]({there}/blob/main/README.ko.md) ![The page]({there}/raw/main/docs/top.webp) {kept}"
+    assert described(text, there) == led
+
+
+def test_no_address_is_invented() -> None:
+    """All four addresses of the project, or none while it has none; the citation gives the same one."""
+    urls = PROJECT.get("urls", {})
+    assert set(urls) in (set(), {"Source", "Documentation", "Issues", "Changelog"})
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited.get("repository-code") == urls.get("Source")
+    for name in ("pyproject.toml", "CITATION.cff", "mkdocs.yml", "README.md", "README.ko.md", "SECURITY.md"):
+        assert not re.search(r"//(www\.)?example\.", (ROOT / name).read_text(encoding="utf-8")), name
+
+
+def test_a_tag_is_published_only_as_what_it_says_it_is(tmp_path: Path) -> None:
+    reasons_against = runpy.run_path(str(ROOT / "scripts" / "release.py"), run_name="release")["reasons_against"]
+    (tmp_path / "src" / "eyechart").mkdir(parents=True)
+    (tmp_path / "src" / "eyechart" / "__init__.py").write_text('__version__ = "1.2.3"\n', encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text('[project.urls]\nSource = "https://host/us"\n', encoding="utf-8")
+    (tmp_path / "CHANGELOG.md").write_text("## [Unreleased]\n\n## [1.2.3] - 2026-11-18\n", encoding="utf-8")
+    assert list(reasons_against(tmp_path, "v1.2.3", "https://host/us")) == []
+    (tmp_path / "CHANGELOG.md").write_text("## [Unreleased]\n", encoding="utf-8")
+    assert len(list(reasons_against(tmp_path, "v1.2.4", "https://host/them"))) == 3
+    assert list(reasons_against(ROOT, f"v{eyechart.__version__}", "")), "nobody lives there"
 
 
 def test_the_version_is_written_once_and_cited() -> None:
@@ -109,7 +143,6 @@ def test_the_version_is_written_once_and_cited() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["version"] == eyechart.__version__
     assert cited["license"] == PROJECT["license"]
-    assert cited["repository-code"] == PROJECT["urls"]["Source"]
     assert {"cff-version", "message", "title", "authors"} <= cited.keys()
 
 
@@ -122,6 +155,7 @@ def test_every_change_is_told_under_a_heading_that_people_know() -> None:
     known = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "What was wrong and is right now"}
     assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= known
     assert [line for line in text.splitlines() if line.startswith("  ")] == [], "one line a change"
+    assert [line for line in text.splitlines() if line.startswith("- ") and len(line) > LONGEST_CHANGE] == []
 
 
 # --- workflows ---------------------------------------------------------------------------------------------------
@@ -165,6 +199,24 @@ def test_the_container_copies_files_that_exist() -> None:
     assert copied
     assert all((ROOT / name).exists() for name in copied)
     assert {"setup.py", "README.md", "LICENSE", "pyproject.toml", "src"} == set(copied), "what a build reads"
+    ((python,), (torch,)) = re.findall(r"BASE=python:([\d.]+)-", text), re.findall(r"pytorch/pytorch:(\d+\.\d+)", text)
+    assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
+    (least,) = [re.findall(r"[\d.]+", each)[0] for each in PROJECT["dependencies"] if each.startswith("torch>=")]
+    assert tuple(map(int, torch.split("."))) >= tuple(map(int, least.split(".")))
+
+
+FORMS = [path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_an_issue_form_has_what_github_asks_for(path: Path) -> None:
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert {"name", "description", "body"} <= form.keys() <= {"name", "description", "body", "labels", "title"}
+    for field in form["body"]:
+        assert field["type"] in ("input", "textarea")
+        assert re.fullmatch(r"[\w-]+", field["id"])
+        assert {"label"} <= field["attributes"].keys() <= {"label", "description", "placeholder", "value", "render"}
+    assert len({field["id"] for field in form["body"]}) == len(form["body"])
 
 
 def test_hooks_run_what_the_checks_run() -> None:

@@ -277,22 +277,22 @@ def test_a_damaged_run_folder_is_named(copy: Path, damage: Callable[[Path], obje
 
 
 def without_anatomies(plan: Path) -> None:
-    whole = json.loads(plan.read_text())
+    whole = json.loads(plan.read_text(encoding="utf-8"))
     for subject in whole["subjects"]:
         del subject["anatomy"]
-    plan.write_text(json.dumps(whole))
+    plan.write_text(json.dumps(whole), encoding="utf-8")
 
 
 def without_notices(plan: Path) -> None:
-    whole = json.loads(plan.read_text())
-    plan.write_text(json.dumps(whole | {"notices": []}))
+    whole = json.loads(plan.read_text(encoding="utf-8"))
+    plan.write_text(json.dumps(whole | {"notices": []}), encoding="utf-8")
 
 
 def resealed(plan: Path, edit: Callable[[Path], object]) -> None:
     """Edited by somebody who knows how seals are made."""
     edit(plan)
-    whole = json.loads(plan.read_text())
-    plan.write_text(json.dumps(whole | {"seal": seal_of(whole)}))
+    whole = json.loads(plan.read_text(encoding="utf-8"))
+    plan.write_text(json.dumps(whole | {"seal": seal_of(whole)}), encoding="utf-8")
 
 
 def recorded(folder: Path, name: str, content: bytes) -> None:
@@ -312,9 +312,30 @@ def test_there_is_no_such_folder(tmp_path: Path) -> None:
         Run.open(tmp_path / "nowhere")
 
 
+def test_a_shard_that_the_system_does_not_let_go_yet_stays(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows removes no file of which a tensor is still a view; a finished run is finished all the same."""
+    held = Run(copy).shard_path(0)
+    unlink = Path.unlink
+
+    def refusing(path: Path, missing_ok: bool = False) -> None:
+        if path == held:
+            raise PermissionError(13, "The process cannot access the file because it is being used", str(path))
+        unlink(path, missing_ok)
+
+    others = [path for path in (copy / "shards").iterdir() if path != held]
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refusing)
+        Run(copy).drop_shards()
+    assert held.exists()
+    assert [path for path in others if path.exists()] == []
+    Run(copy).drop_shards()
+    assert not (copy / "shards").exists()
+
+
 # --- folders ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.posix
 def test_a_kill_while_the_plan_was_written_does_not_block_the_next_start(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     out.mkdir()
@@ -325,6 +346,7 @@ def test_a_kill_while_the_plan_was_written_does_not_block_the_next_start(run: Ru
     assert [path.name for path in out.iterdir()] == ["plan.json"]
 
 
+@pytest.mark.posix
 def test_what_killed_writers_left_is_swept_and_what_others_write_is_not(tmp_path: Path) -> None:
     dead = tmp_path / f".00001.safetensors.{HOST}-{dead_process()}-abcd1234.safetensors"
     alive = tmp_path / f".00002.safetensors.{HOST}-{os.getppid()}-abcd1234.safetensors"
@@ -340,7 +362,7 @@ def test_what_killed_writers_left_is_swept_and_what_others_write_is_not(tmp_path
 
 
 def files_in(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
 
 
 @pytest.mark.parametrize("theirs", ['{"name": "my project"}', "[]", "{", '{"format": 4, "eyechart": "0.1.0"}'])

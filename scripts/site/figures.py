@@ -9,8 +9,8 @@ from pathlib import Path
 from eyechart import Run
 
 FOLDER = Path(__file__).parents[2] / "runs"
-RUNS = ("docs", "docs-slow")
-"""The exam of the bundled pair, and one of what `--effort quick` leaves out."""
+RUNS = ("docs", "docs-slow", "docs-slower", "docs-training")
+"""The exam of the bundled pair, two of what `--effort quick` leaves out, and one of a training's snapshots."""
 
 
 @cache

@@ -15,15 +15,17 @@ import pages_of_measures
 import pages_of_models
 import pages_of_repository
 from figures import figures
+from markdown.extensions.toc import slugify_unicode
 from mkdocs.structure.files import File, Files
 
 ROOMS = (pages_of_repository, pages_of_measures, page_of_claims, pages_of_code, pages_of_models, pages_of_examples)
 
 
 def on_config(config: Any) -> Any:
-    """Put lists of pages in the place of the words "measures" and "examples" of the navigation."""
+    """Put lists of pages in the place of the words "measures" and "examples" of the navigation; name headings."""
     lists = {"measures": pages_of_measures.navigation(), "examples": pages_of_examples.navigation()}
     config.nav = [_filled(entry, lists) for entry in config.nav]
+    config.mdx_configs["toc"]["slugify"] = slugify_unicode  # by default Korean headings are called _1, _2, …
     return config
 
 

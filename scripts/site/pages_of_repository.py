@@ -26,7 +26,8 @@ def pages(drawn: Mapping[str, Path]) -> dict[str, str]:
     made = {page: linked((ROOT / file).read_text(encoding="utf-8")) for file, page in PAGES.items()}
     contributing = made["contributing.md"]
     own = {name: section(contributing, name) for name in ("Add a measure", "Add a claim", "Add a study")}
-    return made | {"own-measures.md": filled("own-measures.md", sections=own)}
+    diff = (ROOT / "docs" / "contribution.diff").read_text(encoding="utf-8").rstrip()
+    return made | {"own-measures.md": filled("own-measures.md", sections=own, diff=diff)}
 
 
 def linked(text: str) -> str:

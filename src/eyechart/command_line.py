@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
+import sys
 from typing import Any
 
 import click
@@ -20,8 +23,34 @@ def say(text: object = "", err: bool = False) -> None:
     click.echo(printable(text), err=err)
 
 
+PLAIN = str.maketrans({"−": "-", "–": "-", "—": "-", "×": "x", "…": "...", "→": "->", "≥": ">=", "≤": "<=", "’": "'"})
+"""What is printed for a sign that the reader's encoding lacks: a minus may not become a question mark."""
+
+
+def plainly(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = error.object[error.start : error.end].translate(PLAIN)
+    return lacking.encode("ascii", "backslashreplace").decode(), error.end
+
+
+def takes_every_letter(stream: object) -> bool:
+    return codecs.lookup(getattr(stream, "encoding", None) or "utf-8").name.startswith("utf")
+
+
+def print_what_can_be() -> None:
+    """Output into a file or a pipe on Windows is in the code page of the country, which lacks half of our signs."""
+    codecs.register_error("eyechart-plainly", plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not takes_every_letter(stream):
+            stream.reconfigure(errors="eyechart-plainly")
+
+
 class GroupWithPlainErrors(click.Group):
     """A user's mistake gets one sentence with one prefix, never a traceback; an interruption says what is kept."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        print_what_can_be()
+        return super().main(*args, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -46,4 +75,5 @@ class GroupWithPlainErrors(click.Group):
 
 
 def as_json(data: object) -> None:
-    click.echo(printable_json(json.dumps(data, indent=2, ensure_ascii=False, default=str)))
+    escaped = not takes_every_letter(sys.stdout)
+    click.echo(printable_json(json.dumps(data, indent=2, ensure_ascii=escaped, default=str)))

@@ -86,7 +86,7 @@ def log_to_wandb(run: Run, folder: Path) -> Path:
     logged = wandb.init(project=PROJECT, name=run.path.name, dir=str(folder), config=config, mode="offline")
     for row in run.quantities():
         name = f"{row['measure']}/{row['quantity']}/{row['subjects']}"
-        logged.summary.update({name: row["value"], f"{name}/low": row["low"], f"{name}/high": row["high"]})
+        logged.summary.update({name: row["value"], f"{name}_low": row["low"], f"{name}_high": row["high"]})
     rows = [_verdict_row(verdict.as_json()) for verdict in run.verdicts]
     page = (run.path / "report.html" if (run.path / "report.html").exists() else run.report()).read_text(
         encoding="utf-8"

@@ -195,7 +195,8 @@ class RunFiles:
     def drop_shards(self) -> None:
         """Remove the shards of a finished run: its findings hold what they gave."""
         for index in range(len(self.plan["batches"]["shards"])):
-            self.shard_path(index).unlink(missing_ok=True)
+            with contextlib.suppress(PermissionError):  # Windows, while a tensor is a view of it: it goes the next time
+                self.shard_path(index).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # somebody put a file of their own into it
             (self.path / "shards").rmdir()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections import Counter
 from functools import cache
@@ -14,7 +13,7 @@ import pytest
 from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.charts.tables import ends_of
-from eyechart.measures import names
+from eyechart.measures import find_measure, names
 
 from .findings import CNN, SWIN, VIT, finding_of
 from .layers import Layer, layers_of, references_of
@@ -27,7 +26,7 @@ COLOURS = dict(zip(ORDER, theme.SUBJECT_COLOURS, strict=False))
 @cache
 def spec_of(measure: str) -> dict[str, Any]:
     with theme.drawing(subjects=ORDER):
-        chart = importlib.import_module(f"eyechart.measures.{measure}.chart").draw(finding_of(measure))
+        chart = find_measure(measure).chart(finding_of(measure))
     return specification(chart, validate=False)  # the tests of measures validate theirs
 
 

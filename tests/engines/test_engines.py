@@ -243,6 +243,7 @@ def test_other_shards_of_the_same_batches_agree_to_rounding(
 # --- What goes wrong ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.posix
 def test_a_killed_worker_costs_nothing(weights: list[str], cluster: Any, tmp_path: Path) -> None:
     again = asked(weights[:1], ["recognition", "cka"])
     marker = tmp_path / "killed"
@@ -264,6 +265,7 @@ def dying(marker: Path, again: functools.partial[Prepared], **more: Any) -> Prep
     return again(**more)
 
 
+@pytest.mark.posix
 def test_workers_that_always_die_end_in_one_sentence(
     weights: list[str], cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

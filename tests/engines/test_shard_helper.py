@@ -78,6 +78,7 @@ def test_a_helper_writes_the_shards_of_one_process(
     assert run.notices == []
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("one_helper")
 def test_what_a_helper_does_not_deliver_is_computed_here(
     again: functools.partial[Prepared], alone: list[dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +93,7 @@ def test_what_a_helper_does_not_deliver_is_computed_here(
     assert "A helper process ended early" in " ".join(run.notices)
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("one_helper")
 def test_asked_to_stop_helpers_end_their_shard_too(
     again: functools.partial[Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

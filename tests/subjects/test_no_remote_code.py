@@ -34,7 +34,7 @@ PROCESSOR = {"AutoImageProcessor": "own.OwnProcessor"}
 
 
 def changed(path: Path, **entries: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **entries}), encoding="utf-8")
 
 
 @pytest.fixture

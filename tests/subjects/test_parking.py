@@ -26,7 +26,7 @@ SIZE = 3072  # a layer of 36 MiB: below 32 the C allocator may keep what is free
 
 def in_memory() -> int:
     """Bytes of this process that are in memory now."""
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmRSS"))
+    line = next(line for line in STATUS.read_text(encoding="utf-8").splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) << 10
 
 

@@ -281,13 +281,46 @@ def test_wandb_and_mlflow_get_every_number(tmp_path: Path, monkeypatch: pytest.M
     wandb.run = SimpleNamespace(define_metric=define_metric, log=log)
     watch(4)
     numbers = watch.numbers(4)
-    assert {"eyechart/recognition/accuracy", "eyechart/recognition/accuracy/low"} <= numbers.keys()
+    assert {"eyechart/recognition/accuracy", "eyechart/recognition/accuracy_low"} <= numbers.keys()
+    assert [name for name in numbers if any(other.startswith(f"{name}/") for other in numbers)] == []
     assert heard == [
         ("eyechart/step", None),
         ("eyechart/*", "eyechart/step"),
         {"eyechart/step": 4, **numbers},
         (numbers, 4),
     ]
+
+
+def test_the_real_wandb_keeps_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is installed: `make` does not, for it is 62 MB."""
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with wandb.init(mode="offline", dir=tmp_path, project="eyechart") as run:
+        watch = watch_of(Small(), tmp_path / "watch", log="wandb", measures="recognition", strict=True)
+        run.log({"loss": 1.0})  # the training's own steps go on beside it
+        watch(0)
+        run.log({"loss": 0.5})
+        watch(7)
+        kept = dict(run.summary)
+    expected = {"eyechart/step": 7, **watch.numbers(7)}
+    assert {name: kept[name] for name in expected} == pytest.approx(expected)
+    assert watch.failures == {}
+
+
+def test_the_real_mlflow_keeps_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is installed."""
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    with mlflow.start_run() as run:
+        watch = watch_of(Small(), tmp_path / "watch", log="mlflow", measures="recognition", strict=True)
+        watch(0)
+        watch(7)
+    assert watch.failures == {}
+    client = mlflow.MlflowClient()
+    for name, value in watch.numbers(7).items():
+        history = {point.step: point.value for point in client.get_metric_history(run.info.run_id, name)}
+        assert history == pytest.approx({0: watch.numbers(0)[name], 7: value}), name
 
 
 def test_a_writer_of_ones_own_is_taken(tmp_path: Path) -> None:

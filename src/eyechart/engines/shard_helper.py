@@ -72,7 +72,7 @@ def can_be_told(again: Prepare) -> bool:
 def free_memory() -> int:
     """Bytes that processes may still take; where the system does not say, enough."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError):
         return MOST * MEMORY

@@ -149,11 +149,14 @@ class Watch:
         )
 
     def numbers(self, step: int) -> dict[str, float]:
-        """The numbers of a step by name, with the ends of their intervals, as logs get them; NaN is left out."""
+        """The numbers of a step by name, with the ends of their intervals, as logs get them; NaN is left out.
+
+        No name is the beginning of another's path: MLflow's file store makes each a file in folders of these names.
+        """
         named = {
             f"eyechart/{row['measure']}/{row['quantity']}{end}": row[part]
             for row in self.runs[step].quantities()
-            for part, end in (("value", ""), ("low", "/low"), ("high", "/high"))
+            for part, end in (("value", ""), ("low", "_low"), ("high", "_high"))
         }
         return {name: value for name, value in named.items() if math.isfinite(value)}
 

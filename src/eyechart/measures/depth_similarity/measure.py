@@ -3,7 +3,9 @@
 Twins (`methods.twins`) are two trainings of one build: on less and on more data, before and after fine-tuning, with a
 class token and with average pooling, with another seed (the ceiling), or not at all (the floor). Their blocks are
 compared one by one. Two sizes of one architecture are compared block by block with every other; the curve is then each
-block's best match. The Gram matrices are those of `cka`, taken once; `CKA = HSIC(K, L) / √(HSIC(K, K) · HSIC(L, L))`.
+block's best match. The Gram matrices K, L are those of `cka`, taken once:
+
+    CKA = mean HSIC(K, L) / sqrt(mean HSIC(K, K) · mean HSIC(L, L))
 """
 
 from __future__ import annotations

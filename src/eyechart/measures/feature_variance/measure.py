@@ -1,7 +1,7 @@
 """M19: does a sub-layer smooth the feature map or roughen it?
 
-variance = mean over channels and images of the unbiased variance over positions
-relative = variance / mean square, because the variance alone grows with the norm of the residual stream
+    variance = mean over channels and images of the unbiased variance over positions
+    relative = variance / mean square, because the variance alone grows with the norm of the residual stream
 
 Neither scale is safe alone: the variance rises with any branch that is not the opposite of the stream, and the relative
 one falls with any branch that adds a constant. So claims are read on both.

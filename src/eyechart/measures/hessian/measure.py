@@ -4,6 +4,9 @@ Park & Kim collect the five eigenvalues of largest magnitude of each minibatch o
 share of negative ones (NEP: not convex) and the mean of the positive ones (APE: sharp). Both depend on whether images
 are augmented and whether a weight penalty belongs to the loss, which is why Chen et al. (2021) could report the
 reverse; so all four losses are measured (SPEC E3), and the warm-up snapshots beside the end make the third factor.
+
+    H = ∂² loss / ∂θ²        NEP = share of its eigenvalues below 0        APE = mean of those above 0
+
 The mathematics is in `curvature/`: the penalty's two losses share one Lanczos space, so that it costs nothing.
 """
 

@@ -1,5 +1,7 @@
 """M17: what does the loss look like around the weights? A plane through them, in two random directions.
 
+    loss(a, b) = loss(θ + a·d + b·e), with and without c·Σ‖p‖
+
 Shown is the loss itself (NLL) beside the loss with the weight penalty c·Σ‖p‖ that Park & Kim add: in their released
 landscapes about three quarters of the rise is the penalty (SPEC T9), which says nothing of the pictures.
 """

@@ -1,7 +1,10 @@
 """M12: what do the first filters look for? Principal components of the weights a picture meets first.
 
 The D filters of a patch embedding (of a CNN: of its first convolution) are vectors of P · P · 3 pixels; their leading
-principal components are shown as tiles. How low their frequencies are is the spectral centroid Σ f |F|² / Σ |F|².
+principal components are shown as tiles. How low their frequencies are is the spectral centroid
+
+    centroid = Σ f |F(f)|² / Σ |F(f)|²
+
 It is computed from the weights alone. Only the reference is random: filters as they are initialised.
 """
 

@@ -1,5 +1,7 @@
 """M13: does the model know which patches are near? Cosine similarity of position embeddings, patch by patch.
 
+    likeness(i, j) = p_i · p_j / (‖p_i‖ ‖p_j‖)
+
 A table of positions added to the tokens has a vector for each patch. Its cosine with every other patch's, laid out as a
 grid of grids, shows what the model has learned of two dimensions; relative tables are shown as they are, over the step
 from query to key. It is read off the weights (after whatever resizing the model does); intervals are over patches.

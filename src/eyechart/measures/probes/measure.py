@@ -1,8 +1,12 @@
 """M8: where can the class be read off? A linear probe at every block, for each way of reading it out.
 
 Ridge regression to ±1 targets in closed form (`methods.ridge`), fitted on three quarters of the images and asked about
-the last one, in turn: each image is answered by a probe that never saw it. The penalty is chosen within the three
-quarters, two against the third.
+the last one, in turn,
+
+    w = argmin  mean ‖y − b − z w‖² + penalty ‖w‖²        z: standardised features, y = ±1, b = mean y
+
+so that each image is answered by a probe that never saw it. The penalty is chosen within the three quarters, two
+against the third.
 
 What is kept. Held-out answers need the features of single images, so up to 1,024 images leave a row; in a larger exam
 all others go into float64 sums Σ x xᵀ and Σ x yᵀ of their quarter, and the probes of pooled readouts are exact over all

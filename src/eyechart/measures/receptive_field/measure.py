@@ -1,6 +1,8 @@
 """M4: how far does one place see? The gradient of the middle of each feature map with respect to the input picture.
 
-map(y, x) = size of ∂f/∂x(y, x) over the channels of f, averaged over images; radius = what holds half of its mass
+    map(y, x) = size of ∂f/∂x(y, x) over the channels of f, averaged over images
+
+Its radius is that of the disc that holds half of its mass.
 """
 
 from __future__ import annotations

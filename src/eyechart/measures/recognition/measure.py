@@ -1,6 +1,8 @@
 """How well does each subject recognise these pictures? The gate of most claims, and the first thing people ask.
 
 Top-1 accuracy and the mean negative log-likelihood over the images whose classes match the subject's.
+
+    accuracy = share of images whose class is argmax p        NLL = mean of −ln p(class)
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Patches are the cells of an 8×8 grid (shuffling: 2×2, 4×4, 8×8), the same for every subject, whatever its tokens.
 Attacks move every value of a picture (0 … 1) by at most ε; see `attacks.py`. Accuracy is reported as it is and
 relative to the subject's accuracy on the intact pictures.
+
+    relative accuracy = accuracy on changed pictures / on intact ones        attack: max |x' − x| ≤ ε
 """
 
 from __future__ import annotations

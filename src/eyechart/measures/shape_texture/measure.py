@@ -6,6 +6,9 @@
   frequency it has). Which of the two classes does the subject name?
 
 Park & Kim infer the shape bias of attention from spectra alone; these ask for it directly.
+
+    filters = (low-passed − high-passed) / clean accuracy        shuffle = 1 − shuffled / clean accuracy
+    conflict = answers by phase / (answers by phase + answers by amplitude)
 """
 
 from __future__ import annotations

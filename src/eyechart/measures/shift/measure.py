@@ -1,6 +1,8 @@
 """E14: what happens when the picture moves? Do features move along (equivariance), does the answer stay (invariance)?
 
-similarity = 1 - Σ|f(shifted) - shifted f|² / (their spread about the mean): 1 if features move along, 0 if unrelated
+    similarity = 1 − Σ|a − b|² / (Σ|a − m|² + Σ|b − m|²)        a = f(shifted), b = shifted f, m their mean
+
+It is 1 if features move along, 0 if they are unrelated.
 """
 
 from __future__ import annotations

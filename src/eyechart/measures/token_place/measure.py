@@ -4,6 +4,9 @@ CKA of tokens with patches may be high because neighbouring patches look alike, 
 architecture. Here the same tokens are read in other ways: CKA on pictures whose patches were shuffled, CKA
 without mean colours, a linear decoder of (row, column), a linear reconstruction of the patch itself, and what happens
 to all tokens when one patch is exchanged.
+
+    R² = 1 − Σ‖y − ŷ‖² / Σ‖y − m‖²        m: the mean; of pixels, that of their place
+    share of an exchanged patch = ‖change of its own token‖² / Σ ‖change of a token‖²
 """
 
 from __future__ import annotations
