@@ -160,6 +160,7 @@ SHOWN = {
         2 area x=component y=low y2=high
         2 rule x=component
         2 line x=component y=held[0,1] strokeDash=kind
+        2 point x=component y=held
         """,
     "position_embeddings": """
         3 picture

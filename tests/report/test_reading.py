@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,26 @@ def test_a_layer_is_marked_everywhere_and_a_cell_becomes_curves(browser: Browser
     assert browser.wait_for("document.getElementById('vg-tooltip-element')?.classList.contains('visible')")
     told = browser.ask("[...document.querySelectorAll('#vg-tooltip-element td.value')].map((each) => each.innerText)")
     assert told == ["block 3", "block 3", "1.00"]
+    told_of = "window.eyechart.tooltip.formatTooltip(%s, (text) => text)"
+    interval = (
+        "{ layer: 'block 3 attention', kind: 'conv', patch: 'row 2, column 7', other: 'null', share: '0.31',"
+        " [window.eyechart.sentence('from')]: '0.29', [window.eyechart.sentence('to')]: '0.33' }"
+    )
+    cells = [cell for cell in re.split("<[^>]*>", browser.ask(told_of % interval)) if cell]
+    assert cells == [
+        "layer",
+        "block 3 attention",
+        "kind",
+        "convolution",
+        "patch",
+        "row 2, column 7",
+        "share",
+        "0.31 [0.29, 0.33]",
+    ]
+    browser.ask("document.documentElement.lang = 'ko'")
+    cells = [cell for cell in re.split("<[^>]*>", browser.ask(told_of % interval)) if cell]
+    assert cells[1::2] == ["블록 3 어텐션", "합성곱", "2행 7열", "0.31 [0.29, 0.33]"]
+    browser.ask("document.documentElement.lang = 'en'")
     browser.click(middle[0] + column[2], middle[1])  # the next cell: block 4 with block 3
     assert browser.wait_for("document.querySelector('.cell')?.dataset.shown === 'block 4 block 3'")
     pressed = "button.layer[aria-pressed=true]"

@@ -205,11 +205,15 @@ def curve(
     points: bool = True,
     **encoding: Any,
 ) -> alt.LayerChart:
-    """A line with its points and, where `low` and `high` name columns, its interval as a band under it."""
+    """A line with its points and, where `low` and `high` name columns, its interval as a band under it.
+
+    The `tooltip` is that of the points alone: over a line or a band Vega tells the numbers of its first point.
+    """
+    tooltip = {"tooltip": encoding.pop("tooltip")} if "tooltip" in encoding else {}
     line = alt.Chart(frame).mark_line(tooltip=None).encode(x=x, y=y, color=color, **encoding)
     layers = [line] if low is None or high is None else [line, band(frame, x, y, low, high, color=color, **encoding)]
     if points:
-        layers.append(alt.Chart(frame).mark_point(size=36).encode(x=x, y=y, color=color, **encoding))
+        layers.append(alt.Chart(frame).mark_point(size=36).encode(x=x, y=y, color=color, **encoding, **tooltip))
     return cast(alt.LayerChart, alt.layer(*layers))
 
 
@@ -220,7 +224,7 @@ def dots_with_intervals(
     colour = alt.Color(y, type="nominal", scale=subject_scale(frame[y].astype(str).tolist()), legend=None)
     row = alt.Y(y, type="nominal", sort=None, title=None, axis=alt.Axis(labelFontSize=12, labelLimit=260, grid=True))
     span = alt.X(x, type="quantitative", title=x_title or x, scale=alt.Scale(zero=False, padding=20))
-    shown = [alt.Tooltip(y, type="nominal")] + [
+    shown = [alt.Tooltip(y, type="nominal", title=y)] + [
         alt.Tooltip(field, type="quantitative", format=format, title=title)
         for field, title in ((x, x_title or x), (low, "from"), (high, "to"))
     ]

@@ -72,9 +72,10 @@ class EmbeddedChart:
 
     @property
     def written(self) -> dict[str, list[str]]:
-        """Words that it writes from its tables."""
-        columns = [table["columns"]["text"] for table in self.tables.values() if "text" in table["columns"]]
-        return {"text": [word for column in columns for word in column.get("words", column.get("values", ()))]}
+        """Words that it writes from its tables, and those that it tells the pointer."""
+        names = {"text", *told_columns(self.spec)}
+        columns = [table["columns"][name] for table in self.tables.values() for name in names & set(table["columns"])]
+        return {"text": [word for column in columns for word in column.get("words", column.get("values", ())) if word]}
 
     @property
     def deflated(self) -> str:
@@ -120,6 +121,14 @@ def told_apart(part: Any, tables: Mapping[str, Any]) -> frozenset[str]:
         pending += each.get("concat", ())
         named.add(each.get("description"))
     return frozenset(map(str, named))
+
+
+def told_columns(part: Any) -> Iterator[str]:
+    """The columns of words in the tooltips of a chart."""
+    if isinstance(part, dict) and isinstance(part.get("tooltip"), list):
+        yield from (each["field"] for each in part["tooltip"] if each.get("type") == "nominal")
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from told_columns(inner)
 
 
 def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:

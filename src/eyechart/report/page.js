@@ -369,7 +369,7 @@
       drawn.set(figure, { room });
       // `ast`: expressions are interpreted, so the page needs no permission to make code from text.
       const { view } = await (await vega()).embed(live, copy, {
-        mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" }, patch: hearing,
+        mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip, patch: hearing,
       });
       view.addEventListener("click", ({ clientX: x, clientY: y }, item) => {
         const named = item && /^legend-(label|symbol)$/.test(item.mark.role) && item.datum?.value;
@@ -389,7 +389,7 @@
   // For other scripts: the rows behind a chart, and a chart of their own in the page's looks.
   window.eyechart.rowsOf = (name) => Object.values(opened.get(name).tables).flatMap(unpack); // of a chart that was drawn
   window.eyechart.show = async (place, spec) => (await vega()).embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
-    mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" },
+    mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip,
   });
 
   const attempt = (figure) => draw(figure).catch((error) => {

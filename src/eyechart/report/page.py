@@ -41,9 +41,21 @@ LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 STYLES = ("page.css", "exam.css")
-SCRIPTS = ("store.js", "languages.js", "few.js", "page.js", "looking.js", "tour.js", "reading.js", "strips.js")
-"""In the order in which they run: what the page knows, its language, whom its charts show, its charts, what is marked
-in them, and how it is read."""
+SCRIPTS = (
+    *(
+        "store.js",
+        "languages.js",
+        "few.js",
+        "tooltips.js",
+        "page.js",
+        "looking.js",
+        "tour.js",
+        "reading.js",
+        "strips.js",
+    ),
+)
+"""In the order in which they run: what the page knows, its language, whom its charts show, what these tell the pointer,
+the charts, what is marked in them, and how it is read."""
 EXPLORER_SCRIPTS = ("likeness.js", "attention_rows.js", "attention_words.js", "attention_drawing.js", "explorer.js")
 
 

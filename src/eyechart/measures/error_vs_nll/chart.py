@@ -8,7 +8,7 @@ import pandas as pd
 import xarray
 
 from eyechart.charts import theme
-from eyechart.charts.tables import ends_of, subject_colours, tooltips
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, tooltips
 from eyechart.charts.theme import Chart
 
 SIZE = (320, 280)
@@ -41,7 +41,8 @@ def panel(table: pd.DataFrame, title: str, subjects: list[str], kinds: list[str]
     colour = subject_colours(subjects)
     shapes = {NOW: "circle", WRITTEN: "diamond", STAND_IN: "triangle-up"}
     shape = alt.Shape("what:N", title=None, scale=alt.Scale(domain=kinds, range=[shapes[kind] for kind in kinds]))
-    tooltip = tooltips("subject", what=" ", nll=("NLL", ".3f"), error=("error", ".2%"))
+    tooltip = tooltips("subject", what="weights") + interval_tooltips("nll", "NLL", among=True)
+    tooltip += interval_tooltips("error", "error", ".2%", among=True)
     layers: list[alt.Chart] = []
     upright, level = table.dropna(subset=["error_low"]), table.dropna(subset=["nll_low"])
     if len(upright):  # a mark without a finite number would be a warning in the reader's console
