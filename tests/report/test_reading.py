@@ -284,8 +284,13 @@ def test_a_layer_is_marked_everywhere_and_a_cell_becomes_curves(browser: Browser
     cells = [cell for cell in re.split("<[^>]*>", browser.ask(told_of % interval)) if cell]
     assert cells[1::2] == ["블록 3 어텐션", "합성곱", "2행 7열", "0.31 [0.29, 0.33]"]
     browser.ask("document.documentElement.lang = 'en'")
+    browser.ask(
+        "(({ eyechart: page, eyechart: { show } }) => { page.show = (...how) => show(...(page.shown = how)); })(window)"
+    )
     browser.click(middle[0] + column[2], middle[1])  # the next cell: block 4 with block 3
     assert browser.wait_for("document.querySelector('.cell')?.dataset.shown === 'block 4 block 3'")
+    curves = "window.eyechart.shown[1].concat.flatMap(({ layer }) => layer.map(({ mark }) => mark.color))"
+    assert set(browser.ask(curves)) == {theme.SUBJECT_COLOURS[0]}  # of the ViT, and not Vega's own blue
     pressed = "button.layer[aria-pressed=true]"
     assert seen(browser, pressed) == ["3", "4"]
     browser.page.click("button.looking")

@@ -179,13 +179,13 @@ def kind_points(
 
 def band(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
     """The 95 % interval of a curve as a pale band. `x`, `y` as the curve has them; `encoding` takes its `color`."""
-    area: alt.Chart = alt.Chart(frame).mark_area(opacity=0.18, line=False, clip=True, tooltip=None)
+    area: alt.Chart = alt.Chart(frame).mark_area(style="interval-band", line=False, clip=True, tooltip=None)
     return area.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
 
 
 def error_bars(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
     """The 95 % interval of single points as thin upright rules, to lie under the points."""
-    bars: alt.Chart = alt.Chart(frame).mark_rule(strokeWidth=1.5, opacity=0.7, clip=True, tooltip=None)
+    bars: alt.Chart = alt.Chart(frame).mark_rule(style="interval-bar", strokeWidth=1.5, clip=True, tooltip=None)
     return bars.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
 
 
@@ -229,7 +229,7 @@ def dots_with_intervals(
         for field, title in ((x, x_title or x), (low, "from"), (high, "to"))
     ]
     base = alt.Chart(frame).encode(row, color=colour, tooltip=shown)
-    rules = base.mark_rule(strokeWidth=3, opacity=0.45).encode(column_on(span, low), x2=alt.X2(high))
+    rules = base.mark_rule(style="interval-bar", strokeWidth=3).encode(column_on(span, low), x2=alt.X2(high))
     layers = alt.layer(rules, base.mark_point(size=90).encode(span)).properties(width=520, height=alt.Step(34))
     return cast(alt.LayerChart, layers)
 

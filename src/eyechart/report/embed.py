@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
-from eyechart.charts.palette import DARK, LIGHT, STAND_INS, in_inks
+from eyechart.charts.palette import DARK, LIGHT, PALE_ON_DARK, PALE_ON_LIGHT, STAND_IN_PALENESS, STAND_INS, in_inks
 from eyechart.report.words import chart_words, retitled
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:
     Without marks' labels for screen readers: on the page the sentence beside it speaks.
     """
     dressed = copy.copy(dict(spec))
-    dressed["config"] = in_inks(STAND_INS) | BARE
+    dressed["config"] = in_inks(STAND_INS, STAND_IN_PALENESS) | BARE
     picture = smaller(vl_convert.vegalite_to_svg(dressed, allowed_base_urls=[]))
-    return with_inks(picture, LIGHT), with_inks(picture, DARK)
+    return with_inks(picture, LIGHT), with_inks(picture, DARK, PALE_ON_DARK)
 
 
 def picture(spec: dict[str, Any], subjects: Sequence[str] = ()) -> dict[str, Any]:
@@ -160,12 +160,14 @@ def size_of(svg: str) -> tuple[int, int]:
     return round(float(width)), round(float(height))
 
 
-def with_inks(picture: str, inks: Sequence[str]) -> str:
+def with_inks(picture: str, inks: Sequence[str], paleness: Sequence[float] = PALE_ON_LIGHT) -> str:
     """
-    >>> with_inks('<text fill="#01f203">#01f203</text>', ["red"] * 5)
-    '<text fill="red">#01f203</text>'
+    >>> with_inks('<text fill="#01f203">#01f203</text><path opacity="0.181"/>', ["red"] * 5)
+    '<text fill="red">#01f203</text><path opacity="0.18"/>'
     """
     put = dict(zip(STAND_INS, inks, strict=True))
+    for stand_in, opacity in zip(STAND_IN_PALENESS, paleness, strict=True):
+        picture = picture.replace(f' opacity="{stand_in}"', "" if opacity == 1 else f' opacity="{opacity}"')
     return STOOD_IN.sub(lambda match: f'{match[1]}="{put[match[2]]}"', picture)
 
 

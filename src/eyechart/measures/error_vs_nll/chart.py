@@ -48,7 +48,7 @@ def panel(table: pd.DataFrame, title: str, subjects: list[str], kinds: list[str]
     if len(upright):  # a mark without a finite number would be a warning in the reader's console
         layers.append(theme.error_bars(upright, x, y, *ends_of("error"), color=colour))
     if len(level):
-        across = alt.Chart(level).mark_rule(opacity=0.6, strokeWidth=1.5, tooltip=None)
+        across = alt.Chart(level).mark_rule(style="interval-bar", strokeWidth=1.5, tooltip=None)
         layers.append(across.encode(alt.X("nll_low:Q", title=title), y, x2="nll_high:Q", color=colour))
     points = alt.Chart(table).mark_point(size=90, filled=True, opacity=0.9)
     layers.append(points.encode(x, y, color=colour, shape=shape, tooltip=tooltip))
