@@ -255,7 +255,7 @@ REFERENCES = {
     "probes": {"commonest class"},
     "robustness": {"guessing"},
     "shape_texture": {"guessing", "both alike"},
-    "skip_ratio": {"branch writes as much as was there"},
+    "skip_ratio": {"equal lengths"},
     "skip_removal": {"nothing lost", "as alike as intact"},
 }
 

@@ -30,14 +30,15 @@ LINES = """((selector) => [...document.querySelectorAll(selector)].map((element)
 
 #: Widths of the panels of a live chart, and the names of its dashed lines.
 PANELS_OF = """(() => {
-  const widths = [], names = [], { view } = window.eyechart.views.get(%s);
+  const widths = [], names = [], upright = [], { view } = window.eyechart.views.get(%s);
   const look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
     if (/concat_\\d+_group$/.test(mark.name)) widths.push(item.width);
     if (mark.marktype === 'text' && item.fontStyle === 'italic' && item.text && item.stroke) names.push(item.text);
+    if (mark.role === 'axis-title' && item.angle === -90) upright.push(item.bounds.y2 - item.bounds.y1);
     if (mark.marktype === 'group') look(item);
   }));
   view.scenegraph().root.items.forEach(look);
-  return [widths, names];
+  return [widths, names, upright];
 })()"""
 
 
@@ -64,10 +65,11 @@ def test_a_phone_shows_all_of_every_subject(browser: Browser, file: Path) -> Non
     assert browser.ask(label) == "정확도, 공통 크롭"
 
 
-@pytest.mark.parametrize("browser", [(800, 900), (1110, 900), (1280, 900)], indirect=True)
+@pytest.mark.parametrize("browser", [(720, 900), (800, 900), (1110, 900), (1280, 900)], indirect=True)
 def test_no_column_of_the_subjects_is_cut_and_numbers_of_a_pair_name_both(browser: Browser, file: Path) -> None:
     """At 800 pixels accuracy lost its heading and interval; below a number of two, the second seemed to have none."""
     browser.open(file)
+    browser.ask("document.querySelector('#subjects tbody .subject').append('-16-larger')")
     assert (
         browser.ask("((table) => table.scrollWidth - table.clientWidth)(document.querySelector('#subjects .wide'))")
         <= 1
@@ -112,7 +114,8 @@ def large_and_small(_: xr.Dataset) -> Any:
     tiles = alt.Chart(cells).mark_rect().encode(alt.X("x:O", title=None), alt.Y("y:O", title=None), color="value:Q")
     points = alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None))
     small = theme.panel(points + theme.reference(0.5, "half of the panel"), (200, 120))
-    tiny = theme.panel(points + theme.reference(0.5, "half of the panel"), (90, 120))
+    tall = points.encode(alt.Y("y:Q", title="words that are longer than their axis is high"))
+    tiny = theme.panel(tall + theme.reference(0.5, "half of the panel"), (90, 120))
     return theme.panels([theme.panel(alt.layer(tiles), (600, 300)), small, tiny], columns=1)
 
 
@@ -121,10 +124,11 @@ def test_what_fits_a_phone_keeps_its_size(browser: Browser, tmp_path: Path) -> N
     """All panels gave as much as the widest had to: Fourier's were 100 pixels wide, with half of the screen empty."""
     figure = drawn(browser, tmp_path, large_and_small)
     assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
-    panels, names = browser.ask(PANELS_OF % figure)
+    panels, names, upright = browser.ask(PANELS_OF % figure)
     wide, small, tiny = sorted(panels, reverse=True)
     assert (small, tiny) == (200, 90)
     assert wide > 200
+    assert [height < 124 for height in upright] == [True]  # on two lines: it reached into what was above
     assert names == ["half of the panel"]  # not on the tiny one, where it would lie over the axis
 
 

@@ -139,6 +139,11 @@
     delete named.titleLimit;
   }));
 
+  // So do words along a side that has become shorter than they are: they would reach into what is above it.
+  const wrapUpright = (part) => unitsOf(part).forEach(({ encoding }) => [encoding?.y, encoding?.y?.axis].forEach((named) => {
+    if (named?.title && typeof part.height === "number") named.title = wrapped(named.title, AXIS, part.height);
+  }));
+
   // Pictures and maps keep their shape: their height and all that is placed on them in pixels shrink with the width.
   const isMap = (part) => (part.layer || [part]).some(({ mark }) => mark && ["rect", "image"].includes(mark.type || mark));
 
@@ -358,6 +363,7 @@
       if (way.capped && !way.narrow) above = excess;
       if (way.capped) cap(copy, above);
       if (way.narrow) narrow(copy, less);
+      panelsOf(copy).filter(({ concat }) => !concat).forEach(wrapUpright);
       fitReferences(copy, datasets);
       if (way.piled) oneColumn(copy);
       const below = { orient: "bottom", direction: "horizontal", columns: way.piled ? 1 : 2 };

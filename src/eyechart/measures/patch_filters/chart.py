@@ -84,7 +84,7 @@ def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
     title = alt.TitleParams("grey: 95 % of the components of random filters", fontSize=12, fontWeight="normal")
     last = pd.DataFrame({"component": [COLUMNS + 0.5]} if count > COLUMNS else {"component": []})
     ends = alt.Chart(last).mark_rule(strokeDash=[4, 3], color="#8b9099", tooltip=None).encode(x)
-    return theme.panel(band + middle + ends + line + dots, (330, 150), title)
+    return theme.panel(band + middle + ends + line + dots, (330, 180), title)
 
 
 def variance(at: xarray.Dataset, subject: str, count: int) -> Chart:

@@ -43,7 +43,7 @@ def curves(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, low, high, color=colour)
     tooltip = tooltips("subject", "name", "token") + interval_tooltips("ratio", "skip / branch", ".3g")
     marks = theme.kind_points(table, x, y, tooltip=tooltip)
-    at_one = theme.reference(1, "branch writes as much as was there")
+    at_one = theme.reference(1, "equal lengths")
     return theme.panel(line + bars + marks + at_one, (400, 280))
 
 
