@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 from eyechart.charts import theme
+from eyechart.charts.tables import subject_colours
 from eyechart.claims.verdict import Verdict
 from eyechart.report import page
 from eyechart.report.tour import tour
@@ -163,6 +164,27 @@ def test_a_figure_of_a_pair_is_not_blank_with_one_of_them(browser: Browser, tmp_
         assert browser.ask(PANELS_OF % figure)[0] == [300]
         assert browser.ask(f"{figure}.querySelector('canvas').clientHeight") > 200
     assert browser.complaints == []
+
+
+def beside_one_another(_: xr.Dataset) -> Any:
+    """Subjects in a column that is not called `subject`, each in a place of its own beside the others."""
+    rows = pd.DataFrame({"each_subject": ["zoo:vit", "zoo:resnet"], "x": ["even"] * 2, "y": [0.1, 0.9]})
+    place = alt.XOffset("each_subject:N", sort=["zoo:vit", "zoo:resnet"])
+    points = alt.Chart(rows).mark_point().encode(alt.X("x:N", title=None), alt.Y("y:Q", title=None), place)
+    return theme.panel(
+        alt.layer(points.encode(color=subject_colours(rows["each_subject"], "each_subject"))), (300, 200)
+    )
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_those_who_are_not_shown_leave_no_gap(browser: Browser, tmp_path: Path) -> None:
+    """They stayed as points without a colour, which told the pointer their numbers, and the others stood aside."""
+    figure = drawn(browser, tmp_path, beside_one_another)
+    browser.ask(f"(window.eyechart.views.get({figure}).old = true, window.eyechart.set('only', ['zoo:vit']))")
+    assert browser.wait_for(f"((now) => now.view && !now.old)(window.eyechart.views.get({figure}))")
+    marks = "window.eyechart.views.get(%s).view.scenegraph().root.items[0].items.find((mark) => mark.role === 'mark')"
+    points = browser.ask(f"({marks % figure}).items.map((item) => item.x)")
+    assert points == [pytest.approx(browser.ask(f"window.eyechart.views.get({figure}).view.width()") / 2, abs=2)]
 
 
 def test_two_readings_of_a_claim_are_told_apart_on_the_tour() -> None:

@@ -113,7 +113,12 @@ def embed(run: Run, name: str, language: Language = "en") -> EmbeddedChart:
 
 def told_apart(part: Any, tables: Mapping[str, Any]) -> frozenset[str]:
     """Names in the columns that page.js picks subjects by, and those that panels are marked with."""
-    columns = [table["columns"].get(name, {}) for table in tables.values() for name in ("subject", "who")]
+    columns = [
+        column
+        for table in tables.values()
+        for name, column in table["columns"].items()
+        if name == "who" or name.endswith("subject")
+    ]
     named = {word for column in columns for word in column.get("words", column.get("values", ())) if word}
     pending = [part]
     while pending:

@@ -214,10 +214,10 @@
   };
 
   // Subjects by themselves: rows of the others are left out of tables that hold several, and so are their panels.
-  const columnsOfSubjects = ["subject", "other_subject", "who"];
+  const isOfSubjects = (column) => column === "who" || /(^|_)subject$/.test(column);
   const isOf = (only, name) => !subjects.has(name) || only.includes(name);
   const onlyRows = (rows, only) => {
-    const columns = columnsOfSubjects.filter((name) => rows.length && name in rows[0]);
+    const columns = Object.keys(rows[0] ?? {}).filter(isOfSubjects);
     const mine = rows.filter((row) => columns.every((name) => isOf(only, row[name])));
     return columns.length ? mine : rows;
   };
@@ -231,7 +231,7 @@
     return isMarked(part) ? [name, ...tablesIn(part)] : (part.concat || []).flatMap((one) => ownTables(one, name));
   };
   const isOfAnother = (part, emptied, only) => isMarked(part) ? !only.includes(part.description) : unitsOf(part).some(({ transform = [], data }) => emptied.has(data?.name) ||
-    transform.some(({ filter }) => columnsOfSubjects.includes(filter?.field) && !isOf(only, filter.equal)));
+    transform.some(({ filter }) => isOfSubjects(filter?.field ?? "") && !isOf(only, filter.equal)));
   const onlyPanels = (part, emptied, only) => {
     if (!part.concat) return;
     part.concat.filter((one) => !isMarked(one)).forEach((one) => onlyPanels(one, emptied, only));
