@@ -236,3 +236,13 @@ def test_the_page_of_two_runs_speaks_korean_and_needs_no_slider(browser: Browser
     browser.page.locator("[data-language=en]").click()
     assert browser.page.locator("#quantities h2").inner_text().startswith("Every quantity")
     assert "Comparison of 2 runs" in browser.page.locator(".over").inner_text()
+    # Bold is what changed and nothing else: Jinja read `step.clear` as a method of the dictionary, and all were bold.
+    changes = browser.page.locator("#quantities td[data-run]:last-child").all()
+    bold = {bool(cell.locator("b").count()) == is_change(cell.inner_text()) for cell in changes}
+    assert changes
+    assert bold == {True}
+
+
+def is_change(text: str) -> bool:
+    low, high = (float(end.replace("−", "-")) for end in re.findall(r"\[(.*), (.*)\]", text)[0])
+    return not low <= 0 <= high
