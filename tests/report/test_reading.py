@@ -315,6 +315,9 @@ def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser
     browser.page.click(".brushed button:nth-of-type(9)")
     assert browser.wait_for("document.getElementById('explorer').dataset.layer === '1'")
     assert browser.ask("document.getElementById('explorer').dataset.head") == "0"
+    to_figure(browser, "attention_maps")
+    urls = browser.ask("window.eyechart.rowsOf('attention_maps').map((row) => row.url).filter(Boolean)")
+    assert {url[:11] for url in urls} == {"data:image/"}  # found in the still picture, which alone has them
     to_figure(browser, "feature_variance")
     legend = browser.ask(PLACE_OF_LEGEND)
     browser.click(*legend)

@@ -11,8 +11,17 @@
   // A chart travels as base64 of a zlib stream: EmbeddedChart.deflated. `opened`: those that were looked at.
   const opened = new Map();
   const open = async (name) => {
-    if (!opened.has(name)) opened.set(name, JSON.parse(new TextDecoder().decode(await inflated(charts[name]))));
+    if (!opened.has(name)) opened.set(name, withPictures(name, JSON.parse(new TextDecoder().decode(await inflated(charts[name])))));
     return opened.get(name);
+  };
+  // Its pictures are those of the still one, by their number there: embed.share_pictures.
+  const withPictures = (name, chart) => {
+    const still = decodeURIComponent(stillOf(name).getAttribute("src")).match(/data:image\/(?!svg)[^"']+/g) ?? [];
+    const pictures = [...new Set(still)];
+    Object.values(chart.tables).map(({ columns }) => columns.url ?? {}).forEach((column) => ["words", "values"].filter((kind) => column[kind]).forEach((kind) => {
+      column[kind] = column[kind].map((url) => (/^picture:/.test(url) ? pictures[url.slice(8)] : url));
+    }));
+    return chart;
   };
 
   // So does the library that draws them. The page's policy knows it by its hash.

@@ -73,7 +73,7 @@ def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
     )
     x = alt.X("component:Q", title="component", scale=alt.Scale(domain=[1, max(count, 2)], nice=False))
     top = max(1.0, float(table["centroid"].max()), float(high))
-    y = alt.Y("centroid:Q", title="mean frequency (Nyquist = 1)", scale=alt.Scale(domain=[0, top]))
+    y = alt.Y("centroid:Q", title="mean frequency / Nyquist", scale=alt.Scale(domain=[0, top]))
     numbers = {"centroid": ("mean frequency", ".3f"), "smoothness": ("smoothness", ".3f")}
     tooltip = tooltips("component:Q", **numbers)
     colour = alt.value(theme.subject_colour(subject))
