@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import subject_colours
 from eyechart.claims.verdict import Verdict
 from eyechart.report import page
@@ -131,6 +132,18 @@ def test_what_fits_a_phone_keeps_its_size(browser: Browser, tmp_path: Path) -> N
     assert wide > 200
     assert [height < 124 for height in upright] == [True]  # on two lines: it reached into what was above
     assert names == ["half of the panel"]  # not on the tiny one, where it would lie over the axis
+
+
+def of_cells(_: xr.Dataset) -> Any:
+    cells = [{"x": f"a{x}", "y": f"b{y}", "value": x * y} for x in range(37) for y in range(20)]
+    return theme.panels([heatmap(pd.DataFrame(cells), x="x", y="y", value="value", size=(370, 200))] * 2, columns=2)
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_cells_of_a_narrow_map_have_whole_pixels(browser: Browser, tmp_path: Path) -> None:
+    """Else pale seams run through it."""
+    widths = browser.ask(PANELS_OF % drawn(browser, tmp_path, of_cells))[0]
+    assert [(width < 370, width % 37) for width in widths] == [(True, 0)] * 2
 
 
 def long_names(_: xr.Dataset) -> Any:

@@ -50,7 +50,7 @@ STAND_INS = ("#01f203", "#02f304", "#03f405", "#04f506", "#05f607")
 
 #: How opaque intervals are, as bands and as bars. On dark paper more: the blue of the first subject has a contrast of
 #: 3.4 there, and as pale as on white its intervals could not be seen.
-PALE_ON_LIGHT, PALE_ON_DARK = (0.18, 0.7), (0.36, 1.0)
+PALE_ON_LIGHT, PALE_ON_DARK = (0.18, 0.7), (0.3, 1.0)
 STAND_IN_PALENESS = (0.181, 0.701)
 
 

@@ -175,7 +175,7 @@
     const [list, place] = namesIn(axis.labelExpr ?? "");
     if (!list || !axis.labelLimit) return;
     const lines = (names) => Math.max(...names.map((name) => [name].flat().length));
-    const more = list.map((name) => wrapped([name].flat().join(" "), LABEL, axis.labelLimit));
+    const more = list.map((name) => [name].flat().flatMap((line) => wrapped(line, LABEL, axis.labelLimit)));
     axis.labelPadding = (axis.labelPadding ?? 4) + 13 * Math.max(0, lines(more) - lines(list)); // they hang from their first line
     axis.labelExpr = JSON.stringify(more) + place;
   };
@@ -207,12 +207,19 @@
     Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
   });
 
+  // A side of a map of rectangles is a whole number of pixels for each, or pale seams would show: charts/heatmap.py.
+  const inCells = (part, channel, pixels) => {
+    const isCell = ({ mark, encoding }) => mark?.type === "rect" && encoding?.color?.field && encoding[`${channel}2`];
+    const cells = unitsOf(part).find(isCell)?.encoding[channel].scale?.domain?.at(-1) ?? 0;
+    return cells > 0 && cells <= pixels ? Math.floor(pixels / cells) * cells : pixels;
+  };
+
   const narrow = (part, excess, least = 120) => {
     if (typeof part.width === "number") {
-      const width = Math.max(least, part.width - excess);
+      const width = inCells(part, "x", Math.max(least, part.width - excess));
       if (isMap(part) && typeof part.height === "number") {
         shrink(part, width / part.width);
-        part.height *= width / part.width;
+        part.height = inCells(part, "y", (part.height * width) / part.width);
       }
       part.width = width;
       wrapAxis(part, width + 24);
@@ -293,8 +300,8 @@
   };
   const enlarge = (part, ratio) => { // few maps of many have room to be large
     if (!(ratio > 1)) return;
-    part.width *= ratio;
-    part.height *= ratio;
+    part.width = inCells(part, "x", part.width * ratio);
+    part.height = inCells(part, "y", part.height * ratio);
   };
 
   // Legends answer to a click: Vega-Lite makes them deaf.
