@@ -207,19 +207,18 @@
     Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
   });
 
-  // A side of a map of rectangles is a whole number of pixels for each, or pale seams would show: charts/heatmap.py.
-  const inCells = (part, channel, pixels) => {
-    const isCell = ({ mark, encoding }) => mark?.type === "rect" && encoding?.color?.field && encoding[`${channel}2`];
-    const cells = unitsOf(part).find(isCell)?.encoding[channel].scale?.domain?.at(-1) ?? 0;
-    return cells > 0 && cells <= pixels ? Math.floor(pixels / cells) * cells : pixels;
-  };
+  // Cells of a map that are no longer whole pixels reach into the next ones, or pale seams would show: charts/heatmap.py.
+  const overlap = (part) => unitsOf(part).filter(({ mark, encoding }) => mark?.type === "rect" && encoding?.color?.field && encoding.x2).forEach(({ mark }) => {
+    Object.assign(mark, { x2Offset: 0.7, y2Offset: -0.7 });
+  });
 
   const narrow = (part, excess, least = 120) => {
     if (typeof part.width === "number") {
-      const width = inCells(part, "x", Math.max(least, part.width - excess));
+      const width = Math.max(least, part.width - excess);
       if (isMap(part) && typeof part.height === "number") {
         shrink(part, width / part.width);
-        part.height = inCells(part, "y", (part.height * width) / part.width);
+        part.height *= width / part.width;
+        overlap(part);
       }
       part.width = width;
       wrapAxis(part, width + 24);
@@ -300,8 +299,9 @@
   };
   const enlarge = (part, ratio) => { // few maps of many have room to be large
     if (!(ratio > 1)) return;
-    part.width = inCells(part, "x", part.width * ratio);
-    part.height = inCells(part, "y", part.height * ratio);
+    part.width *= ratio;
+    part.height *= ratio;
+    overlap(part);
   };
 
   // Legends answer to a click: Vega-Lite makes them deaf.
