@@ -53,7 +53,9 @@ def panel(each: Difference, labels: Sequence[str]) -> dict[str, Any]:
     name, subjects = name_of_quantity(each.quantity), " and ".join(each.subjects)
     title = alt.TitleParams(name, subtitle=subjects, limit=PANEL[0] + 40)
     chart = theme.panel(alt.layer(bars, theme.curve(frame, x, y, colour)), PANEL, title)
-    return picture(specification(theme.dress(chart)), each.subjects) | {"words": f"{name} of {subjects} over the runs"}
+    return picture(specification(theme.dress(chart)), [*each.subjects, *labels]) | {
+        "words": f"{name} of {subjects} over the runs"
+    }
 
 
 def bytes_of(made: dict[str, Any]) -> int:
