@@ -64,8 +64,27 @@ def clearly_above(one: Ends, two: Ends) -> bool:
 
 def in_words(finding: xarray.Dataset, name: str, form: str) -> str:
     """A single number of a finding with its interval: "92.0% [90.1%, 93.6%]"."""
-    value, low, high = (f"{each:{form}}" for each in with_ends(finding, name))
-    return f"{value} [{low}, {high}]"
+    return spanned(with_ends(finding, name), form)
+
+
+def quantity_in_words(finding: xarray.Dataset, quantity: str, form: str, *subjects: str) -> str:
+    return spanned(ends_of(finding, quantity, *subjects), form)
+
+
+def spanned(ends: Ends, form: str) -> str:
+    """A number with its interval, with as many digits as tell its ends apart; by itself where it has no interval.
+
+    >>> spanned((0.61, 0.58, 0.64), ".2f"), spanned((0.94, 0.939, 0.941), ".2f"), spanned((0.5, math.nan, 1.0), ".0%")
+    ('0.61 [0.58, 0.64]', '0.940 [0.939, 0.941]', '50%')
+    """
+    value, low, high = ends
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return f"{value:{form}}"
+    sign, _, rest = form.partition(".")
+    digits, kind = int(rest[:-1]), rest[-1]
+    while digits < 5 and low != high and f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
+        digits += 1
+    return "{} [{}, {}]".format(*(f"{each:{sign}.{digits}{kind}}" for each in ends))
 
 
 def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:

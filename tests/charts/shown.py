@@ -160,6 +160,7 @@ SHOWN = {
         2 area x=component y=low y2=high
         2 rule x=component
         2 line x=component y=held[0,1] strokeDash=kind
+        2 point x=component y=held
         """,
     "position_embeddings": """
         3 picture
@@ -254,7 +255,7 @@ REFERENCES = {
     "probes": {"commonest class"},
     "robustness": {"guessing"},
     "shape_texture": {"guessing", "both alike"},
-    "skip_ratio": {"branch writes as much as was there"},
+    "skip_ratio": {"equal lengths"},
     "skip_removal": {"nothing lost", "as alike as intact"},
 }
 

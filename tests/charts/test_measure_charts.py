@@ -14,6 +14,8 @@ from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.charts.tables import ends_of
 from eyechart.measures import find_measure, names
+from eyechart.report import words
+from eyechart.report.translation import Translator
 
 from .findings import CNN, SWIN, VIT, finding_of
 from .layers import Layer, layers_of, references_of
@@ -193,6 +195,45 @@ def tooltips_in(part: Any) -> list[list[str]]:
     return here + [
         each for key in ("layer", "concat", "vconcat", "hconcat", "spec") for each in tooltips_in(part.get(key))
     ]
+
+
+@pytest.mark.parametrize("measure", names())
+def test_tooltips_say_whose_number_it_is_and_how_certain(measure: str) -> None:
+    """They said "prefix_mass" and "site", named no subject, and told numbers without the interval that was drawn.
+
+    Lines and bands have none: over them Vega tells the numbers of their first point.
+    """
+    for layer in layers(measure):
+        told = layer.encoding.get("tooltip")
+        if not isinstance(told, list):
+            continue
+        assert layer.mark["type"] not in ("line", "area"), str(layer)
+        shown = {each["field"]: each.get("title") or "" for each in told}
+        titles = " ".join(shown.values())
+        assert all(shown.values()), shown
+        assert not re.search(r"_|\bsite\b|\bname\b", titles), shown
+        subjects = {row["subject"] for row in layer.rows if "subject" in row}
+        assert not subjects or "subject" in shown or all(subject in titles for subject in subjects), shown
+        for field in shown:
+            low, high = ends_of(field)
+            assert low not in layer.rows[0] or {low, high} <= set(shown), shown
+
+
+SAID_ALIKE = re.compile(r"[\d.–×]+|net:[\w@]+|CKA|NLL|R²|Δ|[a-f]")
+NAMES = {"subject", "name", "other_name", "unit_name", "group_heads", "token", "corruption", "moment", "pair"}
+"""Columns of names: of subjects, corruptions and moments, which stay, and of layers, said word by word."""
+
+
+@pytest.mark.parametrize("measure", names())
+def test_tooltips_are_known_in_korean(measure: str) -> None:
+    say = Translator(words.read("eyechart.report", "ko/charts.toml"), ORDER)
+    told: set[str] = set()
+    for layer in layers(measure):
+        for each in layer.encoding.get("tooltip", []) if isinstance(layer.encoding.get("tooltip"), list) else []:
+            told.add(each["title"])
+            if each["type"] == "nominal" and each["field"] not in NAMES:
+                told |= {str(row[each["field"]]) for row in layer.rows}
+    assert {text for text in told if not SAID_ALIKE.fullmatch(text) and say(text) is None} == set()
 
 
 @pytest.mark.parametrize("measure", names())

@@ -77,8 +77,8 @@ def told(tips: Any) -> list[dict[str, Any]]:
 
 def test_tooltips() -> None:
     assert told(tooltips("subject", "head:Q", name="block", cka=("CKA", ".3f"), size=("passes", ""))) == [
-        {"field": "subject", "type": "nominal"},
-        {"field": "head", "type": "quantitative"},
+        {"field": "subject", "type": "nominal", "title": "subject"},
+        {"field": "head", "type": "quantitative", "title": "head"},
         {"field": "name", "type": "nominal", "title": "block"},
         {"field": "cka", "type": "quantitative", "title": "CKA", "format": ".3f"},
         {"field": "size", "type": "quantitative", "title": "passes"},

@@ -44,3 +44,8 @@ def test_figures_of_other_panels_keep_their_axes() -> None:
     one, two = chart([1.0]), chart([9.0])
     two["concat"] = two["concat"][:1]
     assert on_common_axes([one, two]) == [one, two]
+    one["concat"][1]["title"], two["concat"][0]["title"] = "of the ViT", {"text": ["of the", "ViT"]}  # its second panel
+    both = on_common_axes([one, two])
+    assert both[0]["concat"][0] == one["concat"][0]
+    reach = both[0]["concat"][1]["encoding"]["y"]["scale"]["domain"]["unionWith"]
+    assert reach == both[1]["concat"][0]["layer"][0]["encoding"]["y"]["scale"]["domain"]["unionWith"] == [1.0, 9.0]

@@ -8,13 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import altair as alt
 import numpy as np
 import pytest
 import xarray
 from click.testing import CliRunner
 
 import eyechart
-from eyechart.charts import theme
+from eyechart.charts.tables import subject_colours
 from eyechart.cli import main
 from eyechart.comparison import pictures
 from eyechart.comparison.comparison import Comparison, compare
@@ -155,19 +156,30 @@ def test_the_command_prints_a_table_and_writes_a_page(runs: list[Run], tmp_path:
     assert {row["run"] for row in told["changes"]} == {"shuffled", "fewer"}
 
 
-def test_a_subject_has_one_colour_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside others, which are not compared, it had that of its place among them."""
-    monkeypatch.setattr(pictures, "specification", lambda chart, validate: {"colours": chart})
+def test_figures_show_those_compared_in_one_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside others, which are not compared, a subject had the colour of its place among them."""
     monkeypatch.setattr(pictures, "picture", lambda spec, subjects: spec)
 
     def run(*subjects: str) -> SimpleNamespace:
-        colours = lambda name: {each: theme.subject_colour(each) for each in subjects}  # noqa: E731
-        return SimpleNamespace(scene=SimpleNamespace(subjects=subjects), chart=colours)
+        rows = {"y": ("site", np.arange(len(subjects)) / 2)}
+        found = xarray.Dataset(rows, {"subject": ("site", list(subjects)), "block": ("site", [0] * len(subjects))})
+        measure = SimpleNamespace(chart=dots)
+        return SimpleNamespace(
+            scene=SimpleNamespace(subjects=subjects), findings={"any": found}, measures={"any": measure}
+        )
+
+    def dots(finding: xarray.Dataset) -> alt.Chart:
+        colour = subject_colours(finding.subject.values)
+        table = finding.to_dataframe().reset_index()
+        return cast(alt.Chart, alt.Chart(table).mark_point().encode(y="y:Q", color=colour))
 
     alike = SimpleNamespace(runs=[run("vit", "cnn"), run("vit", "other", "cnn")], subjects=(("vit", "cnn"),) * 2)
-    first, second = (made["colours"] for made in pictures.in_every_run(cast(Comparison, alike), "any"))
-    assert first["cnn"] == second["cnn"]
-    assert len({*second.values()}) == 3
+    first, second = pictures.in_every_run(cast(Comparison, alike), "any")
+    scales = [made["encoding"]["color"]["scale"] for made in (first, second)]
+    assert scales[0] == scales[1]
+    assert scales[0]["domain"] == ["vit", "cnn"]
+    (rows,) = second["datasets"].values()
+    assert [row["subject"] for row in rows] == ["vit", "cnn"]
 
 
 # --- the page of several runs, as a reader meets it -------------------------------------------------------------------
@@ -224,3 +236,13 @@ def test_the_page_of_two_runs_speaks_korean_and_needs_no_slider(browser: Browser
     browser.page.locator("[data-language=en]").click()
     assert browser.page.locator("#quantities h2").inner_text().startswith("Every quantity")
     assert "Comparison of 2 runs" in browser.page.locator(".over").inner_text()
+    # Bold is what changed and nothing else: Jinja read `step.clear` as a method of the dictionary, and all were bold.
+    changes = browser.page.locator("#quantities td[data-run]:last-child").all()
+    bold = {bool(cell.locator("b").count()) == is_change(cell.inner_text()) for cell in changes}
+    assert changes
+    assert bold == {True}
+
+
+def is_change(text: str) -> bool:
+    low, high = (float(end.replace("−", "-")) for end in re.findall(r"\[(.*), (.*)\]", text)[0])
+    return not low <= 0 <= high

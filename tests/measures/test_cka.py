@@ -387,5 +387,6 @@ def test_layers_stay_most_alike_only_where_intervals_tell(
         attrs={"index": "CKA"},
     )
     told = Cka().sentence(finding)
-    assert told.startswith("The lowest and the highest third of the blocks have a mean CKA of 0.70 in a, 0.60 in b")
+    one, two = (f"{value:.2f} [{value - half:.2f}, {value + half:.2f}]" for value in (0.7, 0.6))
+    assert told.startswith(f"The lowest and the highest third of the blocks have a mean CKA of {one} in a, {two} in b")
     assert ("the layers of a stay most alike" in told) == clear

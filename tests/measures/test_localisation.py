@@ -282,8 +282,9 @@ def test_the_best_third_of_the_earlier_units_and_the_best_unit_by_hand() -> None
     assert with_cnn(earlier_gain)(peaks([0.5, 0.1])) == {("v", "c"): pytest.approx(0.4)}
     assert np.isnan(with_cnn(earlier_gain)(peaks([0.1]))["v", "c"])
     assert with_cnn(over_best("peak"))(peaks([0.1, 0.7], 0.5)) == {("v", "c"): pytest.approx(-0.2)}
-    assert units_sentence(estimate, "c") == ["of the 8 units looked at unit 3 has the highest peak (0.90)"]
-    assert units_sentence(estimate, "v") == []
+    ends = estimate.assign(peak_low=estimate.peak - 0.1, peak_high=estimate.peak + 0.1)
+    assert units_sentence(ends, "c") == ["of the 8 units looked at unit 3 has the highest peak (0.90 [0.80, 1.00])"]
+    assert units_sentence(ends, "v") == []
 
 
 def test_units_that_are_all_alike_do_not_seem_to_gain_before_the_last() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -256,7 +257,7 @@ def test_other_subjects_are_drawn_and_told(build: Callable[[], nn.Module]) -> No
     finding = estimate_of(measure, bench)
     assert np.isfinite(finding.reach.values[finding.role.values == "block"]).all()
     assert measure.chart(finding).to_dict()
-    assert "own patch" in measure.sentence(finding)
+    assert re.search(r"\d% \[[^]]+\] lies in its own patch", measure.sentence(finding))
 
 
 def test_a_batch_beyond_the_images_wanted_costs_nothing() -> None:

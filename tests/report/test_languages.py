@@ -229,6 +229,7 @@ def test_charts_speak_in_titles_legends_and_beside_reference_lines() -> None:
     for korean in ("zoo:vit: 모든 헤드", "더한 뒤", "거리", "같은 행", "균등한 어텐션"):
         assert f">{korean}<" in told
     assert ">zoo:vit<" in told  # names stay
+    assert "distance" not in words.chart_words([spec], ["zoo:vit", "distance"])  # even of a run that is called so
     assert "uniform" not in told
 
 

@@ -12,6 +12,8 @@ import pytest
 import xarray as xr
 
 from eyechart.charts import theme
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import subject_colours
 from eyechart.claims.verdict import Verdict
 from eyechart.report import page
 from eyechart.report.tour import tour
@@ -30,14 +32,15 @@ LINES = """((selector) => [...document.querySelectorAll(selector)].map((element)
 
 #: Widths of the panels of a live chart, and the names of its dashed lines.
 PANELS_OF = """(() => {
-  const widths = [], names = [], { view } = window.eyechart.views.get(%s);
+  const widths = [], names = [], upright = [], { view } = window.eyechart.views.get(%s);
   const look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
     if (/concat_\\d+_group$/.test(mark.name)) widths.push(item.width);
     if (mark.marktype === 'text' && item.fontStyle === 'italic' && item.text && item.stroke) names.push(item.text);
+    if (mark.role === 'axis-title' && item.angle === -90) upright.push(item.bounds.y2 - item.bounds.y1);
     if (mark.marktype === 'group') look(item);
   }));
   view.scenegraph().root.items.forEach(look);
-  return [widths, names];
+  return [widths, names, upright];
 })()"""
 
 
@@ -64,10 +67,11 @@ def test_a_phone_shows_all_of_every_subject(browser: Browser, file: Path) -> Non
     assert browser.ask(label) == "정확도, 공통 크롭"
 
 
-@pytest.mark.parametrize("browser", [(800, 900), (1110, 900), (1280, 900)], indirect=True)
+@pytest.mark.parametrize("browser", [(720, 900), (800, 900), (1110, 900), (1280, 900)], indirect=True)
 def test_no_column_of_the_subjects_is_cut_and_numbers_of_a_pair_name_both(browser: Browser, file: Path) -> None:
     """At 800 pixels accuracy lost its heading and interval; below a number of two, the second seemed to have none."""
     browser.open(file)
+    browser.ask("document.querySelector('#subjects tbody .subject').append('-16-larger')")
     assert (
         browser.ask("((table) => table.scrollWidth - table.clientWidth)(document.querySelector('#subjects .wide'))")
         <= 1
@@ -112,7 +116,8 @@ def large_and_small(_: xr.Dataset) -> Any:
     tiles = alt.Chart(cells).mark_rect().encode(alt.X("x:O", title=None), alt.Y("y:O", title=None), color="value:Q")
     points = alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None))
     small = theme.panel(points + theme.reference(0.5, "half of the panel"), (200, 120))
-    tiny = theme.panel(points + theme.reference(0.5, "half of the panel"), (90, 120))
+    tall = points.encode(alt.Y("y:Q", title="words that are longer than their axis is high"))
+    tiny = theme.panel(tall + theme.reference(0.5, "half of the panel"), (90, 120))
     return theme.panels([theme.panel(alt.layer(tiles), (600, 300)), small, tiny], columns=1)
 
 
@@ -121,11 +126,38 @@ def test_what_fits_a_phone_keeps_its_size(browser: Browser, tmp_path: Path) -> N
     """All panels gave as much as the widest had to: Fourier's were 100 pixels wide, with half of the screen empty."""
     figure = drawn(browser, tmp_path, large_and_small)
     assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
-    panels, names = browser.ask(PANELS_OF % figure)
+    panels, names, upright = browser.ask(PANELS_OF % figure)
     wide, small, tiny = sorted(panels, reverse=True)
     assert (small, tiny) == (200, 90)
     assert wide > 200
+    assert [height < 124 for height in upright] == [True]  # on two lines: it reached into what was above
     assert names == ["half of the panel"]  # not on the tiny one, where it would lie over the axis
+
+
+def of_cells(_: xr.Dataset) -> Any:
+    cells = [{"x": f"a{x}", "y": f"b{y}", "value": x * y} for x in range(37) for y in range(20)]
+    return theme.panels([heatmap(pd.DataFrame(cells), x="x", y="y", value="value", size=(370, 200))] * 2, columns=2)
+
+
+CELLS_OF = """(() => {
+  const found = [], look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
+    if (mark.marktype === 'rect' && item.datum?.value !== undefined) found.push([item.width, item.height]);
+    if (mark.marktype === 'group') look(item);
+  }));
+  window.eyechart.views.get(%s).view.scenegraph().root.items.forEach(look);
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_cells_of_a_narrow_map_leave_no_seams(browser: Browser, tmp_path: Path) -> None:
+    """Cells of 4.3 pixels end between two, and the paper showed through: each reaches into the next."""
+    figure = drawn(browser, tmp_path, of_cells)
+    panels, cells = browser.ask(PANELS_OF % figure)[0], browser.ask(CELLS_OF % figure)
+    assert max(panels) < 370
+    assert len(cells) == 2 * 37 * 20
+    assert min(width for width, _ in cells) > min(panels) / 37 + 0.5
+    assert min(height for _, height in cells) > 0.5 + min(panels) / 370 * 200 / 20
 
 
 def long_names(_: xr.Dataset) -> Any:
@@ -159,6 +191,27 @@ def test_a_figure_of_a_pair_is_not_blank_with_one_of_them(browser: Browser, tmp_
         assert browser.ask(PANELS_OF % figure)[0] == [300]
         assert browser.ask(f"{figure}.querySelector('canvas').clientHeight") > 200
     assert browser.complaints == []
+
+
+def beside_one_another(_: xr.Dataset) -> Any:
+    """Subjects in a column that is not called `subject`, each in a place of its own beside the others."""
+    rows = pd.DataFrame({"each_subject": ["zoo:vit", "zoo:resnet"], "x": ["even"] * 2, "y": [0.1, 0.9]})
+    place = alt.XOffset("each_subject:N", sort=["zoo:vit", "zoo:resnet"])
+    points = alt.Chart(rows).mark_point().encode(alt.X("x:N", title=None), alt.Y("y:Q", title=None), place)
+    return theme.panel(
+        alt.layer(points.encode(color=subject_colours(rows["each_subject"], "each_subject"))), (300, 200)
+    )
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_those_who_are_not_shown_leave_no_gap(browser: Browser, tmp_path: Path) -> None:
+    """They stayed as points without a colour, which told the pointer their numbers, and the others stood aside."""
+    figure = drawn(browser, tmp_path, beside_one_another)
+    browser.ask(f"(window.eyechart.views.get({figure}).old = true, window.eyechart.set('only', ['zoo:vit']))")
+    assert browser.wait_for(f"((now) => now.view && !now.old)(window.eyechart.views.get({figure}))")
+    marks = "window.eyechart.views.get(%s).view.scenegraph().root.items[0].items.find((mark) => mark.role === 'mark')"
+    points = browser.ask(f"({marks % figure}).items.map((item) => item.x)")
+    assert points == [pytest.approx(browser.ask(f"window.eyechart.views.get({figure}).view.width()") / 2, abs=2)]
 
 
 def test_two_readings_of_a_claim_are_told_apart_on_the_tour() -> None:

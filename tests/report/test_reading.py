@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -263,8 +264,33 @@ def test_a_layer_is_marked_everywhere_and_a_cell_becomes_curves(browser: Browser
     assert browser.wait_for("document.getElementById('vg-tooltip-element')?.classList.contains('visible')")
     told = browser.ask("[...document.querySelectorAll('#vg-tooltip-element td.value')].map((each) => each.innerText)")
     assert told == ["block 3", "block 3", "1.00"]
+    told_of = "window.eyechart.tooltip.formatTooltip(%s, (text) => text)"
+    interval = (
+        "{ layer: 'block 3 attention', kind: 'conv', patch: 'row 2, column 7', other: 'null', share: '0.31',"
+        " [window.eyechart.sentence('from')]: '0.29', [window.eyechart.sentence('to')]: '0.33' }"
+    )
+    cells = [cell for cell in re.split("<[^>]*>", browser.ask(told_of % interval)) if cell]
+    assert cells == [
+        "layer",
+        "block 3 attention",
+        "kind",
+        "convolution",
+        "patch",
+        "row 2, column 7",
+        "share",
+        "0.31 [0.29, 0.33]",
+    ]
+    browser.ask("document.documentElement.lang = 'ko'")
+    cells = [cell for cell in re.split("<[^>]*>", browser.ask(told_of % interval)) if cell]
+    assert cells[1::2] == ["블록 3 어텐션", "합성곱", "2행 7열", "0.31 [0.29, 0.33]"]
+    browser.ask("document.documentElement.lang = 'en'")
+    browser.ask(
+        "(({ eyechart: page, eyechart: { show } }) => { page.show = (...how) => show(...(page.shown = how)); })(window)"
+    )
     browser.click(middle[0] + column[2], middle[1])  # the next cell: block 4 with block 3
     assert browser.wait_for("document.querySelector('.cell')?.dataset.shown === 'block 4 block 3'")
+    curves = "window.eyechart.shown[1].concat.flatMap(({ layer }) => layer.map(({ mark }) => mark.color))"
+    assert set(browser.ask(curves)) == {theme.SUBJECT_COLOURS[0]}  # of the ViT, and not Vega's own blue
     pressed = "button.layer[aria-pressed=true]"
     assert seen(browser, pressed) == ["3", "4"]
     browser.page.click("button.looking")
@@ -289,6 +315,9 @@ def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser
     browser.page.click(".brushed button:nth-of-type(9)")
     assert browser.wait_for("document.getElementById('explorer').dataset.layer === '1'")
     assert browser.ask("document.getElementById('explorer').dataset.head") == "0"
+    to_figure(browser, "attention_maps")
+    urls = browser.ask("window.eyechart.rowsOf('attention_maps').map((row) => row.url).filter(Boolean)")
+    assert {url[:11] for url in urls} == {"data:image/"}  # found in the still picture, which alone has them
     to_figure(browser, "feature_variance")
     legend = browser.ask(PLACE_OF_LEGEND)
     browser.click(*legend)

@@ -115,6 +115,12 @@ def test_the_page_fits_its_window(
     assert max(browser.ask(stamps)) <= 3  # one for each kind: one for each of 18 verdicts was 480 px of a phone
     boxes = "[...document.querySelectorAll('.wide, figure.chart')]"
     assert browser.ask(f"{boxes}.filter((box) => box.scrollWidth > box.clientWidth).length") == 0
+    seen = "[...document.querySelectorAll('.effect')].map((cell) => [...cell.querySelectorAll('.part')]"
+    seen += ".filter((part) => part.checkVisibility()).length)"
+    assert max(browser.ask(seen)) == 1  # the others are a click away: with all of them the page was 98,000 px high
+    browser.page.emulate_media(media="print")
+    assert max(browser.ask(seen)) > 1
+    browser.page.emulate_media(media="screen")
     browser.ask("document.querySelector('[data-language=ko]').click()")
     assert browser.ask("document.querySelector('.carded td').dataset.label") == "시드"
 

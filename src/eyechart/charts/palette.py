@@ -48,14 +48,20 @@ DARK = ("#e8eaed", "#a3aab5", "#4b525d", "#2b3038", "#16191e")
 #: Colours that no chart has: a picture drawn in them is dressed for either paper by putting the inks in their places.
 STAND_INS = ("#01f203", "#02f304", "#03f405", "#04f506", "#05f607")
 
+#: How opaque intervals are, as bands and as bars. On dark paper more: the blue of the first subject has a contrast of
+#: 3.4 there, and as pale as on white its intervals could not be seen.
+PALE_ON_LIGHT, PALE_ON_DARK = (0.18, 0.7), (0.3, 1.0)
+STAND_IN_PALENESS = (0.181, 0.701)
+
 
 def configuration(dark: bool = False) -> dict[str, Any]:
-    """The Vega-Lite configuration of all charts. Dark paper changes inks only, never a data colour."""
-    return in_inks(DARK if dark else LIGHT)
+    """The Vega-Lite configuration of all charts. Dark paper changes inks and paleness, never a data colour."""
+    return in_inks(DARK, PALE_ON_DARK) if dark else in_inks(LIGHT)
 
 
-def in_inks(inks: Sequence[str]) -> dict[str, Any]:
+def in_inks(inks: Sequence[str], paleness: tuple[float, float] = PALE_ON_LIGHT) -> dict[str, Any]:
     ink, quiet, line, faint, paper = inks
+    band, bar = paleness
     return {
         # Not transparent: vl-convert's PNGs then have premultiplied colours, and every pale line turns grey.
         "background": paper,
@@ -123,6 +129,8 @@ def in_inks(inks: Sequence[str]) -> dict[str, Any]:
             "outlined": {"stroke": quiet, "strokeWidth": 1.25},
             "quiet-line": {"color": line, "strokeWidth": 1.5},
             "note": {"color": quiet, "fontSize": 11},
+            "interval-band": {"opacity": band},
+            "interval-bar": {"opacity": bar},
         },
     }
 

@@ -107,7 +107,7 @@ def _is_long_reference(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any
     mark = layer.get("mark")
     if not isinstance(mark, dict) or not str(mark.get("style", "")).startswith("reference-"):
         return False
-    return any(len(str(row.get("text", ""))) * LETTER > 0.55 * WIDTH for row in rows)
+    return any(len(str(row.get("text", ""))) * LETTER > 0.5 * WIDTH for row in rows)
 
 
 def _has_values(encoding: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:

@@ -66,17 +66,22 @@ def subject_colours(subjects: Iterable[str], field: str = "subject", **encoding:
     return alt.Color(f"{field}:N", **{"scale": scale, "title": None, **encoding})
 
 
+#: What a reader calls a column that a tooltip shows under its own name; without a title Korean would not know it.
+COLUMN_WORDS = {"name": "layer"}
+
+
 def tooltips(*fields: str, **columns: str | tuple[str, str]) -> list[alt.Tooltip]:
     """What the pointer tells: `fields` under their own names, then `columns` with a title, or a title and a format.
 
     Fields are words unless they end in ":Q"; columns are words without a format and numbers with one ("" for Vega's).
 
-    >>> [tip.to_dict() for tip in tooltips("subject", "head:Q")]  # doctest: +NORMALIZE_WHITESPACE
-    [{'field': 'subject', 'type': 'nominal'}, {'field': 'head', 'type': 'quantitative'}]
+    >>> [(tip["title"], tip["type"]) for tip in (each.to_dict() for each in tooltips("name", "head:Q"))]
+    [('layer', 'nominal'), ('head', 'quantitative')]
     >>> [tip.to_dict()["title"] for tip in tooltips(name="block", depth=("relative depth", ".2f"))]
     ['block', 'relative depth']
     """
-    tips = [alt.Tooltip(field if ":" in field else f"{field}:N") for field in fields]
+    named = [(field.partition(":")[0], "Q" if field.endswith(":Q") else "N") for field in fields]
+    tips = [alt.Tooltip(f"{field}:{kind}", title=COLUMN_WORDS.get(field, field)) for field, kind in named]
     for column, words in columns.items():
         if isinstance(words, str):
             tips.append(alt.Tooltip(f"{column}:N", title=words))
@@ -85,7 +90,14 @@ def tooltips(*fields: str, **columns: str | tuple[str, str]) -> list[alt.Tooltip
     return tips
 
 
-def interval_tooltips(name: str, title: str, form: str = ".3f") -> list[alt.Tooltip]:
-    """What the pointer tells of a number that has an interval, in the columns `name` and `ends_of(name)`."""
-    low, high = ends_of(name)
-    return tooltips(**{name: (title, form), low: ("from", form), high: ("to", form)})
+def interval_tooltips(
+    name: str, title: str, form: str = ".3f", ends: tuple[str, str] | None = None, *, among: bool = False
+) -> list[alt.Tooltip]:
+    """What the pointer tells of a number that has an interval: page.js puts the three on one line, "0.31 [0.29, 0.33]".
+
+    The interval is in the columns `ends`, those of `ends_of(name)` if not given. `among` others in one tooltip, its
+    ends are told apart: Vega keeps one value of each title.
+    """
+    low, high = ends or ends_of(name)
+    before = f"{title}: " if among else ""
+    return tooltips(**{name: (title, form), low: (f"{before}from", form), high: (f"{before}to", form)})

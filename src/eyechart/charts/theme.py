@@ -179,13 +179,13 @@ def kind_points(
 
 def band(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
     """The 95 % interval of a curve as a pale band. `x`, `y` as the curve has them; `encoding` takes its `color`."""
-    area: alt.Chart = alt.Chart(frame).mark_area(opacity=0.18, line=False, clip=True, tooltip=None)
+    area: alt.Chart = alt.Chart(frame).mark_area(style="interval-band", line=False, clip=True, tooltip=None)
     return area.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
 
 
 def error_bars(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **encoding: Any) -> alt.Chart:
     """The 95 % interval of single points as thin upright rules, to lie under the points."""
-    bars: alt.Chart = alt.Chart(frame).mark_rule(strokeWidth=1.5, opacity=0.7, clip=True, tooltip=None)
+    bars: alt.Chart = alt.Chart(frame).mark_rule(style="interval-bar", strokeWidth=1.5, clip=True, tooltip=None)
     return bars.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
 
 
@@ -205,11 +205,15 @@ def curve(
     points: bool = True,
     **encoding: Any,
 ) -> alt.LayerChart:
-    """A line with its points and, where `low` and `high` name columns, its interval as a band under it."""
+    """A line with its points and, where `low` and `high` name columns, its interval as a band under it.
+
+    The `tooltip` is that of the points alone: over a line or a band Vega tells the numbers of its first point.
+    """
+    tooltip = {"tooltip": encoding.pop("tooltip")} if "tooltip" in encoding else {}
     line = alt.Chart(frame).mark_line(tooltip=None).encode(x=x, y=y, color=color, **encoding)
     layers = [line] if low is None or high is None else [line, band(frame, x, y, low, high, color=color, **encoding)]
     if points:
-        layers.append(alt.Chart(frame).mark_point(size=36).encode(x=x, y=y, color=color, **encoding))
+        layers.append(alt.Chart(frame).mark_point(size=36).encode(x=x, y=y, color=color, **encoding, **tooltip))
     return cast(alt.LayerChart, alt.layer(*layers))
 
 
@@ -220,12 +224,12 @@ def dots_with_intervals(
     colour = alt.Color(y, type="nominal", scale=subject_scale(frame[y].astype(str).tolist()), legend=None)
     row = alt.Y(y, type="nominal", sort=None, title=None, axis=alt.Axis(labelFontSize=12, labelLimit=260, grid=True))
     span = alt.X(x, type="quantitative", title=x_title or x, scale=alt.Scale(zero=False, padding=20))
-    shown = [alt.Tooltip(y, type="nominal")] + [
+    shown = [alt.Tooltip(y, type="nominal", title=y)] + [
         alt.Tooltip(field, type="quantitative", format=format, title=title)
         for field, title in ((x, x_title or x), (low, "from"), (high, "to"))
     ]
     base = alt.Chart(frame).encode(row, color=colour, tooltip=shown)
-    rules = base.mark_rule(strokeWidth=3, opacity=0.45).encode(column_on(span, low), x2=alt.X2(high))
+    rules = base.mark_rule(style="interval-bar", strokeWidth=3).encode(column_on(span, low), x2=alt.X2(high))
     layers = alt.layer(rules, base.mark_point(size=90).encode(span)).properties(width=520, height=alt.Step(34))
     return cast(alt.LayerChart, layers)
 

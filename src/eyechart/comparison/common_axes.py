@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Part = dict[str, Any]
@@ -15,15 +16,30 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def on_common_axes(specs: Sequence[Part]) -> list[Part]:
-    """Copies whose number axes reach as far as that of any of them; as they are where their panels differ in number."""
+    """Copies whose number axes reach as far as that of any of them: panel by panel.
+
+    Where they differ in number, panels of one title belong together, and those without any are left as they are.
+    """
     made = [copy.deepcopy(spec) for spec in specs]
     panels = [list(panels_of(spec, spec.get("datasets", {}))) for spec in made]
-    if len({len(each) for each in panels}) > 1:
-        return made
-    for together in zip(*panels, strict=True):
+    for together in zip(*panels, strict=True) if len({len(each) for each in panels}) == 1 else of_one_title(panels):
         for channel in ("x", "y"):
-            reach_alike([[axis for axis in axes if axis.channel == channel] for axes in together])
+            reach_alike([[axis for axis in panel.axes if axis.channel == channel] for panel in together])
     return made
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    axes: list[AxisOfLayer]
+
+
+def of_one_title(panels: Sequence[Sequence[Panel]]) -> Iterator[list[Panel]]:
+    """A panel of each run, where that title stands in all of them once."""
+    for title in dict.fromkeys(panel.title for panel in panels[0] if panel.title):
+        together = [[panel for panel in each if panel.title == title] for each in panels]
+        if all(len(each) == 1 for each in together):
+            yield [each[0] for each in together]
 
 
 class AxisOfLayer:
@@ -46,15 +62,18 @@ class AxisOfLayer:
         return said if isinstance(said, list) else None
 
 
-def panels_of(part: Part, datasets: Mapping[str, Any], table: str = "") -> Iterator[list[AxisOfLayer]]:
-    """The axes of each panel, layer by layer."""
+def panels_of(part: Part, datasets: Mapping[str, Any], table: str = "", above: str = "") -> Iterator[Panel]:
+    """The panels of a chart; one in a group of panels has the group's title before its own."""
     table = (part.get("data") or {}).get("name", table)
+    own = part.get("title") or ""
+    words = own.get("text") if isinstance(own, dict) else own
+    title = " ".join(filter(None, [above, words if isinstance(words, str) else " ".join(words or ())]))
     inner = part.get("concat") or part.get("hconcat") or part.get("vconcat")
     if inner:
         for each in inner:
-            yield from panels_of(each, datasets, table)
+            yield from panels_of(each, datasets, table, title)
     else:
-        yield list(axes_of(part, datasets, table))
+        yield Panel(title, list(axes_of(part, datasets, table)))
 
 
 def axes_of(part: Part, datasets: Mapping[str, Any], table: str) -> Iterator[AxisOfLayer]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
@@ -13,6 +15,8 @@ from eyechart.report.sections import in_one_line
 from eyechart.report.sentences import name_of_quantity
 
 if TYPE_CHECKING:
+    import xarray
+
     from eyechart.comparison.comparison import Comparison
     from eyechart.comparison.differences import Difference
 
@@ -49,7 +53,9 @@ def panel(each: Difference, labels: Sequence[str]) -> dict[str, Any]:
     name, subjects = name_of_quantity(each.quantity), " and ".join(each.subjects)
     title = alt.TitleParams(name, subtitle=subjects, limit=PANEL[0] + 40)
     chart = theme.panel(alt.layer(bars, theme.curve(frame, x, y, colour)), PANEL, title)
-    return picture(specification(theme.dress(chart)), each.subjects) | {"words": f"{name} of {subjects} over the runs"}
+    return picture(specification(theme.dress(chart)), [*each.subjects, *labels]) | {
+        "words": f"{name} of {subjects} over the runs"
+    }
 
 
 def bytes_of(made: dict[str, Any]) -> int:
@@ -81,11 +87,28 @@ def figures(comparison: Comparison, undrawn: dict[str, str]) -> list[dict[str, A
     return made
 
 
+def of_subjects(finding: xarray.Dataset, kept: Collection[str], every: Collection[str]) -> xarray.Dataset:
+    """What a finding says of `kept` among `every` subject of its run: along each dimension whose entries are theirs.
+
+    >>> import xarray
+    >>> finding = xarray.Dataset({"cka": ("site", [0.1, 0.9])}, {"subject": ("site", ["vit", "cnn"])})
+    >>> of_subjects(finding, ["cnn"], ["vit", "cnn"]).cka.values
+    array([0.9])
+    """
+    for coordinate in finding.coords.values():
+        owners = [str(owner) for owner in coordinate.values] if coordinate.ndim == 1 else []
+        if set(owners) - {""} <= set(every) and any(owners):
+            (dimension,) = coordinate.dims
+            own = [owner in kept or not owner for owner in finding[coordinate.name].values]
+            finding = finding.isel({dimension: np.flatnonzero(own)})
+    return finding
+
+
 def in_every_run(comparison: Comparison, name: str) -> list[dict[str, Any]]:
+    """Of those who are compared alone: a subject has one colour on the whole page, and panels have their like."""
     specs = []
     for run, compared in zip(comparison.runs, comparison.subjects, strict=True):
-        # Those compared come first: colours go by place, and a subject has one colour on the whole page.
-        order = [*compared, *(name for name in run.scene.subjects if name not in compared)]
-        with theme.drawing(subjects=order, for_export=True), unchecked():
-            specs.append(specification(run.chart(name), validate=False))
+        finding = of_subjects(run.findings[name], compared, run.scene.subjects)
+        with theme.drawing(subjects=compared, for_export=True), unchecked():
+            specs.append(specification(theme.dress(run.measures[name].chart(finding)), validate=False))
     return [picture(spec, run.scene.subjects) for spec, run in zip(on_common_axes(specs), comparison.runs, strict=True)]

@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
-from eyechart.charts.palette import DARK, LIGHT, STAND_INS, in_inks
+from eyechart.charts.palette import DARK, LIGHT, PALE_ON_DARK, PALE_ON_LIGHT, STAND_IN_PALENESS, STAND_INS, in_inks
 from eyechart.report.words import chart_words, retitled
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ BARE = {"aria": False, "background": "transparent"}
 STOOD_IN = re.compile(rf'\b(fill|stroke)="({"|".join(STAND_INS)})"')
 TAG = re.compile(r"""<\w+(?: [\w:-]+="[^"']*")*/?>""")
 NUMBERED = re.compile(r'( id="|url\(#)(clip|gradient_)(\d+)')
+PICTURE = re.compile(r'data:image/(?!svg)[^"\']+')
 FINE = re.compile(r"(\d+\.\d\d)\d+(?![\de])")
 
 
@@ -72,9 +73,10 @@ class EmbeddedChart:
 
     @property
     def written(self) -> dict[str, list[str]]:
-        """Words that it writes from its tables."""
-        columns = [table["columns"]["text"] for table in self.tables.values() if "text" in table["columns"]]
-        return {"text": [word for column in columns for word in column.get("words", column.get("values", ()))]}
+        """Words that it writes from its tables, and those that it tells the pointer."""
+        names = {"text", *told_columns(self.spec)}
+        columns = [table["columns"][name] for table in self.tables.values() for name in names & set(table["columns"])]
+        return {"text": [word for column in columns for word in column.get("words", column.get("values", ())) if word]}
 
     @property
     def deflated(self) -> str:
@@ -107,12 +109,34 @@ def embed(run: Run, name: str, language: Language = "en") -> EmbeddedChart:
     for key in ("config", "$schema"):
         live.pop(key, None)
     tables = {key: packed(rows) for key, rows in live.pop("datasets", {}).items()}
+    share_pictures(tables, light)
     return EmbeddedChart(live, tables, light, dark, width, height, told_apart(live, tables) & set(subjects))
+
+
+def share_pictures(tables: Mapping[str, dict[str, Any]], still: str) -> None:
+    """What a live chart draws as pictures is in the still one, too: there page.js finds it, by its number.
+
+    Half a megabyte of six subjects: maps of attention, fields and filters do not become smaller by any packing.
+
+    >>> tables = {"maps": packed([{"url": "data:image/png;base64,AA=="}, {"url": "data:image/png;base64,BB=="}])}
+    >>> share_pictures(tables, '<image href="data:image/png;base64,BB=="/>')
+    >>> tables["maps"]["columns"]["url"]["words"]
+    ['data:image/png;base64,AA==', 'picture:0']
+    """
+    numbers = {uri: f"picture:{at}" for at, uri in enumerate(dict.fromkeys(PICTURE.findall(still)))}
+    for column in (table["columns"].get("url", {}) for table in tables.values()):
+        for kind in {"words", "values"} & set(column):
+            column[kind] = [numbers.get(uri, uri) for uri in column[kind]]
 
 
 def told_apart(part: Any, tables: Mapping[str, Any]) -> frozenset[str]:
     """Names in the columns that page.js picks subjects by, and those that panels are marked with."""
-    columns = [table["columns"].get(name, {}) for table in tables.values() for name in ("subject", "who")]
+    columns = [
+        column
+        for table in tables.values()
+        for name, column in table["columns"].items()
+        if name == "who" or name.endswith("subject")
+    ]
     named = {word for column in columns for word in column.get("words", column.get("values", ())) if word}
     pending = [part]
     while pending:
@@ -122,15 +146,23 @@ def told_apart(part: Any, tables: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(map(str, named))
 
 
+def told_columns(part: Any) -> Iterator[str]:
+    """The columns of words in the tooltips of a chart."""
+    if isinstance(part, dict) and isinstance(part.get("tooltip"), list):
+        yield from (each["field"] for each in part["tooltip"] if each.get("type") == "nominal")
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from told_columns(inner)
+
+
 def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:
     """The picture of a chart on light and on dark paper, drawn once: they differ in their inks only.
 
     Without marks' labels for screen readers: on the page the sentence beside it speaks.
     """
     dressed = copy.copy(dict(spec))
-    dressed["config"] = in_inks(STAND_INS) | BARE
+    dressed["config"] = in_inks(STAND_INS, STAND_IN_PALENESS) | BARE
     picture = smaller(vl_convert.vegalite_to_svg(dressed, allowed_base_urls=[]))
-    return with_inks(picture, LIGHT), with_inks(picture, DARK)
+    return with_inks(picture, LIGHT), with_inks(picture, DARK, PALE_ON_DARK)
 
 
 def picture(spec: dict[str, Any], subjects: Sequence[str] = ()) -> dict[str, Any]:
@@ -151,12 +183,14 @@ def size_of(svg: str) -> tuple[int, int]:
     return round(float(width)), round(float(height))
 
 
-def with_inks(picture: str, inks: Sequence[str]) -> str:
+def with_inks(picture: str, inks: Sequence[str], paleness: Sequence[float] = PALE_ON_LIGHT) -> str:
     """
-    >>> with_inks('<text fill="#01f203">#01f203</text>', ["red"] * 5)
-    '<text fill="red">#01f203</text>'
+    >>> with_inks('<text fill="#01f203">#01f203</text><path opacity="0.181"/>', ["red"] * 5)
+    '<text fill="red">#01f203</text><path opacity="0.18"/>'
     """
     put = dict(zip(STAND_INS, inks, strict=True))
+    for stand_in, opacity in zip(STAND_IN_PALENESS, paleness, strict=True):
+        picture = picture.replace(f' opacity="{stand_in}"', "" if opacity == 1 else f' opacity="{opacity}"')
     return STOOD_IN.sub(lambda match: f'{match[1]}="{put[match[2]]}"', picture)
 
 

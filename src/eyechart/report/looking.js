@@ -111,22 +111,23 @@
     const value = ["cka"].find((name) => name in datum);
     if (!value) return;
     const rows = window.eyechart.rowsOf(figure.dataset.chart).filter((row) => row.subject === datum.subject && row.other_subject === datum.other_subject && row.other_name);
-    const panel = (moving, fixed, title) => {
+    const panel = (moving, fixed, title, owner) => {
+      const { fill } = document.querySelector(`#subjects .swatch[data-subject="${CSS.escape(owner)}"] circle`).attributes, color = fill.value;
       const along = rows.filter((row) => row[fixed] === datum[fixed]).map((row) => ({ layer: layerWords(row[moving]), value: row[value], low: row[`${value}_low`], high: row[`${value}_high`], here: row[moving] === datum[moving] }));
       const x = { field: "layer", type: "nominal", sort: null, title: null, axis: { labelAngle: -45, labelOverlap: true } };
       const y = (field) => ({ field, type: "quantitative", title: value.toUpperCase(), scale: { domain: [0, 1] } });
       return {
         data: { values: along }, width: 330, height: 170, title: { text: title, fontSize: 12, limit: 360 },
         layer: [
-          { mark: { type: "area", opacity: 0.2, clip: true }, encoding: { x, y: y("low"), y2: { field: "high" } } },
-          { mark: { type: "line", clip: true }, encoding: { x, y: y("value") } },
-          { mark: { type: "point", filled: true, size: 40 }, encoding: { x, y: y("value"), size: { condition: { test: "datum.here", value: 130 }, value: 30 },
-            tooltip: [{ field: "layer", type: "nominal" }, { field: "value", type: "quantitative", format: ".3f", title: value.toUpperCase() }, { field: "low", type: "quantitative", format: ".3f", title: sentence("from") }, { field: "high", type: "quantitative", format: ".3f", title: sentence("to") }] } },
+          { mark: { type: "area", style: "interval-band", clip: true, color }, encoding: { x, y: y("low"), y2: { field: "high" } } },
+          { mark: { type: "line", clip: true, color }, encoding: { x, y: y("value") } },
+          { mark: { type: "point", filled: true, size: 40, color }, encoding: { x, y: y("value"), size: { condition: { test: "datum.here", value: 130 }, value: 30 },
+            tooltip: [{ field: "layer", type: "nominal", title: sentence("layer") }, { field: "value", type: "quantitative", format: ".3f", title: value.toUpperCase() }, { field: "low", type: "quantitative", format: ".3f", title: sentence("from") }, { field: "high", type: "quantitative", format: ".3f", title: sentence("to") }] } },
         ],
       };
     };
-    const one = panel("other_name", "name", sentence("{subject}, {layer}, with each layer of {other}", { subject: datum.subject, layer: layerWords(datum.name), other: datum.other_subject }));
-    const two = panel("name", "other_name", sentence("{subject}, {layer}, with each layer of {other}", { subject: datum.other_subject, layer: layerWords(datum.other_name), other: datum.subject }));
+    const one = panel("other_name", "name", sentence("{subject}, {layer}, with each layer of {other}", { subject: datum.subject, layer: layerWords(datum.name), other: datum.other_subject }), datum.subject);
+    const two = panel("name", "other_name", sentence("{subject}, {layer}, with each layer of {other}", { subject: datum.other_subject, layer: layerWords(datum.other_name), other: datum.subject }), datum.other_subject);
     if (!cell) {
       cell = document.createElement("div");
       cell.className = "cell";

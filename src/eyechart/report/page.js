@@ -11,8 +11,17 @@
   // A chart travels as base64 of a zlib stream: EmbeddedChart.deflated. `opened`: those that were looked at.
   const opened = new Map();
   const open = async (name) => {
-    if (!opened.has(name)) opened.set(name, JSON.parse(new TextDecoder().decode(await inflated(charts[name]))));
+    if (!opened.has(name)) opened.set(name, withPictures(name, JSON.parse(new TextDecoder().decode(await inflated(charts[name])))));
     return opened.get(name);
+  };
+  // Its pictures are those of the still one, by their number there: embed.share_pictures.
+  const withPictures = (name, chart) => {
+    const still = decodeURIComponent(stillOf(name).getAttribute("src")).match(/data:image\/(?!svg)[^"']+/g) ?? [];
+    const pictures = [...new Set(still)];
+    Object.values(chart.tables).map(({ columns }) => columns.url ?? {}).forEach((column) => ["words", "values"].filter((kind) => column[kind]).forEach((kind) => {
+      column[kind] = column[kind].map((url) => (/^picture:/.test(url) ? pictures[url.slice(8)] : url));
+    }));
+    return chart;
   };
 
   // So does the library that draws them. The page's policy knows it by its hash.
@@ -139,6 +148,11 @@
     delete named.titleLimit;
   }));
 
+  // So do words along a side that has become shorter than they are: they would reach into what is above it.
+  const wrapUpright = (part) => unitsOf(part).forEach(({ encoding }) => [encoding?.y, encoding?.y?.axis].forEach((named) => {
+    if (named?.title && typeof part.height === "number") named.title = wrapped(named.title, AXIS, part.height);
+  }));
+
   // Pictures and maps keep their shape: their height and all that is placed on them in pixels shrink with the width.
   const isMap = (part) => (part.layer || [part]).some(({ mark }) => mark && ["rect", "image"].includes(mark.type || mark));
 
@@ -161,7 +175,7 @@
     const [list, place] = namesIn(axis.labelExpr ?? "");
     if (!list || !axis.labelLimit) return;
     const lines = (names) => Math.max(...names.map((name) => [name].flat().length));
-    const more = list.map((name) => wrapped([name].flat().join(" "), LABEL, axis.labelLimit));
+    const more = list.map((name) => [name].flat().flatMap((line) => wrapped(line, LABEL, axis.labelLimit)));
     axis.labelPadding = (axis.labelPadding ?? 4) + 13 * Math.max(0, lines(more) - lines(list)); // they hang from their first line
     axis.labelExpr = JSON.stringify(more) + place;
   };
@@ -193,12 +207,18 @@
     Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
   });
 
+  // Cells of a map that are no longer whole pixels reach into the next ones, or pale seams would show: charts/heatmap.py.
+  const overlap = (part) => unitsOf(part).filter(({ mark, encoding }) => mark?.type === "rect" && encoding?.color?.field && encoding.x2).forEach(({ mark }) => {
+    Object.assign(mark, { x2Offset: 0.7, y2Offset: -0.7 });
+  });
+
   const narrow = (part, excess, least = 120) => {
     if (typeof part.width === "number") {
       const width = Math.max(least, part.width - excess);
       if (isMap(part) && typeof part.height === "number") {
         shrink(part, width / part.width);
         part.height *= width / part.width;
+        overlap(part);
       }
       part.width = width;
       wrapAxis(part, width + 24);
@@ -209,10 +229,10 @@
   };
 
   // Subjects by themselves: rows of the others are left out of tables that hold several, and so are their panels.
-  const columnsOfSubjects = ["subject", "other_subject", "who"];
+  const isOfSubjects = (column) => column === "who" || /(^|_)subject$/.test(column);
   const isOf = (only, name) => !subjects.has(name) || only.includes(name);
   const onlyRows = (rows, only) => {
-    const columns = columnsOfSubjects.filter((name) => rows.length && name in rows[0]);
+    const columns = Object.keys(rows[0] ?? {}).filter(isOfSubjects);
     const mine = rows.filter((row) => columns.every((name) => isOf(only, row[name])));
     return columns.length ? mine : rows;
   };
@@ -226,7 +246,7 @@
     return isMarked(part) ? [name, ...tablesIn(part)] : (part.concat || []).flatMap((one) => ownTables(one, name));
   };
   const isOfAnother = (part, emptied, only) => isMarked(part) ? !only.includes(part.description) : unitsOf(part).some(({ transform = [], data }) => emptied.has(data?.name) ||
-    transform.some(({ filter }) => columnsOfSubjects.includes(filter?.field) && !isOf(only, filter.equal)));
+    transform.some(({ filter }) => isOfSubjects(filter?.field ?? "") && !isOf(only, filter.equal)));
   const onlyPanels = (part, emptied, only) => {
     if (!part.concat) return;
     part.concat.filter((one) => !isMarked(one)).forEach((one) => onlyPanels(one, emptied, only));
@@ -281,6 +301,7 @@
     if (!(ratio > 1)) return;
     part.width *= ratio;
     part.height *= ratio;
+    overlap(part);
   };
 
   // Legends answer to a click: Vega-Lite makes them deaf.
@@ -358,6 +379,7 @@
       if (way.capped && !way.narrow) above = excess;
       if (way.capped) cap(copy, above);
       if (way.narrow) narrow(copy, less);
+      panelsOf(copy).filter(({ concat }) => !concat).forEach(wrapUpright);
       fitReferences(copy, datasets);
       if (way.piled) oneColumn(copy);
       const below = { orient: "bottom", direction: "horizontal", columns: way.piled ? 1 : 2 };
@@ -369,7 +391,7 @@
       drawn.set(figure, { room });
       // `ast`: expressions are interpreted, so the page needs no permission to make code from text.
       const { view } = await (await vega()).embed(live, copy, {
-        mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" }, patch: hearing,
+        mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip, patch: hearing,
       });
       view.addEventListener("click", ({ clientX: x, clientY: y }, item) => {
         const named = item && /^legend-(label|symbol)$/.test(item.mark.role) && item.datum?.value;
@@ -389,7 +411,7 @@
   // For other scripts: the rows behind a chart, and a chart of their own in the page's looks.
   window.eyechart.rowsOf = (name) => Object.values(opened.get(name).tables).flatMap(unpack); // of a chart that was drawn
   window.eyechart.show = async (place, spec) => (await vega()).embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
-    mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: { theme: "eyechart" },
+    mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip,
   });
 
   const attempt = (figure) => draw(figure).catch((error) => {

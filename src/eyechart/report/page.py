@@ -41,9 +41,21 @@ LARGEST = 10_000_000  # bytes of the page: what mail servers still take
 MOST_PROBLEMS = 200
 HERE = files("eyechart.report")
 STYLES = ("page.css", "exam.css")
-SCRIPTS = ("store.js", "languages.js", "few.js", "page.js", "looking.js", "tour.js", "reading.js", "strips.js")
-"""In the order in which they run: what the page knows, its language, whom its charts show, its charts, what is marked
-in them, and how it is read."""
+SCRIPTS = (
+    *(
+        "store.js",
+        "languages.js",
+        "few.js",
+        "tooltips.js",
+        "page.js",
+        "looking.js",
+        "tour.js",
+        "reading.js",
+        "strips.js",
+    ),
+)
+"""In the order in which they run: what the page knows, its language, whom its charts show, what these tell the pointer,
+the charts, what is marked in them, and how it is read."""
 EXPLORER_SCRIPTS = ("likeness.js", "attention_rows.js", "attention_words.js", "attention_drawing.js", "explorer.js")
 
 
@@ -200,12 +212,19 @@ def filled(context: Mapping[str, Any], template: str = "page.html", words: Words
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
 
 
+INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
+
+
 def whole_options(said: Markup) -> Markup:
-    """Words of the page in which no line ends within an option or before a per cent sign; commands look like commands.
+    """Words of the page in which no line ends within an option, within an interval or before a per cent sign; commands
+    look like commands.
 
     >>> whole_options(Markup("try --effort full, or `eyechart train`"))
     Markup('try <span class="option">--effort</span> full, or <code>eyechart train</code>')
+    >>> whole_options(Markup("31 % [29 %, 33 %], and so on"))
+    Markup('31\\xa0% [29\\xa0%,\\xa033\\xa0%], and so on')
     """
+    said = Markup(INTERVAL.sub("[\\1,\u00a0\\2]", str(said)))
     with_code = re.sub(r"`([^`<>]+)`", r"<code>\1</code>", re.sub(r"(?<=\d) %", "\u00a0%", str(said)))
     return Markup(re.sub(r"--[a-z][\w-]*", r'<span class="option">\g<0></span>', with_code))
 

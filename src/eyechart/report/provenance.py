@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,22 @@ def options(chosen: Mapping[str, Any]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items() if value not in (None, ""))
 
 
+def as_typed(command: Sequence[str]) -> str:
+    """A command as one would type it again.
+
+    >>> as_typed(["/opt/site-packages/eyechart/__main__.py", "exam", "a b"]), as_typed(["/opt/bin/eyechart", "exam"])
+    ("python -m eyechart exam 'a b'", 'eyechart exam')
+    """
+    path, *rest = command
+    name = ["python", "-m", Path(path).parent.name] if Path(path).name == "__main__.py" else [Path(path).name]
+    return shlex.join([*name, *rest])
+
+
 def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     made, images, batches = plan["provenance"], plan["images"], plan["batches"]
     facts = [
         fact("Made", made["made"]),
-        fact("Command", shlex.join([Path(made["command"][0]).name, *made["command"][1:]]), code=True),
+        fact("Command", as_typed(made["command"]), code=True),
         fact("Question", plan["question"], code=True),
         fact("Images", f"{images['name']}: {count(images['used'])} of {count(images['count'])}"),
         fact("Images, fingerprint", images["fingerprint"], code=True),

@@ -26,7 +26,7 @@ BREAK = re.compile(r"(?<=[^.]{2}[.;]) (?=\S)|(?<=\.\d[.;]) (?=\S)|(?<=[?!]) (?=\
 """Where one sentence or clause ends and the next begins: after "0.5." too, not after "e.g."."""
 WITHIN = r"(?:(?!(?<!al)(?<!Fig)[.;?!] ).)+?"
 """Any words of one clause; "et al. 2021, Fig. 3" is one."""
-LIST = re.compile(r"; |, then |, and |, | and ")
+LIST = re.compile(r"; |, then |, and |, (?![^\[]*\])| and ")  # the comma of an interval divides nothing
 END = ".;"
 
 

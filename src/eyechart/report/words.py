@@ -147,10 +147,10 @@ def with_words(datasets: Mapping[str, list[Any]], words: Mapping[str, str]) -> d
     return {name: retitled(rows, words) if rows and "text" in rows[0] else rows for name, rows in datasets.items()}
 
 
-def chart_words(specs: Iterable[object], subjects: Sequence[str]) -> dict[str, str]:
-    """The titles that charts have, English to Korean."""
-    say = Translator(read("eyechart.report", "ko/charts.toml"), subjects)
-    said = {title: say(title) for spec in specs for title in titles(spec)}
+def chart_words(specs: Iterable[object], names: Sequence[str]) -> dict[str, str]:
+    """The titles that charts have, English to Korean; `names` of subjects and runs stay, whatever words they are."""
+    say = Translator(read("eyechart.report", "ko/charts.toml"), names)
+    said = {title: say(title) for spec in specs for title in titles(spec) if title not in names}
     return {title: korean for title, korean in said.items() if korean}
 
 

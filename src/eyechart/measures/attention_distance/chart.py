@@ -7,7 +7,7 @@ import pandas as pd
 import xarray
 
 from eyechart.charts import theme
-from eyechart.charts.tables import table_of, tooltips
+from eyechart.charts.tables import interval_tooltips, table_of, tooltips
 from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
 
@@ -32,6 +32,12 @@ def head_table(finding: xarray.Dataset, subject: str) -> pd.DataFrame:
     return table
 
 
+def head_tooltips() -> list[alt.Tooltip]:
+    rest = {"relative": "of uniform", "coverage": "coverage", "prefix_mass": "given to prefix tokens"}
+    numbers = interval_tooltips("distance", "distance (px)", ".1f")
+    return tooltips("subject", "name", "head:Q") + numbers + tooltips(**{name: (rest[name], ".2f") for name in rest})
+
+
 def sorted_heads(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) -> Chart:
     """R's figure: heads sorted by distance, for the two lowest and the two highest attentions."""
     names = list(dict.fromkeys(table["name"]))
@@ -46,6 +52,7 @@ def sorted_heads(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) ->
         color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None, legend=below),
         low="distance_low",
         high="distance_high",
+        tooltip=head_tooltips(),
     )
     references = theme.reference(uniform, "uniform attention", at="start") + theme.reference(0, "attends itself")
     return theme.panel(lines + references, (400, 260), f"{subject}: lowest and highest blocks")
@@ -55,9 +62,8 @@ def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) 
     """V's figure: every head as a dot over depth."""
     x = theme.depth_axis()
     colour = alt.value(theme.subject_colour(subject))
-    numbers = {"distance": ".1f", "relative": ".2f", "coverage": ".2f", "prefix_mass": ".2f"}
-    tooltip = tooltips("name", "head:Q", **{name: (name, form) for name, form in numbers.items()})
-    dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, color=colour, tooltip=tooltip)
+    dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75)
+    dots = dots.encode(x, y, color=colour, tooltip=head_tooltips())
     bars = theme.error_bars(table, x, y, "distance_low", "distance_high", color=colour)
     references = theme.reference(uniform, "uniform", at="beyond") + theme.reference(0, "itself", at="beyond")
     return theme.panel(bars + dots + references, (400, 260), f"{subject}: all heads")

@@ -15,7 +15,7 @@ from PIL import Image
 from eyechart.charts import theme
 from eyechart.charts.palette import shades
 from eyechart.charts.pictures import data_uri
-from eyechart.charts.tables import tooltips, value_table
+from eyechart.charts.tables import interval_tooltips, tooltips, value_table
 from eyechart.charts.theme import Chart
 from eyechart.measures.attention_maps.rows import MEAN, PREFIX, decoded
 from eyechart.quantity import subjects_in
@@ -209,8 +209,8 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     shape = alt.Shape(
         "asking:N", scale=alt.Scale(domain=kinds, range=["circle", "diamond"][: len(kinds)]), legend=legend
     )
-    numbers = {"value": ("of uniform", ".2f"), "nats": ("nats", ".2f")}
-    tooltip = tooltips("name", "head:Q", asking="asked from", **numbers)
+    tooltip = tooltips("subject", "name", "head:Q", asking="asked from")
+    tooltip += interval_tooltips("value", "entropy, of uniform", ".2f") + tooltips(nats=("entropy in nats", ".2f"))
     dots = [
         alt.Chart(frame[frame["asking"] == kind])
         .mark_point(filled=True, size=46, opacity=0.8 if kind == "query patches" else 0.4)

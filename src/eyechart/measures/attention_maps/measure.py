@@ -30,7 +30,7 @@ from eyechart.measures.attention_maps.rows import (
     why_no_rollout,
 )
 from eyechart.quantity import Compute, Quantity, of_each, subjects_in
-from eyechart.reading_estimates import site_indices
+from eyechart.reading_estimates import quantity_in_words, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions_with_maps
 from eyechart.sites import Anatomy
@@ -288,12 +288,13 @@ class AttentionMaps(SampledExperiment):
             if not np.isfinite(values).any():
                 parts.append(f"The weights of {subject} can be negative, so its heads have no entropy")
                 continue
+            told = {each.name: quantity_in_words(finding, each.name, ".2f", subject) for each in self.quantities}
             row, head = np.unravel_index(np.nanargmin(values), values.shape)
             name = finding.name.values[site_indices(finding, subject)[row]].removesuffix(" attention")
             parts.append(
-                f"Heads of {subject} spread their attention over {mean_known(values[0]):.2f} of the entropy of uniform "
-                f"attention in its first block and {mean_known(values[-1]):.2f} in its last; the narrowest is head "
-                f"{head + 1} of {name} with {values[row, head]:.2f}"
+                f"Heads of {subject} spread their attention over {told['first_attention_entropy']} of the entropy of "
+                f"uniform attention in its first block and {told['last_attention_entropy']} in its last; the narrowest "
+                f"is head {head + 1} of {name} with {told['narrowest_head']}"
             )
         reasons = zip(finding.shown_subject.values.tolist(), finding.no_rollout.values.tolist(), strict=True)
         parts += [f"There is no rollout for {subject}: {reason}" for subject, reason in reasons if reason]

@@ -17,12 +17,11 @@ VALUE_TOOLTIPS = interval_tooltips("value", "value", ".2f")
 
 def draw(finding: xarray.Dataset) -> Chart:
     has_labels = bool(np.isfinite(finding.lost.values).all())
-    shared = ("color", "strokeDash")
-    rows = [theme.panels([together(finding, has_labels), specific(finding)], columns=2, shared=shared)]
+    rows = [theme.panels([together(finding, has_labels), specific(finding)], columns=2)]
     if np.isfinite(finding.changed_alone.values).any():
         each = [alone(finding, has_labels, replacement) for replacement in REPLACEMENTS]
-        rows.append(theme.panels(each, columns=3, shared=shared))
-    return theme.panels(rows, columns=1, shared=shared)
+        rows.append(theme.panels(each, columns=3))
+    return theme.panels(rows, columns=1)
 
 
 def costs(finding: xarray.Dataset, has_labels: bool, suffix: str = "") -> tuple[pd.DataFrame, str]:
@@ -74,7 +73,7 @@ def specific(finding: xarray.Dataset) -> Chart:
     y = alt.Y("value:Q", title="share of the kernel that varies", scale=alt.Scale(domainMin=0))
     colour = subject_colours(finding.subject.values)
     dashes = alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])
-    dash = alt.StrokeDash("varies:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400))
+    dash = alt.StrokeDash("varies:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400, orient="bottom"))
     line = alt.Chart(lines).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(heads).mark_point(size=26, opacity=0.55)
     chart = line + points.encode(x, y, color=colour, tooltip=[*tooltips("subject", "name", "head"), *VALUE_TOOLTIPS])

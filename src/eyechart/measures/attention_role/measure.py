@@ -36,6 +36,7 @@ from eyechart.methods.scoring import (
     share,
 )
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each
+from eyechart.reading_estimates import quantity_in_words, spanned, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions_of_classifiers, classifier
 from eyechart.sites import Anatomy, Site
@@ -259,16 +260,16 @@ class AttentionRole(SampledExperiment):
         for subject in finding.each_subject.values.tolist():
             of_subject = finding.sel(each_subject=subject)
             has_labels = bool(np.isfinite(of_subject.lost.values).all())
-            value, unit = (
-                (of_subject.lost, "points of accuracy")
-                if has_labels
-                else (of_subject.changed, "% of the answers change")
-            )
-            numbers = {name: f"{100 * float(value.sel(replacement=name)):.1f}" for name in REPLACEMENTS}
+            name, unit = ("lost", "points of accuracy") if has_labels else ("changed", "% of the answers change")
+            numbers = {}
+            for replacement in REPLACEMENTS:
+                value, low, high = with_ends(of_subject.sel(replacement=replacement), name)
+                numbers[replacement] = spanned((100 * value, 100 * low, 100 * high), ".1f")
+            varies = quantity_in_words(finding, "data_specific_attention", ".0%", subject)
             parts.append(
                 f"{subject} {'loses' if has_labels else 'differs:'} {numbers[EVEN]} {unit} with even weights, "
                 f"{numbers[MEAN]} with the mean weights of other pictures and {numbers[OTHER]} with another "
-                f"picture's; {data_specific(finding, subject):.0%} of a head's pattern changes with the picture"
+                f"picture's; {varies} of a head's pattern changes with the picture"
             )
         left_out = finding.attrs["left_out"]
         return ". ".join(parts) + "." + (f"\nLeft out: {left_out} (no attention between places)." if left_out else "")

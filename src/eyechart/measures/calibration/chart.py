@@ -7,7 +7,7 @@ import pandas as pd
 import xarray
 
 from eyechart.charts import theme
-from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.charts.theme import Chart
 
 TOGETHER = 2  # subjects in one reliability diagram; the intervals of more would hide each other
@@ -28,8 +28,8 @@ def reliability(finding: xarray.Dataset, subjects: list[str], title: str, side: 
     y = alt.Y("accuracy_in_bin:Q", title="share named right", scale=alt.Scale(domain=[0, 1]))
     colour = subject_colours(subjects)
     size = alt.Size("share_in_bin:Q", scale=alt.Scale(range=[20, 420]), legend=None)
-    numbers = {"accuracy_in_bin": ("named right", ".1%"), "share_in_bin": ("of the pictures", ".1%")}
-    tooltip = tooltips("subject", bin="confidence", **numbers)
+    tooltip = tooltips("subject", bin="confidence") + interval_tooltips("accuracy_in_bin", "named right", ".1%")
+    tooltip += tooltips(share_in_bin=("of the pictures", ".1%"))
     diagonal = (
         alt.Chart(pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]}))
         .mark_line(style="reference", tooltip=None)
@@ -63,9 +63,12 @@ def errors(finding: xarray.Dataset) -> Chart:
     y = alt.Y("error:Q", title=title, scale=alt.Scale(zero=True))
     offset = alt.XOffset("subject:N", sort=finding.subject.values.tolist())
     base = alt.Chart(table).encode(x, offset, color=subject_colours(finding.subject.values))
-    bars = base.mark_rule(strokeWidth=1.6).encode(alt.Y("low:Q", title=title), y2="high:Q")
-    numbers = {"error": ("calibration error", ".3f"), "floor": ("by chance alone", ".3f")}
-    tooltip = tooltips("subject", weights="logits", **numbers)
+    bars = base.mark_rule(strokeWidth=1.6, tooltip=None).encode(alt.Y("low:Q", title=title), y2="high:Q")
+    tooltip = tooltips("subject", weights="logits")
+    tooltip += interval_tooltips("error", "calibration error", ends=("low", "high"))
+    tooltip += tooltips(floor=("by chance alone", ".3f"))
     points = base.mark_point(size=70, filled=True).encode(y, tooltip=tooltip)
-    floor = base.mark_tick(orient="horizontal", thickness=2, size=22).encode(alt.Y("floor:Q", title=title))
+    floor = base.mark_tick(orient="horizontal", thickness=2, size=22, tooltip=None).encode(
+        alt.Y("floor:Q", title=title)
+    )
     return theme.panel(bars + floor + points, (260, 330), "calibration error (strokes: chance)")

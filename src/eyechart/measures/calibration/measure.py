@@ -299,8 +299,8 @@ class Calibration(Measure):
             parts.append(
                 f"{subject} is {sure}: its confidence is {abs(100 * signed):.1f} points "
                 f"{'above' if signed > 0 else 'below'} its accuracy [{least:.1f}, {most:.1f}]; calibration "
-                f"error {float(here.ece):.3f} (chance alone {float(here.floor):.3f}), {float(here.scaled_ece):.3f} at "
-                f"temperature {float(here.temperature):.2f}"
+                f"error {in_words(here, 'ece', '.3f')} (chance alone {float(here.floor):.3f}), "
+                f"{in_words(here, 'scaled_ece', '.3f')} at temperature {float(here.temperature):.2f}"
             )
         return ". ".join(parts) + "."
 

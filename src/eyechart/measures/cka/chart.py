@@ -91,7 +91,8 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     legend = alt.Legend(orient="bottom", symbolSize=500) if len(shown) > 1 else None
     dash = alt.StrokeDash("tokens:N", scale=dashes, title=None, legend=legend)
     colour = alt.value(theme.subject_colour(vit))
-    tooltip = tooltips("block:Q", "tokens", cka=("cka", ".3f"))
+    tooltip = tooltips("subject", "block:Q", "tokens")
+    tooltip += interval_tooltips("cka", f"best {finding.attrs['index']}", ends=("low", "high"))
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
     line = alt.Chart(frame).mark_line(strokeWidth=2, tooltip=None).encode(x, y, strokeDash=dash, color=colour)
     dots = alt.Chart(frame).mark_point(size=30, filled=True).encode(x, y, color=colour, tooltip=tooltip)

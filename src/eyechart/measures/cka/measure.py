@@ -41,7 +41,7 @@ from eyechart.measures.cka.quantities import (
 from eyechart.methods.hsic import Readout, check_blocks, gram_view, hsic_table, patch_gram, scale_of
 from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens, has_tokens
 from eyechart.quantity import Quantity, minus_cnn, of_each, of_pairs
-from eyechart.reading_estimates import clearly_above, ends_of
+from eyechart.reading_estimates import clearly_above, ends_of, quantity_in_words, spanned
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import layers_inside_too, stem_and_blocks
 from eyechart.sites import Anatomy, Site
@@ -310,11 +310,12 @@ class Cka(Measure):
         if not values:
             return "No subject has the three blocks that uniformity needs."
         best, *others = sorted(values, key=lambda subject: -values[subject])
-        said = ", ".join(f"{value:.2f} in {subject}" for subject, value in values.items())
-        text = f"The lowest and the highest third of the blocks have a mean {finding.attrs['index']} of {said}"
         ends = {subject: ends_of(finding, "uniformity", subject) for subject in values}
+        said = ", ".join(f"{spanned(ends[subject], '.2f')} in {subject}" for subject in values)
+        text = f"The lowest and the highest third of the blocks have a mean {finding.attrs['index']} of {said}"
         if others and clearly_above(ends[best], ends[others[0]]):
             text += f": the layers of {best} stay most alike"
-        for (vit, cnn), depth in matched_depth(half_way)(finding).items():
-            text += f". The half-way layers of {cnn} look most like {vit} at {depth:.0%} of its depth"
+        for vit, cnn in matched_depth(half_way)(finding):
+            depth = quantity_in_words(finding, "lag_at_half", ".0%", vit, cnn)
+            text += f". The half-way layers of {cnn} look most like {vit} at {depth} of its depth"
         return text + "."

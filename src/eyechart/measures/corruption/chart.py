@@ -111,7 +111,7 @@ def row_layers(
     offset = alt.YOffset("subject:N", sort=finding.subject.values.tolist(), scale=alt.Scale(paddingOuter=0.8))
     base = alt.Chart(table).encode(y=y, yOffset=offset, color=subject_colours(finding.subject.values))
     low, high = ends_of(name)
-    span = base.mark_rule(strokeWidth=2.5, opacity=0.4, tooltip=None).encode(
+    span = base.mark_rule(style="interval-bar", strokeWidth=2.5, tooltip=None).encode(
         alt.X(f"{low}:Q", title=title), x2=f"{high}:Q"
     )
     tooltip = tooltips("subject", "corruption") + interval_tooltips(name, "value", form)

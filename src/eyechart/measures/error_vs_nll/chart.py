@@ -8,7 +8,7 @@ import pandas as pd
 import xarray
 
 from eyechart.charts import theme
-from eyechart.charts.tables import ends_of, subject_colours, tooltips
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, tooltips
 from eyechart.charts.theme import Chart
 
 SIZE = (320, 280)
@@ -41,13 +41,14 @@ def panel(table: pd.DataFrame, title: str, subjects: list[str], kinds: list[str]
     colour = subject_colours(subjects)
     shapes = {NOW: "circle", WRITTEN: "diamond", STAND_IN: "triangle-up"}
     shape = alt.Shape("what:N", title=None, scale=alt.Scale(domain=kinds, range=[shapes[kind] for kind in kinds]))
-    tooltip = tooltips("subject", what=" ", nll=("NLL", ".3f"), error=("error", ".2%"))
+    tooltip = tooltips("subject", what="weights") + interval_tooltips("nll", "NLL", among=True)
+    tooltip += interval_tooltips("error", "error", ".2%", among=True)
     layers: list[alt.Chart] = []
     upright, level = table.dropna(subset=["error_low"]), table.dropna(subset=["nll_low"])
     if len(upright):  # a mark without a finite number would be a warning in the reader's console
         layers.append(theme.error_bars(upright, x, y, *ends_of("error"), color=colour))
     if len(level):
-        across = alt.Chart(level).mark_rule(opacity=0.6, strokeWidth=1.5, tooltip=None)
+        across = alt.Chart(level).mark_rule(style="interval-bar", strokeWidth=1.5, tooltip=None)
         layers.append(across.encode(alt.X("nll_low:Q", title=title), y, x2="nll_high:Q", color=colour))
     points = alt.Chart(table).mark_point(size=90, filled=True, opacity=0.9)
     layers.append(points.encode(x, y, color=colour, shape=shape, tooltip=tooltip))

@@ -29,7 +29,7 @@ from eyechart.methods.ranks import rank_correlation
 from eyechart.methods.scoring import LOGITS, labelled, with_classes
 from eyechart.methods.twins import build_of, snapshot
 from eyechart.quantity import Compute, PerSubjects, Quantity
-from eyechart.reading_estimates import by_subject, spec_of
+from eyechart.reading_estimates import by_subject, in_words, spec_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
@@ -332,10 +332,12 @@ class ErrorVsNll(SampledExperiment):
         said = []
         for subject in finding.subject.values.tolist():
             row = finding.sel(subject=subject)
-            fit = f"{float(row.nll_train):.2f}" if np.isfinite(row.nll_train) else "unknown"
+            fit = in_words(row, "nll_train", ".2f") if np.isfinite(row.nll_train) else "unknown"
             written = float(row.recorded_augmented_train_nll)
             noted = f" (its training wrote down {written:.2f})" if np.isfinite(written) else ""
-            said.append(f"{subject} errs on {float(row.error):.1%} with an augmented training NLL of {fit}{noted}")
+            said.append(
+                f"{subject} errs on {in_words(row, 'error', '.1%')} with an augmented training NLL of {fit}{noted}"
+            )
         readings = {
             (one, two): reading(finding, one, two) for one, two in combinations(finding.subject.values.tolist(), 2)
         }

@@ -34,9 +34,9 @@ def levels(finding: xarray.Dataset) -> list[Chart]:
     for column, title in (("variance", "variance over positions"), ("relative", "variance / mean square")):
         low, high = ends_of(column)
         y = theme.log_y(column, [*table[low], *table[high]], title)
-        line = alt.Chart(table).mark_line(strokeWidth=1.5).encode(x, y, color=colour)
+        line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, color=colour)
         bars = theme.error_bars(table, x, y, low, high, color=colour)
-        tooltip = tooltips("name", "kind", **{column: (column, ".3g")})
+        tooltip = tooltips("subject", "name", "kind") + interval_tooltips(column, title, ".3g")
         marks = theme.kind_points(table[table["role"] != "stem"], x, y, tooltip=tooltip)
         panels.append(theme.panel(line + bars + marks, SIZE))
     return panels
@@ -53,7 +53,7 @@ def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
     colour = subject_colours(finding.subject.values)
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")
     bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)
-    tooltip = tooltips("name", "kind") + interval_tooltips(name, "log change", "+.3f")
+    tooltip = tooltips("subject", "name", "kind") + interval_tooltips(name, "log change", "+.3f")
     in_legend = [*finding.kind.values[finding.role.values != "stem"], "subsampling"]
     marks = theme.kind_points(table, x, y, in_legend=in_legend, tooltip=tooltip)
     layers = [theme.reference(0, ""), *first_half(finding), line, bars, marks]

@@ -44,7 +44,7 @@ from eyechart.measures.few_shot.quantities import (
 )
 from eyechart.methods.ridge import solve
 from eyechart.quantity import Quantity, of_each
-from eyechart.reading_estimates import in_words
+from eyechart.reading_estimates import in_words, quantity_in_words
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier_input
 from eyechart.tracing.needs import Need
@@ -310,8 +310,9 @@ class FewShot(Measure):
             parts.append(f"{subject} names {' and '.join(said) or 'nothing: too few images of a class'}")
             spread = spread_of(finding)[subject]
             if math.isfinite(spread):
+                times = quantity_in_words(finding, "class_spread", ".2f", subject)
                 parts.append(
-                    f"two of its pictures of one class are {spread:.2f} times as far apart as two of different classes"
+                    f"two of its pictures of one class are {times} times as far apart as two of different classes"
                 )
         read = [
             f"Of {subject} was read {what}"

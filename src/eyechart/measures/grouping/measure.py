@@ -29,7 +29,7 @@ from eyechart.measures.grouping.mosaic import grouping, mosaics, sources, withou
 from eyechart.methods.attention_distance import tokens_from
 from eyechart.methods.patches import partners
 from eyechart.quantity import Quantity, of_each, subjects_in
-from eyechart.reading_estimates import site_indices
+from eyechart.reading_estimates import in_words, quantity_in_words, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, junctions_of
 from eyechart.sites import Anatomy, Site
@@ -214,12 +214,15 @@ class Grouping(SampledExperiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            free, learned = (mean_over_blocks(name, "by rank")(finding, subject) for name in ("free", "learned"))
-            heads = finding.learned.sel(way="by rank").values[site_indices(finding, subject)]
+            free, learned = (
+                quantity_in_words(finding, f"{name}_grouping_by_rank", ".2f", subject) for name in ("free", "learned")
+            )
+            heads = finding.isel(site=site_indices(finding, subject)).sel(way="by rank")
+            best = heads.stack(each=("site", "head")).isel(each=int(np.nanargmax(heads.learned.values)))
             parts.append(
-                f"{subject} groups patches of one picture by {learned:.2f} (0: not at all, 1: wholly) with its learned "
-                f"attention, mean over heads, and by {free:.2f} without parameters; its best head by "
-                f"{float(np.nanmax(heads)):.2f}"
+                f"{subject} groups patches of one picture by {learned} (0: not at all, 1: wholly) with its learned "
+                f"attention, mean over heads, and by {free} without parameters; its best head by "
+                f"{in_words(best, 'learned', '.2f')}"
             )
         return ". ".join(parts) + "."
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import altair as alt
 import numpy as np
 import xarray
@@ -20,10 +22,20 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels(drawn, columns=2, shared=("color",) if one_cnn else ())
 
 
+def counted_from_1(heads: str) -> str:
+    """
+    >>> counted_from_1("blocks.0 attention 0, blocks.0 attention 6")
+    'block 1 head 1, block 1 head 7'
+    """
+    numbered = re.compile(r"[^,]*?(\d+) attention (\d+)")
+    return numbered.sub(lambda at: f" block {int(at[1]) + 1} head {int(at[2]) + 1}", heads).strip()
+
+
 def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
     """R's figure 5: CKA over the distance of the head group, one curve a CNN site."""
     part = finding.isel(group=finding.group_subject.values == subject, site=site_indices(finding, cnn))
     table = table_of(part, "cka", also=["distance"], gaps=True)
+    table["group_heads"] = table["group_heads"].map(counted_from_1)
     labels = list(dict.fromkeys(table["name"]))
     uniform = float(part.group_uniform.values[0])
     nearest, farthest = float(np.nanmin(part.distance.values)), float(np.nanmax(part.distance.values))

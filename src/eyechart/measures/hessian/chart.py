@@ -120,7 +120,7 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
     tooltip = tooltips("subject", "variant") + interval_tooltips(name, title, ".3g")
     tooltip += tooltips(**{doubt: ("not known to 1 %", ".0%")})
     base = alt.Chart(table).encode(y=y, yOffset=offset, color=subject_colours(subjects), tooltip=tooltip)
-    rules = base.properties(data=table.dropna()).mark_rule(strokeWidth=2.5, opacity=0.5)
+    rules = base.properties(data=table.dropna()).mark_rule(style="interval-bar", strokeWidth=2.5)
     rules = rules.encode(alt.X(f"{low}:Q", title=title, scale=scale), x2=alt.X2(high))
     sure = alt.condition(f"datum.{doubt} > 0", alt.value(0), alt.value(1))
     edge = alt.Stroke("subject:N", scale=theme.subject_scale(subjects), legend=None)

@@ -145,6 +145,6 @@ def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]
     )
     legend = alt.Legend(symbolSize=500, orient="bottom", columns=1, labelLimit=220)
     lines = base.mark_line(tooltip=None).encode(alt.StrokeDash("surface:N", scale=dashes, title=None, legend=legend))
-    tooltip = tooltips("subject", "surface", "distance:Q", rise=("rise", ".3f"))
+    tooltip = tooltips("subject", "surface", distance=("distance", ".1f"), rise=("rise", ".3f"))
     points = base.mark_point(size=26, filled=True).encode(detail="surface:N", tooltip=tooltip)
     return theme.panel(lines + points, (260, 220), "by distance")

@@ -66,7 +66,7 @@ def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
     y = change("value", title, table[["low", "high"]])
     # One way through attention and MLP in turn; a CNN's convolutions and branches are two.
     table = table.assign(way=table["kind"].where(table["kind"].isin([CONVOLUTION, BRANCH]), "units"))
-    tooltip = tooltips(unit_name="without") + interval_tooltips("value", "Δ", ".2f")
+    tooltip = tooltips("subject", unit_name="without") + interval_tooltips("value", "Δ", ".2f")
     colour = theme.subject_colour(subject, subjects_in(finding))
     line = (
         alt.Chart(table).mark_line(strokeWidth=1, opacity=0.5, color=colour, tooltip=None).encode(x, y, detail="way:N")
@@ -104,7 +104,7 @@ def within_stages(finding: xarray.Dataset, subject: str) -> Chart:
     y = alt.Y("value:Q", title="Δ accuracy (points), mean over stages")
     apart = alt.XOffset("place_kind:N", sort=list(MARKS))
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart)
-    tooltip = tooltips(place_kind="without", value=("Δ", ".2f"))
+    tooltip = tooltips(place_subject="subject", place_kind="without") + interval_tooltips("value", "Δ", ".2f")
     marks = theme.kind_points(table, x, y, "place_kind", finding.kind.values, MARKS, tooltip=tooltip, xOffset=apart)
     title = alt.TitleParams(f"{subject}: ends of later stages", limit=220)
     return theme.panel(alt.layer(bars, marks, theme.reference(0, "")), (170, HEIGHT), title)

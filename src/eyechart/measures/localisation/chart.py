@@ -7,7 +7,7 @@ import numpy as np
 import xarray
 
 from eyechart.charts import theme
-from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.charts.theme import Chart
 from eyechart.charts.tiles import Tile, tiles
 from eyechart.methods.places import ASKED, asked
@@ -80,8 +80,8 @@ def over_depth(
     dash = alt.StrokeDash("weights:N", scale=dashes, title=None, legend=legend)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="subject:N")
     bars = theme.error_bars(table, x, y, *ends_of(variable), color=colour)
-    numbers = {"hit_rate": ("hit-rate", ".1%"), "chance": ("chance", ".1%")} if share else {variable: (variable, ".2f")}
-    tooltip = tooltips("subject", name="block", **numbers)
+    numbers = interval_tooltips(variable, *(("hit-rate", ".1%") if share else (title, ".2f")))
+    tooltip = tooltips("subject", name="block") + numbers + (tooltips(chance=("chance", ".1%")) if share else [])
     dots = alt.Chart(table).mark_point(size=46).encode(x, y, color=colour, tooltip=tooltip)
     layers = line + bars + dots
     if share:

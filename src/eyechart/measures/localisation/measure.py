@@ -60,6 +60,7 @@ from eyechart.methods.places import (
 from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens
 from eyechart.methods.twins import untrained_twin
 from eyechart.quantity import Quantity, of_each, subjects_in
+from eyechart.reading_estimates import quantity_in_words
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
@@ -371,10 +372,11 @@ class Localisation(Measure):
             if math.isnan(hits):
                 continue
             text = (
-                f"in the last block of {subject} {hits:.0%} of the interior tokens resemble their own patch most "
-                f"(chance {at_end(finding, subject, 'chance'):.1%}); the most similar patch is on average "
-                f"{at_end(finding, subject, 'displacement'):.2f} picture widths away, and the own patch stands "
-                f"{at_end(finding, subject, 'peak'):.2f} above the eight around it"
+                f"in the last block of {subject} {quantity_in_words(finding, 'hit_rate', '.0%', subject)} of the "
+                f"interior tokens resemble their own patch most (chance {at_end(finding, subject, 'chance'):.1%}); the "
+                f"most similar patch is on average {quantity_in_words(finding, 'displacement', '.2f', subject)} "
+                f"picture widths away, and the own patch stands "
+                f"{quantity_in_words(finding, 'token_peak', '.2f', subject)} above the eight around it"
             )
             if twin is not None:
                 text += f"; untrained it is {at_end(finding, twin):.0%}"

@@ -13,7 +13,7 @@ import xarray
 from eyechart.intervals import room_for
 from eyechart.methods.twins import untrained_twin
 from eyechart.quantity import Bounds, Compute, PerSubjects, of_each, of_pairs, subjects_in
-from eyechart.reading_estimates import by_subject
+from eyechart.reading_estimates import by_subject, in_words
 from eyechart.sites import Anatomy
 
 
@@ -129,8 +129,8 @@ def units_sentence(finding: xarray.Dataset, subject: str) -> list[str]:
     if subject not in subjects_in(finding, "cnn") or units.sizes["site"] < 2:
         return []
     best = units.isel(site=int(units.peak.values.argmax()))
-    name, peak = best.name.item(), float(best.peak)
-    return [f"of the {units.sizes['site']} units looked at {name} has the highest peak ({peak:.2f})"]
+    name, peak = best.name.item(), in_words(best, "peak", ".2f")
+    return [f"of the {units.sizes['site']} units looked at {name} has the highest peak ({peak})"]
 
 
 def with_gap_twin(compare: Callable[[float, float], float], variable: str) -> Compute:

@@ -73,7 +73,7 @@ def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
     )
     x = alt.X("component:Q", title="component", scale=alt.Scale(domain=[1, max(count, 2)], nice=False))
     top = max(1.0, float(table["centroid"].max()), float(high))
-    y = alt.Y("centroid:Q", title="mean frequency (Nyquist = 1)", scale=alt.Scale(domain=[0, top]))
+    y = alt.Y("centroid:Q", title="mean frequency / Nyquist", scale=alt.Scale(domain=[0, top]))
     numbers = {"centroid": ("mean frequency", ".3f"), "smoothness": ("smoothness", ".3f")}
     tooltip = tooltips("component:Q", **numbers)
     colour = alt.value(theme.subject_colour(subject))
@@ -84,7 +84,7 @@ def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
     title = alt.TitleParams("grey: 95 % of the components of random filters", fontSize=12, fontWeight="normal")
     last = pd.DataFrame({"component": [COLUMNS + 0.5]} if count > COLUMNS else {"component": []})
     ends = alt.Chart(last).mark_rule(strokeDash=[4, 3], color="#8b9099", tooltip=None).encode(x)
-    return theme.panel(band + middle + ends + line + dots, (330, 150), title)
+    return theme.panel(band + middle + ends + line + dots, (330, 180), title)
 
 
 def variance(at: xarray.Dataset, subject: str, count: int) -> Chart:
@@ -99,5 +99,7 @@ def variance(at: xarray.Dataset, subject: str, count: int) -> Chart:
     dashes = alt.Scale(domain=list(kinds), range=[[1, 0], [5, 4]])
     dash = alt.StrokeDash("kind:N", scale=dashes, title=None, legend=alt.Legend(orient="bottom", symbolSize=500))
     tooltip = tooltips("component:Q", held=("held", ".1%"), kind="kind")
-    line = alt.Chart(table).mark_line(strokeWidth=2).encode(x, y, strokeDash=dash, tooltip=tooltip)
-    return theme.panel(line.encode(color=alt.value(theme.subject_colour(subject))), (330, 110))
+    base = alt.Chart(table).encode(x, y, color=alt.value(theme.subject_colour(subject)))
+    line = base.mark_line(strokeWidth=2, tooltip=None).encode(strokeDash=dash)
+    points = base.mark_point(size=20, filled=True).encode(tooltip=tooltip, detail="kind:N")
+    return theme.panel(line + points, (330, 110))

@@ -11,7 +11,7 @@ import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
-from eyechart.charts.tables import table_of, tooltips
+from eyechart.charts.tables import interval_tooltips, table_of, tooltips
 from eyechart.charts.theme import Chart
 
 SIDE = 8  # small squares along each side of the grid of grids
@@ -95,7 +95,8 @@ def over_distance(at: xarray.Dataset, subject: str) -> Chart:
     y = alt.Y("cosine:Q", title="mean cosine")
     shades = alt.Scale(domain=list(kinds), range=[theme.subject_colour(subject), "#7d5ba6", "#8b9099"])
     colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
-    tooltip = tooltips("pairs", "distance:Q", cosine=("cosine", ".3f"))
+    tooltip = tooltips("pairs", distance=("distance (patches)", ".2f"))
+    tooltip += interval_tooltips("cosine", "mean cosine", ends=("low", "high"))
     words = f"nearness {float(at.nearness):.2f}, rows {float(at.row_bonus):+.3f}, columns {float(at.column_bonus):+.3f}"
     lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)
     return theme.panel(lines + theme.reference(0, ""), (300, 260), quiet_title(words))

@@ -292,12 +292,13 @@ class PositionEmbeddings(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for at, subject in enumerate(finding.subject.values.tolist()):
-            bonuses = [in_words(finding.isel(table=at), name, "+.3f") for name in ("row_bonus", "column_bonus")]
+            table = finding.isel(table=at)
+            bonuses = [in_words(table, name, "+.3f") for name in ("row_bonus", "column_bonus")]
             parts.append(
                 f"{subject}: likeness of the {int(finding.rows[at])}×{int(finding.columns[at])} position embeddings "
                 f"{where(int(finding.block[at]))} goes with nearness at a rank correlation of "
-                f"{float(finding.nearness[at]):.2f}, and is {bonuses[0]} within rows and {bonuses[1]} within columns "
-                "against others as far apart"
+                f"{in_words(table, 'nearness', '.2f')}, and is {bonuses[0]} within rows and {bonuses[1]} within "
+                "columns against others as far apart"
             )
         for (subject,), value in of_steps(finding).items():
             parts.append(f"{subject}: its relative tables go with nearness at a mean rank correlation of {value:.2f}")

@@ -18,9 +18,10 @@ WORDS = {
     "gap": "mean of patch tokens",
     "gap with cls": "mean with class token",
     "first": "first patch token",
+    "tokens": "single tokens, averaged",
 }
 TOOLTIPS = [
-    *tooltips("subject", "name", "readout"),
+    *tooltips("subject", "name", readout="read from"),
     *interval_tooltips("accuracy", "accuracy"),
     *tooltips(features=("features there", ""), features_read=("features read", "")),
 ]
@@ -31,7 +32,7 @@ def draw(finding: xarray.Dataset) -> Chart:
     if len(subjects_in(finding)) <= TOGETHER:
         curves = theme.panels([token_curves(finding), readout_curves(finding)], columns=2)
     else:
-        met = [readout for readout in WORDS if readout in set(accuracies(finding)["readout"])]
+        met = [readout for readout in WORDS if readout in set(finding.readout.values) - {"tokens"}]
         curves = theme.panels([token_curves(finding, 260), *(readout_curve(finding, each) for each in met)], columns=3)
     return theme.panels([curves, token_maps(finding)], columns=1, shared=())
 
@@ -39,6 +40,7 @@ def draw(finding: xarray.Dataset) -> Chart:
 def accuracies(finding: xarray.Dataset) -> pd.DataFrame:
     table = table_of(finding, "accuracy")
     table["block"] += 1
+    table["readout"] = table["readout"].map(WORDS)
     return table
 
 
@@ -54,7 +56,7 @@ def readout_curve(finding: xarray.Dataset, readout: str) -> Chart:
 
 def one_readout(finding: xarray.Dataset, readout: str, width: int) -> alt.LayerChart:
     table = accuracies(finding)
-    table = table[table["readout"] == readout]
+    table = table[table["readout"] == WORDS[readout]]
     x = theme.depth_axis()
     y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]))
     colour = subject_colours(finding.subject.values)
@@ -66,7 +68,7 @@ def one_readout(finding: xarray.Dataset, readout: str, width: int) -> alt.LayerC
 def readout_curves(finding: xarray.Dataset) -> Chart:
     """R Fig. 11 right and Fig. 13: the ways of reading out one vector, by dashes."""
     table = accuracies(finding)
-    table = table[table["readout"] != "tokens"].assign(readout=lambda rows: rows["readout"].map(WORDS))
+    table = table[table["readout"] != WORDS["tokens"]]
     x = theme.depth_axis()
     y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]))
     colour = subject_colours(finding.subject.values)
@@ -76,7 +78,7 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=700, labelLimit=200)
     dash = alt.StrokeDash("readout:N", scale=scale, legend=legend)
     bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=colour)
-    lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, color=colour, strokeDash=dash)
+    lines = alt.Chart(table).mark_line(strokeWidth=1.8, tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(table).mark_point(size=24).encode(x, y, color=colour, tooltip=TOOLTIPS)
     chance = theme.reference(float(finding.chance[0]), "commonest class")
     return theme.panel(bars + lines + points + chance, (380, 240), "one vector")
@@ -91,6 +93,7 @@ def token_maps(finding: xarray.Dataset) -> Chart:
         for site in dict.fromkeys(sites[[0, min(1, len(sites) - 1), len(sites) // 2, -2 % len(sites), -1]].tolist()):
             table = table_of(finding.isel(site=site), "token_accuracy", ends=False)
             table = table.sort_values(["y", "x"], ascending=[False, True])  # the first row of the frame is the lowest
+            table = table.assign(row=table["y"] + 1, column=table["x"] + 1)
             charts.append(
                 heatmap(
                     table.astype({"x": str, "y": str}),
@@ -102,6 +105,7 @@ def token_maps(finding: xarray.Dataset) -> Chart:
                     domain=(0.0, highest),
                     x_labels=False,
                     y_labels=False,
+                    tooltip=tooltips("subject", "name", "row:Q", "column:Q", token_accuracy=("accuracy", ".2f")),
                     size=120,
                 )
             )

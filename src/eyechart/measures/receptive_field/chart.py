@@ -126,7 +126,7 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, explained: 
         )
     )
     area = theme.band(table, x, y, "low", "high", color=colour, detail=["read:N", "kind:N"])
-    tooltip = tooltips(name="site", read="read") + interval_tooltips("value", "value")
+    tooltip = tooltips("subject", "name", read="read") + interval_tooltips("value", title)
     marks = table[table["read"] != DISC]
     points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=tooltip)
     layers = line + area + points

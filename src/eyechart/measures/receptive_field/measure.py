@@ -27,7 +27,6 @@ from eyechart.measures.receptive_field.over_depth import (
     late,
     least_growth,
     mean_of,
-    of_blocks,
     own_cell,
     skip_effect,
     steps_above,
@@ -46,6 +45,7 @@ from eyechart.methods.receptive import (
     summary,
 )
 from eyechart.quantity import Quantity, of_each, of_pairs, subjects_in
+from eyechart.reading_estimates import in_words, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import some_blocks_and_mixing_branches
 from eyechart.sites import Anatomy, Site
@@ -300,24 +300,23 @@ class ReceptiveField(SampledExperiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            reach, share = of_blocks(finding, subject, "reach"), late("own_share")(finding, subject)
+            blocks, branches = (site_indices(finding, subject, role) for role in ("block", "junction"))
+            first, last = finding.isel(site=blocks[0]), finding.isel(site=blocks[-1])
             text = (
-                f"{subject} has half of its gradient within {100 * reach[0]:.0f} % of the picture's width after its "
-                f"first block and {100 * reach[-1]:.0f} % after its last (a bare cell: "
-                f"{100 * own_cell(finding, subject):.0f} % and {100 * own_cell(finding, subject, block=-1):.0f} %)"
+                f"{subject} has half of its gradient within {in_words(first, 'reach', '.0%')} of the picture's width "
+                f"after its first block and {in_words(last, 'reach', '.0%')} after its last (a bare cell: "
+                f"{own_cell(finding, subject):.0%} and {own_cell(finding, subject, block=-1):.0%})"
             )
             jump = jump_place(finding, subject)
             if np.isfinite(jump):
-                text += f"; the largest step lies at {100 * jump:.0f} % of the depth"
+                text += f"; the largest step lies at {jump:.0%} of the depth (no interval: it is where a maximum lies)"
             text += (
-                f". In its last third {100 * share:.0f} % lies in its own patch and "
-                f"{100 * late('disc_share')(finding, subject):.0f} % in a disc of 1/64 of the picture"
+                f". After its last block {in_words(last, 'own_share', '.0%')} lies in its own patch and "
+                f"{in_words(last, 'disc_share', '.0%')} in a disc of 1/64 of the picture"
             )
-            effect = skip_effect(finding, subject)
-            if np.isfinite(effect):
-                text += (
-                    f"; before the skip is added, {100 * (share - effect):.0f} % of a branch's lies in its own patch"
-                )
+            if len(branches):
+                own = in_words(finding.isel(site=branches[-1]), "own_share", ".0%")
+                text += f"; of its last branch, before the skip is added, {own} lies in its own patch"
             parts.append(text)
         said = ". ".join(parts) + "."
         if finding.attrs["left_out"]:

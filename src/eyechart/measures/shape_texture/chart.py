@@ -79,7 +79,7 @@ def conflicts(finding: xarray.Dataset) -> Chart:
     x = alt.X("subject:N", title=None, sort=subjects, axis=axis)
     y = alt.Y(
         "accuracy:Q",
-        title="decided by phase (the rest by amplitude)",
+        title="decided by phase",
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format="%"),
     )

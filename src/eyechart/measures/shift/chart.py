@@ -49,7 +49,7 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
     dash = alt.StrokeDash("read:N", scale=dashes, legend=None if shift == "one patch" else legend(500))
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     area = theme.band(table, x, y, "low", "high", color=colour, detail="read:N")
-    tooltip = tooltips(name="after", read="read") + interval_tooltips("value", "similarity")
+    tooltip = tooltips("subject", name="after", read="read") + interval_tooltips("value", "similarity")
     marks = [
         alt.Chart(along[along["follows"] == follows])
         .mark_point(size=42, filled=filled, strokeWidth=1.5)

@@ -29,7 +29,7 @@ from eyechart.measures.shift.shifts import (
     variation,
 )
 from eyechart.quantity import Compute, PerSubjects, Quantity, minus_cnn, of_each
-from eyechart.reading_estimates import site_indices
+from eyechart.reading_estimates import quantity_in_words, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import some_blocks_with_grid
 from eyechart.sites import Anatomy, Site
@@ -313,7 +313,7 @@ class Shift(SampledExperiment):
         return [cells_moved(shift, anatomy.input_size[1], grid[1]) for shift in (1, patch_of(anatomy))]
 
     def sentence(self, finding: xarray.Dataset) -> str:
-        moved, stayed = (of_features(name, PATCH)(finding) for name in ("similarity", "unmoved"))
+        moved = of_features("similarity", PATCH)(finding)
         changed = of_answers("variation", PIXEL)(finding)
         parts = []
         for at, subject in enumerate(finding.each_subject.values.tolist()):
@@ -322,9 +322,11 @@ class Shift(SampledExperiment):
                 patch = int(finding.patch.values[at])
                 text = (
                     f"{subject}: when the picture moves by {patch} px, features that move along keep a "
-                    f"similarity of {moved[subject,]:.2f} (left where they were: {stayed[subject,]:.2f})"
+                    f"similarity of {quantity_in_words(finding, 'patch_equivariance', '.2f', subject)} (left where "
+                    f"they were: {quantity_in_words(finding, 'patch_unmoved', '.2f', subject)})"
                 )
             if np.isfinite(changed[subject,]):
-                text += f", and one pixel changes {100 * changed[subject,]:.1f} % of the answer"
+                share = quantity_in_words(finding, "pixel_variation", ".1%", subject)
+                text += f", and one pixel changes {share} of the answer"
             parts.append(text)
         return "; ".join(parts) + "."

@@ -9,7 +9,7 @@ import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
-from eyechart.charts.tables import ends_of, subject_colours, table_of, tooltips, value_table
+from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips, value_table
 from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import site_indices
@@ -41,9 +41,9 @@ def curves(finding: xarray.Dataset) -> Chart:
     dash = alt.StrokeDash("token:N", scale=dashes, title=None, legend=legend)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
     bars = theme.error_bars(table, x, y, low, high, color=colour)
-    tooltip = tooltips("name", "token", ratio=("ratio", ".3g"))
+    tooltip = tooltips("subject", "name", "token") + interval_tooltips("ratio", "skip / branch", ".3g")
     marks = theme.kind_points(table, x, y, tooltip=tooltip)
-    at_one = theme.reference(1, "branch writes as much as was there")
+    at_one = theme.reference(1, "equal lengths")
     return theme.panel(line + bars + marks + at_one, (400, 280))
 
 
@@ -77,7 +77,7 @@ def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]
         domain=(float(np.log10(ends[0])), float(np.log10(ends[1]))),
         marks={float(np.log10(ratio)): f"{ratio:g}" for ratio in theme.log_marks(*ends)},
         colours=theme.VIRIDIS,
-        tooltip=tooltips("token", "name", ratio=("ratio", ".3g")),
+        tooltip=tooltips("subject", "name", "token", ratio=("skip / branch", ".3g")),
         size=(330, 260),
     )
 

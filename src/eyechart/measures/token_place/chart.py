@@ -29,7 +29,7 @@ def controls(finding: xarray.Dataset) -> Chart:
     offset = alt.XOffset("subject:N", sort=subjects_in(finding))
     tooltip = tooltips("subject", "control") + interval_tooltips("hit_rate", "hit-rate", ".1%")
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour, tooltip=tooltip)
-    bars = alt.Chart(table).mark_rule(strokeWidth=1.6)
+    bars = alt.Chart(table).mark_rule(strokeWidth=1.6, tooltip=None)
     bars = bars.encode(x, alt.Y("hit_rate_low:Q"), offset, colour, y2="hit_rate_high:Q")
     return theme.panel(bars + points, (270, 250), "last block, under controls")
 
@@ -42,7 +42,9 @@ def least(lows: pd.Series) -> float:
 def place_decoder(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "place")
     y = alt.Y("place:Q", title="row and column decoded (R²)", scale=alt.Scale(domain=[least(table.place_low), 1]))
-    lines = theme.curve(table, theme.depth_axis(), y, subject_colours(finding.subject.values), *ends_of("place"))
+    colour = subject_colours(finding.subject.values)
+    tooltip = tooltips("subject", name="block") + interval_tooltips("place", "R²")
+    lines = theme.curve(table, theme.depth_axis(), y, colour, *ends_of("place"), tooltip=tooltip)
     return theme.panel(lines, (250, 250), "where does it stand?")
 
 
@@ -54,8 +56,8 @@ def patch_decoder(finding: xarray.Dataset) -> Chart:
     legend = alt.Legend(title="which patch", orient="bottom", symbolSize=500)
     dash = alt.StrokeDash("relation:N", scale=scale, legend=legend)
     x = theme.depth_axis()
-    lines = alt.Chart(table).mark_line(strokeWidth=1.8).encode(x, y, colour, dash)
+    lines = alt.Chart(table).mark_line(strokeWidth=1.8, tooltip=None).encode(x, y, colour, dash)
     bars = theme.error_bars(table, x, y, *ends_of("pixels"), color=colour)
-    tooltip = tooltips("subject", name="block", relation="patch", pixels=("R²", ".3f"))
+    tooltip = tooltips("subject", name="block", relation="patch") + interval_tooltips("pixels", "R²")
     points = alt.Chart(table).mark_point(size=30, filled=True).encode(x, y, colour, tooltip=tooltip)
     return theme.panel(lines + bars + points, (250, 250), "which pixels does it hold?")

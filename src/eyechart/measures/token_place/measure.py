@@ -30,7 +30,7 @@ from eyechart.measures.token_place.moved_patches import exchanged, shuffled
 from eyechart.methods.hsic import packed, scale_of
 from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
-from eyechart.reading_estimates import Ends, clearly_above, site_indices
+from eyechart.reading_estimates import Ends, clearly_above, in_words, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
@@ -307,14 +307,16 @@ class TokenPlace(SampledExperiment):
         parts = []
         for subject in subjects_in(finding):
             last = finding.isel(site=site_indices(finding, subject)[-1])
-            plain, colourless, mixed = (float(last.hit_rate.sel(control=control)) for control in CONTROLS)
-            shuffle = f", {mixed:.0%} when patches are shuffled" if np.isfinite(mixed) else ""
+            plain, colourless, mixed = (last.sel(control=control) for control in CONTROLS)
+            shuffled = in_words(mixed, "hit_rate", ".0%")
+            shuffle = f", {shuffled} when patches are shuffled" if np.isfinite(mixed.hit_rate) else ""
+            own, adjacent = (in_words(last.sel(relation=each), "pixels", ".2f") for each in ("own", "adjacent"))
             where = "the last block" if float(last.depth) == 1 else f"{last['name'].item()}, the last with places,"
             parts.append(
-                f"In {where} of {subject} {plain:.0%} of the interior tokens hit their own patch, "
-                f"{colourless:.0%} without mean colours{shuffle}; a linear decoder finds the place of a token with R² "
-                f"{float(last.place):.2f} and its patch with R² {float(last.pixels.sel(relation='own')):.2f} (an "
-                f"adjacent one {float(last.pixels.sel(relation='adjacent')):.2f})."
+                f"In {where} of {subject} {in_words(plain, 'hit_rate', '.0%')} of the interior tokens hit their own "
+                f"patch, {in_words(colourless, 'hit_rate', '.0%')} without mean colours{shuffle}; a linear decoder "
+                f"finds the place of a token with R² {in_words(last, 'place', '.2f')} and its patch with R² {own} (an "
+                f"adjacent one {adjacent})."
             )
         readings = {
             "CKA": ends_at_end(finding, "hit_rate", control="plain"),

@@ -8,7 +8,7 @@ import pandas as pd
 import xarray
 
 from eyechart.charts import theme
-from eyechart.charts.tables import subject_colours, tooltips
+from eyechart.charts.tables import interval_tooltips, subject_colours, tooltips
 from eyechart.charts.theme import Chart
 
 
@@ -22,7 +22,8 @@ def draw(finding: xarray.Dataset) -> Chart:
     x = alt.X("x:Q", title="distance along the final direction (lengths of the first weights)", scale=scale)
     y = alt.Y("y:Q", title="distance off it", scale=scale)
     colour = subject_colours(table["training"], "training")
-    tooltip = tooltips("subject", "moment", radius=("radius", ".3f"), angle=("angle (degrees)", ".1f"))
+    tooltip = tooltips("subject", "moment") + interval_tooltips("radius", "radius", among=True)
+    tooltip += interval_tooltips("angle", "angle (degrees)", ".1f", among=True)
     rings = []
     for share in (0.25, 0.5, 0.75, 1.0):
         angles = np.linspace(0, np.pi / 2, 40)
@@ -35,5 +36,5 @@ def draw(finding: xarray.Dataset) -> Chart:
     )
     lines = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, order="order:Q")
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, color=colour, tooltip=tooltip)
-    words = alt.Chart(table).mark_text(dy=-11, fontSize=11).encode(x, y, text="moment:N", color=colour)
+    words = alt.Chart(table).mark_text(dy=-11, fontSize=11, tooltip=None).encode(x, y, text="moment:N", color=colour)
     return theme.panel(circles + lines + points + words, (380, 380))
