@@ -101,6 +101,8 @@ def test_weights_times_values_is_the_attention_s_own_output(examined: Examined) 
         return (difference.abs().amax() / look.output.abs().amax()).expand(2)
 
     views = {site.name: [View("error", error)] for site in examined.anatomy.pick("attention")}
+    if not views:
+        return  # a pass for nothing: how many attentions there are is asked above
     _, seen = Tap(examined.module, examined.anatomy, views).run(examined.images)
     for name, taken in seen.items():
         assert taken["error"].max() <= 1e-5, name
