@@ -14,6 +14,7 @@ def seeded(seed: int) -> Iterator[None]:
 
     >>> with seeded(7):
     ...     first = torch.rand(1)
+    >>> between = torch.rand(1)
     >>> with seeded(7):
     ...     bool(first == torch.rand(1))
     True
