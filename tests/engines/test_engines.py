@@ -145,6 +145,7 @@ def cluster() -> Iterator[Any]:
     import ray
 
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # otherwise 127.0.0.1 becomes the interface's address
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - 15 by default: beside other work they stood still for minutes
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield ray
     ray.shutdown()

@@ -15,6 +15,7 @@ from eyechart.claims.verdict import Verdict
 from eyechart.exam import exam
 from eyechart.measures import measures
 from eyechart.report.words import translator
+from eyechart.run import Run
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import (
     Answer,
@@ -57,12 +58,17 @@ def found(records: list[Records]) -> list[Answer]:
     return answers(records, BundledExams.read().verdicts)
 
 
-def test_every_claim_has_one_entry(found: list[Answer], records: list[Records]) -> None:
+@pytest.fixture(scope="module")
+def html(found: list[Answer], records: list[Records]) -> str:
+    """The whole page: drawing its figures takes seconds."""
+    return page(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
+
+
+def test_every_claim_has_one_entry(found: list[Answer], records: list[Records], html: str) -> None:
     assert [each.claim.id for each in found] == list(CLAIMS)
     assert sum(summary(found).values()) == len(CLAIMS)
     text = markdown(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
     assert all(text.count(f'<a id="{claim.lower()}">') == 1 for claim in CLAIMS)
-    html = page(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
     assert all(html.count(f'id="{claim}"') == 1 for claim in CLAIMS)
     assert html.count("<script") == 3  # what it says in the other language, and the switch
     assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", "").replace("https://arxiv", "")
@@ -103,12 +109,10 @@ def test_the_figure_shows_every_seed_that_is_recorded(records: list[Records]) ->
 
 
 @pytest.mark.parametrize("browser", [(1400, 900), (390, 844)], indirect=True)
-def test_the_page_fits_its_window(
-    browser: Browser, found: list[Answer], records: list[Records], tmp_path: Path
-) -> None:
+def test_the_page_fits_its_window(browser: Browser, html: str, tmp_path: Path) -> None:
     """Words of the switch and names of claims stay whole beside long contents; no table and no figure is cut off."""
     file = tmp_path / "studies.html"
-    file.write_text(page(found, records, [], BundledExams.read()), encoding="utf-8")
+    file.write_text(html, encoding="utf-8")
     browser.open(file)
     assert set(browser.ask(f"{LINES}('.languages button, .glance .id')")) == {1}
     stamps = "[...document.querySelectorAll('.stamps')].map((each) => each.textContent.split('seeds').length - 1)"
@@ -195,16 +199,20 @@ def test_until_its_numbers_are_there_something_else_may_be_said(found: list[Answ
     assert (later.answer, later.state) == ("0.20 [0.10, 0.30].", "answered")
 
 
+def recognised(subjects: list[str], images: int, out: Path) -> Run:
+    return exam(subjects, measures="recognition", effort="quick", limit=images, out=out, page=False)
+
+
 def test_of_two_exams_of_the_bundled_models_that_on_more_images_counts(tmp_path: Path) -> None:
-    first = exam(["zoo:resnet"], measures="recognition", effort="quick", limit=128, out=tmp_path / "one")
-    second = exam(["zoo:resnet", "zoo:vit"], measures="recognition", effort="quick", limit=64, out=tmp_path / "two")
+    first = recognised(["zoo:resnet"], 128, tmp_path / "one")
+    second = recognised(["zoo:resnet", "zoo:vit"], 64, tmp_path / "two")
     kept = BundledExams.read(BundledExams.of([second, first]).write(tmp_path / "exam.json"))
     accuracy = {row["subjects"]: row["value"] for row in first.quantities() if row["quantity"] == "accuracy"}
     assert kept.quantities["accuracy", "zoo:resnet"][0] == pytest.approx(accuracy["zoo:resnet"], rel=1e-5)
     assert ("accuracy", "zoo:vit") in kept.quantities
     assert kept.words[1].startswith("zoo:resnet on 128 images of sample (effort quick, eyechart ")
 
-    third = exam(["zoo:resnet"], measures="recognition", effort="quick", limit=64, out=tmp_path / "three")
+    third = recognised(["zoo:resnet"], 64, tmp_path / "three")
     newer = kept.with_newer(BundledExams.of([third]))
     assert [words[: words.index(" of sample")] for words in newer.words] == [
         "zoo:resnet, zoo:vit on 64 images",

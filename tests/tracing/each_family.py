@@ -23,6 +23,8 @@ from eyechart.tracing.views import Look
 from tests.families import FAMILIES, Family
 
 HALVES = FAMILIES[::2], FAMILIES[1::2]
+#: Their first map is smaller than 4 × 4. Of any other family, a layout that is not read is a fault.
+NO_EARLY_MAP = ("MLP-Mixer", "Hiera")
 
 
 @dataclass
@@ -101,6 +103,8 @@ def test_weights_times_values_is_the_attention_s_own_output(examined: Examined) 
         return (difference.abs().amax() / look.output.abs().amax()).expand(2)
 
     views = {site.name: [View("error", error)] for site in examined.anatomy.pick("attention")}
+    if not views:
+        return  # a pass for nothing: how many attentions there are is asked above
     _, seen = Tap(examined.module, examined.anatomy, views).run(examined.images)
     for name, taken in seen.items():
         assert taken["error"].max() <= 1e-5, name
@@ -111,7 +115,8 @@ def test_a_grid_points_at_the_right_place(examined: Examined) -> None:
     sites = [site for site in examined.anatomy.sites if site.role in ("junction", "block") and site.grid is not None]
     site = next((site for site in sites if min(site.grid or (0,)) >= 4), None)
     if site is None:
-        pytest.skip("no early map of 4 × 4 or more")
+        assert examined.family.name in NO_EARLY_MAP
+        return
     size = examined.family.size
     patch = max(4, size // 16)
     changed = examined.images.clone()

@@ -177,15 +177,16 @@ class _Reader:
         orders, depths = [draft.order for draft in drafts], [draft.depth for draft in drafts]
         stages = {draft.block: draft.stage for draft in drafts if draft.role == "block"}
         layers = []
+        inner = [call for call in self.run.calls if call not in outer and len(call.outputs) == 1]
+        inner = [call for call in inner if call.first <= call.outputs[0].node.index < call.last]  # no Identity
         for number, block in enumerate(self.blocks):
-            for call in self.run.calls:
-                inside = call.within(block) and call not in outer and len(call.outputs) == 1
-                if not inside or not call.first <= call.outputs[0].node.index < call.last:  # Identity computes nothing
+            for call in inner:
+                if not call.within(block) or call.outputs[0].node in nodes:
                     continue
                 draft = _Draft("layer", self._kind(call), call, call.outputs[0], call.last - 1, 0, block=number)
                 draft.layout = self._layout(draft)
                 whole = draft.layout.axes.startswith("N") and draft.record.shape[0] == len(self.run.images)
-                if draft.record.node in nodes or not whole:  # windows laid out along the image axis are no images
+                if not whole:  # windows laid out along the image axis are no images
                     continue
                 nodes.add(draft.record.node)
                 names[call.path] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -90,7 +91,9 @@ class Subject:
 
     @property
     def device(self) -> torch.device:
-        return next((tensor.device for tensor in self.module.state_dict().values()), torch.device("cpu"))
+        # Not of `state_dict`, which gathers them all: asked for in every pass, that was 2 ms of a small one's 30.
+        tensors = itertools.chain(self.module.parameters(), self.module.buffers())
+        return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
     def park(self) -> None:
         """Keep the weights in a file, and in memory only while it runs; for a module that is nobody else's."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from eyechart.sites import AttentionGeometry, Layout
-from eyechart.tracing.positions import image_of, image_varies, position_of, position_varies, slim
+from eyechart.tracing.positions import axes_of_images, axes_of_positions, image_of, position_of, slim
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,14 @@ class Seen:
 def read_layout(origins: Tensor) -> Layout | None:
     """Which axis is what. None if the axes cannot be told."""
     dims = origins.dim()
-    images = [axis for axis in range(dims) if image_varies(origins, axis)]
+    images = axes_of_images(origins)
     if len(images) != 1:
         return None
     lead = images[0]
-    spread = [axis for axis in range(dims) if axis != lead and position_varies(origins, axis)]
+    varying = axes_of_positions(origins)
+    spread = [axis for axis in varying if axis != lead]
     flat = [axis for axis in range(dims) if axis != lead and axis not in spread]
-    if position_varies(origins, lead):
+    if lead in varying:
         return _windows(origins, lead, spread, flat)
     letters = {lead: "N"}
     channel = _channel_axis(origins, spread, flat)

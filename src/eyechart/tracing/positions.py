@@ -78,11 +78,19 @@ def position_varies(origins: Tensor, axis: int) -> bool:
     return _differs(slim(origins).remainder(_ORIGIN), axis)
 
 
-def image_varies(origins: Tensor, axis: int) -> bool:
-    """Do elements along this axis belong to different images? Those of none (a class token) do not count."""
+def axes_of_positions(origins: Tensor) -> list[int]:
+    """The axes along which elements sit at different positions of the picture."""
+    places = slim(origins).remainder(_ORIGIN)
+    return [axis for axis in range(origins.dim()) if _differs(places, axis)]
+
+
+def axes_of_images(origins: Tensor) -> list[int]:
+    """The axes along which elements belong to different images. Those of none (a class token) do not count."""
     images = (slim(origins) / _ORIGIN).floor()
-    lowest = torch.where(images > 0, images, math.inf).amin(axis)
-    return bool((images.amax(axis) > lowest).any())
+    known = torch.where(images > 0, images, math.inf)
+    # Along an axis of one element there is one image or none.
+    long = [axis for axis in range(images.dim()) if images.shape[axis] > 1]
+    return [axis for axis in long if bool((images.amax(axis) > known.amin(axis)).any())]
 
 
 def has_position(origins: Tensor) -> bool:

@@ -14,10 +14,14 @@ def seeded(seed: int) -> Iterator[None]:
 
     >>> with seeded(7):
     ...     first = torch.rand(1)
+    >>> between = torch.rand(1)
     >>> with seeded(7):
     ...     bool(first == torch.rand(1))
     True
     """
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        if torch.accelerator.is_available():
+            torch.manual_seed(seed)
+        else:  # it would write down the whole stack three times, for devices that are not there: .3 ms a call
+            torch.default_generator.manual_seed(seed)
         yield

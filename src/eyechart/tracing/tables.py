@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from eyechart.sites import Filters, PositionTable
 from eyechart.tracing import operations as op
 from eyechart.tracing.graph import Call, Record, Step
-from eyechart.tracing.positions import image_varies, position_of, position_varies
+from eyechart.tracing.positions import axes_of_images, axes_of_positions, position_of, position_varies
 
 COLOURS = 3
 
@@ -134,7 +134,8 @@ class Tables:
         leading = origins.dim() - 2
         sizes = (1,) * (origins.dim() - bias.dim()) + tuple(bias.shape)
         bias = bias.reshape(sizes)
-        heads = [at for at in range(leading) if not image_varies(origins, at) and not position_varies(origins, at)]
+        taken = {*axes_of_images(origins), *axes_of_positions(origins)}
+        heads = [at for at in range(leading) if at not in taken]
         # The first image and window: there no mask of a shifted window is added.
         bias = bias[tuple(slice(None) if at in heads else 0 for at in range(leading))]
         kept = _kept(bias.reshape(-1, *bias.shape[-2:]))
@@ -186,10 +187,8 @@ def _constant(step: Step) -> tuple[Tensor, Record]:
 
 def _axes(origins: Tensor) -> tuple[list[int], list[int], list[int]]:
     """Axes along which positions differ, along which images do, and the others: channels, heads."""
-    every = range(origins.dim())
-    moving = [axis for axis in every if position_varies(origins, axis)]
-    images = [axis for axis in every if image_varies(origins, axis)]
-    return moving, images, [axis for axis in every if axis not in moving and axis not in images]
+    moving, images = axes_of_positions(origins), axes_of_images(origins)
+    return moving, images, [axis for axis in range(origins.dim()) if axis not in moving and axis not in images]
 
 
 def _patches_of(weight: Tensor, origins: Tensor) -> Tensor | None:

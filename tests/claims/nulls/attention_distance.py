@@ -7,15 +7,9 @@ from torch import nn
 from eyechart.subjects.subject import Subject
 from tests.cases import inside
 from tests.claims.nulls.case import Case
+from tests.claims.nulls.head_subsets import trained  # with a ResNet, which has no heads: their exams are these cases'
 from tests.claims.nulls.made_up import changed
-
-
-def untrained() -> list[str]:
-    return ["zoo:vit@random"]
-
-
-def trained() -> list[str]:
-    return ["zoo:vit"]
+from tests.claims.nulls.skip_ratio import untrained
 
 
 def reversed_blocks() -> list[Subject]:
