@@ -41,8 +41,6 @@ from eyechart.report.words import language_of, page_language
 from eyechart.run import Run
 
 if TYPE_CHECKING:
-    import xarray
-
     from eyechart.engines import Engine
     from eyechart.engines.prepared import Part
     from eyechart.engines.workload import Kind
@@ -376,7 +374,8 @@ def finish(run: Run, clock: Clock | None = None, lang: str | None = None, *, pag
     left_out = {entry["measure"]: entry["reason"] for entry in run.plan["left_out"]}
     run.write_verdicts(judge(tests, findings, facts_of(run.plan, findings), left_out=left_out))
     run.record([*(f"findings/{name}.nc" for name in findings), "verdicts.json"], anew=True)
-    publish(run, clock, lang, page=page, findings=findings)
+    run.findings = findings
+    publish(run, clock, lang, page=page)
 
 
 def processes_of(run: Run) -> int:
@@ -388,18 +387,9 @@ def counting(clock: Clock | None, kind: Kind, names: Iterable[str]) -> Callable[
     return clock.counting(kind, names) if clock else lambda name: None
 
 
-def publish(
-    run: Run,
-    clock: Clock | None = None,
-    lang: str | None = None,
-    *,
-    page: bool = True,
-    findings: Mapping[str, xarray.Dataset] | None = None,
-) -> None:
-    """Findings and verdicts → table and page; `findings`: those of the folder, where they were read just now."""
-    again = Run(run.path)  # they are made from what is in the files
-    if findings is not None:
-        again.findings = findings
+def publish(run: Run, clock: Clock | None = None, lang: str | None = None, *, page: bool = True) -> None:
+    """Findings and verdicts → table and page."""
+    again = run.anew()  # they are made from what is in the files
     again.write_summary()
     again.record(["summary.csv"])
     if page:

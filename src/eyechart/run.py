@@ -108,6 +108,13 @@ class Run(RunFiles):
                 f"{self.shard_path(index)} has just been changed or removed ({error}); run the exam again."
             ) from error
 
+    def anew(self) -> Run:
+        """The same folder opened again. Findings that were just read of its files go along, and are not read twice."""
+        again = Run(self.path)
+        if "findings" in self.__dict__:
+            again.findings = self.__dict__.pop("findings")
+        return again
+
     def chart(self, name: str) -> Chart:
         """The figure of a measure as an Altair chart, to restyle or save."""
         from eyechart.charts import theme
