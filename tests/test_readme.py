@@ -83,7 +83,7 @@ def test_what_jobs_cost_was_measured() -> None:
     table = " ".join(README.partition("## Time, memory, disk")[2].partition("\n## ")[0].split())
     measured = " ".join((ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8").split())
     for told, source in {
-        "1m23 (idle)": "`--effort quick`: 1m23 on two",
+        "0m52 (idle)": "`--effort quick`: 0m52 on two",
         "10m08 (idle)": "10m08 on two cores",
         "1.1 GB for 1,000 and 1.5 GB for 8,000": "1,058 and 1,547 MB",
         "took 81 to 213 s, eight at a time": "81 to 213 s each, eight at a time",
