@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eyechart.engines import ray_board
+from eyechart.engines import ray_board, ray_cluster
 from eyechart.engines.ray_board import ALL, SUM, Board, Entry
 from tests.engines.test_clock import PLAN
 
@@ -99,3 +99,26 @@ def test_a_task_does_not_wait_for_a_board_that_hangs(monkeypatch: pytest.MonkeyP
     began = time.monotonic()
     begun(Board(2, [["vit"]]), 0, ALL, "one/17")
     assert time.monotonic() - began < 2
+
+
+def test_tasks_say_their_steps_at_the_board(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a cluster a short task may end before anybody looks."""
+    told: list[str] = []
+
+    class Ready:
+        def look(self, shard: int, measures: object, scene: object, clock: Entry) -> list[tuple[object, object]]:
+            with clock.doing(PLAN.batch(shard), "resnet", "shift"):
+                told.append(clock.words)
+            return []
+
+        compute = look
+
+    monkeypatch.setattr(ray_cluster, "made_ready", lambda *args, **options: Ready())
+    monkeypatch.setattr("eyechart.engines.plan.scene_of", lambda asked: None)
+    monkeypatch.setattr("eyechart.measures.planned_measures", lambda entries: [])
+    monkeypatch.setattr("eyechart.shard_files.pack_shard", lambda *args: b"")
+    asked: Any = {"measures": [], "question": ""}
+    again: Any = None
+    list(ray_cluster.look_at_shard(asked, "", again, 1, 1, "board", "0", [0]))
+    ray_cluster.compute_shard(asked, "", again, 1, 1, "board")
+    assert told == ["images 11 to 20: resnet, shift"] * 2
