@@ -119,6 +119,11 @@ def test_another_torch_asks_anew_but_another_build_of_it_does_not(run: Run, monk
     assert "timm" not in run.plan["built_with"]  # a subject without its modules does not ask anew when it changes
 
 
+def test_what_an_effort_counts_on_a_gpu_follows_from_the_device_of_the_plan(run: Run) -> None:
+    assert not planning.scene_of(run.plan).accelerated
+    assert planning.scene_of({**run.plan, "settings": {**run.plan["settings"], "device": "cuda:1"}}).accelerated
+
+
 def test_other_sizes_on_another_device_are_explained(run: Run) -> None:
     new = json.loads(json.dumps(run.plan))
     new["measures"][0]["options"]["images"] = 7

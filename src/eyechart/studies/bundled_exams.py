@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from eyechart.run import Run
 
 
+SOURCES = "“sample” is 1,000 test images of CIFAR-10, “cifar10.npz” all 10,000 of them; with “:train” they are training images."
+
+
 @dataclass(frozen=True)
 class BundledExams:
     runs: Sequence[dict[str, Any]]

@@ -9,7 +9,7 @@ from eyechart.claims.table import EVIDENCE
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import interval_words
 from eyechart.phrases import count
-from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.bundled_exams import SOURCES, BundledExams
 from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, decided_by_a_later_test, summary
 from eyechart.studies.questions import Question
 from eyechart.studies.records import Records
@@ -39,7 +39,7 @@ def markdown(
 ) -> str:
     """`made_again` is what `repeats.in_words` says."""
     claims = (line for each in all_answers for line in _claim(each))
-    bundled = ["Exams of the bundled models:\n", *(f"- {words}" for words in exams.words), ""]
+    bundled = ["Exams of the bundled models:\n", *(f"- {words}" for words in exams.words), f"\n{SOURCES}\n"]
     bundled += [f"{made_again}\n"] if made_again else []
     return "\n".join([HEAD, *bundled, *_overview(all_answers), *_questions(asked), *_studies(records), *claims])
 

@@ -17,7 +17,7 @@ from eyechart.report.embed import picture
 from eyechart.report.verdict_rows import KINDS, interval_drawing, references, rows
 from eyechart.report.verdict_rows import picture as drawing_of
 from eyechart.report.words import Words, language_of, translator
-from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.bundled_exams import SOURCES, BundledExams
 from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, summary
 from eyechart.studies.figure import figure
 from eyechart.studies.questions import Question
@@ -52,6 +52,7 @@ def page(
         "studies": [study_context(each) for each in records],
         "questions": asked,
         "exams": exams.words,
+        "sources": SOURCES,
         "made_again": made_again,
         "references": references([verdict for each in all_answers for verdict in each.verdicts]),
         "charts": exam_page.json_in_html({"words": {}}),
