@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from eyechart.run import Run
 
 
-SOURCES = "“sample” is 1,000 test images of CIFAR-10, “cifar10.npz” all 10,000 of them; with “:train” they are training images."
+SOURCES = (
+    "“sample” is 1,000 test images of CIFAR-10, “cifar10.npz” all 10,000 of them; with “:train” they are training "
+    "images."
+)
 
 
 @dataclass(frozen=True)
