@@ -2,13 +2,16 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from eyechart import files
-from eyechart.errors import RunFolderError
+from eyechart import files, phrases
+from eyechart.errors import RunFolderError, UsageError
+from eyechart.training.recipes import find_recipe
+from eyechart.training.run import TrainingRun
 
 
 def test_a_claimed_file_is_refused_to_others_until_it_is_closed(tmp_path: Path) -> None:
@@ -52,6 +55,65 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         files.write_atomically(path, half)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("system", "refusals", "is_moved"), [("nt", 3, True), ("nt", 99, False), ("posix", 1, False)])
+def test_a_file_that_somebody_has_open_is_waited_for_on_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, refusals: int, is_moved: bool
+) -> None:
+    """There a reader, an indexer or a scanner that looks at a file keeps it from being replaced for a moment."""
+    left = [refusals]
+    waited: list[float] = []
+
+    def replace(made: Path, path: Path) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise PermissionError(13, "used by another process")
+        os.replace(made, path)
+
+    monkeypatch.setattr(files, "os", SimpleNamespace(**{**vars(os), "name": system, "replace": replace}))
+    monkeypatch.setattr(files, "time", SimpleNamespace(sleep=waited.append))
+    (tmp_path / "a").write_text("old")
+    if is_moved:
+        files.write_text(tmp_path / "a", "new")
+    else:
+        with pytest.raises(RunFolderError, match="used by another process"):
+            files.write_text(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == ("new" if is_moved else "old")
+    assert waited == list(files.PATIENCE[: refusals if system == "nt" else 0])
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "a\\b", "C:vit", "nul", "COM1.txt", "vit.", ".vit", "vit ", "what?", 'a"b', "a\nb"]
+)
+def test_names_that_one_system_refuses_are_refused_by_all(name: str) -> None:
+    assert not files.is_file_name(name)
+    with pytest.raises(UsageError, match="--name is the name of the files"):
+        TrainingRun("vit", "toys", find_recipe("zoo"), "runs", name=name).checked()
+
+
+def test_names_that_every_system_takes() -> None:
+    assert all(map(files.is_file_name, ("vit", "vit-gap-rate-0.0003-seed2", "console", "비전", "a b")))
+
+
+@pytest.mark.parametrize(("windows", "typed"), [(False, "eyechart show 'my run'"), (True, 'eyechart show "my run"')])
+def test_commands_that_are_suggested_can_be_typed(monkeypatch: pytest.MonkeyPatch, windows: bool, typed: str) -> None:
+    monkeypatch.setattr(phrases, "WINDOWS", windows)
+    assert phrases.quoted("eyechart", "show", "my run") == typed
+
+
+@pytest.mark.parametrize(("age", "is_swept"), [(0, False), (2 * files.FORGOTTEN, True)])
+def test_where_processes_cannot_be_asked_a_day_is_waited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: int, is_swept: bool
+) -> None:
+    """On Windows what a killed exam was writing stayed for ever."""
+    monkeypatch.setattr(files, "os", SimpleNamespace(**{**vars(os), "name": "nt"}))
+    left = tmp_path / f".plan.json.{files.HOST}-4242-abcdefgh.json"
+    left.write_text("half")
+    os.utime(left, (time.time() - age, time.time() - age))
+    files.sweep(tmp_path)
+    assert left.exists() is not is_swept
 
 
 @pytest.mark.parametrize(("system", "is_swept"), [("posix", True), ("nt", False)])

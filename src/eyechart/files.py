@@ -26,7 +26,13 @@ HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<host>[0-9a-f]{8})-(?P<process>\d+)-\w{8}(\.\w+)?")
 """The name of a file that is being written says for whom, on which machine and by which process."""
 FORGOTTEN = 86_400
-"""Seconds after which a temporary file of another machine, whose processes cannot be asked, is nobody's any more."""
+"""Seconds after which a temporary file whose process cannot be asked, of another machine or on Windows, is nobody's."""
+
+PATIENCE = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Seconds between attempts to move a file into place on Windows, which refuses while anybody has one of the two open: a
+reader, an indexer, a scanner for viruses."""
+NO_NAME = re.compile(r"""[\\/:*?"<>|\x00-\x1f]|[. ]$|^\.|^(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)""", re.IGNORECASE)
+"""What a file cannot be called on one system or another."""
 
 LARGEST_TEXT = 16 << 20
 """Bytes of a text that a user names (a mapping of classes, a card, claims): 16 MiB is the names of 200,000 classes."""
@@ -45,13 +51,34 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.chmod(0o644)  # mkstemp's 0600 would keep a colleague from reading a shared run
-            os.replace(temporary, path)
+            move_into_place(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
     except Exception as error:
         # safetensors and netCDF report a full disk with exceptions of their own; nothing else can fail in here.
         raise cannot_write(path, error) from error
     return path
+
+
+def move_into_place(made: Path, path: Path) -> None:
+    """Move a file, or a folder to where none is, with patience where the system needs it."""
+    for wait in PATIENCE if os.name == "nt" else ():
+        try:
+            os.replace(made, path)
+        except PermissionError:
+            time.sleep(wait)
+        else:
+            return
+    os.replace(made, path)
+
+
+def is_file_name(text: str) -> bool:
+    """Whether files of every system can be called so.
+
+    >>> [is_file_name(text) for text in ("vit-seed0", "a/b", "a\\\\b", "C:vit", "nul", "vit.", "console")]
+    [True, False, False, False, False, False, True]
+    """
+    return bool(text) and not NO_NAME.search(text)
 
 
 def is_temporary(path: Path, of: str | None = None) -> bool:
@@ -73,9 +100,9 @@ def sweep(folder: Path) -> None:
 def _abandoned(path: Path) -> bool:
     match = TEMPORARY.fullmatch(path.name)
     assert match is not None
-    if match["host"] != HOST:
+    if match["host"] != HOST or os.name != "posix":  # elsewhere signal 0 would end the process
         return time.time() - path.stat().st_mtime > FORGOTTEN
-    if int(match["process"]) == os.getpid() or os.name != "posix":  # elsewhere signal 0 would end the process
+    if int(match["process"]) == os.getpid():
         return False
     try:
         os.kill(int(match["process"]), 0)

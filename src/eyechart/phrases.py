@@ -1,10 +1,14 @@
-"""Pieces of the sentences that people read: how many there are, and what they may have meant."""
+"""Pieces of the sentences that people read: how many there are, what they may have meant, what they can type."""
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import shlex
 from collections.abc import Iterable
+
+WINDOWS = os.name == "nt"
 
 
 def count(number: int, noun: str) -> str:
@@ -23,6 +27,19 @@ def did_you_mean(word: str, candidates: Iterable[str], otherwise: str) -> str:
     """
     near = difflib.get_close_matches(word.lower(), list(candidates), n=3)
     return f"did you mean {' or '.join(near)}?" if near else otherwise
+
+
+def quoted(*words: str) -> str:
+    """Words of a command as one can type them here: Windows knows no single quotes.
+
+    >>> quoted("eyechart", "show", "runs/one")
+    'eyechart show runs/one'
+    """
+    if WINDOWS:
+        from subprocess import list2cmdline
+
+        return list2cmdline(words)
+    return shlex.join(words)
 
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")

@@ -72,6 +72,7 @@ def helped(module: str, folder: Path, count: int, waiting: deque[str], first: st
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,  # where it fails, the same fails here, and is told
                 text=True,
+                errors="replace",  # a library may print what the pipe's encoding has no letters for
                 env=environment,
             )
             processes.append(process)

@@ -6,7 +6,6 @@ import difflib
 import fnmatch
 import inspect
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Literal, cast
 
 from eyechart import zoo
 from eyechart.errors import UnknownSubject, UsageError
+from eyechart.phrases import quoted
 
 Source = Literal["zoo", "timm", "torchvision", "hf"]
 SOURCES: tuple[Source, ...] = ("zoo", "timm", "torchvision", "hf")
@@ -92,9 +92,8 @@ def _architecture_of_file(path: str) -> str:
 
     card = zoo.card_beside(path) if Path(path).is_file() else {}
     if card:
-        return f"write {shlex.quote(f'{architecture_of(card)}@{path}')}"
-    quoted = shlex.quote(f"timm:NAME@{path}")
-    return f"write {quoted}, or zoo:NAME@… where it is one of eyechart's own models"
+        return f"write {quoted(f'{architecture_of(card)}@{path}')}"
+    return f"write {quoted(f'timm:NAME@{path}')}, or zoo:NAME@… where it is one of eyechart's own models"
 
 
 def _split_weights(source: Source, rest: str, text: str) -> Spec:

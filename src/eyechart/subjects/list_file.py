@@ -26,10 +26,9 @@ def listed_subjects(path: str | Path) -> list[str]:
         label = "seed 0"                             # optional
 
     >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
-    ...     _ = file.write('[[subject]]\\nspec = "zoo:vit"\\n[[subject]]\\nspec = "zoo:resnet"\\nlabel = "a CNN"')
-    ...     file.flush()
-    ...     listed_subjects(file.name)
+    >>> file = Path(tempfile.mkdtemp(), "subjects.toml")
+    >>> _ = file.write_text('[[subject]]\\nspec = "zoo:vit"\\n[[subject]]\\nspec = "zoo:resnet"\\nlabel = "a CNN"')
+    >>> listed_subjects(file)
     ['zoo:vit', 'a CNN=zoo:resnet']
     """
     text = read_text(path, "--subjects-from")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eyechart import zoo
 from eyechart.errors import SubjectError, WeightsMismatch
 from eyechart.files import sha256_of
+from eyechart.phrases import quoted
 from eyechart.subjects.catalogue import LARGEST_INPUT, Spec, parse_spec
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def refuse_other_architecture(spec: Spec, path: str | Path, card: Mapping[str, A
     """Weights are loaded only as what their card says they are."""
     made = architecture_of(card)
     if made != spec.model and not made.startswith("hf:"):  # a folder may have been moved
-        raise WeightsMismatch(f"{path} is a trained {made}, as its card says; write {shlex.quote(f'{made}@{path}')}.")
+        raise WeightsMismatch(f"{path} is a trained {made}, as its card says; write {quoted(f'{made}@{path}')}.")
 
 
 def architecture_of(card: Mapping[str, Any]) -> str:
