@@ -80,7 +80,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("vit-gap", {**VIT, "mixer": "kernel", "kernel": 3, "mask_border": False}),
     ("vit-gap", {**VIT, "mixer": "pool"}),
     ("vit-gap", {**VIT, "mixer": "mlp"}),
-    ("resnet", {**RESNET, "no_skip_at": (2,)}),
+    ("resnet", {**RESNET, "no_skip_at": (2,), "dilated": True}),
     ("resnet", {**RESNET, "smooth_stages": (1, 4), "smooth_scale": 5.0, "dropout": 0.2}),
     ("resnet-bit", {"stem": 8, "channels": (16, 32), "depths": (1, 1)}),
     *(("alternet", {**ALTERNET, "msas": count, "heads": (1, 2, 2, 4), "head_width": 8}) for count in (0, 3, 5)),

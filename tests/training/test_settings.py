@@ -113,7 +113,8 @@ def test_a_short_training_has_a_short_warm_up() -> None:
 
 def test_the_list_of_the_zoo_can_be_read() -> None:
     runs = read_list(Path(__file__).parents[2] / "scripts" / "zoo.toml", {})
-    assert [run.label for run in runs] == ["vit", "resnet", "vit-gap", "swin", "pit", "alternet"]
+    bundled = ["vit", "resnet", "vit-gap", "swin", "pit", "alternet"]
+    assert [run.label for run in runs] == [*bundled, "vit-hybrid", "vit-no-skip", "vit-small"]
     assert {run.recipe.name for run in runs} == {"zoo"}
     assert runs[0].command("cifar10") == "eyechart train vit --data cifar10 --recipe zoo --seed 0"
 

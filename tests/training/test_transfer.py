@@ -11,9 +11,12 @@ from torch import nn
 
 from eyechart import zoo
 from eyechart.errors import EyechartError, UsageError, WeightsMismatch
+from eyechart.subjects.catalogue import Spec
 from eyechart.training.loop import Training, train
 from eyechart.training.optimisers import make_optimiser, set_learning_rate
-from eyechart.training.transfer import begin, freeze, head_names
+from eyechart.training.recipes import find_recipe
+from eyechart.training.run import TrainingRun
+from eyechart.training.transfer import _source, begin, freeze, head_names
 from eyechart.zoo.vit import resize_pos_embed
 
 from .toys import SHORT, TINY, toy_run, write_toys
@@ -212,3 +215,9 @@ def test_a_checkpoint_of_other_switches_is_refused(data: str, trained: Path, tmp
         Training(transfer(data, tmp_path, trained, model="resnet"))
     with pytest.raises(UsageError, match="need --from"):
         Training(toy_run(data, tmp_path, freeze="all-but-head"))
+
+
+@pytest.mark.parametrize("path", ["weights/a.safetensors", "C:\\weights\\a.safetensors", "D:/a.pth"])
+def test_weights_of_the_zoo_may_lie_on_a_drive_of_windows(path: str) -> None:
+    run = TrainingRun("vit", "toys", find_recipe("zoo"), "runs", begin_from=path)
+    assert _source(run) == Spec("zoo", "vit", path)

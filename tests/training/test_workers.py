@@ -54,7 +54,7 @@ def test_a_study_out_of_time_examines_what_it_has_trained(monkeypatch: pytest.Mo
                 begun[f"{kind} after {now[0]:g} s"] = may_begin(Job("", {kind: {}}))
 
     monkeypatch.setattr(studies_run, "work_through", instead)
-    nothing: Any = SimpleNamespace(trainings=lambda todo: [], parallel=1, ended=None, work=Path())
+    nothing: Any = SimpleNamespace(trainings=lambda todo: [], parallel=1, ended=None, work=Path(), gives_up=False)
     studies_run.run_study(nothing, [], lambda event: None, minutes=1.0)
     assert begun == {
         "train after 59 s": True,
@@ -62,3 +62,24 @@ def test_a_study_out_of_time_examines_what_it_has_trained(monkeypatch: pytest.Mo
         "train after 61 s": False,
         "exam after 61 s": True,
     }
+
+
+SPEAKER = """
+import json, sys
+
+for line in sys.stdin:
+    sys.stdout.buffer.write(b"a library says \\xff\\xfe\\n")
+    sys.stdout.flush()
+    print(json.dumps({"ended": 0, "result": {"heard": json.loads(line)}}), flush=True)
+"""
+
+
+def test_what_a_library_prints_need_not_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows pipes have the letters of one country, and a line with others ended the study."""
+    (tmp_path / "speaker.py").write_text(SPEAKER, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    worker = workers.LocalWorker("speaker")
+    try:
+        assert worker.ask(Job("a", {"name": "비전"}), lambda event: None).result == {"heard": {"name": "비전"}}
+    finally:
+        worker.close()

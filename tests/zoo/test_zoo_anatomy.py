@@ -16,6 +16,8 @@ from tests.measures.on_subjects import finding_of, module_subject
 EXPECTED: dict[str, tuple[str, str, dict[str, int], int, list[int], list[int]]] = {
     "vit": ("transformer", "cls", {"attention": 9, "mlp": 9}, 0, [8] * 9, [8]),
     "vit-gap": ("transformer", "gap", {"attention": 9, "mlp": 9}, 0, [8] * 9, [8]),
+    "vit-no-skip": ("transformer", "cls", {"attention": 8, "mlp": 8}, 0, [8] * 9, [8]),
+    "vit-small": ("transformer", "cls", {"attention": 6, "mlp": 6}, 0, [8] * 6, [8]),
     "vit-hybrid": ("hybrid", "cls", {"conv": 6, "attention": 8, "mlp": 8}, 3, [8] * 8, [32, 16, 8]),
     "resnet": ("cnn", "gap", {"conv": 8}, 3, [], [32, 16, 8, 4]),
     "resnet-bit": ("cnn", "gap", {"conv": 16}, 4, [], [32, 16, 8, 4]),
@@ -99,6 +101,14 @@ def test_a_scaled_skip_is_what_rides_it() -> None:
         modules.append(module_subject(zoo.build("vit", depth=1, skip_scale=scale), f"scale {scale}"))
     plain, halved = (finding_of(SkipRatio(), module, images=16, block=8).ratio.values[0] for module in modules)
     assert halved == pytest.approx(0.5 * plain, rel=1e-5)
+
+
+def test_a_dilated_resnet_ends_in_the_grid_of_the_zoos_vit() -> None:
+    last = {
+        name: [site.layout.grid for site in look(name, **switches).sites if site.role == "block"][-1]
+        for name, switches in (("vit", {}), ("resnet", {"dilated": True}))
+    }
+    assert last == {"vit": (8, 8), "resnet": (8, 8)}
 
 
 def test_a_resnets_block_without_skip_is_still_a_block() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from click.core import ParameterSource
 
 from eyechart import zoo
 from eyechart.errors import PARTLY, Interrupted, UsageError
+from eyechart.phrases import quoted
 from eyechart.subjects.catalogue import parse_spec
 from eyechart.training.progress import board
 from eyechart.training.recipes import RECIPES
@@ -81,6 +81,9 @@ from eyechart.training.side_by_side import run_side_by_side
 @click.option(
     "--capture/--no-capture", "captured", default=None, help="Each step as one CUDA graph; default: on a GPU."
 )
+@click.option(
+    "--own-kernels/--no-own-kernels", default=None, help="Attention of a small ViT as one kernel; default: on a GPU."
+)
 @click.pass_context
 def train(
     ctx: click.Context, /, names: tuple[str, ...], list_: Path | None, parallel: int, engine: str, **options: Any
@@ -107,7 +110,7 @@ def train(
             click.echo(str(weights))
             made += [f"{architecture(run)}@{weights}"] if weights.is_file() else []
     if made:
-        click.echo(f"next: {shlex.join(['eyechart', 'exam', *made])}", err=True)
+        click.echo(f"next: {quoted('eyechart', 'exam', *made)}", err=True)
     if failed and len(runs) > 1:
         click.echo(f"eyechart: {len(failed)} of {len(runs)} trainings failed: {', '.join(failed)}", err=True)
     if failed:

@@ -90,6 +90,7 @@ class Training:
             bfloat16=self.bfloat16,
             compiled=on_gpu and self.end_of(run.last_epoch) >= COMPILED_STEPS if run.compiled is None else run.compiled,
             captured=on_gpu if run.captured is None else run.captured and on_gpu,
+            own_kernels=on_gpu and self.bfloat16 and run.own_kernels is not False,
         )
         clean = torch.randperm(len(self.data.x_train), generator=torch.Generator().manual_seed(0))[:CLEAN_IMAGES]
         self.clean = clean.to(self.device)

@@ -92,11 +92,11 @@ class Sam:
 
     @torch.no_grad()
     def climb(self) -> None:
-        gradients = {p: p.grad for p in self.parameters if p.grad is not None}
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients.values()]))
-        self.before = [(tensor, tensor.clone()) for tensor in (*gradients, *self.buffers)]
-        for parameter, gradient in gradients.items():
-            parameter.add_(gradient * (self.radius / (norm + 1e-12)))
+        moved: list[Tensor] = [parameter for parameter in self.parameters if parameter.grad is not None]
+        gradients = [tensor.grad for tensor in moved if tensor.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        self.before = [(tensor, tensor.clone()) for tensor in (*moved, *self.buffers)]
+        torch._foreach_add_(moved, list(torch._foreach_mul(gradients, self.radius / (norm + 1e-12))))
 
     @torch.no_grad()
     def descend(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from eyechart.errors import UsageError
+from eyechart.files import is_file_name
 from eyechart.training.recipes import Recipe, find_recipe
 
 SNAPSHOTS = ("init", "warmup", "quarter")
@@ -20,8 +21,8 @@ STOPS = ("end", "warmup")
 
 # What may differ when a training goes on: where it lies, how it is watched, and how the device computes the same thing.
 NOT_DECIDING = frozenset(
-    {"out", "name", "data", "evaluate_every", "device", "bfloat16", "compiled", "captured", "time_limit"}
-    | {"save_seconds", "overwrite", "stop_after"}
+    {"out", "name", "data", "evaluate_every", "device", "bfloat16", "compiled", "captured", "own_kernels"}
+    | {"time_limit", "save_seconds", "overwrite", "stop_after"}
 )
 
 
@@ -69,7 +70,8 @@ class TrainingRun:
     bfloat16: bool | None = None
     compiled: bool | None = None
     captured: bool | None = None
-    """None: on a GPU yes, on a CPU no."""
+    own_kernels: bool | None = None
+    """None: on a GPU yes, on a CPU no. Trainings before 2026-11-18 had no kernels of our own."""
     time_limit: float | None = None
     """Seconds after which the training ends early, with everything written; the same command goes on."""
     save_seconds: float = 60.0
@@ -126,8 +128,11 @@ class TrainingRun:
             raise UsageError(f"--seed must be a whole number from 0 to below 2^62; got {self.seed}.")
         if self.backbone_lr_scale == math.inf:
             raise UsageError("--backbone-lr-scale must be a finite number; got inf.")
-        if "/" in self.label or self.label.startswith("."):
-            raise UsageError(f"--name is the name of the files, not a path (that is --out); got {self.label!r}.")
+        if not is_file_name(self.label):
+            raise UsageError(
+                f"--name is the name of the files, not a path (that is --out); got {self.label!r}, and a name that "
+                'every system takes has none of \\ / : * ? " < > |, and no dot at either end.'
+            )
         if self.label.endswith(endings := tuple(f".{name}" for name in (*SNAPSHOTS, LAST_GOOD))):
             raise UsageError(f"A name that ends in {', '.join(endings)} is the name of a snapshot; got {self.label!r}.")
         if self.begin_from is None and (self.freeze != "none" or self.head != "new" or self.backbone_lr_scale != 1):

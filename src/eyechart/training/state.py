@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from eyechart.errors import RunFolderError
-from eyechart.files import cannot_write, write_bytes
+from eyechart.files import cannot_write, move_into_place, write_bytes
 from eyechart.training.optimisers import Average
 
 PIECE_BYTES = 14 * 2**20  # a piece's tensors; its header and the last tensor's rounding stay below 15 MiB
@@ -43,7 +42,7 @@ def write_state(folder: Path, epoch: int, tensors: Mapping[str, Tensor], facts: 
         manifest = {"format": FORMAT, "epoch": epoch, "facts": facts, "shapes": shapes, "sha256": hashes}
         write_bytes(partial / "state.json", json.dumps(manifest).encode())
         shutil.rmtree(final, ignore_errors=True)
-        os.rename(partial, final)
+        move_into_place(partial, final)
     except (OSError, RunFolderError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError):

@@ -17,6 +17,8 @@ from torch.optim import AdamW, Optimizer
 
 from eyechart.training.optimisers import Average, Sam
 from eyechart.training.recipes import Recipe
+from eyechart.training.short_attention import use_short_attention
+from eyechart.zoo.vit import PatchStem
 
 STEPS_BEFORE_CAPTURE = 4  # compilation, autotuning and the optimiser's first allocations must lie before the capture
 
@@ -24,6 +26,15 @@ STEPS_BEFORE_CAPTURE = 4  # compilation, autotuning and the optimiser's first al
 def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean over images of −Σ target · log softmax(logits)."""
     return -(targets * logits.float().log_softmax(dim=1)).sum(dim=1).mean()
+
+
+def use_own_kernels(module: nn.Module) -> list[str]:
+    """Have parts of a zoo's ViT done, while it trains, by what is faster on a GPU; which, in words."""
+    stems = [part for part in module.modules() if isinstance(part, PatchStem)]
+    for stem in stems:
+        stem.trained_as_product = True
+    used = {"short attention": use_short_attention(module), "stem as a product": bool(stems)}
+    return [words for words, so in used.items() if so]
 
 
 def same_kernels() -> dict[str, str | int | bool | Callable[..., Any]]:
@@ -50,6 +61,7 @@ class Step:
         bfloat16: bool = False,
         compiled: bool = False,
         captured: bool = False,
+        own_kernels: bool = False,
     ) -> None:
         self.module = module
         self.optimiser = optimiser
@@ -62,9 +74,10 @@ class Step:
         self.notices: list[str] = []
         self.compiled = compiled
         self.captured = captured
-        if captured and (self.sam is not None or not isinstance(optimiser, AdamW)):
+        self.own_kernels = use_own_kernels(module) if own_kernels else []
+        if captured and not isinstance(optimiser, AdamW):
             self.captured = False
-            self.notices.append("The step was not captured as a CUDA graph: only plain AdamW's can be.")
+            self.notices.append("The step was not captured as a CUDA graph: only AdamW's can be.")
         self.loss_of: Callable[[Tensor, Tensor], Tensor] = self._loss
         if compiled:
             options = same_kernels()
@@ -78,7 +91,7 @@ class Step:
     def mode(self) -> str:
         """What the step became, for the record."""
         words = ["bfloat16" if self.bfloat16 else "float32", "compiled" if self.compiled else "eager"]
-        return ", ".join([*words, "captured"] if self.captured else words)
+        return ", ".join([*words, *(["captured"] if self.captured else []), *self.own_kernels])
 
     def _loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16, cache_enabled=False):

@@ -7,7 +7,6 @@ images normalised as it is used to.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,8 @@ from torch import Tensor, nn
 
 from eyechart import zoo
 from eyechart.errors import SubjectError, UsageError, WeightsMismatch
-from eyechart.subjects.catalogue import CHECKPOINT_SUFFIXES, Spec, parse_spec
+from eyechart.phrases import quoted
+from eyechart.subjects.catalogue import CHECKPOINT_SUFFIXES, SOURCES, Spec, parse_spec
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.preprocessing import Preprocessing
 from eyechart.subjects.resizing import resize_positions
@@ -80,10 +80,10 @@ def input_size_of(run: TrainingRun) -> int | None:
 
 def _source(run: TrainingRun) -> Spec:
     text = run.begin_from or ""
-    if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text and ":" not in text:
+    if Path(text).suffix in CHECKPOINT_SUFFIXES and "@" not in text and text.partition(":")[0] not in SOURCES:
         if run.model not in zoo.names():
             raise UsageError(
-                f"{text} names weights but no architecture; write --from {shlex.quote(f'timm:NAME@{text}')}, or "
+                f"{text} names weights but no architecture; write --from {quoted(f'timm:NAME@{text}')}, or "
                 "train a model of the zoo."
             )
         return Spec("zoo", run.model, text)
@@ -91,7 +91,7 @@ def _source(run: TrainingRun) -> Spec:
     if spec.source == "zoo" and run.model in zoo.names() and spec.name in zoo.names() and run.model != spec.name:
         raise UsageError(
             f"--from {spec} is trained on as {spec.name}, so it cannot be called {run.model}; write eyechart train "
-            f"{spec.name} --from {shlex.quote(str(spec))}, or a NAME of your own."
+            f"{spec.name} --from {quoted(str(spec))}, or a NAME of your own."
         )
     if spec.size is not None:
         raise UsageError(

@@ -196,4 +196,5 @@ def _start(module: str) -> Child:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        errors="replace",  # a library may print what the pipe's encoding has no letters for
     )

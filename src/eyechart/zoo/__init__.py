@@ -74,6 +74,21 @@ MODELS: Mapping[str, ZooModel] = MappingProxyType(
                 "vit-gap", "ViT without CLS; the mean of the last tokens feeds the head", "vit:ViT", **_VIT, pool="gap"
             ),
             _model(
+                "vit-no-skip",
+                "the ViT without the skips of its middle block",
+                "vit:ViT",
+                **_VIT,
+                pool="cls",
+                no_skip_at=(4,),
+            ),
+            _model(
+                "vit-small",
+                "a ViT with a CLS head and a quarter of the parameters",
+                "vit:ViT",
+                **{**_VIT, "width": 96, "depth": 6},
+                pool="cls",
+            ),
+            _model(
                 "vit-hybrid",
                 "ViT whose tokens are the cells of a small ResNet's map",
                 "vit:ViT",

@@ -6,6 +6,7 @@ Every mixer takes tokens (N, tokens, width) and returns the same shape; only att
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,9 @@ from eyechart.errors import UsageError
 class Attention(nn.Module):
     """Multi-head self-attention: softmax(q kᵀ / √d) v for every head, then one output projection."""
 
+    trained_by: Callable[[Tensor, int], Tensor] | None = None
+    """While it trains, what makes the heads' outputs of the projection's (training/short_attention.py); None: `mix`."""
+
     def __init__(self, width: int, heads: int, qkv_bias: bool = True, head_width: int = 0) -> None:
         super().__init__()
         self.heads = heads
@@ -26,9 +30,13 @@ class Attention(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         batch, count, _ = tokens.shape
-        q, k, v = self.qkv(tokens).reshape(batch, count, 3, self.heads, self.head_width).permute(2, 0, 3, 1, 4)
-        mixed = self.mix(q, k, v)
-        out: Tensor = self.proj(mixed.transpose(1, 2).reshape(batch, count, self.heads * self.head_width))
+        qkv: Tensor = self.qkv(tokens)
+        if self.training and self.trained_by is not None:
+            mixed = self.trained_by(qkv, self.heads)
+        else:
+            q, k, v = qkv.reshape(batch, count, 3, self.heads, self.head_width).permute(2, 0, 3, 1, 4)
+            mixed = self.mix(q, k, v).transpose(1, 2).reshape(batch, count, self.heads * self.head_width)
+        out: Tensor = self.proj(mixed)
         return out
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

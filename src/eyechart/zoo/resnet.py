@@ -51,11 +51,13 @@ def resnet(
     smooth_scale: float = 10.0,
     dropout: float = 0.0,
     no_skip_at: Sequence[int] = (),
+    dilated: bool = False,
 ) -> nn.Module:
     """A post-activation ResNet with batch normalisation, one 3×3 stride-1 stem convolution and no pooling.
 
-    A 32-pixel image gives grids 32/16/8/4. It is fully convolutional, so `image_size` changes nothing in it. Stages
-    are counted from 1, as in their names; blocks through all stages from 0, as in those of a ViT.
+    A 32-pixel image gives grids 32/16/8/4, or, `dilated`, 32/16/8/8, as fine as the zoo's ViT. It is fully
+    convolutional, so `image_size` changes nothing in it. Stages are counted from 1, as in their names; blocks through
+    all stages from 0, as in those of a ViT.
     """
     if len(depths) != 4:
         raise UsageError(f"This ResNet has four stages, so depths are four numbers; got {_listed(depths)}.")
@@ -70,6 +72,7 @@ def resnet(
         stem_width=width // 2,
         channels=tuple(width * 2**stage for stage in range(len(depths))),
         drop_path_rate=drop_path,
+        output_stride=16 if dilated else 32,  # timm counts its own stem, which shrinks the image by four
     )
     stem = nn.Conv2d(3, width, kernel_size=3, padding=1, bias=False)
     nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")

@@ -147,6 +147,7 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
             _number("smooth_scale", "t in t · tanh(x / t) before the blur", 0.1, 1000),
             _number("dropout", "probability of the dropout that stays on at test", 0, 0.95),
             _wholes("no_skip_at", "blocks without skip, the first is 0", least=0),
+            _flag("dilated", "the last stage keeps the grid of the one before, with dilated convolutions"),
         ),
         "resnet:resnet_bit": (
             _whole("stem", "channels of the stem; a multiple of 8"),

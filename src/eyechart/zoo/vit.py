@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from eyechart.errors import UsageError
@@ -26,13 +27,26 @@ Part = Literal["attention", "mlp", "both"]
 class PatchStem(nn.Module):
     """Image (N, 3, H, W) → tokens (N, grid², width): one linear map shared by all patches, as a strided convolution."""
 
+    trained_as_product = False
+    """While it trains, the same map as a product of matrices: cuDNN takes 0.2 ms for the gradient of 160 filters."""
+
     def __init__(self, width: int, patch: int) -> None:
         super().__init__()
+        self.patch = patch
         self.proj = nn.Conv2d(3, width, kernel_size=patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:
+        if self.training and self.trained_as_product:
+            return F.linear(self._patches(images), self.proj.weight.flatten(1), self.proj.bias)
         tokens: Tensor = self.proj(images)
         return tokens.flatten(2).transpose(1, 2)
+
+    def _patches(self, images: Tensor) -> Tensor:
+        """(N, 3, H, W) → (N, grid², 3 · patch²), values in the order of the filters'."""
+        count, channels, height, width = images.shape
+        down, across = height // self.patch, width // self.patch
+        cells = images.reshape(count, channels, down, self.patch, across, self.patch)
+        return cells.permute(0, 2, 4, 1, 3, 5).reshape(count, down * across, -1)
 
 
 class CnnStem(nn.Module):
