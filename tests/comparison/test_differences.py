@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from urllib.parse import unquote
 
 import altair as alt
 import numpy as np
@@ -16,9 +19,11 @@ from click.testing import CliRunner
 
 import eyechart
 from eyechart.charts.tables import subject_colours
+from eyechart.claims.gates import GateResult
+from eyechart.claims.verdict import Verdict
 from eyechart.cli import main
 from eyechart.comparison import pictures
-from eyechart.comparison.comparison import Comparison, compare
+from eyechart.comparison.comparison import Comparison, VerdictLine, compare
 from eyechart.comparison.differences import Estimate, change, changes_of, gives_back, leave_one_out
 from eyechart.errors import UsageError
 from eyechart.intervals import jackknife
@@ -246,3 +251,30 @@ def test_the_page_of_two_runs_speaks_korean_and_needs_no_slider(browser: Browser
 def is_change(text: str) -> bool:
     low, high = (float(end.replace("−", "-")) for end in re.findall(r"\[(.*), (.*)\]", text)[0])
     return not low <= 0 <= high
+
+
+def verdict(word: str, *gates: GateResult) -> Verdict:
+    return Verdict("C13", ("a", "b"), "these weights", word, 0.1, 0.05, 0.2, "", gates=gates)  # type: ignore[arg-type]
+
+
+def test_a_claim_that_one_run_did_not_test_is_no_difference() -> None:
+    """Beside a run of five measures "31 of 39 verdicts differ" stood where no quantity had changed."""
+    lines = [
+        VerdictLine("C13", "", ("a", "b"), verdicts)
+        for verdicts in ((verdict("holds"), None), (verdict("holds"), verdict("holds")))
+    ]
+    assert [(line.compared, line.differs) for line in lines] == [(False, False), (True, False)]
+    failed = GateResult("g1", "accuracy", "failed", "a names 50 % right, less than 80 %")
+    barred = VerdictLine("C13", "", ("a", "b"), (verdict("undecided", failed), verdict("holds")))
+    assert (barred.differs, barred.barred) == (True, (True, False))
+
+
+def test_titles_of_panels_are_whole_and_stay_what_they_are(runs: list[Run]) -> None:
+    """ "class token first minus second atte" was cut, and a line that is a word of charts was said in Korean."""
+    (first, *_) = compare(*runs[:2]).differences
+    long = replace(first, quantity="early_attention_high_energy_change")
+    made = pictures.panel(long, ["one", "two"])
+    drawn = unquote(made["languages"].get("ko", made["languages"]["en"])["light"])
+    svg = drawn if "<svg" in drawn else base64.b64decode(drawn.partition("base64,")[2]).decode()
+    assert ">early attention high energy<" in svg
+    assert ">change<" in svg

@@ -71,6 +71,7 @@ def contents(comparison: Comparison) -> dict[str, Any]:
 def print_comparison(comparison: Comparison) -> None:
     from eyechart.charts.numbers import with_span
     from eyechart.comparison.differences import clearness
+    from eyechart.comparison.page import by_reason
     from eyechart.phrases import count
     from eyechart.terminal import escape, show, table, wrapped
 
@@ -99,11 +100,10 @@ def print_comparison(comparison: Comparison) -> None:
         if line.differs:
             words = ", ".join(f"{word} in {label}" for word, label in zip(line.words, labels, strict=True))
             show(escape(wrapped(f"{line.claim}  {words}: {', '.join(line.subjects)}. {line.sentence}", hang=5)))
-    same = sum(not line.differs for line in comparison.verdicts)
-    show(f"{count(same, 'verdict')} {'is' if same == 1 else 'are'} the same in all runs.")
-    reasons: dict[str, list[str]] = {}
-    for what, why in comparison.left_out.items():
-        reasons.setdefault(why, []).append(what)
-    for why, things in reasons.items():
+    same = sum(line.compared and not line.differs for line in comparison.verdicts)
+    alone = sum(not line.compared for line in comparison.verdicts)
+    others = f"; {alone} more {'was' if alone == 1 else 'were'} not tested in all of them" if alone else ""
+    show(f"{count(same, 'verdict')} {'is' if same == 1 else 'are'} the same in all runs{others}.")
+    for why, things in by_reason(comparison.left_out).items():
         listed = ", ".join(things[:6]) + (f" and {len(things) - 6} more" if len(things) > 6 else "")
         show(escape(wrapped(f"left out ({why}): {listed}", hang=4)))

@@ -37,8 +37,19 @@ class VerdictLine:
         return tuple("not tested" if verdict is None else verdict.verdict for verdict in self.verdicts)
 
     @property
+    def compared(self) -> bool:
+        """Whether every run tests it: one that was not asked for says nothing of a change."""
+        return None not in self.verdicts
+
+    @property
     def differs(self) -> bool:
-        return len(set(self.words)) > 1
+        return self.compared and len(set(self.words)) > 1
+
+    @property
+    def barred(self) -> tuple[bool, ...]:
+        """Of each run, whether a gate kept it from being decided."""
+        gates = [verdict.gates if verdict else () for verdict in self.verdicts]
+        return tuple(any(gate.outcome == "failed" for gate in each) for each in gates)
 
 
 class Comparison:
@@ -155,7 +166,7 @@ class Comparison:
 
     @cached_property
     def verdicts(self) -> list[VerdictLine]:
-        """Every claim that some run tests, side by side; those that differ first."""
+        """Every claim that some run tests, side by side; those that differ first, those that not all test last."""
         lines: dict[tuple[str, str, tuple[str, ...]], list[Verdict | None]] = {}
         sentences: dict[tuple[str, str, tuple[str, ...]], str] = {}
         for place, run in enumerate(self.runs):
@@ -167,7 +178,7 @@ class Comparison:
                 lines.setdefault(key, [None] * len(self.runs))[place] = verdict
                 sentences[key] = verdict.sentence
         made = [VerdictLine(key[0], sentences[key], key[2], tuple(verdicts)) for key, verdicts in sorted(lines.items())]
-        return sorted(made, key=lambda line: not line.differs)
+        return sorted(made, key=lambda line: (not line.compared, not line.differs))
 
     @property
     def table(self) -> pd.DataFrame:

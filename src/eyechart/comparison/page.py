@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -49,6 +50,7 @@ def render(comparison: Comparison, lang: str = "en") -> str:
         "count": len(comparison.differences),
         "paired": sum(how == "paired" for each in comparison.differences for how in each.hows),
         "differing": sum(line.differs for line in comparison.verdicts),
+        "tested": sum(line.compared for line in comparison.verdicts),
         "panels": panels,
         "figures": figures(comparison, left_out),
         "verdicts": [
@@ -57,19 +59,35 @@ def render(comparison: Comparison, lang: str = "en") -> str:
                 "sentence": line.sentence,
                 "source": CLAIMS[line.claim].figure,
                 "subjects": [subject(name, comparison) for name in line.subjects],
-                "kinds": [KINDS[word] for word in line.words],
+                "kinds": [
+                    {"kind": KINDS[word], "barred": barred}
+                    for word, barred in zip(line.words, line.barred, strict=True)
+                ],
                 "differs": line.differs,
+                "compared": line.compared,
             }
             for line in comparison.verdicts
         ],
         "measures": measures(comparison),
-        "left_out": left_out,
+        "left_out": by_reason(left_out),
         "charts": exam_page.json_in_html({"words": script_words(scripts)}),
         "scripts": [Markup(script) for script in scripts],
     }
     every = dict.fromkeys(name for run in comparison.runs for name in run.scene.subjects)
     say = translator(comparison.runs[0].measures.values(), list(every))
     return exam_page.filled(context, "compare.html", Words(say, language))
+
+
+def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
+    """What was left out, by why: twenty measures that one run did not measure are one line.
+
+    >>> by_reason({"cka": "it was not measured in b", "probes": "it was not measured in b"})
+    {'it was not measured in b': ['cka', 'probes']}
+    """
+    reasons: dict[str, list[str]] = {}
+    for what, why in left_out.items():
+        reasons.setdefault(why, []).append(what)
+    return reasons
 
 
 def run_row(comparison: Comparison, place: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 12
 PANEL = (200, 130)  # pixels
+LETTERS = 28
 MOST_FIGURES = 6  # measures whose figures are shown in every run
 MOST_BYTES = 7_000_000  # of these figures: with the rest of the page below what mail servers still take
 
@@ -51,9 +53,11 @@ def panel(each: Difference, labels: Sequence[str]) -> dict[str, Any]:
     colour = alt.Color("subject:N", scale=theme.subject_scale([each.subjects[0]]), legend=None)
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
     name, subjects = name_of_quantity(each.quantity), " and ".join(each.subjects)
-    title = alt.TitleParams(name, subtitle=subjects, limit=PANEL[0] + 40)
+    # Longer names were cut: a line holds as many letters as a panel is wide in the widest of readers' fonts.
+    lines = textwrap.wrap(name, LETTERS)
+    title = alt.TitleParams(lines, subtitle=subjects, limit=PANEL[0] + 60)
     chart = theme.panel(alt.layer(bars, theme.curve(frame, x, y, colour)), PANEL, title)
-    return picture(specification(theme.dress(chart)), [*each.subjects, *labels]) | {
+    return picture(specification(theme.dress(chart)), [*each.subjects, *labels, *lines]) | {
         "words": f"{name} of {subjects} over the runs"
     }
 
