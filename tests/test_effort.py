@@ -43,6 +43,21 @@ def test_quick_shows_large_subjects_on_sixteen_pictures(name: str) -> None:
     assert small.images >= 128  # what can decide still does
 
 
+def test_a_receptive_field_too_dear_for_twelve_depths_is_shown_at_six() -> None:
+    """A ViT-S of 14-pixel patches at 224 pixels, as people load it first, lost the figure by seven seconds."""
+    measure = measures()["receptive_field"]
+    assert isinstance(measure, SampledExperiment)
+    dear = scene_of(2.3 * VIT_S)
+    sized = measure.sized("quick", dear)
+    assert isinstance(sized, SampledExperiment)
+    assert (sized.images, sized.options["depths"]) == (16, 6)
+    assert sized.work(dear) * sized.images <= A_MINUTE * SPEED < measure.work(dear) * sized.images
+    by_hand = replace(measure, depths=11)  # type: ignore[call-arg]
+    with pytest.raises(DoesNotApply, match="takes longer"):
+        by_hand.sized("quick", dear)
+    assert measure.sized("quick", scene_of(VIT_S)).options["depths"] == 12
+
+
 def test_others_are_left_out_as_before() -> None:
     with pytest.raises(DoesNotApply, match="takes longer than --effort quick"):
         measures()["token_place"].sized("quick", scene_of(VIT_S))

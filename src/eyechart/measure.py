@@ -228,6 +228,15 @@ class SampledExperiment(Experiment):
         """How many forward passes the experiment spends on each image it uses; a backward pass counts as two."""
         return 1.0
 
+    def work(self, scene: Scene) -> float:
+        """Operations of the experiment on one image of the largest subject, counted on the plain machine."""
+        return max(self.passes(anatomy) * operations(anatomy, scene) for anatomy in scene.anatomies)
+
+    def in_fewer_passes(self) -> Self:
+        """The same figure for fewer passes an image, for a subject that is too large to be shown otherwise; itself
+        where there is none, or where an option says how many."""
+        return self
+
     def runs_at(self, effort: str) -> bool:
         return effort in self.budget
 
@@ -239,14 +248,15 @@ class SampledExperiment(Experiment):
         """
         if self.images:
             return self
-        work = max(self.passes(anatomy) * operations(anatomy, scene) for anatomy in scene.anatomies)
+        work = self.work(scene)
         allowed = {name: int(seconds * SPEED / work) if work else scene.images for name, seconds in self.budget.items()}
         allowed = {name: images - images % scene.folds for name, images in allowed.items()}  # as many in every fold
         images = allowed.get(effort, min(allowed.values()) if asked_for else 0)
         few, enough = self.shown_from, max(self.least_images, self.shown_from)
-        affordable = effort in self.budget and few * work <= A_MINUTE * SPEED
-        if few and images < enough and affordable and not asked_for and scene.images >= few:
-            return replace(self, images=max(few, images))
+        if few and images < enough and effort in self.budget and not asked_for and scene.images >= few:
+            for shown in (self, self.in_fewer_passes()):
+                if few * shown.work(scene) <= A_MINUTE * SPEED:
+                    return replace(shown, images=max(few, images))
         if images < self.least_images and not asked_for:
             # Only a measure without a budget here costs the same at a higher effort; others do more work there.
             longer = [] if effort in allowed else [name for name in allowed if allowed[name] >= self.least_images]

@@ -53,6 +53,16 @@ class Quantity:
     """The largest possible value, where that depends on the subjects: the interval ends there at the latest."""
 
 
+def known_to(room: Callable[..., float], compute: Compute) -> Callable[[xarray.Dataset], Bounds]:
+    """For `if_unmoved`: the value less and plus what `room(estimate, *subjects)` says."""
+
+    def bounds(estimate: xarray.Dataset) -> Bounds:
+        spans = {subjects: (value, room(estimate, *subjects)) for subjects, value in compute(estimate).items()}
+        return {subjects: (value - half, value + half) for subjects, (value, half) in spans.items()}
+
+    return bounds
+
+
 # --- From a number of one subject, or of two, to a quantity ----------------------------------------------------------
 
 OfOne = Callable[..., float | None]

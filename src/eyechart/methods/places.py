@@ -43,6 +43,17 @@ def asked(cells: Cells) -> np.ndarray:
     return indices.ravel()
 
 
+def inner_tokens(cells: Cells) -> int:
+    """How many of these lie inside the picture: those that a hit-rate counts; at least one.
+
+    >>> inner_tokens((4, 4)), inner_tokens((14, 14))
+    (4, 36)
+    """
+    rows, columns = np.divmod(asked(cells), cells[1])
+    inside = (rows > 0) & (rows < cells[0] - 1) & (columns > 0) & (columns < cells[1] - 1)
+    return max(int(inside.sum()), 1)
+
+
 def cut(pictures: torch.Tensor, cells: Cells) -> torch.Tensor:
     """(image, patch, channel, y, x). Pictures that cannot be cut evenly are first enlarged to the next size that can.
 

@@ -5,6 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 
+def half_a_swap(count: int) -> float:
+    """Half of what a rank correlation of so many moves by where two neighbours change places, its smallest step.
+
+    >>> before, after = np.arange(5.0), np.array([0.0, 2.0, 1.0, 3.0, 4.0])
+    >>> print(f"{half_a_swap(5):.2f} {(1 - rank_correlation(before, after)) / 2:.2f}")
+    0.05 0.05
+    """
+    return 6 / (count * (count**2 - 1))
+
+
 def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
     """Spearman's, with ties sharing their rank; NaN where a value is missing or all are equal.
 

@@ -10,6 +10,11 @@ UNMOVED = 1e-5
 """Log changes no larger than this are rounding: a branch that adds a constant changes the variance by 1e-7."""
 
 
+def within_rounding(estimate: object, *subjects: str) -> float:
+    """How far a mean of changes may lie from what is left of them beyond rounding."""
+    return UNMOVED
+
+
 def beyond_rounding(changes: np.ndarray) -> np.ndarray:
     """Changes of at most `UNMOVED` become 0: their intervals are as narrow, and could exclude 0 by rounding alone."""
     return np.where(np.abs(changes) > UNMOVED, changes, np.where(np.isfinite(changes), 0.0, np.nan))

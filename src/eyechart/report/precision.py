@@ -13,7 +13,7 @@ def fewer_bits(dtype: str, measures: Iterable[str]) -> list[str]:
     """Sentences for the page of an exam in this dtype."""
     if dtype in EXACT:
         return []
-    found = json.loads(files("eyechart.report").joinpath("precision.json").read_text()).get(dtype)
+    found = json.loads(files("eyechart.report").joinpath("precision.json").read_text(encoding="utf-8")).get(dtype)
     if found is None:
         return [f"No exam in {dtype} has been compared with float32 yet."]
     left, of_all = (sum(each[place] for each in found.values()) for place in (0, 1))

@@ -21,7 +21,8 @@ from eyechart.errors import DoesNotApply
 from eyechart.intervals import room_for
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, tokens_from
-from eyechart.quantity import Bounds, Compute, Quantity, of_each, of_pairs, subjects_in
+from eyechart.methods.ranks import half_a_swap, rank_correlation
+from eyechart.quantity import Bounds, Compute, Quantity, known_to, of_each, of_pairs, subjects_in
 from eyechart.reading_estimates import by_subject, site_indices, thirds
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions
@@ -162,11 +163,13 @@ def unmoved_local_gap(estimate: xarray.Dataset) -> Bounds:
     return {pair: (max(gap - rooms[pair], -1), min(gap + rooms[pair], 1)) for pair, gap in gaps.items()}
 
 
-def distance_grows(estimate: xarray.Dataset, subject: str) -> float:
-    from scipy.stats import spearmanr
+def half_a_swap_of_attentions(estimate: xarray.Dataset, subject: str) -> float:
+    return half_a_swap(max(int((estimate.subject.values == subject).sum()), 2))
 
+
+def distance_grows(estimate: xarray.Dataset, subject: str) -> float:
     rows = estimate.relative.values[estimate.subject.values == subject]
-    return float(spearmanr(np.arange(len(rows)), np.nanmean(rows, axis=1)).statistic)
+    return rank_correlation(np.arange(len(rows)), np.nanmean(rows, axis=1))
 
 
 @dataclass(frozen=True)
@@ -293,6 +296,7 @@ class AttentionDistance(Measure):
             smooth=False,
             limits=(-1, 1),
             halving=True,
+            if_unmoved=known_to(half_a_swap_of_attentions, of_each(distance_grows, vits)),
         ),
         Quantity(
             "distance_growth",

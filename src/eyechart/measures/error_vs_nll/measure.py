@@ -25,10 +25,10 @@ from torch import Tensor
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.images.plan import SMALLEST_BLOCK
 from eyechart.measure import SampledExperiment, Source, Views, option
-from eyechart.methods.ranks import rank_correlation
+from eyechart.methods.ranks import half_a_swap, rank_correlation
 from eyechart.methods.scoring import LOGITS, labelled, with_classes
 from eyechart.methods.twins import build_of, snapshot
-from eyechart.quantity import Compute, PerSubjects, Quantity
+from eyechart.quantity import Compute, PerSubjects, Quantity, known_to
 from eyechart.reading_estimates import by_subject, in_words, spec_of
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
@@ -110,6 +110,10 @@ def bias_correlation(variable: str) -> Compute:
     return over_families(number)
 
 
+def half_a_swap_of_families(estimate: xarray.Dataset, *subjects: str) -> float:
+    return half_a_swap(len(subjects))
+
+
 def steps(variable: str, lower: str, higher: str) -> Compute:
     """The first family of the kind `higher` minus the first of the kind `lower`, as a number of all families."""
 
@@ -178,6 +182,7 @@ class ErrorVsNll(SampledExperiment):
             smooth=False,
             halving=True,
             limits=(-1.0, 1.0),
+            if_unmoved=known_to(half_a_swap_of_families, error_nll_correlation),
         ),
         *(
             Quantity(
@@ -187,6 +192,7 @@ class ErrorVsNll(SampledExperiment):
                 smooth=False,
                 halving=True,
                 limits=(-1.0, 1.0),
+                if_unmoved=known_to(half_a_swap_of_families, bias_correlation(variable)),
             )
             for variable, words in (("error", "the share named wrong"), ("nll_train", "augmented training NLL"))
         ),

@@ -27,8 +27,8 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
 from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
-from eyechart.methods.steps import KIND_WORDS, beyond_rounding
-from eyechart.quantity import Compute, Quantity, of_each, subjects_in
+from eyechart.methods.steps import KIND_WORDS, beyond_rounding, within_rounding
+from eyechart.quantity import Compute, Quantity, known_to, of_each, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attention_of, skip_of, sub_layers
 from eyechart.sites import Anatomy, AttentionGeometry, Site
@@ -209,7 +209,10 @@ class Fourier(SampledExperiment):
         "the mean square of the features by the larger of both frequencies. A claim holds where mean and median over "
         "sub-layers agree on both scales."
     )
-    quantities = tuple(Quantity(name, compute, words, unit="log") for name, compute, words in QUANTITIES)
+    quantities = tuple(
+        Quantity(name, compute, words, unit="log", if_unmoved=known_to(within_rounding, compute))
+        for name, compute, words in QUANTITIES
+    )
     budget: ClassVar[Mapping[str, float]] = {"quick": 2.6, "normal": 30.0, "full": 300.0}
     shown_from = 16
     average: Average = option("power", "what is averaged over images and channels: the power, or its logarithm")

@@ -25,8 +25,8 @@ from eyechart.errors import DoesNotApply, UsageError
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR
 from eyechart.methods.hsic import WHOLE, check_blocks, hsic_table, scale_of
-from eyechart.methods.ranks import rank_correlation
-from eyechart.quantity import PerSubjects, Quantity, subjects_in
+from eyechart.methods.ranks import half_a_swap, rank_correlation
+from eyechart.quantity import PerSubjects, Quantity, known_to, subjects_in
 from eyechart.reading_estimates import site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, first_units
@@ -92,6 +92,10 @@ def falls_with_distance(estimate: xarray.Dataset) -> PerSubjects:
     return result
 
 
+def half_a_swap_of_groups(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
+    return half_a_swap(int((estimate.group_subject.values == vit).sum()))
+
+
 def near_minus_far(estimate: xarray.Dataset) -> PerSubjects:
     return {pair: float((cka[0] - cka[-1]).mean()) for pair, cka in curves_of(estimate, "vit") if len(cka) >= 2}
 
@@ -147,6 +151,7 @@ class HeadSubsets(Measure):
             smooth=False,
             limits=(-1, 1),
             halving=True,  # 64 images rank 17 of 22 curves right
+            if_unmoved=known_to(half_a_swap_of_groups, falls_with_distance),
         ),
         Quantity(
             "near_heads_over_far",

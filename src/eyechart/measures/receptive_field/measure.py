@@ -8,8 +8,8 @@ Its radius is that of the disc that holds half of its mass.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -55,6 +55,7 @@ from eyechart.tracing.needs import View
 from eyechart.tracing.taps import Tap
 from eyechart.tracing.views import Look
 
+FEW_DEPTHS = 6  # of a subject too large for 12: a ViT-S of 14-pixel patches takes 67 s then, and 38 s so
 PIECE = 16  # images whose graph is in memory at once: a ViT-B keeps about 0.2 GB an image
 
 
@@ -210,6 +211,9 @@ class ReceptiveField(SampledExperiment):
         """A backward pass to the input alone costs what the forward pass up to there did; keeping the graph, a half."""
         times = {site.name: site.channels if self.mode == "exact" else self.projections for site in anatomy.sites}
         return 1.5 + sum(times[site.name] * site.depth for site in self.sites(anatomy))
+
+    def in_fewer_passes(self) -> Self:
+        return replace(self, depths=FEW_DEPTHS) if self.depths == ReceptiveField.depths else self
 
     def experiment(self, bench: Bench) -> Mapping[str, torch.Tensor]:
         few = bench.first(self.images)

@@ -21,6 +21,7 @@ from eyechart.measures.skip_ratio.phases import (
     KINDS,
     agreement,
     class_token_phase,
+    half_a_depth,
     half_change,
     higher_share,
     late_attention_over_mlp,
@@ -31,7 +32,7 @@ from eyechart.measures.skip_ratio.phases import (
     with_class_token,
 )
 from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, tokens_of
-from eyechart.quantity import Quantity, of_each, subjects_in
+from eyechart.quantity import Quantity, known_to, of_each, subjects_in
 from eyechart.reading_estimates import halves, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import residual_additions
@@ -156,6 +157,7 @@ class SkipRatio(Measure):
             "share of the depth where the ViT's ratio is above the CNN's, at attention and at MLPs",
             smooth=False,
             limits=(0, 1),
+            if_unmoved=known_to(half_a_depth, higher_share),
         ),
     )
 

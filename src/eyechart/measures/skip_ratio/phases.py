@@ -120,6 +120,14 @@ def unmoved_mlp_share(estimate: xarray.Dataset) -> Bounds:
     return result
 
 
+DEPTHS = 100
+"""Depths at which two subjects are compared, between blocks too: where the curves cross is read from a line there."""
+
+
+def half_a_depth(estimate: xarray.Dataset, *subjects: str) -> float:
+    return 0.5 / DEPTHS
+
+
 def share_above(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.mean(one > other)) if np.isfinite(one + other).all() else float("nan")
 
@@ -129,7 +137,7 @@ def higher_share(estimate: xarray.Dataset) -> PerSubjects:
 
     Of a ViT the lower one of attention and MLP counts: their mean is high where one of them hardly writes at all.
     """
-    depths = (np.arange(100) + 0.5) / 100
+    depths = (np.arange(DEPTHS) + 0.5) / DEPTHS
     curve_of = {}
     for subject in subjects_in(estimate):
         kinds = set(estimate.kind.values[site_indices(estimate, subject)].tolist())

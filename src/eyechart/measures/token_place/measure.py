@@ -24,12 +24,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eyechart.errors import DoesNotApply
+from eyechart.exact_bounds import room_for
 from eyechart.measure import SampledExperiment, Source, Views, site_coordinates
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
 from eyechart.measures.token_place.moved_patches import exchanged, shuffled
 from eyechart.methods.hsic import packed, scale_of
-from eyechart.methods.places import Cells, asked, cells_of, cut, picture_patches, read, tokens_in_cells
-from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
+from eyechart.methods.places import Cells, asked, cells_of, cut, inner_tokens, picture_patches, read, tokens_in_cells
+from eyechart.quantity import Compute, PerSubjects, Quantity, known_to, of_each, subjects_in
 from eyechart.reading_estimates import Ends, clearly_above, in_words, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
@@ -109,6 +110,11 @@ def at_end(variable: str, **where: str) -> Compute:
     return of_each(number)
 
 
+def room_of_inner_tokens(estimate: xarray.Dataset, subject: str) -> float:
+    """The exact bound of a hit-rate of so many tokens."""
+    return float(room_for(estimate.inner_tokens.values[site_indices(estimate, subject)[-1]]))
+
+
 def own_above_adjacent(estimate: xarray.Dataset) -> PerSubjects:
     own, adjacent = (at_end("pixels", relation=relation)(estimate) for relation in ("own", "adjacent"))
     return {subject: own[subject] - adjacent[subject] for subject in own}
@@ -151,6 +157,7 @@ class TokenPlace(SampledExperiment):
                 f"share of interior tokens of the last block most like their own patch; pictures: {control}",
                 smooth=False,
                 limits=(0, 1),
+                if_unmoved=known_to(room_of_inner_tokens, at_end("hit_rate", control=control)),
             )
             for control in CONTROLS
         ),
@@ -290,16 +297,21 @@ class TokenPlace(SampledExperiment):
                 hits[row] = [hit_rate(total, at, column, cells) for at in range(len(CONTROLS))]
                 moved = divides(scene.anatomy(subject))
                 stays[row] = float(total.stays[column] / total.images) if moved else np.nan
-        share = {"limits": (0.0, 1.0)}
+        share, inner = {"limits": (0.0, 1.0)}, np.array([inner_tokens(cells_at(site)) for _, site in sites])
         return xarray.Dataset(
             {
-                "hit_rate": (("site", "control"), hits, {**share, "smooth": False}),
+                "hit_rate": (("site", "control"), hits, {**share, "smooth": False, "trials": inner[:, None]}),
                 "place": ("site", place, {"limits": (None, 1.0)}),
                 "pixels": (("site", "relation"), pixels, {"limits": (None, 1.0)}),
                 "stays": ("site", stays, share),
                 "evenly": ("site", [1 / len(asked(cells_at(site))) for _, site in sites], {"exact": True}),
             },
-            coords={**site_coordinates(scene, sites), "control": list(CONTROLS), "relation": list(PATCHES)},
+            coords={
+                **site_coordinates(scene, sites),
+                "inner_tokens": ("site", inner),
+                "control": list(CONTROLS),
+                "relation": list(PATCHES),
+            },
             attrs={"images": int(total.images.sum())},
         )
 
