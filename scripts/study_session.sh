@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Studies one after the other on a machine with one NVIDIA GPU, as many as fit into a time:
+# Studies side by side on a machine with one NVIDIA GPU, as much of them as fits into a time:
 #
-#   scripts/study_session.sh MINUTES RECORDS DATA.npz "positions --seeds 2" "locality --arms vit,kernel-3" …
+#   scripts/study_session.sh MINUTES RECORDS DATA.npz "WORKERS STUDY [ARGUMENTS]" …
+#   scripts/study_session.sh 22 /tmp/records cifar100.npz "4 locality --arms vit,vit-no-skip-*" "2 positions --arms vit-sam"
 #
-# Six workers share the GPU through CUDA's multi-process service (8 to 9 s for a warm-up run; three workers: 11 to 12).
-# Records are written to the folder RECORDS as trainings end, so a machine that is lost loses what was in flight. After
-# MINUTES no training is begun; what is trained is examined. Weights are left in RECORDS.work.
+# All begin at once, each with its own number of workers, so that none waits for another's last training; six workers in
+# all, which share the GPU through CUDA's multi-process service, are enough. First one short training goes to its end:
+# what breaks there would break in all of them. Records are written to RECORDS/NUMBER as trainings end, so a machine that
+# is lost loses what was in flight. After MINUTES no training is begun; what is trained is examined.
 set -fuo pipefail # f: the stars of --arms are for eyechart
 if [ $# -lt 4 ]; then
   sed -n '4p' "$0" >&2
@@ -15,20 +17,29 @@ minutes=$1 records=$2 data=$3
 shift 3
 cd "$(dirname "$0")/.."
 mkdir -p "$records"
-export PYTHONPATH=src PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2
+export PYTHONPATH=src PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2 TORCHINDUCTOR_COMPILE_THREADS=4
+eyechart="${PYTHON:-python3} -m eyechart"
 command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d 2>/dev/null
 
-failed=0
+if ! $eyechart train vit --data "$data" --out "$records/rehearsal" --epochs 2 --warmup-epochs 1 --steps 20 --overwrite \
+  >"$records/rehearsal.log" 2>&1; then
+  tail -n 20 "$records/rehearsal.log"
+  echo "the rehearsal failed; nothing was begun ($records/rehearsal.log)"
+  exit 1
+fi
+
+number=0 jobs=()
 for study in "$@"; do
-  left=$(awk -v all="$minutes" -v gone="$SECONDS" 'BEGIN { printf "%.1f", all - gone / 60 }')
-  if [ "${left%.*}" -lt 1 ]; then
-    echo "not begun, the time is up: eyechart study $study"
-    failed=3
-    continue
-  fi
-  echo "eyechart study $study ($left minutes left)"
+  number=$((number + 1))
+  echo "eyechart study ${study#* } (${study%% *} workers, records in $records/$number)"
   # shellcheck disable=SC2086 # the words of a study are arguments of their own
-  ${PYTHON:-python3} -m eyechart study $study --data "$data" --records "$records" --work "$records.work" \
-    --parallel 6 --minutes "$left" || failed=$?
+  $eyechart study ${study#* } --data "$data" --records "$records/$number" --work "$records.work" \
+    --parallel "${study%% *}" --minutes "$minutes" >"$records/$number.log" 2>&1 &
+  jobs+=($!)
 done
+failed=0
+for job in "${jobs[@]}"; do
+  wait "$job" || failed=$?
+done
+set +f; tail -n 5 "$records"/[0-9]*.log
 exit "$failed"

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eyechart.claims.table import CLAIMS
 from eyechart.errors import UsageError
 from eyechart.studies.seeds import partial_over_arms
-from eyechart.studies.study import find
+from eyechart.studies.study import find, names, studies_of_claims
 from eyechart.studies.verdicts import interval_of, own_verdict
 from tests.studies.test_contrasts import recorded, study_of
 from tests.studies.texts import study_text
@@ -138,3 +139,10 @@ def test_factors_that_go_together_cannot_be_told_apart() -> None:
     text = (DESIGN + EFFECT).replace('effect_of = "images"', 'effect_of = "images"\namong = ["all", "few classes"]')
     with pytest.raises(ValueError, match="the factors classes, images cannot be told apart by all, few classes"):
         study_of(*arms, "few classes", more=text)
+
+
+def test_every_claim_that_needs_a_study_has_one_that_can_be_run() -> None:
+    """`eyechart claims` named sets of trainings ("study kernels") that `eyechart study` did not know."""
+    studied = {claim.id for claim in CLAIMS.values() if claim.settled_by != "exam"}
+    assert studied <= studies_of_claims().keys()
+    assert {name for each in studies_of_claims().values() for name in each} <= set(names())

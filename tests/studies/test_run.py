@@ -9,12 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from eyechart.cli import main
-from eyechart.errors import PARTLY
+from eyechart.errors import PARTLY, NotFinite
 from eyechart.studies.records import Records, missing
 from eyechart.studies.repeats import in_words, repeats
 from eyechart.studies.run import Schedule, run_study
 from eyechart.studies.study import find
 from eyechart.studies.verdicts import verdicts_of
+from eyechart.studies.worker import work
+from eyechart.training.workers import Ended
 from tests.studies.texts import study_text
 from tests.training.toys import WorkerHere, write_toys
 
@@ -223,3 +225,46 @@ def test_a_mistake_in_a_study_is_told_before_anything_runs(tmp_path: Path, chang
     assert result.exit_code != 0
     assert words in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_study_gives_up_when_trainings_break_in_the_same_way(place: Path, tmp_path: Path) -> None:
+    """Once 19 trainings broke at their end, one after the other, and a GPU's half hour with them."""
+    study = find(str(place / "toy.toml"))
+    told: list[str] = []
+    schedule = Schedule(
+        study,
+        Records(study),
+        tmp_path / "toy.jsonl",
+        {study.data: str(place / "toys.npz")},
+        tmp_path,
+        tell=lambda words, training: told.append(words),
+    )
+    jobs = schedule.trainings([("small", seed) for seed in range(6)])
+    for job, words in zip(jobs, ("TypeError: x", "TypeError: x", "ValueError: y", "TypeError: x"), strict=False):
+        schedule.ended(Ended(job, 1, {"broke": words}))
+        assert not schedule.gives_up
+    schedule.ended(Ended(jobs[4], 0, {"scores": {"test_accuracy": [0.5, 0.4, 0.6, 80]}}))
+    for job in jobs[:3]:
+        assert not schedule.gives_up
+        schedule.ended(Ended(job, 1, {"broke": "TypeError: x"}))
+    assert schedule.gives_up
+    assert told[-2:] == [
+        "small seed 2 broke (TypeError: x) and is not recorded; the same command tries again.",
+        "3 trainings in a row broke in the same way: no other is begun.",
+    ]
+    assert [line["seed"] for line in schedule.records.lines] == [4], "what broke is no result"
+
+
+def test_what_breaks_is_told_apart_from_what_diverges(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = find(str(place / "toy.toml"))
+    task = {"train": json.loads(study.training(study.arms["wide"], 0, str(place / "toys.npz"), place).as_json())}
+
+    def fails(error: Exception) -> tuple[int, object]:
+        def train(*given: object) -> None:
+            raise error
+
+        monkeypatch.setattr("eyechart.training.loop.train", train)
+        return work(task, lambda event: None)
+
+    assert fails(NotFinite("The loss was not finite.")) == (1, {"failed": "The loss was not finite."})
+    assert fails(TypeError("cannot copy\nit")) == (1, {"broke": "TypeError: cannot copy"})

@@ -1,6 +1,8 @@
 """What the records say, in words and as a page: every claim once, and nothing claimed that is not recorded."""
 
 import re
+from dataclasses import replace
+from html import escape, unescape
 from pathlib import Path
 from typing import Literal
 
@@ -10,21 +12,14 @@ import torch
 from eyechart import zoo
 from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
-from eyechart.claims.table import CLAIMS
+from eyechart.claims.table import CLAIMS, SOURCES
 from eyechart.claims.verdict import Verdict
 from eyechart.exam import exam
 from eyechart.measures import measures
 from eyechart.report.words import translator
 from eyechart.run import Run
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import (
-    Answer,
-    all_records,
-    answers,
-    change_of_mind,
-    decided_by_a_later_test,
-    summary,
-)
+from eyechart.studies.claim_answers import Answer, all_records, answers, change_of_mind
 from eyechart.studies.examine import RECORDED_FACTS
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
@@ -32,7 +27,9 @@ from eyechart.studies.page import page, unasked_contrasts, verdict_context
 from eyechart.studies.questions import BLANK, NOT_YET, NOT_YET_KO, Numbers, Question, fill, questions
 from eyechart.studies.records import Records, records_folder
 from eyechart.studies.repeats import Repeat, in_words
+from eyechart.studies.side_by_side import WHY
 from eyechart.studies.study import find, names
+from eyechart.studies.summary import summary
 from eyechart.studies.verdicts import verdicts_of
 from eyechart.subjects.anatomy import anatomy_of
 from tests.report.browser import Browser
@@ -66,10 +63,14 @@ def html(found: list[Answer], records: list[Records]) -> str:
 
 def test_every_claim_has_one_entry(found: list[Answer], records: list[Records], html: str) -> None:
     assert [each.claim.id for each in found] == list(CLAIMS)
-    assert sum(summary(found).values()) == len(CLAIMS)
+    numbers = summary(found)
+    assert numbers.over_seeds + numbers.of_weights + numbers.undecided + numbers.not_yet == len(CLAIMS)
+    assert numbers.alike + numbers.partly + len(numbers.both) == numbers.over_seeds
     text = markdown(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
     assert all(text.count(f'<a id="{claim.lower()}">') == 1 for claim in CLAIMS)
     assert all(html.count(f'id="{claim}"') == 1 for claim in CLAIMS)
+    cited = {key for claim in CLAIMS.values() for key in claim.sources if "arXiv" in SOURCES[key]}
+    assert all(escape(SOURCES[key]) in html.partition('id="references"')[2] for key in cited), "C41 is not tested yet"
     assert html.count("<script") == 3  # what it says in the other language, and the switch
     assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", "").replace("https://arxiv", "")
 
@@ -134,9 +135,9 @@ def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Ans
         return Verdict("C36", ("vit", "vit-gap"), "these weights", word, 0.1, 0.05, 0.2, "")
 
     studied = next(each for each in found if each.studied).studied[0]
-    over_seeds = type(studied)("toy", verdict("fails"), studied.intervals, studied.draws, "before the runs")
+    over_seeds = replace(studied, verdict=verdict("fails"))
     differ = Answer(CLAIMS["C36"], (over_seeds,), (verdict("holds"),))
-    assert differ.compared.startswith("Over seeds it fails, on the bundled weights it holds")
+    assert differ.compared == ["vit, vit-gap: fails over seeds, holds on the bundled weights.", WHY]
     assert not Answer(CLAIMS["C36"], (over_seeds,), (verdict("fails"),)).compared
 
 
@@ -167,6 +168,11 @@ def test_the_page_of_the_studies_speaks_korean(found: list[Answer], records: lis
     assert '<html lang="ko"' in html
     assert "가장 큰 차이: 0.20퍼센트포인트" in html
     assert re.findall(r'<bdi lang="en">([^<]+)</bdi>', html) == []
+    assert "아직 한국어로 옮기지 않아" not in html, "what is read aloud is translated, too"
+    english = re.compile(r"\b(?:of|the|and|from|with|is|are|read|beside|still) ")  # a sentence that was read wrongly
+    said = re.findall(r'<span lang="ko">([^<]+)</span>', html)
+    quotes = {question.korean for question in asked}
+    assert [words for words in said if english.search(words) and unescape(words) not in quotes] == []
     for question in asked:
         assert re.search("[가-힣]", question.answer_ko), question.id
         numbers = re.compile(r"\d+(?:[.,]\d+)*")
@@ -290,4 +296,6 @@ def test_facts_of_a_record_are_those_of_its_network(records: list[Records], arm:
 def test_what_was_registered_after_its_runs_says_so(found: list[Answer]) -> None:
     (flatness,) = [answer for answer in found if answer.claim.id == "C46"]
     assert [studied.registered for studied in flatness.studied] == ["after the runs"]
-    assert decided_by_a_later_test(found) == ["C46"]
+    (head,) = [answer for answer in found if answer.claim.id == "C08"]
+    assert [studied.registered for studied in head.studied] == ["before the runs, changed since"]
+    assert summary(found).later == ("C08", "C46")

@@ -6,18 +6,18 @@ The page and `docs/reproduction.md` are both made from this.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from eyechart.claims.judge import corrected
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import MOST_SEEDS, round_up
 from eyechart.studies.records import Records, records_folder
+from eyechart.studies.side_by_side import DECIDED, differences
 from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import StudyVerdict, verdicts_of
-
-DECIDED = ("holds", "fails")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Answer:
     claim: Claim
     studied: tuple[StudyVerdict, ...]
     examined: tuple[Verdict, ...]
+    waiting: tuple[str, ...] = ()
+    """Tests of studies whose trainings or exams are not recorded yet; a sentence each."""
 
     @property
     def decided(self) -> bool:
@@ -38,24 +40,17 @@ class Answer:
 
     @property
     def status(self) -> str:
-        """In a word or two: "holds", "holds in one reading, fails in another", "undecided", "not yet"."""
+        """In a few words: "holds", "holds, fails by reading or model", "undecided", "not yet"."""
         of_studies = [each.verdict.verdict for each in self.studied]
         decisions = list(dict.fromkeys(of_studies or [verdict.verdict for verdict in self.examined]))
         if not decisions:
             return "not yet"
-        return decisions[0] if len(decisions) == 1 else ", ".join(decisions) + " by reading"
+        return decisions[0] if len(decisions) == 1 else ", ".join(decisions) + " by reading or model"
 
     @property
-    def compared(self) -> str:
-        """A sentence where a study and the bundled weights differ; empty where they agree or one of them is silent."""
-        over_seeds = {each.verdict.verdict for each in self.studied} & set(DECIDED)
-        of_weights = {verdict.verdict for verdict in self.examined} & set(DECIDED)
-        if not over_seeds or not of_weights or over_seeds & of_weights:
-            return ""
-        return (
-            f"Over seeds it {' and '.join(sorted(over_seeds))}, on the bundled weights it "
-            f"{' and '.join(sorted(of_weights))}: other data, another length of training, and one seed there."
-        )
+    def compared(self) -> list[str]:
+        """Sentences where a study and the bundled weights differ."""
+        return differences([each.verdict for each in self.studied], self.examined)
 
     @property
     def missing(self) -> str:
@@ -67,15 +62,33 @@ class Answer:
 
 def answers(records: Iterable[Records], examined: Sequence[Verdict]) -> list[Answer]:
     """One for each claim of the table, in its order."""
-    studied = told_once(list(records))
+    records = list(records)
+    studied = corrected_for_number(told_once(records))
     return [
         Answer(
             claim,
             tuple(each for each in studied if each.verdict.claim == claim.id),
             tuple(verdict for verdict in examined if verdict.claim == claim.id and verdict.verdict != "not tested"),
+            tuple(still_to_come(claim.id, records, studied)),
         )
         for claim in CLAIMS.values()
     ]
+
+
+def corrected_for_number(studied: Sequence[StudyVerdict]) -> list[StudyVerdict]:
+    """Each with whether it stays decided under Holm's correction over all intervals of all studies."""
+    verdicts = corrected([(each.test, each.verdict) for each in studied])
+    return [replace(each, verdict=verdict) for each, verdict in zip(studied, verdicts, strict=True)]
+
+
+def still_to_come(claim: str, records: Sequence[Records], studied: Sequence[StudyVerdict]) -> Iterator[str]:
+    """What studies ask of a claim and cannot answer yet."""
+    answered = {(each.study, each.verdict.reading) for each in studied if each.verdict.claim == claim}
+    for each in records:
+        for test in each.study.tests:
+            if test.claim == claim and (each.study.name, test.reading) not in answered:
+                reading = f", read {test.reading}" if test.reading else ""
+                yield f"To come from the study {each.study.name}{reading}."
 
 
 def told_once(records: Sequence[Records]) -> list[StudyVerdict]:
@@ -109,8 +122,6 @@ class ArmRow:
     spread: str
     """From the lowest seed to the highest."""
     seconds: float
-    exams: int
-    """How many of its trainings have all their exams."""
 
 
 def arm_rows(records: Records) -> list[ArmRow]:
@@ -129,7 +140,6 @@ def arm_rows(records: Records) -> list[ArmRow]:
                     f"{sum(right) / len(right):.1f} %",
                     f"{min(right):.1f} to {max(right):.1f}",
                     sum(line["seconds"] for line in mine) / len(mine),
-                    sum(records.recorded(arm.name, seed) for seed in arm.seeds),
                 )
             )
     return made
@@ -150,23 +160,7 @@ def change_of_mind(part: PartVerdict, unit: str = "seeds") -> str:
     return f"The effect would have to move by {part.clearness:.1f} half-widths of its interval."
 
 
-def decided_by_a_later_test(all_answers: Sequence[Answer]) -> list[str]:
-    """Claims decided over seeds, but by no test that was registered before its runs."""
-    decided = {
-        each.claim.id: {studied.registered for studied in each.studied if studied.verdict.verdict in DECIDED}
-        for each in all_answers
-    }
-    return [claim for claim, registered in decided.items() if registered and "before the runs" not in registered]
-
-
-def summary(all_answers: Sequence[Answer]) -> Mapping[str, int]:
-    """How many claims are decided over seeds, decided on the bundled weights only, undecided, and not tested yet."""
-    over_seeds = [each for each in all_answers if any(s.verdict.verdict in DECIDED for s in each.studied)]
-    of_weights = [each for each in all_answers if each.decided and each not in over_seeds]
-    tested = [each for each in all_answers if each.verdicts and not each.decided]
-    return {
-        "over seeds": len(over_seeds),
-        "on the bundled weights": len(of_weights),
-        "undecided": len(tested),
-        "not yet": len(all_answers) - len(over_seeds) - len(of_weights) - len(tested),
-    }
+def needs_words(verdict: Verdict) -> bool:
+    """Whether its parts alone do not say why it came out so: a gate spoke, or parts that fail did not decide it."""
+    unlike = verdict.verdict == "undecided" and any(part.verdict == "fails" for part in verdict.parts)
+    return unlike or any(gate.outcome != "passed" for gate in verdict.gates)

@@ -269,16 +269,17 @@ def left(chosen: Study, records: Records) -> list[tuple[str, int]]:
 
 
 def costs(chosen: Study, records: Records, todo: Sequence[tuple[str, int]]) -> list[tuple[str, int, float]]:
-    """Seconds each training may take: what the same arm took with another seed, or its part of the estimate, by length.
+    """Seconds of a GPU each training may take: what the same arm took with another seed, or its part of the estimate.
 
-    A borrowed arm was timed beside the others of its own study, which says little about this one.
+    Workers share the GPU, so a training took its time divided by their number. Older records do not tell it.
     """
     whole = sum(length_of(arm) for arm, _ in chosen.needed_runs)
     seconds_of = []
     for arm, seed in todo:
-        own = not chosen.arms[arm].home
-        lines = [records.training(arm, other) for other in chosen.arms[arm].seeds if own]
-        seconds = [float(line["seconds"]) for line in lines if line is not None and "seconds" in line]
+        lines = [line for other in chosen.arms[arm].seeds if (line := records.training(arm, other)) is not None]
+        seconds = [
+            float(line["seconds"]) / line["workers"] for line in lines if "seconds" in line and "workers" in line
+        ]
         guess = 60 * chosen.minutes * length_of(chosen.arms[arm]) / whole
         seconds_of.append((arm, seed, sum(seconds) / len(seconds) if seconds else guess))
     return seconds_of

@@ -23,19 +23,25 @@ class Choice:
     """For each of these arms, the arm whose number counts when it is chosen: itself, or its partner."""
     highest: bool = True
 
-    def of_seeds(self, numbers: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
-        """The number of each seed that all arms have.
+    def of_seeds(self, numbers: Mapping[str, Mapping[int, float]], every_seed: bool = False) -> dict[int, float]:
+        """The number of each seed that all arms have; with `every_seed`, of each that the chosen arm has.
 
-        >>> both = {"a": {0: 0.9, 1: 0.5, 2: 0.5}, "b": {0: 0.6, 1: 0.6, 2: 0.6}}
+        >>> both = {"a": {0: 0.9, 1: 0.5, 2: 0.5}, "b": {0: 0.6, 1: 0.6, 2: 0.6, 3: 0.7}}
         >>> Choice(("a", "b"), ("a", "b")).of_seeds(both)
         {0: 0.6, 1: 0.5, 2: 0.5}
+        >>> Choice(("b", "a"), ("b", "a"), highest=False).of_seeds(both, every_seed=True)
+        {0: 0.9, 1: 0.6, 2: 0.6, 3: 0.7}
         """
-        seeds = sorted(set.intersection(*(set(numbers.get(arm, {})) for arm in (*self.by, *self.take))))
+        arms = (*self.by, *self.take)
+        shared = set.intersection(*(set(numbers.get(arm, {})) for arm in arms))
+        seeds = set.union(*(set(numbers.get(arm, {})) for arm in self.take)) if every_seed else shared
         result = {}
-        for seed in seeds if len(seeds) > 1 else []:
-            means = [sum(numbers[arm][other] for other in seeds if other != seed) for arm in self.by]
-            best = means.index(max(means) if self.highest else min(means))
-            result[seed] = numbers[self.take[best]][seed]
+        for seed in sorted(seeds):
+            if others := sorted(shared - {seed}):
+                means = [sum(numbers[arm][other] for other in others) for arm in self.by]
+                best = self.take[means.index(max(means) if self.highest else min(means))]
+                if seed in numbers[best]:
+                    result[seed] = numbers[best][seed]
         return result
 
 
@@ -97,6 +103,8 @@ class Contrast:
     """A partial correlation over arms in place of a sum, with this quantity of theirs, `held` being held."""
     paired: bool = False
     """Trainings of equal seed share more than its number (source, subset), so each seed gives one sum of them."""
+    every_seed: bool = False
+    """A chosen arm counts with all its seeds, also where the arms it was chosen from have fewer."""
     held: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """By arm, the amounts of what a partial correlation holds."""
 
@@ -159,7 +167,7 @@ def _contrast(entry: Mapping[str, Any], weights: Mapping[str, float], which: str
     ranks = entry.get("ranks", "")
     ranked_with = ranks if isinstance(ranks, str) else "weights"
     plain = Contrast(entry["name"], entry["quantity"], words, weights, entry.get("scale", "plain"), chosen, ranked_with)
-    return replace(plain, paired=entry.get("paired", False))
+    return replace(plain, paired=entry.get("paired", False), every_seed=entry.get("every_seed", False))
 
 
 def _weights(entry: Mapping[str, Any]) -> dict[str, float]:

@@ -12,6 +12,7 @@ from eyechart.charts.tables import tooltips
 from eyechart.studies.records import Records
 
 ROW = 22  # pixels of an arm
+PLOT = 240  # beside names of up to 170: wider ones were shrunk on a phone until no name could be read
 
 
 #: Left of the names. Pictures are measured in Arial; in the widest of readers' fonts long names began outside of it.
@@ -58,4 +59,4 @@ def _panel(records: Records, panel: Any) -> Any:
         alt.Chart(table).mark_circle(size=36, opacity=1).encode(x=x, y=y, yOffset=shift, color=colour, tooltip=tooltip)
     )
     mean = alt.Chart(means).mark_tick(thickness=2, height=ROW - 6).encode(x=x, y=y, color=alt.value("#7f7f7f"))
-    return alt.layer(bars, mean, dots).properties(width=330, height=ROW * len(arms))
+    return alt.layer(bars, mean, dots).properties(width=PLOT, height=ROW * len(arms))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from eyechart.claims.table import EVIDENCE
+from eyechart.charts.numbers import in_words
+from eyechart.claims.table import EVIDENCE, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
-from eyechart.claims.wording import interval_words
-from eyechart.phrases import count
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
-from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, decided_by_a_later_test, summary
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, needs_words
 from eyechart.studies.questions import Question
+from eyechart.studies.recorded import missing_exams, state_of
 from eyechart.studies.records import Records
+from eyechart.studies.side_by_side import DECIDED
+from eyechart.studies.summary import summary
 from eyechart.studies.verdicts import StudyVerdict
 
 HEAD = """# Reproduction: what became of every claim
@@ -21,10 +23,12 @@ Made by `eyechart study --report` from the records in `src/eyechart/studies/reco
 
 Data of the studies is **CIFAR-100 (re-split)**: all 60,000 pictures of CIFAR-100, divided anew into 50,000 for
 training and 10,000 for testing, so accuracies are not those of the literature. A verdict *over seeds* speaks of an
-architecture under one recipe at this scale: models of about 3 million parameters on pictures of 32 pixels. A verdict
-*on these weights* speaks of the models bundled with eyechart, on CIFAR-10. Intervals are 95 %; margins are ours and
-stand in `claims.toml`. What decides a claim in a study was committed before its runs; where it was added or changed
-afterwards, that is said. With a network, `eyechart exam --subjects-from scripts/large_scale.toml` examines public
+architecture under one recipe at this scale: most models have about 2.8 million parameters, and pictures have 32 pixels.
+A verdict *on these weights* speaks of the models bundled with eyechart, on CIFAR-10. Margins are ours and stand in
+`claims.toml`. A study's test of a claim was committed before its runs ("registered before the runs"); where it was
+added or changed afterwards, that is said. "Changed after results were seen" speaks of results on the bundled models: a
+study that says "registered before the runs" registered what it had been changed to. Rows are those of the run list,
+which `eyechart study` prints. With a network, `eyechart exam --subjects-from scripts/large_scale.toml` examines public
 checkpoints of ImageNet and ImageNet-21k, as proxies of what this scale cannot show (C16, C37–C39); nobody has recorded
 it yet.
 """
@@ -54,19 +58,22 @@ def _questions(asked: Sequence[Question]) -> Iterator[str]:
 
 def _overview(all_answers: Sequence[Answer]) -> Iterator[str]:
     numbers = summary(all_answers)
-    over, of_weights, open_, waiting = numbers.values()
-    late = decided_by_a_later_test(all_answers)
-    but = f" ({', '.join(late)} by a test that was added or changed after its runs)" if late else ""
     yield (
-        f"Of {len(all_answers)} claims {over} are decided over seeds{but}, {of_weights} more on the bundled weights, "
-        f"{open_} are tested and undecided, and {waiting} are not tested yet.\n"
+        f"Of {numbers.claims} claims {numbers.over_seeds} are decided over seeds, {numbers.of_weights} more on the "
+        f"bundled weights, {numbers.undecided} are tested and undecided, and {numbers.not_yet} are not tested yet. "
+        f"{' '.join(numbers.sentences)}\n"
     )
+    yield "† Clear of its margin by itself, but not among all intervals (Holm's correction).\n"
     yield "| claim | over seeds | bundled weights | |\n|---|---|---|---|"
     for each in all_answers:
-        seeds = _all(each.studied[index].verdict.verdict for index in range(len(each.studied)))
-        weights = _all(verdict.verdict for verdict in each.examined)
+        seeds = _all(_word(studied.verdict) for studied in each.studied)
+        weights = _all(_word(verdict) for verdict in each.examined)
         yield f"| [{each.claim.id}](#{each.claim.id.lower()}) | {seeds} | {weights} | {each.claim.sentence} |"
     yield ""
+
+
+def _word(verdict: Verdict) -> str:
+    return verdict.verdict + (" (proxy)" if verdict.proxy else "") + ("†" if verdict.stands is False else "")
 
 
 def _all(words: Iterator[str]) -> str:
@@ -83,15 +90,13 @@ def _studies(records: Sequence[Records]) -> Iterator[str]:
     yield "## Studies\n"
     for each in records:
         study = each.study
-        lines = [each.training(arm.name, seed) for arm, seed in study.runs]
-        recorded = [line for line in lines if line is not None]
-        measured = sum(each.recorded(arm.name, seed) for arm, seed in study.runs)
+        recorded = [line for arm, seed in study.runs if (line := each.training(arm.name, seed)) is not None]
         yield f"### {study.title}\n"
-        failed = count(len(each.failures()), "failure")
-        yield (
-            f"`{study.name}`, row {study.row} of the run list: {study.question} {len(recorded)} of {len(lines)} "
-            f"trainings are recorded, {measured} of them with all their exams; {failed}.\n"
-        )
+        missing, failures = missing_exams(each), each.failures()
+        told = [study.question, state_of(each)]
+        told += [f"Exams of them still missing: {', '.join(missing)}."] if missing else []
+        told += [f"Failed: {len(failures)}."] if failures else []
+        yield f"`{study.name}`: {' '.join(told)}\n"
         if not recorded:
             continue
         yield "| arm | seeds | parameters | training images | accuracy, mean over seeds (lowest to highest) | seconds |"
@@ -100,7 +105,7 @@ def _studies(records: Sequence[Records]) -> Iterator[str]:
             numbers = f"{arm.seeds} | {arm.parameters:,} | {arm.images:,} | {arm.accuracy} ({arm.spread})"
             yield f"| {arm.name} | {numbers} | {arm.seconds:.0f} |"
         steps = "; ".join(sorted({line["step"] for line in recorded}))
-        yield f"\nData: {recorded[0]['data']} (re-split). Steps: {steps}.\n"
+        yield f"\nData: {recorded[0]['data']}. Steps: {steps}.\n"
 
 
 def _claim(each: Answer) -> Iterator[str]:
@@ -108,7 +113,7 @@ def _claim(each: Answer) -> Iterator[str]:
     yield f'\n## <a id="{claim.id.lower()}"></a>{claim.id}: {claim.sentence}\n'
     yield f"{claim.korean}\n"
     yield f"- **Published:** {claim.figure}: {claim.reported} ({EVIDENCE[claim.evidence]})."
-    yield f"- **Decided by:** {claim.decide}. Holds if {claim.margin}."
+    yield f"- **Decided by:** {claim.decide}. Holds if {_margins(claim)}."
     if claim.changed:
         yield f"- **Changed after results were seen:** {claim.changed}"
     for studied in each.studied:
@@ -116,26 +121,41 @@ def _claim(each: Answer) -> Iterator[str]:
     for verdict in each.examined:
         yield from _examined(verdict)
     if each.compared:
-        yield f"- **Both beside each other:** {each.compared}"
+        yield f"- **Seeds and bundled weights differ:** {' '.join(each.compared)}"
+    for words in each.waiting:
+        yield f"- **Not yet:** {words}"
     if not each.verdicts:
         yield f"- **Not yet.** {each.missing}"
 
 
+def _margins(claim: Claim) -> str:
+    """What is asked, each thing once: two readings may ask the same of two numbers that share their words."""
+    return "; ".join(dict.fromkeys(map(str, claim.margins)))
+
+
 def _studied(each: StudyVerdict) -> Iterator[str]:
     verdict = each.verdict
-    reading = f", read {verdict.reading}" if verdict.reading else ""
-    yield f"- **{verdict.words.capitalize()}** (study `{each.study}`{reading}; registered {each.registered})."
+    yield f"- {_head(verdict)} (study `{each.study}`; registered {each.registered})."
     for part, interval in zip(verdict.parts, each.intervals, strict=True):
         yield f"  - {_part(part)}; {interval.words}. {change_of_mind(part, interval.unit)}"
+    if needs_words(verdict):
+        yield f"  - {verdict.remarks}"
+
+
+def _head(verdict: Verdict) -> str:
+    reading = f", read {verdict.reading}" if verdict.reading else ""
+    mark = "†" if verdict.stands is False else ""
+    return f"**{verdict.words.capitalize()}**{mark}: {', '.join(verdict.subjects)}{reading}"
 
 
 def _examined(verdict: Verdict) -> Iterator[str]:
-    reading = f", read {verdict.reading}" if verdict.reading else ""
-    yield f"- **{verdict.words.capitalize()}**: {', '.join(verdict.subjects)}{reading}."
+    yield f"- {_head(verdict)}."
     for part in verdict.parts:
-        yield f"  - {_part(part)}."
+        yield f"  - {_part(part)}. {change_of_mind(part, 'images') if part.verdict in DECIDED else ''}".rstrip()
+    if needs_words(verdict) or "undecided" in [verdict.verdict, *(part.verdict for part in verdict.parts)]:
+        yield f"  - {verdict.remarks}"
 
 
 def _part(part: PartVerdict) -> str:
-    shown = "no number" if math.isnan(part.effect) else interval_words(part.effect, part.low, part.high)
+    shown = "no number" if math.isnan(part.effect) else in_words(part.effect, part.low, part.high)
     return f"{part.verdict}: {part.words}: {shown}; the claim asks for {part.asks}"

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import eyechart
 from eyechart.charts import theme
 from eyechart.charts.export import specification
-from eyechart.charts.numbers import with_span
+from eyechart.claims.table import EVIDENCE
 from eyechart.claims.verdict import Verdict
+from eyechart.measures import measures
 from eyechart.report import page as exam_page
 from eyechart.report.embed import picture
-from eyechart.report.verdict_rows import KINDS, interval_drawing, references, rows
+from eyechart.report.verdict_rows import BEHIND_CLAIMS, KINDS, references, rows
 from eyechart.report.verdict_rows import picture as drawing_of
 from eyechart.report.words import Words, language_of, translator
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
-from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, summary
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind
 from eyechart.studies.figure import figure
-from eyechart.studies.questions import Question
+from eyechart.studies.question_figures import drawn_contrast, figures_of
+from eyechart.studies.questions import Numbers, Question
+from eyechart.studies.recorded import missing_exams, state_of, trained
 from eyechart.studies.records import Records
-from eyechart.studies.verdicts import draws_of, interval_of
+from eyechart.studies.seeds import LEAST_SEEDS
+from eyechart.studies.side_by_side import DECIDED
+from eyechart.studies.summary import summary
+from eyechart.studies.verdicts import StudyVerdict
 
 GREY = "#7f7f7f"
-
-
 SCRIPTS = ("store.js", "languages.js")
+MOST_ROWS = 4
+CITED = (*BEHIND_CLAIMS, "Chen, Hsieh & Gong 2022")
+"""Papers behind claims, those that nobody has tested yet too, and the other side of D2."""
+CLAIM = re.compile(r"\bC\d\d(?!\d)")  # in Korean a letter may follow
 
 
 def page(
@@ -39,27 +49,52 @@ def page(
     made_again: str = "",
 ) -> str:
     """One self-contained HTML file that opens in `lang`."""
-    language, numbers = language_of(lang), summary(all_answers)
+    language = language_of(lang)
+    numbers = Numbers({each.study.name: each for each in records}, all_answers, exams.quantities)
+    quantities = {quantity.name: quantity for measure in measures().values() for quantity in measure.quantities}
     scripts = [exam_page.text_of(name) for name in SCRIPTS]
     context = {
         "title": "What became of every claim",
         "policy": exam_page.content_policy(scripts),
         "version": eyechart.__version__,
         "icon": exam_page.icon(),
-        "css": Markup(exam_page.text_of("page.css")),
-        "numbers": numbers,
+        "css": Markup(exam_page.text_of("page.css") + exam_page.text_of("studies.css")),
+        "numbers": summary(all_answers),
+        "kinds": [KINDS[kind] for kind in ("holds", "fails", "undecided")],
         "claims": [claim_context(each) for each in all_answers],
         "studies": [study_context(each) for each in records],
-        "questions": asked,
+        "questions": [
+            {**vars(each), "of_papers": each.of_papers, "figures": figures_of(each, numbers, quantities)}
+            for each in asked
+        ],
+        "linked": linked,
         "exams": exams.words,
         "sources": SOURCES,
         "made_again": made_again,
-        "references": references([verdict for each in all_answers for verdict in each.verdicts]),
+        "references": references([], CITED),
         "charts": exam_page.json_in_html({"words": {}}),
         "scripts": [Markup(script) for script in scripts],
     }
-    say = translator([], subjects_of(all_answers, records, exams))
+    say = translator(measures().values(), subjects_of(all_answers, records, exams))
     return exam_page.filled(context, "studies.html", Words(say, language))
+
+
+def begun(words: str) -> str:
+    """As the beginning of a sentence; a t interval keeps its letter.
+
+    >>> begun("all 5 seeds alike"), begun("t interval over 5 seeds")
+    ('All 5 seeds alike', 't interval over 5 seeds')
+    """
+    return words if words.startswith("t ") else words[:1].upper() + words[1:]
+
+
+def linked(text: str) -> Markup:
+    """A text in which the names of claims lead to them.
+
+    >>> linked("C31 & more")
+    Markup('<a href="#C31">C31</a> &amp; more')
+    """
+    return Markup(CLAIM.sub(lambda name: f'<a href="#{name[0]}">{name[0]}</a>', str(escape(text))))
 
 
 def subjects_of(all_answers: Sequence[Answer], records: Sequence[Records], exams: BundledExams) -> list[str]:
@@ -71,6 +106,7 @@ def subjects_of(all_answers: Sequence[Answer], records: Sequence[Records], exams
 
 def claim_context(each: Answer) -> dict[str, Any]:
     claim = each.claim
+    shown, folded = divided(each.studied)
     return {
         "studied_kinds": studied_kinds([one.verdict for one in each.studied]),
         "id": claim.id,
@@ -78,28 +114,47 @@ def claim_context(each: Answer) -> dict[str, Any]:
         "korean": claim.korean,
         "figure": claim.figure,
         "reported": claim.reported,
-        "decide": claim.decide,
+        "evidence": EVIDENCE[claim.evidence],
         "changed": claim.changed,
-        "studied": [
+        "studied": [studied_context(one) for one in shown],
+        "folded": [studied_context(one) for one in folded],
+        "folded_kinds": studied_kinds([one.verdict for one in folded]),
+        "examined": [
             {
-                **verdict_context(one.verdict, one.draws),
-                "study": one.study,
-                "registered": one.registered,
-                "how": [interval.words for interval in one.intervals],
-                "minds": [
-                    change_of_mind(part, interval.unit)
-                    for part, interval in zip(one.verdict.parts, one.intervals, strict=True)
-                ],
+                **verdict_context(verdict),
+                "minds": [change_of_mind(part, "images") if part.verdict in DECIDED else "" for part in verdict.parts],
             }
-            for one in each.studied
+            for verdict in each.examined
         ],
-        "examined": [verdict_context(verdict) for verdict in each.examined],
         "compared": each.compared,
+        "waiting": each.waiting,
         "missing": "" if each.verdicts else each.missing,
-        "kind": KINDS[each.status]
-        if each.status in KINDS
-        else KINDS["not tested" if not each.verdicts else "undecided"],
-        "status": each.status,
+    }
+
+
+def divided(studied: Sequence[StudyVerdict]) -> tuple[list[StudyVerdict], list[StudyVerdict]]:
+    """What stands in the table, and what is a click away: models that failed a gate, and of one reading more than
+    `MOST_ROWS`. Claims that every arm of a study can be asked had 23 rows."""
+    shown: list[StudyVerdict] = []
+    folded: list[StudyVerdict] = []
+    met: Counter[str] = Counter()
+    for each in studied:
+        barred = any(gate.outcome == "failed" for gate in each.verdict.gates)
+        met[each.verdict.reading] += not barred
+        (folded if barred or met[each.verdict.reading] > MOST_ROWS else shown).append(each)
+    return (shown, folded) if shown and len(folded) > 1 else (list(studied), [])
+
+
+def studied_context(one: StudyVerdict) -> dict[str, Any]:
+    return {
+        **verdict_context(one.verdict, one.draws),
+        "study": one.study,
+        "registered": one.registered,
+        "how": [begun(interval.words) for interval in one.intervals],
+        "seeds": one.seeds >= LEAST_SEEDS,
+        "minds": [
+            change_of_mind(part, interval.unit) for part, interval in zip(one.verdict.parts, one.intervals, strict=True)
+        ],
     }
 
 
@@ -107,7 +162,12 @@ def studied_kinds(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     """One stamp for all verdicts of a kind: 16 of them beside one claim filled a screen of a phone."""
     of_kind = {kind: [each for each in verdicts if each.verdict == kind] for kind in KINDS}
     return [
-        {"kind": KINDS[kind], "number": len(alike), "words": alike[0].words if len(alike) == 1 else kind}
+        {
+            "kind": KINDS[kind],
+            "number": len(alike),
+            "words": alike[0].words if len(alike) == 1 else kind,
+            "corrected_away": all(each.stands is False for each in alike),
+        }
         for kind, alike in of_kind.items()
         if alike
     ]
@@ -117,48 +177,43 @@ def verdict_context(verdict: Verdict, draws: Sequence[Mapping[int, float]] = ())
     (row,) = rows([verdict], lambda name: {"name": name, "colour": GREY}, [])
     if draws:
         row["parts"] = [drawing_of(part, of_part) for part, of_part in zip(verdict.parts, draws, strict=True)]
-    of_a_study = {"study": "", "registered": "", "how": (), "minds": ()}  # filled in where there is one
-    return {**row, **of_a_study, "words": verdict.words, "reading": verdict.reading}
+    of_a_study = {"study": "", "registered": "", "how": (), "seeds": False}  # filled in where there is one
+    shown = verdict.shown  # the part that the reason speaks of
+    at = verdict.parts.index(shown) if shown else 0
+    where = verdict.words.removeprefix(f"{verdict.verdict} ").removesuffix(", proxy")
+    return {**row, **of_a_study, "where": where, "reading": verdict.reading, "shown": at}
 
 
 def study_context(records: Records) -> dict[str, Any]:
     study = records.study
-    lines = [records.training(arm.name, seed) for arm, seed in study.runs]
     return {
         "name": study.name,
         "title": study.title,
         "question": study.question,
-        "row": study.row,
-        "runs": len(lines),
-        "trained": sum(line is not None for line in lines),
-        "measured": sum(records.recorded(arm.name, seed) for arm, seed in study.runs),
+        "state": state_of(records),
+        "missing_exams": missing_exams(records),
         "failures": records.failures(),
-        "arms": arm_rows(records),
-        "pictures": drawn(records),
+        # Arms that it borrows are another study's: by themselves they say nothing of this one.
+        "arms": arm_rows(records) if trained(records) else [],
+        "pictures": drawn(records) if trained(records) else [],
         "unasked": unasked_contrasts(records),
         "figure": study.figure.get("title", ""),
         "file": study.hash,
         "made": sorted({line["made"][:10] for line in records.lines}),
         "made_under": sorted({line["study_file"] for line in records.lines}),
-        "devices": sorted({f"{line['device']}, torch {line['torch']}" for line in records.lines if "device" in line}),
+        "devices": sorted({f"{line['device']}, torch {line['torch']}" for line in records.lines if "device" in line})
+        if trained(records)
+        else [],
     }
 
 
 def unasked_contrasts(records: Records) -> list[dict[str, Any]]:
     """Contrasts that no claim asks for (questions of the notes do), drawn without a margin."""
     asked = {part.quantity for test in records.study.tests for part in test.parts}
-    shown = []
-    for contrast in records.study.contrasts.values():
-        interval = None if contrast.name in asked else interval_of(contrast, records)
-        if interval is not None:
-            numbers = (interval.value, interval.low, interval.high)
-            effect, span = with_span(*numbers)
-            about = {"words": contrast.words, "effect": effect, "span": span, "how": interval.words}
-            look = {"kind": KINDS["not tested"], "said": f"{contrast.words}: {effect}"}
-            shown.append({**about, **look, **interval_drawing(numbers, "", (), draws_of(contrast, records))})
-    return shown
+    unasked = [contrast for contrast in records.study.contrasts.values() if contrast.name not in asked]
+    return [drawn for contrast in unasked if (drawn := drawn_contrast(contrast, records))]
 
 
 def drawn(records: Records) -> list[dict[str, Any]]:
     with theme.drawing(for_export=True):
-        return [picture(specification(chart)) for chart in figure(records)]
+        return [picture(specification(chart), list(records.study.arms)) for chart in figure(records)]

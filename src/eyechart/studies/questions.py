@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eyechart.claims.wording import interval_words
+from eyechart.charts.numbers import in_words, number
 from eyechart.errors import EyechartError
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer
 from eyechart.studies.records import Records
-from eyechart.studies.seeds import fisher
+from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, fisher
 from eyechart.studies.study import folder
-from eyechart.studies.verdicts import interval_of
+from eyechart.studies.verdicts import interval_of, of_seeds, of_tuples
 
 STATES = ("answered", "partly", "open")
-BLANK = re.compile(r"\{(exam|contrast|claim|correlation) ([^{}]+)\}")
+BLANK = re.compile(r"\{(exam|seeds|contrast|claim|correlation) ([^{}]+)\}")
+AT_EQUAL = ", at equal data and recipe"
+"""Behind the name of a study: a correlation over those of its arms that differ in their architecture alone."""
 NOT_YET = "Not yet: a number that it needs is not recorded."
 NOT_YET_KO = "아직 없음: 필요한 수가 기록되지 않았다."
 KOREAN = {"holds": "성립", "fails": "불성립", "undecided": "미정", "not yet": "아직 없음"}
@@ -38,10 +40,19 @@ class Question:
     answer: str
     state: str
     answer_ko: str = ""
+    asked_ko: str = ""
+    """The question in Korean, where the author's words are not Korean or state one side of a disagreement."""
     meanwhile: str = ""
     """What is said while a number of the answer is missing."""
     meanwhile_ko: str = ""
     meanwhile_state: str = "open"
+    blanks: tuple[tuple[str, str], ...] = ()
+    """What the answer was filled with, by kind and name: its figure draws the same."""
+
+    @property
+    def of_papers(self) -> bool:
+        """Whether papers disagree about it; otherwise an author of the notes asked."""
+        return self.id.startswith("D")
 
 
 def questions(records: Sequence[Records], answers: Sequence[Answer], exams: BundledExams) -> list[Question]:
@@ -68,7 +79,9 @@ def fill(question: Question, numbers: Numbers) -> Question:
     def filled(text: str, korean: bool) -> str:
         return " ".join(BLANK.sub(lambda blank: numbers.of(blank[1], blank[2], korean) or "", text).split())
 
-    return replace(question, answer=filled(question.answer, False), answer_ko=filled(question.answer_ko, True))
+    answer, answer_ko = filled(question.answer, False), filled(question.answer_ko, True)
+    blanks = tuple(dict.fromkeys(BLANK.findall(question.answer)))
+    return replace(question, answer=answer, answer_ko=answer_ko, blanks=blanks)
 
 
 @dataclass(frozen=True)
@@ -86,37 +99,53 @@ class Numbers:
         name, _, where = what.rpartition(" of ")
         if kind == "exam":
             value = self.exam.get((name, where.replace(", ", " | ")))
-            return None if value is None else interval_words(*value)
-        if where not in self.records:
-            raise EyechartError(f"questions.toml: there is no study called {where!r}.")
-        return self._contrast(name, where) if kind == "contrast" else self._correlation(name, where, korean)
+            return None if value is None else in_words(*value)
+        if kind == "seeds":
+            over_seeds = self.over_seeds(name, where)
+            return None if over_seeds is None else in_words(over_seeds.value, over_seeds.low, over_seeds.high)
+        study = where.removesuffix(AT_EQUAL)
+        if kind == "contrast":
+            return self._contrast(name, study)
+        return self._correlation(name, self.of_study(study), where != study, korean)
+
+    def of_study(self, name: str) -> Records:
+        if name not in self.records:
+            raise EyechartError(f"questions.toml: there is no study called {name!r}.")
+        return self.records[name]
+
+    def over_seeds(self, quantity: str, where: str) -> OverSeeds | None:
+        """A quantity of an exam of a study, its mean over seeds; `where` is "vit, resnet in base"."""
+        arms, _, study = where.rpartition(" in ")
+        rows = of_tuples(self.of_study(study), quantity).get(tuple(arms.split(", ")))
+        return of_seeds(list(rows.values())) if rows and len(rows) >= LEAST_SEEDS else None
 
     def _claim(self, name: str, korean: bool) -> str:
         (answer,) = (each for each in self.answers if each.claim.id == name)
         if not korean:
             return f"{name}: {answer.status}."
-        words, by_reading = re.subn(" by reading$", "", answer.status)
+        words, several = re.subn(" by reading or model$", "", answer.status)
         said = ", ".join(KOREAN[word] for word in words.split(", "))
-        return f"{name}: {said}{'(읽는 법에 따라)' if by_reading else ''}."
+        return f"{name}: {said}{'(읽는 법이나 모델에 따라)' if several else ''}."
 
     def _contrast(self, name: str, study: str) -> str | None:
-        records = self.records[study]
+        records = self.of_study(study)
         if name not in records.study.contrasts:
             raise EyechartError(f"questions.toml: {study} has no contrast {name!r}.")
         interval = interval_of(records.study.contrasts[name], records)
-        return None if interval is None else interval_words(interval.value, interval.low, interval.high)
+        return None if interval is None else in_words(interval.value, interval.low, interval.high)
 
-    def _correlation(self, names: str, study: str, korean: bool) -> str | None:
-        one, other = (name.strip() for name in names.split(","))
-        pairs = arm_means(self.records[study], one, other)
+    def _correlation(self, names: str, records: Records, at_equal: bool, korean: bool) -> str | None:
+        means = arm_means(records, *names.split(", "))
+        pairs = [means[arm] for arm in (alike(records, means) if at_equal else means)]
         if len(pairs) < 4:
             return None
         r = float(np.corrcoef(np.array(pairs).T)[0, 1])
         arms = f"팔 {len(pairs)}개의 r" if korean else f"r over {len(pairs)} arms"
-        return f"{interval_words(r, *fisher(r, len(pairs)))} ({arms})"
+        value, low, high = (number(each, 2) for each in (r, *fisher(r, len(pairs))))
+        return f"{value} [{low}, {high}] ({arms})"
 
 
-def arm_means(records: Records, one: str, other: str) -> list[tuple[float, float]]:
+def arm_means(records: Records, one: str, other: str) -> dict[str, tuple[float, float]]:
     """Two quantities of every arm that has both, each the mean over its seeds."""
     columns: list[dict[str, float]] = []
     for quantity in (one, other):
@@ -128,4 +157,18 @@ def arm_means(records: Records, one: str, other: str) -> list[tuple[float, float
                 if len(arms) == 1 and arms[0] in records.study.arms
             }
         )
-    return [(columns[0][arm], columns[1][arm]) for arm in columns[0] if arm in columns[1]]
+    return {arm: (columns[0][arm], columns[1][arm]) for arm in columns[0] if arm in columns[1]}
+
+
+def alike(records: Records, arms: Iterable[str]) -> list[str]:
+    """The largest group of these arms that were trained on equally many images by one recipe."""
+    groups: list[tuple[tuple[object, ...], list[str]]] = []
+    for arm in arms:
+        facts = records.facts(arm)
+        key = (facts.settings, facts.training_images) if facts else ()
+        same = next((names for known, names in groups if known == key), None)
+        if same is None:
+            groups.append((key, [arm]))
+        else:
+            same.append(arm)
+    return max((names for _, names in groups), key=len, default=[])

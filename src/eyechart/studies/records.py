@@ -126,7 +126,7 @@ class Records:
             if key in contrast.weights or all(arm in self.study.arms for arm in arms):
                 numbers = {seed: scaled(row.value, contrast) for seed, row in by_seed.items()}
                 result[key] = {seed: number for seed, number in numbers.items() if math.isfinite(number)}
-        return result | {name: choice.of_seeds(result) for name, choice in contrast.chosen.items()}
+        return result | {name: choice.of_seeds(result, contrast.every_seed) for name, choice in contrast.chosen.items()}
 
     def facts(self, arm: str) -> Facts | None:
         """What is known of an arm, over its seeds: the input of the gates."""

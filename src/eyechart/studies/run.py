@@ -25,6 +25,7 @@ from eyechart.training.progress import Report
 from eyechart.training.run import TrainingRun
 from eyechart.training.workers import Ended, Job, work_through
 
+BREAKS = 3  # so many trainings in a row that break in the same way are the code's or the machine's fault
 Notice = Callable[[str, bool], None]  # a sentence, and whether a training ended with it
 
 
@@ -49,6 +50,8 @@ class Schedule:
     exams_begun: set[tuple[str, tuple[str, ...], int]] = field(default_factory=set)
     waiting: list[tuple[str, int]] = field(default_factory=list)
     """Trainings whose source, another training, has not ended."""
+    breaks: list[str] = field(default_factory=list)
+    """How the last trainings broke, one after the other; empty as soon as one does not."""
 
     def run_of(self, arm: str, seed: int) -> TrainingRun:
         chosen = self.study.arms[arm]
@@ -121,13 +124,19 @@ class Schedule:
     def ended(self, end: Ended) -> list[Job]:
         """Record what a job gave, and say which exams can be made now."""
         task, result = end.job.task, dict(end.result or {})
-        if end.code < 0 or end.result is None:
-            words = f"{end.job.label} ended with code {end.code} and is not recorded; the same command tries again."
-            self.tell(words, "train" in task)
+        if end.code < 0 or end.result is None or "broke" in result:
+            how = result.get("broke", f"code {end.code}")
+            self.tell(
+                f"{end.job.label} broke ({how}) and is not recorded; the same command tries again.", "train" in task
+            )
             if "train" in task:
                 self.lost.add((task["arm"], task["seed"]))
+                self.breaks.append(how)
+                if self.gives_up:
+                    self.tell(f"{BREAKS} trainings in a row broke in the same way: no other is begun.", False)
             return [*self.trainings_ready(), *self.exams_ready()]
         if "train" in task:
+            self.breaks.clear()
             arm, seed = str(task["arm"]), int(task["seed"])
             if self.records.training(arm, seed) is None:  # it may have been trained before, and only an exam is missing
                 self.note({"arm": arm, "seed": seed}, result)
@@ -143,6 +152,11 @@ class Schedule:
         self.tell(f"{end.job.label}: {words} ({result.get('seconds', 0):.0f} s)", "train" in task)
         return [*self.trainings_ready(), *self.exams_ready()]
 
+    @property
+    def gives_up(self) -> bool:
+        """Whether further trainings would only break as the last ones did. (A night's worth once broke at the end.)"""
+        return len(self.breaks) >= BREAKS and len(set(self.breaks[-BREAKS:])) == 1
+
     def note(self, key: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         line = {**key, **result, **self.about()}
         append(self.file, line)
@@ -153,6 +167,7 @@ class Schedule:
             "study": self.study.name,
             "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "eyechart": eyechart.__version__,
+            "workers": self.parallel,
             "study_file": self.study.hash,
             "claim_table": claim_table_hash(),
             "registered": self.study.registered,
@@ -171,7 +186,8 @@ def run_study(
     began = time.monotonic()
 
     def may_begin(job: Job) -> bool:
-        return minutes is None or "exam" in job.task or time.monotonic() - began <= 60 * minutes
+        in_time = minutes is None or time.monotonic() - began <= 60 * minutes
+        return "exam" in job.task or (in_time and not schedule.gives_up)
 
     jobs = schedule.trainings(todo)
     work_through("eyechart.studies.worker", jobs, schedule.parallel, report, schedule.ended, may_begin, engine=engine)

@@ -54,6 +54,11 @@ class OverSeeds:
     """Whether each seed gave one number, so that no arm has a variance of its own."""
 
     @property
+    def folds(self) -> int:
+        """One more than its degrees of freedom, rounded down; of an interval without any, as many as it has draws."""
+        return int(self.freedom) + 1 if self.freedom else self.arms or self.seeds
+
+    @property
     def unit(self) -> str:
         """Of what more would narrow it."""
         return "arms" if self.arms else "seeds"
@@ -71,7 +76,8 @@ class OverSeeds:
             return f"middle 95 % of {self.draws} ways to take one of {self.seeds} seeds of each arm"
         how = f"variance pooled over {self.pooled} arms" if self.pooled else "each arm with its own variance"
         how = "one number a seed" if self.one_a_seed else how
-        return f"t interval over {self.seeds} seeds, {how} ({self.freedom:.1f} degrees of freedom)"
+        freedom = f"{self.freedom:.1f}".removesuffix(".0")
+        return f"t interval over {self.seeds} seeds, {how} ({freedom} degrees of freedom)"
 
 
 def contrast_over_seeds(weights: Mapping[str, float], values: Values, pool: Values) -> OverSeeds:

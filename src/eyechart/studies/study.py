@@ -14,7 +14,8 @@ data, seeds, [common]     settings that all trainings share; settings are those 
                           the slope over a number that each arm has (`per_doubling_of`, `per_unit_of`), less another
                           slope (`less_per_doubling_of`). A quantity of two arms is asked for as "one | other", that
                           of two seeds of an arm as "one | one, next seed". `chosen` names the best of several arms, as
-                          told by the other seeds; `each_pair_of` makes a contrast of every two of these arms;
+                          told by the other seeds; with `every_seed` it counts with all seeds that it has itself.
+                          `each_pair_of` makes a contrast of every two of these arms;
                           `ranks` is a rank correlation over arms, with a number each has or with another quantity.
                           `design` names a table of factors: `effect_of` is what one of them does, the others held,
                           `correlated_with` a partial correlation over arms with another quantity, `holding` some.
@@ -191,7 +192,7 @@ class Study:
         return make_run({**settings, "out": str(work / (arm.home or self.name))})
 
 
-LATER_FIELDS = ("chosen", "ranked_with", "correlated_with", "held", "paired")
+LATER_FIELDS = ("chosen", "ranked_with", "correlated_with", "held", "paired", "every_seed")
 
 
 def _registered(contrast: Contrast) -> dict[str, Any]:
@@ -218,6 +219,19 @@ def names() -> list[str]:
     """Every study of the package, by its row in the run list."""
     studies = [find(path.stem) for path in folder().glob("*.toml")]
     return [study.name for study in sorted(studies, key=lambda study: (study.row, study.name))]
+
+
+def studies_of_claims() -> dict[str, list[str]]:
+    """The studies whose own tests ask a claim, by its name.
+
+    >>> studies_of_claims()["C43"]
+    ['base', 'local_heads']
+    """
+    asked: dict[str, list[str]] = {}
+    for name in names():
+        for claim in dict.fromkeys(test.claim for test in find(name).tests):
+            asked.setdefault(claim, []).append(name)
+    return asked
 
 
 def find(name: str) -> Study:

@@ -44,6 +44,7 @@ class StudyVerdict:
     registered: str
     """ "before the runs", "before the runs, changed since", "after the runs", or "after the runs it borrows" where it
     has none of its own."""
+    test: ClaimTest
 
     @property
     def seeds(self) -> int:
@@ -70,7 +71,7 @@ def own_verdict(test: ClaimTest, records: Records) -> StudyVerdict | None:
     intervals = tuple(each for each in over_seeds if each is not None)
     verdict = judged(test, arms, intervals, [facts_of[arm] for arm in arms], study.name)
     draws = tuple(draws_of(contrast, records) for contrast in contrasts)
-    return StudyVerdict(study.name, verdict, intervals, draws, registration(study, test, records))
+    return StudyVerdict(study.name, verdict, intervals, draws, registration(study, test, records), test)
 
 
 def judged(
@@ -78,7 +79,15 @@ def judged(
 ) -> Verdict:
     seeds = min(each.seeds for each in intervals)
     readings = [
-        Measured(each.value, each.low, each.high, each.arms or seeds, study, unit="arms" if each.arms else "")
+        Measured(
+            each.value,
+            each.low,
+            each.high,
+            each.arms or seeds,
+            study,
+            folds=each.folds,
+            unit="arms" if each.arms else "",
+        )
         for each in intervals
     ]
     verdict = decide(test, arms, readings, facts, max(seeds, 1))
@@ -268,4 +277,4 @@ def exam_verdict(
     }
     registered = "before the runs" if made <= {hash_of(test)} else "before the runs, changed since"
     draws = tuple({seed: row.value for seed, row in by_seed.items()} for by_seed in parts)
-    return StudyVerdict(records.study.name, verdict, intervals, draws, registered)
+    return StudyVerdict(records.study.name, verdict, intervals, draws, registered, test)

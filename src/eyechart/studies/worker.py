@@ -1,6 +1,8 @@
 """A worker of a study: trains arms and examines them on the same device. `python -m eyechart.studies.worker`.
 
 A job is `{"train": RUN, …}` or `{"exam": …}`; the answer is the record's own part, which `run.py` completes and writes.
+What eyechart itself refuses or gives up, such as a training that diverges, is a result too (`failed`); what breaks
+otherwise is none (`broke`): it says something of the code or the machine, not of the arm.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from eyechart.errors import EyechartError
+from eyechart.errors import EyechartError, Interrupted
 from eyechart.training.run import TrainingRun
-from eyechart.training.worker import serve, train_run
+from eyechart.training.worker import serve
 
 Event = Mapping[str, Any]
 
@@ -36,27 +38,19 @@ def work(task: Event, report: Callable[[Event], None]) -> tuple[int, Event | Non
     except BrokenPipeError:
         os._exit(1)
     except KeyboardInterrupt:
-        raise
-    except Exception as error:  # one arm that breaks must not stop the others: it is recorded as failed
+        return Interrupted.exit_code, None
+    except Exception as error:  # one job that breaks must not stop the others
         traceback.print_exc(file=sys.stderr)
         words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         report({"error": words})
-        return 1, {"failed": words}
+        return 1, {"broke": words}
 
 
 def _train(run: TrainingRun, report: Callable[[Event], None]) -> tuple[int, Event | None]:
-    said: list[str] = []
-
-    def listen(event: Event) -> None:
-        said.extend([event["error"]] if "error" in event else [])
-        report(event)
-
-    code, card = train_run(run, listen)
-    if code or card is None:
-        return code, {"failed": said[-1] if said else f"it ended with code {code}"}
     from eyechart.studies.examine import of_training
+    from eyechart.training.loop import train
 
-    return 0, of_training(run, card)
+    return 0, of_training(run, train(run, report))
 
 
 def _limit_memory(share: float) -> None:

@@ -1,0 +1,80 @@
+"""How many claims are decided, and how surely: what the page of the studies says at its head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eyechart.studies.claim_answers import Answer
+from eyechart.studies.side_by_side import DECIDED
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How many claims are decided, and how surely. A claim counts as decided if any verdict on it is."""
+
+    claims: int
+    over_seeds: int
+    alike: int
+    """Of those decided over seeds: all verdicts over seeds say the same."""
+    partly: int
+    """Some verdicts over seeds are undecided, all others say the same."""
+    both: tuple[str, ...]
+    """Hold in one reading or on one model and fail in another."""
+    stay: int
+    """Have a verdict over seeds that stays decided under Holm's correction."""
+    intervals: int
+    """Of all verdicts over seeds: what was corrected for."""
+    later: tuple[str, ...]
+    """Decided by no test that was registered before its runs."""
+    proxies: tuple[str, ...]
+    """Decided as proxies only."""
+    of_weights: int
+    """Decided on the bundled weights alone."""
+    undecided: int
+    not_yet: int
+
+    @property
+    def sentences(self) -> list[str]:
+        told = [
+            f"Of the {self.over_seeds} claims decided over seeds {self.alike} come out alike in every reading and on "
+            f"every model that was asked; {self.partly} are undecided in some."
+        ]
+        if self.both:
+            told.append(f"Holding in one reading or on one model and failing in another: {', '.join(self.both)}.")
+        if self.proxies:
+            told.append(f"Decided by a scaled-down proxy only: {', '.join(self.proxies)}.")
+        if self.later:
+            told.append(f"Decided by a test that was added or changed after its runs: {', '.join(self.later)}.")
+        told.append(
+            f"Each interval is a 95 % one by itself; corrected for all {self.intervals:,} of them (Holm), {self.stay} "
+            f"of the {self.over_seeds} stay decided, and verdicts that do not are marked."
+        )
+        return told
+
+
+def summary(all_answers: Sequence[Answer]) -> Summary:
+    by_claim = {each.claim.id: [studied.verdict for studied in each.studied] for each in all_answers}
+    decided = {claim: [one for one in mine if one.verdict in DECIDED] for claim, mine in by_claim.items()}
+    decided = {claim: mine for claim, mine in decided.items() if mine}
+    words = {claim: {verdict.verdict for verdict in by_claim[claim]} for claim in decided}
+    both = tuple(claim for claim, said in words.items() if said >= set(DECIDED))
+    registered = {
+        each.claim.id: {one.registered for one in each.studied if one.verdict.verdict in DECIDED}
+        for each in all_answers
+    }
+    of_weights = sum(each.decided and each.claim.id not in decided for each in all_answers)
+    return Summary(
+        claims=len(all_answers),
+        over_seeds=len(decided),
+        alike=sum(len(said) == 1 for said in words.values()),
+        partly=sum(len(said) == 2 and "undecided" in said for said in words.values()),
+        both=both,
+        stay=sum(any(verdict.stands for verdict in mine) for mine in decided.values()),
+        intervals=sum(len(verdict.parts) for mine in by_claim.values() for verdict in mine),
+        later=tuple(claim for claim in decided if "before the runs" not in registered[claim]),
+        proxies=tuple(claim for claim, mine in decided.items() if all(verdict.proxy for verdict in mine)),
+        of_weights=of_weights,
+        undecided=sum(bool(each.verdicts) and not each.decided for each in all_answers),
+        not_yet=sum(not each.verdicts for each in all_answers),
+    )

@@ -1,0 +1,189 @@
+"""What a sceptical reader asks of the studies' page: how many were tried, what differs, what a figure hides."""
+
+import re
+
+import numpy as np
+import pytest
+
+from eyechart.charts.numbers import in_words
+from eyechart.claims.judge import corrected
+from eyechart.claims.table import CLAIMS
+from eyechart.claims.verdict import Verdict
+from eyechart.measures import measures
+from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.claim_answers import Answer, all_records, answers, told_once
+from eyechart.studies.markdown import markdown
+from eyechart.studies.page import claim_context, divided, study_context
+from eyechart.studies.question_figures import figures_of
+from eyechart.studies.questions import Numbers, Question, alike, arm_means, questions
+from eyechart.studies.recorded import missing_exams, state_of, trained
+from eyechart.studies.records import Records
+from eyechart.studies.side_by_side import WHY, differences
+from eyechart.studies.summary import summary
+from tests.studies.test_contrasts import recorded, study_of
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Records]:
+    return all_records()
+
+
+@pytest.fixture(scope="module")
+def exams() -> BundledExams:
+    return BundledExams.read()
+
+
+@pytest.fixture(scope="module")
+def found(records: list[Records], exams: BundledExams) -> list[Answer]:
+    return answers(records, exams.verdicts)
+
+
+@pytest.fixture(scope="module")
+def asked(found: list[Answer], records: list[Records], exams: BundledExams) -> list[Question]:
+    return questions(records, found, exams)
+
+
+def test_verdicts_over_seeds_are_corrected_for_all_intervals_of_all_studies(
+    found: list[Answer], records: list[Records]
+) -> None:
+    studied = [each for answer in found for each in answer.studied]
+    of_all = corrected([(each.test, each.verdict) for each in told_once(records)])
+    key = {(each.claim, each.subjects, each.reading, each.effect): each.stands for each in of_all}
+    for each in studied:
+        verdict = each.verdict
+        assert verdict.stands == key[verdict.claim, verdict.subjects, verdict.reading, verdict.effect]
+        assert (verdict.stands is None) == (verdict.verdict not in ("holds", "fails"))
+    assert 0 < sum(each.verdict.stands is False for each in studied) < len(studied)
+    intervals = sum(len(each.verdict.parts) for each in studied)
+    assert f"corrected for all {intervals:,} of them (Holm)" in " ".join(summary(found).sentences)
+
+
+def test_the_correction_knows_the_degrees_of_freedom_of_a_pooled_interval(found: list[Answer]) -> None:
+    """With three seeds alone 2 degrees of freedom are left, and hardly any interval of 300 would stay."""
+    (patches,) = (
+        each for answer in found if answer.claim.id == "C74" for each in answer.studied if each.study == "warmup"
+    )
+    assert patches.intervals[0].folds == 53, "pooled over 26 arms"
+    assert patches.verdict.parts[0].p < 1e-9
+
+
+def verdict(word: str, *subjects: str, reading: str = "") -> Verdict:
+    return Verdict("C14", subjects, "these weights", word, 0.1, 0.05, 0.2, "", reading=reading)  # type: ignore[arg-type]
+
+
+def test_studies_and_bundled_weights_are_compared_model_by_model() -> None:
+    """C14 held of one ViT on both sides, and its GAP twin held over seeds and failed on the bundled weights."""
+    over_seeds = [verdict("holds", "vit", "resnet"), verdict("holds", "vit-gap", "resnet")]
+    of_weights = [verdict("holds", "zoo:vit", "zoo:resnet"), verdict("fails", "zoo:vit-gap", "zoo:resnet")]
+    assert differences(over_seeds, of_weights) == [
+        "vit-gap, resnet: holds over seeds, fails on the bundled weights.",
+        WHY,
+    ]
+    assert differences(over_seeds[:1], of_weights[:1]) == differences([], of_weights) == []
+    read = [verdict("fails", "vit", reading="at the end")], [verdict("holds", "zoo:vit@warmup", reading="early")]
+    assert differences(*read)[0] == "Over seeds it fails, on the bundled weights it holds."
+
+
+def test_what_a_study_asks_and_cannot_answer_yet_is_named(found: list[Answer]) -> None:
+    waiting = {answer.claim.id: answer.waiting for answer in found}
+    assert waiting["C43"] == ("To come from the study local_heads, read at equal steps.",)
+    assert waiting["C01"] == ()
+
+
+def test_the_part_that_a_row_shows_is_the_one_its_reason_speaks_of(found: list[Answer]) -> None:
+    """It was the first that came out as the verdict did: "about 29 seeds" stood above "more than 100 seeds"."""
+    for answer in found:
+        context = claim_context(answer)
+        for row, given in zip(context["studied"], divided(answer.studied)[0], strict=True):
+            shown = given.verdict.shown
+            assert shown is None or row["parts"][row["shown"]]["words"] == shown.words
+
+
+def test_models_that_failed_a_gate_stand_behind_the_others(found: list[Answer]) -> None:
+    (answer,) = (each for each in found if each.claim.id == "C71")
+    shown, folded = divided(answer.studied)
+    assert len(shown) <= 5 < len(folded)
+    assert all(gate.outcome != "failed" for each in shown for gate in each.verdict.gates)
+    assert sorted(map(id, [*shown, *folded])) == sorted(map(id, answer.studied))
+
+
+def test_a_correlation_over_arms_is_told_among_equal_data_and_recipe_too() -> None:
+    """Negative curvature and accuracy at the end of the warm-up: −.75 over all arms, nothing among equal ones."""
+    arms = [f"arm-{number}" for number in range(10)]
+    study = study_of(*arms, more="")
+    accuracies = dict(zip(arms, [[0.1, 0.1]] * 5 + [[0.5 + 0.01 * k] * 2 for k in (0, 3, 1, 4, 2)], strict=True))
+    lines = [
+        line | {"train_images": 100 if line["arm"] in arms[:4] else 1000} for line in recorded(study, accuracies).lines
+    ]
+    records = Records(study, lines)
+    means = arm_means(records, "test_accuracy", "test_nll")
+    assert alike(records, means) == arms[4:]
+    numbers = Numbers({"made-up": records}, (), {})
+    assert "(r over 10 arms)" in (numbers.of("correlation", "test_accuracy, test_nll of made-up") or "")
+    equal = numbers.of("correlation", "test_accuracy, test_nll of made-up, at equal data and recipe")
+    assert "(r over 6 arms)" in (equal or "")
+
+
+def test_quantities_of_a_study_are_answered_by_their_mean_over_seeds(records: list[Records]) -> None:
+    numbers = Numbers({each.study.name: each for each in records}, (), {})
+    base = numbers.records["base"]
+    values = [row.value for seed, row in base.rows() if row.quantity == "place_decoded" and row.subjects == ("vit",)]
+    over_seeds = numbers.over_seeds("place_decoded", "vit in base")
+    assert over_seeds is not None
+    assert over_seeds.value == pytest.approx(np.mean(values))
+    assert over_seeds.seeds == len(values) >= 3
+    assert numbers.of("seeds", "place_decoded of nobody in base") is None
+
+
+def test_the_figure_of_an_answer_draws_the_numbers_of_its_text(
+    asked: list[Question], found: list[Answer], records: list[Records], exams: BundledExams
+) -> None:
+    numbers = Numbers({each.study.name: each for each in records}, found, exams.quantities)
+    quantities = {quantity.name: quantity for measure in measures().values() for quantity in measure.quantities}
+    for question in asked:
+        drawn = figures_of(question, numbers, quantities)
+        rows = [*drawn["contrasts"], *(row for each in drawn["scales"] for row in each["rows"])]
+        for row in rows:
+            shown = f"{row['effect']} [{row['span']}]"
+            assert shown in question.answer, question.id
+            assert shown in question.answer_ko, question.id
+        assert len(rows) + len(drawn["pictures"]) > 0 or question.state == "open" or question.id == "E8c", question.id
+
+
+def test_the_text_names_subjects_reasons_and_what_would_change_our_mind(
+    found: list[Answer], records: list[Records], asked: list[Question], exams: BundledExams
+) -> None:
+    text = markdown(found, records, asked, exams)
+    assert "(re-split) (re-split)" not in text
+    assert "**Fails over 5 seeds**†: vit, resnet (study `base`; registered before the runs)." in text
+    by_claim = {part[:3]: part for part in re.split(r'\n## <a id="c\d+"></a>', text)}
+    barred = by_claim["C34"][by_claim["C34"].index("vit-6-percent") :]
+    assert "Gate failed, so nothing is decided: accuracy (g1)" in barred
+    of_weights = by_claim["C35"]
+    assert "half-widths of its interval" in of_weights, "no study has it, and it says what would change our mind"
+    for claim in CLAIMS:
+        asks = re.search(r"Holds if (.+)", by_claim[claim])
+        assert asks is not None
+        parts = asks[1].split("; ")
+        assert len(parts) == len(set(parts)), claim
+
+
+def test_how_far_a_study_is_recorded_is_told_in_words(records: list[Records]) -> None:
+    by_name = {each.study.name: each for each in records}
+    assert state_of(by_name["base"]) == "Row 2 of the run list: all 72 trainings are recorded."
+    assert missing_exams(by_name["base"]) == []
+    study = study_of("one", "other", more="")
+    assert state_of(Records(study, [])) == "Row 99 of the run list: none of its 6 trainings is recorded yet."
+    assert state_of(recorded(study, {"one": [0.5, 0.5]})).endswith("2 of 6 trainings are recorded.")
+
+
+def test_a_study_without_trainings_shows_none_of_those_it_borrows(records: list[Records]) -> None:
+    """The trainings that `transfer` begins from stood under "test accuracy on the target"."""
+    for each in records:
+        context = study_context(each)
+        if not trained(each):
+            assert (context["pictures"], context["arms"], context["devices"]) == ([], [], [])
+
+
+def test_a_wide_interval_of_a_correlation_keeps_two_decimals() -> None:
+    assert in_words(-0.35, -0.98, 0.28) == "−0.35 [−0.98, 0.28]"
