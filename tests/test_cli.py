@@ -326,7 +326,7 @@ def test_claims_for_people() -> None:
     assert "settled by  exam (skip_removal)" in call("claims", "C25").stdout
     assert "test        cka: uniformity_gap at least 0.1" in call("claims", "C13").stdout
     one = call("claims", "C37").stdout
-    assert "settled by  study data_fractions" in one
+    assert "settled by  study base; needs a ViT and a CNN trained on 2, 6" in one
     assert "study: no exam decides it" in one
     assert call("claims").stdout.count("study: no exam decides it") == 1
 

@@ -6,6 +6,7 @@ import importlib
 import posixpath
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,11 @@ def test_an_example_is_shown_with_what_it_printed(pages: dict[str, str]) -> None
         page = pages[f"examples/{path.stem}.md"]
         assert f"what {path.stem} printed" in page
         assert path.read_text(encoding="utf-8").splitlines()[-1] in page
+
+
+def test_an_example_does_not_show_where_it_ran(rooms: dict[str, Any]) -> None:
+    shown = rooms["pages_of_examples"].without_folder(f"run {Path(tempfile.gettempdir()) / 'tmpx1' / 'page.html'}\nend")
+    assert shown == "run …/page.html\nend"
 
 
 def test_make_docs_runs_every_exam_that_figures_are_taken_from() -> None:
@@ -171,4 +177,5 @@ def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
     build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))
     built = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")}
-    assert {"index.html", "index.ko.html", "claims.html", "api.html", "measures/cka.html"} <= built
+    assert {"index.html", "index.ko.html", "claims.html", "api.html", "measures/cka.html", "studies.html"} <= built
+    assert 'href="studies.html"' in (tmp_path / "site" / "reproduction.html").read_text(encoding="utf-8")

@@ -1,7 +1,8 @@
 """The documentation site's pages that are made from the code, for mkdocs: `make docs` builds them all.
 
-mkdocs calls `on_config` (the navigation lists what there is) and `on_files` (the pages themselves). What a measure, a
-claim or a model card already says is read from it here and nowhere written twice; templates/ has the order of a page.
+mkdocs calls `on_config` (the navigation lists what there is), `on_files` (the pages themselves) and `on_page_markdown`
+(reproduction.md leads to the page of the studies). What a measure, a claim or a model card already says is read from it
+here and nowhere written twice; templates/ has the order of a page.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import page_of_claims
+import page_of_studies
 import pages_of_code
 import pages_of_examples
 import pages_of_measures
@@ -43,6 +45,11 @@ def on_files(files: Files, config: Any) -> Files:
     pages: dict[str, str | bytes] = {f"figures/{name}.svg": figure.read_bytes() for name, figure in drawn.items()}
     for room in ROOMS:
         pages |= room.pages(drawn)
+    pages[page_of_studies.NAME] = page_of_studies.content()
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    return page_of_studies.linked(markdown) if page.file.src_uri == "reproduction.md" else markdown

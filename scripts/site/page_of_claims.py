@@ -8,9 +8,11 @@ from pathlib import Path
 from site_text import filled
 
 from eyechart.claims.table import CLAIMS, EVIDENCE, NEEDS, SOURCES, STUDIES
+from eyechart.studies.study import studies_of_claims
 
 
 def pages(drawn: Mapping[str, Path]) -> dict[str, str]:
     decided_by_exams = sum(bool(claim.tests) for claim in CLAIMS.values())
-    tables = {"sources": SOURCES, "needs": NEEDS, "evidence": EVIDENCE, "studies": STUDIES}
+    tables = {"sources": SOURCES, "needs": NEEDS, "evidence": EVIDENCE, "trainings": STUDIES}
+    tables["studies"] = {claim: ", ".join(names) for claim, names in studies_of_claims().items()}
     return {"claims.md": filled("claims.md", claims=CLAIMS.values(), by_exams=decided_by_exams, **tables)}

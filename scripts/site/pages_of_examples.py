@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,17 @@ def printed(path: Path) -> str:
         done = subprocess.run([sys.executable, str(path)], stdout=subprocess.PIPE, text=True, check=True)
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(done.stdout, encoding="utf-8")
-    return kept.read_text(encoding="utf-8").strip()
+    return without_folder(kept.read_text(encoding="utf-8").strip())
+
+
+def without_folder(text: str) -> str:
+    """What an example printed, without the name that a temporary folder had when it ran.
+
+    >>> without_folder(f"page: {Path(tempfile.gettempdir()) / 'tmpab1_c' / 'comparison.html'}")
+    'page: …/comparison.html'
+    """
+    folder = re.escape(tempfile.gettempdir())
+    return re.sub(rf"{folder}[/\\]\w+[/\\]", "…/", text)
 
 
 def page(path: Path) -> str:

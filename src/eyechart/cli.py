@@ -6,7 +6,6 @@ torch is imported inside the commands that need it, so `--help` answers at once.
 from __future__ import annotations
 
 import math
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from eyechart.errors import PARTLY, UsageError
 from eyechart.export import export
 from eyechart.given_run import open_run, plugin_option, run_argument
 from eyechart.memory import keep_freed_memory
+from eyechart.phrases import quoted
 from eyechart.studies.command import study
 from eyechart.taking_along import cite, figures, table
 from eyechart.training.command import train
@@ -163,7 +163,7 @@ def exam(
     print_verdicts(run)
     for notice in run.plan["notices"]:
         say(wrapped(f"note: {notice}", hang=6), err=True)
-    say(f"numbers: eyechart show {shlex.quote(str(run.path))}")
+    say(f"numbers: eyechart show {quoted(str(run.path))}")
     say(f"report: {run.path / 'report.html'}")
     problems = run.plan["images"]["problems"]
     for problem in problems:
@@ -335,6 +335,7 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
     """List the published claims and how each is decided; with NAME (C09), one of them."""
     from eyechart.claims.table import CLAIMS, STUDIES, add_claims
     from eyechart.files import read_text
+    from eyechart.studies.study import studies_of_claims
 
     if claims_file is not None:
         add_claims(read_text(claims_file, "--claims"), str(claims_file))
@@ -346,13 +347,16 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
     if json_:
         as_json([claim.as_json() for claim in chosen])
         return
+    studies = studies_of_claims() if any(claim.settled_by != "exam" for claim in chosen) else {}
     for claim in chosen:
         say(f"{claim.id}  {claim.sentence}")
         say(f"     source      {claim.figure}; reported: {claim.reported}")
         say(f"     decided by  {claim.decide}")
         say(f"     holds if    {claim.margin}")
-        by = f"exam ({', '.join(claim.measures)})" if claim.settled_by == "exam" else f"study {claim.settled_by}"
-        say(f"     settled by  {by}; needs {claim.wants}")
+        if claim.settled_by == "exam":
+            say(f"     settled by  exam ({', '.join(claim.measures)}); needs {claim.wants}")
+        else:
+            say(f"     settled by  study {', '.join(studies[claim.id])}; needs {STUDIES[claim.settled_by]}")
         if claim.null:
             say(f"     null        {claim.null}")
         if claim.changed:
@@ -362,14 +366,11 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
                 asked = "; ".join(f"{part.quantity} {part.asks}" for part in test.parts)
                 read = f", read {test.reading}" if test.reading else ""
                 say(f"     test        {test.measure}{read}: {asked}")
-    studied = [claim for claim in chosen if claim.settled_by != "exam"]
-    if studied:
+    if studies:
         say(
             "\nexam: `eyechart exam` decides it on subjects that have what it needs. study: no exam decides it, only\n"
-            "a set of trainings made for the purpose (`eyechart train`), with several seeds of each:"
+            "trainings made for the purpose, with several seeds of each: `eyechart study NAME`."
         )
-        for name in dict.fromkeys(claim.settled_by for claim in studied):
-            say(f"  {name:16} {STUDIES[name]}")
 
 
 for command in (compare, figures, table, cite):

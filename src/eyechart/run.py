@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from eyechart.claims.verdict import Verdict
 from eyechart.engines.plan import scene_of
 from eyechart.errors import RunFolderError, TallyError, UsageError
 from eyechart.measures import names, planned_measures, source_of
+from eyechart.phrases import quoted
 from eyechart.shard_files import restore, stored_fields
 from eyechart.store import RunFiles
 
@@ -62,7 +62,7 @@ class Run(RunFiles):
         """A measure that is not ours must be the one that made the numbers."""
         name, where = entry["name"], entry.get("plugin") or entry.get("package")
         if name not in names():  # never imported by itself: who sends a run folder must not run code here
-            hint = f"give --plugin {shlex.quote(entry['plugin'])}" if "plugin" in entry else "install that package"
+            hint = f"give --plugin {quoted(entry['plugin'])}" if "plugin" in entry else "install that package"
             raise UsageError(f"{self.path} has the measure {name} of {where}, which is not known here; {hint}.")
         if source_of(name)["sha256"] != entry["sha256"]:
             raise RunFolderError(

@@ -321,7 +321,7 @@ def test_every_other_claim_is_listed_with_what_it_would_need() -> None:
     assert needs["C14"] == "No measure tests it yet; it needs a single-stage ViT and a CNN with stages."
     assert needs["C21"] == "Needs the measure skip_ratio, and a single-stage ViT that classifies from a class token."
     assert needs["C35"].startswith("Needs the measure probes and depth_similarity, and a ViT with a class token")
-    assert needs["C43"].startswith("Needs the study data_fractions: a ViT and a CNN trained on 2, 6, 10, 30 and 100 %")
+    assert needs["C43"].startswith("Needs a study: a ViT and a CNN trained on 2, 6, 10, 30 and 100 %")
     told = judge([], found, FACTS, left_out={"skip_ratio": "no subject has skips."})
     assert of("C21", told)[0].reason == (
         "Needs a single-stage ViT that classifies from a class token. skip_ratio was left out: no subject has skips."

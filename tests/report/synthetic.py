@@ -381,7 +381,7 @@ def synthetic_verdicts(one: str, two: str) -> list[Verdict]:
             part("C58", 0, "sign-test z of MLPs", math.nan, math.nan, math.nan, "undecided"),
             measure="feature_variance",
         ),
-        told("C02", (), "not tested", "Needs the study positions: ViTs with eight position embeddings."),
+        told("C02", (), "not tested", "Needs a study: ViTs with eight position embeddings."),
         told("C60", (), "not tested", "Needs a multi-stage transformer, such as zoo:swin, beside a ViT."),
     ]
 

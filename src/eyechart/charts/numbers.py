@@ -10,13 +10,13 @@ def is_number(value: object) -> bool:
 
 
 def decimals_for(low: float, high: float) -> int:
-    """Two significant digits of the interval's width.
+    """Two significant digits of the interval's width; of a share or a correlation that could be anything, two decimals.
 
-    >>> decimals_for(0.29, 0.33), decimals_for(10, 90)
-    (3, 0)
+    >>> decimals_for(0.29, 0.33), decimals_for(10, 90), decimals_for(-0.98, 0.28)
+    (3, 0, 2)
     """
     width = abs(high - low)
-    return 3 if width == 0 else min(max(1 - math.floor(math.log10(width)), 0), 6)
+    return 3 if width == 0 else min(max(1 - math.floor(math.log10(width)), 2 if width < 2 else 0), 6)
 
 
 def number(value: float | None, decimals: int | None = None) -> str:
@@ -48,6 +48,15 @@ def with_span(value: float | None, low: float | None, high: float | None) -> tup
     for end in (low, high):  # on which side of zero an end lies is what it is read for
         decimals += end != 0 and decimals < 6 and round(end, decimals) == 0
     return number(value, decimals), f"{number(low, decimals)}, {number(high, decimals)}"
+
+
+def in_words(value: float | None, low: float | None, high: float | None) -> str:
+    """
+    >>> in_words(0.3111, 0.29, 0.332), in_words(0.14, math.nan, math.nan)
+    ('0.311 [0.290, 0.332]', '0.14 (no interval)')
+    """
+    shown, span = with_span(value, low, high)
+    return f"{shown} [{span}]" if span else f"{shown} (no interval)"
 
 
 def percent(value: float) -> str:

@@ -286,6 +286,9 @@ class Regime(Gate):
             return self.result("passed", "all were trained on large-scale data")
         small = [fact for fact in facts if fact.training_images is not None and fact.training_images < self.least]
         amounts = [f"{fact.subject} saw {fact.training_images:,} images" for fact in small]
+        if len(small) > 3:  # ten arms of a study were a paragraph
+            seen = sorted(fact.training_images or 0 for fact in small)
+            amounts = [f"its {len(small)} subjects saw {seen[0]:,} to {seen[-1]:,} images"]
         why = "; ".join(amounts) or "how much these subjects saw is not known"
         return self.result("proxy", f"the claim is about large-scale training data: {why}")
 

@@ -60,7 +60,8 @@ class Measured:
     of_weights: bool = False
     """Read off the weights: no image was drawn, and none would decide it."""
     folds: int = 16
-    """Of the images; where none were drawn, what its interval from random draws is read with."""
+    """Of the images; where none were drawn, what its interval from random draws is read with; of a study, one more than
+    its interval has degrees of freedom."""
     half: float = math.nan
     """Its value on halves of the images, for a quantity that moves with their number."""
     of_few: bool = False
@@ -217,7 +218,7 @@ def decide_part(part: Part, subjects: Subjects, reading: Measured, seeds: int | 
         needed=images_to_decide(value, low, high, margin, drawn or reading.images)
         if verdict == "undecided" and reading.smooth and not reading.moves and not reading.of_weights
         else None,
-        p=p_value(part, verdict, value, low, high, seeds or reading.folds),
+        p=p_value(part, verdict, value, low, high, reading.folds),
     )
 
 
@@ -240,7 +241,7 @@ def not_tested(claim: Claim, *, tried: bool, measures: Collection[str], left_out
     missing = [measure for measure in claim.measures if measure not in measures]
     away = [measure for measure in missing if measure in left_out]
     if claim.settled_by != "exam":
-        reason = f"Needs the study {claim.settled_by}: {STUDIES[claim.settled_by]}."
+        reason = f"Needs a study: {STUDIES[claim.settled_by]}."
     elif tried and len(missing) in (0, len(claim.measures)):  # of a claim of two measures one may have been left out
         reason = f"Needs {claim.wants}."
     elif away:
