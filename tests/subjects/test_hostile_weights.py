@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import pickle
@@ -178,6 +179,20 @@ def test_a_card_that_asks_for_too_much_is_refused(weights: Path, facts: dict[str
     weights.with_suffix(".json").write_text(json.dumps({**OWN_CARD, **facts}))
     with pytest.raises((SubjectError, UsageError)):
         load_subject(f"zoo:vit@{weights}")
+
+
+def test_what_builds_it_is_imported_before_it_is_tried_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a module makes while it is imported, where timm and torchvision are not there yet, belongs on the CPU."""
+    devices = []
+
+    def imported(name: str) -> Any:
+        devices.append(torch.get_default_device().type)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(zoo, "import_module", imported)
+    load_subject("zoo:resnet")
+    assert devices[0] == "cpu"
+    assert "meta" in devices
 
 
 def test_a_card_that_is_no_card_is_passed_over(weights: Path) -> None:

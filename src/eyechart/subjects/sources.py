@@ -62,6 +62,7 @@ def from_zoo(spec: Spec) -> Subject:
         module = build()
     else:
         state, unwrapping = read_checkpoint(path)
+        zoo.builder_of(spec.name)  # first, for what it imports: a module's own tensors would be made on the meta device
         _refuse_larger(build, state, path)
         resize = resize_positions if spec.size else None
         module, outputs, more = _fitted(spec, state, path, build, outputs, resize, advice)
