@@ -258,6 +258,11 @@ def localisation() -> xr.Dataset:
     return xr.concat([dataset, untrained], "site", data_vars="all", coords="different", compat="equals")
 
 
+def matching() -> xr.Dataset:
+    ways = {"way": ["patches matched", "patches in place", "mean of patches", "class token"]}
+    return finding({"site way": "rank"}, sites(BLOCKS) | ways)
+
+
 def mc_dropout() -> xr.Dataset:
     return finding({"subject size": "accuracy nll ece"}, subjects(*SUBJECTS) | {"size": [1, 2, 4]})
 

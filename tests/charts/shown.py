@@ -148,6 +148,7 @@ SHOWN = {
         1 bars x=depth y=peak color=line
         1 point x=depth y=peak color=line
         """,
+    "matching": "4 curve x=depth y=rank color=subject",
     "mc_dropout": """
         1 curve x=size[1,4] y=nll color=subject
         1 curve x=size[1,4] y=accuracy color=subject
@@ -251,6 +252,7 @@ REFERENCES = {
     "few_shot": {"guessing"},
     "grouping": {"by place alone"},
     "head_subsets": {"uniform attention"},
+    "matching": {"by chance"},
     "position_embeddings": {"no relation"},
     "probes": {"commonest class"},
     "robustness": {"guessing"},
