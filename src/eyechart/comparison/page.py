@@ -36,7 +36,8 @@ def render(comparison: Comparison, lang: str = "en") -> str:
     scripts = [exam_page.text_of(name) for name in SCRIPTS]
     with theme.drawing(subjects=comparison.subjects[0], for_export=True):
         panels = [
-            panel(each, labels, comparison.shown) | {"steps": steps(each), "explain": each.explain} for each in clearest(comparison.differences)
+            panel(each, labels, comparison.shown) | {"steps": steps(each), "explain": each.explain}
+            for each in clearest(comparison.differences)
         ]
     left_out = dict(comparison.left_out)
     context = {
