@@ -24,7 +24,8 @@ from eyechart.claims.verdict import Verdict
 from eyechart.cli import main
 from eyechart.comparison import pictures
 from eyechart.comparison.comparison import Comparison, VerdictLine, compare
-from eyechart.comparison.differences import Estimate, change, changes_of, gives_back, leave_one_out
+from eyechart.comparison.differences import Difference, Estimate, change, changes_of, gives_back, leave_one_out
+from eyechart.comparison.page import order_of
 from eyechart.errors import UsageError
 from eyechart.intervals import jackknife
 from eyechart.quantity import Quantity, of_each
@@ -142,6 +143,32 @@ def test_what_cannot_be_compared_is_said(runs: list[Run]) -> None:
     other.plan["images"] = {**two.plan["images"], "fingerprint": "x"}
     with pytest.raises(UsageError, match="a and b cannot be compared: they looked at other images"):
         Comparison({"a": one, "b": other})
+
+
+def test_who_and_what_was_compared_is_said(runs: list[Run]) -> None:
+    """Of 256 images of another seed 67 were the same, and the page said "in another order"; a ResNet that stood beside
+    a ViT was the only one named."""
+    one, two, _, shuffled = runs
+    alike = compare({"before": one, "after": two})
+    assert alike.shown == {"net0": "net0 → net1"}
+    assert alike.notices == ["Subjects of different names are compared by their places: net0 → net1."]
+    assert alike.same_images
+    apart = compare({"before": one, "other": shuffled})
+    shared = len({*one.plan["batches"]["order"]} & {*shuffled.plan["batches"]["order"]})
+    assert 0 < shared < 64
+    assert f"Of the 64 images of other, {shared} are among the 64 of before." in apart.notices
+    assert not apart.same_images
+    assert order_of(apart, 1) == f"{shared} in common with before"
+
+
+def test_what_has_no_interval_does_not_stand_first() -> None:
+    """Any difference of weights is infinitely clear: one by .02 stood before one by .3 that was clear of chance."""
+    exact, clear = Estimate(0.02, 0.02, 0.02), Estimate(0.3, 0.2, 0.4)
+    made = [
+        Difference("filters", "smoothness", "", "", ("a",), (), (exact,), ("exact",)),
+        Difference("shift", "unmoved", "", "", ("a",), (), (clear,), ("paired",)),
+    ]
+    assert [each.quantity for each in pictures.clearest(made)] == ["unmoved", "smoothness"]
 
 
 def test_the_command_prints_a_table_and_writes_a_page(runs: list[Run], tmp_path: Path) -> None:

@@ -290,6 +290,34 @@ def test_what_is_drawn_follows_the_fingers(browser: Browser, run: SyntheticRun, 
 
 
 @pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_a_head_chosen_by_key_keeps_the_focus(browser: Browser, run: SyntheticRun, html: str) -> None:
+    """Its button was made anew, and the next Tab began at the top of the page."""
+    opened(browser, run)
+    browser.page.locator("#explorer [data-part=heads] button").nth(2).focus()
+    browser.press("Enter")
+    assert browser.wait_for("document.getElementById('explorer').dataset.head === '2'")
+    assert browser.ask("document.activeElement.getAttribute('aria-label')").startswith("Head 3")
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_random_weights_are_not_called_learned(browser: Browser, run: SyntheticRun, html: str) -> None:
+    trained = run.plan["subjects"][0]["trained"]
+    run.plan["subjects"][0]["trained"] = False
+    try:
+        told = explorer.explorer(as_run(run))
+    finally:
+        run.plan["subjects"][0]["trained"] = trained
+    assert told
+    assert [each["random"] for each in told["subjects"]] == [True, False]
+    opened(browser, run)
+    words = "document.querySelector('[data-part=agreement]').textContent"
+    assert "random" not in browser.ask(words)
+    browser.ask("window.eyechart.attention.data.subjects[0].random = true")
+    browser.page.click(".steps [data-show=mean]")
+    assert browser.wait_for(f"{words}.includes('The weights of zoo:vit are random')")
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
 def test_the_numbers_said_are_the_findings(browser: Browser, run: SyntheticRun, html: str) -> None:
     opened(browser, run)
     browser.move(*place(browser, "map", 5, 1))

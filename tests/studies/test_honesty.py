@@ -170,10 +170,10 @@ def test_the_text_names_subjects_reasons_and_what_would_change_our_mind(
 
 def test_how_far_a_study_is_recorded_is_told_in_words(records: list[Records]) -> None:
     by_name = {each.study.name: each for each in records}
-    assert state_of(by_name["base"]) == "Row 2 of the run list: all 72 trainings are recorded."
+    assert state_of(by_name["base"]) == "All 72 trainings are recorded."
     assert missing_exams(by_name["base"]) == []
     study = study_of("one", "other", more="")
-    assert state_of(Records(study, [])) == "Row 99 of the run list: none of its 6 trainings is recorded yet."
+    assert state_of(Records(study, [])) == "None of its 6 trainings is recorded yet."
     assert state_of(recorded(study, {"one": [0.5, 0.5]})).endswith("2 of 6 trainings are recorded.")
 
 

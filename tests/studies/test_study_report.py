@@ -24,6 +24,7 @@ from eyechart.studies.examine import RECORDED_FACTS
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import page, unasked_contrasts, verdict_context
+from eyechart.studies.question_figures import drawn_contrast
 from eyechart.studies.questions import BLANK, NOT_YET, NOT_YET_KO, Numbers, Question, fill, questions
 from eyechart.studies.records import Records, records_folder
 from eyechart.studies.repeats import Repeat, in_words
@@ -130,6 +131,36 @@ def test_the_page_fits_its_window(browser: Browser, html: str, tmp_path: Path) -
     assert browser.ask("document.querySelector('.carded td').dataset.label") == "시드"
 
 
+def test_contents_are_seen_whole_and_every_link_leads_somewhere(browser: Browser, html: str, tmp_path: Path) -> None:
+    """With the titles of twelve studies in them, two thirds of the contents lay beyond the right edge."""
+    file = tmp_path / "studies.html"
+    file.write_text(html, encoding="utf-8")
+    browser.open(file)
+    assert browser.ask("((list) => list.scrollWidth - list.clientWidth)(document.querySelector('.contents ol'))") <= 0
+    lost = "[...document.querySelectorAll('a[href^=\"#\"]')].map((link) => link.hash.slice(1))"
+    assert browser.ask(f"{lost}.filter((name) => !document.getElementById(name))") == []
+    top = "document.querySelector(link.hash).offsetTop"
+    places = browser.ask(f"[...document.querySelectorAll('.contents li a')].map((link) => {top})")
+    assert places == sorted(places), "contents in the order of the page"
+    assert "#row-7" in html
+    assert "https://arxiv.org/abs/2605.16390" in html, "D9 cites it"
+
+
+def test_a_ratio_is_drawn_against_one(records: list[Records]) -> None:
+    warmup = next(each for each in records if each.study.name == "warmup")
+    ratio = next(each for each in warmup.study.contrasts.values() if each.scale == "ratio")
+    drawn = drawn_contrast(ratio, warmup)
+    assert drawn
+    assert [tick["text"] for tick in drawn["ticks"]] == ["1"]
+
+
+def test_how_many_hold_is_said(found: list[Answer]) -> None:
+    numbers = summary(found)
+    alike = [each for each in found if {one.verdict.verdict for one in each.studied} == {"holds"}]
+    assert numbers.hold[0] == len(alike)
+    assert f"({len(alike)} hold, {numbers.alike - len(alike)} fail)" in numbers.sentences[0]
+
+
 def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Answer]) -> None:
     def verdict(word: Literal["holds", "fails"]) -> Verdict:
         return Verdict("C36", ("vit", "vit-gap"), "these weights", word, 0.1, 0.05, 0.2, "")
@@ -180,7 +211,7 @@ def test_the_page_of_the_studies_speaks_korean(found: list[Answer], records: lis
     say = translator([], [arm for each in records for arm in each.study.arms])
     told = [words for each in records for words in (each.study.title, each.study.question)]
     told += [contrast.words for each in records for contrast in each.study.contrasts.values()]
-    told += [f"Read {test.reading}." for each in records for test in each.study.tests if test.reading]
+    told += [f"Reading: {test.reading}." for each in records for test in each.study.tests if test.reading]
     assert [words for words in told if say(words) is None] == []
 
 

@@ -70,26 +70,37 @@ def contents(comparison: Comparison) -> dict[str, Any]:
 
 def print_comparison(comparison: Comparison) -> None:
     from eyechart.charts.numbers import with_span
-    from eyechart.comparison.differences import clearness
+    from eyechart.comparison.differences import clearness, rank
     from eyechart.comparison.page import by_reason
     from eyechart.phrases import count
     from eyechart.terminal import escape, show, table, wrapped
 
     labels = comparison.labels
+    for words in comparison.notices:
+        show(escape(wrapped(words)))
     changed = [
         (clearness(change), each, place)
         for each in comparison.differences
         for place, change in enumerate(each.changes)
         if clearness(change) > 1
     ]
-    changed.sort(key=lambda row: -row[0])
+    changed.sort(key=lambda row: -rank(row[0]))
     rows = table("quantity", "of", labels[0], *(["run"] if len(labels) > 2 else []), "changed to", "by", "", "")
     for _, each, place in changed[:MOST_ROWS]:
         before, after = (f"{value.value:.4g}" for value in (each.values[0], each.values[place + 1]))
         by, span = with_span(*(getattr(each.changes[place], part) for part in ("value", "low", "high")))
         which = [labels[place + 1]] if len(labels) > 2 else []
-        cells = (f"{each.measure} {each.quantity}", ", ".join(each.subjects), before, *which, after, by)
-        rows.add_row(*map(escape, cells), f"\\[{span}]" if span else "", each.hows[place])
+        cells = (
+            f"{each.measure} {each.quantity}",
+            ", ".join(comparison.shown[name] for name in each.subjects),
+            before,
+            *which,
+            after,
+            by,
+        )
+        rows.add_row(
+            *map(escape, cells), f"\\[{span}]" if span and each.hows[place] != "exact" else "", each.hows[place]
+        )
     if changed:
         show(rows)
     more = f"; {len(changed) - MOST_ROWS} more are on the page" if len(changed) > MOST_ROWS else ""
@@ -99,7 +110,8 @@ def print_comparison(comparison: Comparison) -> None:
     for line in comparison.verdicts:
         if line.differs:
             words = ", ".join(f"{word} in {label}" for word, label in zip(line.words, labels, strict=True))
-            show(escape(wrapped(f"{line.claim}  {words}: {', '.join(line.subjects)}. {line.sentence}", hang=5)))
+            names = ", ".join(comparison.shown[name] for name in line.subjects)
+            show(escape(wrapped(f"{line.claim}  {words}: {names}. {line.sentence}", hang=5)))
     same = sum(line.compared and not line.differs for line in comparison.verdicts)
     alone = sum(not line.compared for line in comparison.verdicts)
     others = f"; {alone} more {'was' if alone == 1 else 'were'} not tested in all of them" if alone else ""

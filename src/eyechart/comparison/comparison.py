@@ -68,6 +68,39 @@ class Comparison:
         self.same_folds = tuple(run.plan["batches"] == self.runs[0].plan["batches"] for run in self.runs)
         """Whether a run has the first one's images in the same order and folds: only then can differences be paired."""
 
+        first = set(self.runs[0].plan["batches"]["order"])
+        self.in_common = tuple(len(first.intersection(run.plan["batches"]["order"])) for run in self.runs)
+        """How many of a run's images the first one looked at too: with a limit, another seed draws others."""
+
+    @property
+    def same_images(self) -> bool:
+        used = [run.plan["images"]["used"] for run in self.runs]
+        return all(count == used[0] == common for count, common in zip(used, self.in_common, strict=True))
+
+    @cached_property
+    def shown(self) -> dict[str, str]:
+        """How a subject of the first run is written: with what it is compared with, where that has another name."""
+        names = {each[0]: list(dict.fromkeys(each)) for each in zip(*self.subjects, strict=True)}
+        return {
+            name: " → ".join(others if len(others) < 4 else [name, "…", others[-1]]) for name, others in names.items()
+        }
+
+    @property
+    def notices(self) -> list[str]:
+        """What a reader must know of the runs before a difference says anything; sentences."""
+        told = []
+        if apart := [words for name, words in self.shown.items() if words != name]:
+            told.append(f"Subjects of different names are compared by their places: {'; '.join(apart)}.")
+        used = [run.plan["images"]["used"] for run in self.runs]
+        for label, number, common in list(zip(self.labels, used, self.in_common, strict=True))[1:]:
+            if not number == used[0] == common:
+                told.append(
+                    f"Of the {number:,} images of {label}, {common:,} are among the {used[0]:,} of {self.labels[0]}."
+                )
+        if len(set(used)) > 1:
+            told.append("Some quantities depend on the number of images, and change with it alone.")
+        return told
+
     def _check_images(self) -> None:
         first = self.runs[0].plan["images"]
         for label, run in zip(self.labels[1:], self.runs[1:], strict=True):

@@ -7,7 +7,8 @@ back the intervals that the runs themselves state: so nothing is paired whose in
 an exact bound, a change from half of the images to all).
 
 Elsewhere the two intervals are combined as if *independent* (Zou's MOVER): low = d − √((q′ − low′)² + (high − q)²), and
-high likewise. As runs over the same images agree more than independent ones, this is rather too wide than too narrow.
+high likewise. As runs over the same images agree more than independent ones, this is rather too wide
+than too narrow where they share images.
 """
 
 from __future__ import annotations
@@ -68,6 +69,16 @@ def clearness(change: Estimate) -> float:
         return 0.0
     half = change.value - change.low if change.value > 0 else change.high - change.value
     return abs(change.value) / half if half > 0 else math.inf
+
+
+def rank(clearness: float) -> float:
+    """For an order of changes, clearest first: what is read off the weights has no interval, so any change of it is
+    infinitely clear, and stood before all others however small it was; it comes behind them.
+
+    >>> sorted([0.5, math.inf, 3.0], key=rank, reverse=True)
+    [3.0, inf, 0.5]
+    """
+    return 1.0 if math.isinf(clearness) else clearness
 
 
 def changes_of(

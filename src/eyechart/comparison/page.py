@@ -25,7 +25,7 @@ STYLES = ("page.css", "compare.css")
 SCRIPTS = ("store.js", "languages.js", "compare.js")
 HOWS = {
     "paired": "paired over the folds of the same images",
-    "independent": "as if the runs were independent, rather too wide",
+    "independent": "as if the runs were independent; too wide where they share images",
     "exact": "read off the weights, without sampling",
 }
 
@@ -35,7 +35,10 @@ def render(comparison: Comparison, lang: str = "en") -> str:
     labels = comparison.labels
     scripts = [exam_page.text_of(name) for name in SCRIPTS]
     with theme.drawing(subjects=comparison.subjects[0], for_export=True):
-        panels = [panel(each, labels) | {"steps": steps(each)} for each in clearest(comparison.differences)]
+        panels = [
+            panel(each, labels, comparison.shown) | {"steps": steps(each), "explain": each.explain}
+            for each in clearest(comparison.differences)
+        ]
     left_out = dict(comparison.left_out)
     context = {
         "policy": exam_page.content_policy(scripts),
@@ -46,6 +49,9 @@ def render(comparison: Comparison, lang: str = "en") -> str:
         "labels": labels,
         "runs": [run_row(comparison, place) for place in range(len(labels))],
         "images": comparison.runs[0].plan["images"],
+        "used": used_in_words(comparison),
+        "notices": comparison.notices,
+        "same_images": comparison.same_images,
         "changed": sum(each.clearness > 1 for each in comparison.differences),
         "count": len(comparison.differences),
         "paired": sum(how == "paired" for each in comparison.differences for how in each.hows),
@@ -90,24 +96,38 @@ def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
     return reasons
 
 
+def used_in_words(comparison: Comparison) -> str:
+    used = [run.plan["images"]["used"] for run in comparison.runs]
+    return f"{max(used):,} images" if len(set(used)) == 1 else f"{min(used):,} to {max(used):,} images"
+
+
 def run_row(comparison: Comparison, place: int) -> dict[str, Any]:
     run = comparison.runs[place]
     return {
         "label": comparison.labels[place],
         "path": str(run.path),
         "subjects": [
-            subject(first, comparison) | {"shown": name}
+            {"name": name, "colour": theme.subject_colour(first, comparison.subjects[0])}
             for first, name in zip(comparison.subjects[0], comparison.subjects[place], strict=True)
         ],
         "specs": [entry.get("spec") or entry["name"] for entry in run.plan["subjects"]],
         "used": run.plan["images"]["used"],
         "made": exam_page.made_on(run.plan)["words"],
-        "folds": comparison.same_folds[place],
+        "order": order_of(comparison, place),
     }
 
 
+def order_of(comparison: Comparison, place: int) -> str:
+    """How a run's images differ from those of the first; nothing where they do not."""
+    if comparison.same_folds[place]:
+        return ""
+    used, common = (run.plan["images"]["used"] for run in (comparison.runs[place], comparison.runs[0]))
+    shared = comparison.in_common[place]
+    return "in another order" if used == common == shared else f"{shared:,} in common with {comparison.labels[0]}"
+
+
 def subject(name: str, comparison: Comparison) -> dict[str, str]:
-    return {"name": name, "colour": theme.subject_colour(name, comparison.subjects[0])}
+    return {"name": comparison.shown[name], "colour": theme.subject_colour(name, comparison.subjects[0])}
 
 
 def measures(comparison: Comparison) -> list[dict[str, Any]]:

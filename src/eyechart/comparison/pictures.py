@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.comparison.common_axes import on_common_axes
+from eyechart.comparison.differences import rank
 from eyechart.report.embed import picture, unchecked
 from eyechart.report.sections import in_one_line
 from eyechart.report.sentences import name_of_quantity
@@ -31,7 +32,7 @@ MOST_BYTES = 7_000_000  # of these figures: with the rest of the page below what
 def clearest(differences: Sequence[Difference]) -> list[Difference]:
     """The quantities that changed most clearly, three of a measure at most; of two with the same numbers, one."""
     chosen: list[Difference] = []
-    for each in sorted(differences, key=lambda each: -each.clearness):
+    for each in sorted(differences, key=lambda each: -rank(each.clearness)):
         alike = [other for other in chosen if other.measure == each.measure]
         same = [other for other in alike if other.quantity == each.quantity and {*other.subjects} == {*each.subjects}]
         twice = bool(same) or any(other.values == each.values for other in alike)
@@ -40,7 +41,7 @@ def clearest(differences: Sequence[Difference]) -> list[Difference]:
     return chosen
 
 
-def panel(each: Difference, labels: Sequence[str]) -> dict[str, Any]:
+def panel(each: Difference, labels: Sequence[str], shown: Mapping[str, str] | None = None) -> dict[str, Any]:
     """A quantity over the runs in their order, with its interval in each. Single pictures, which flow on any screen."""
     import altair as alt
     import pandas as pd
@@ -52,14 +53,15 @@ def panel(each: Difference, labels: Sequence[str]) -> dict[str, Any]:
     y = alt.Y("value:Q", title=each.unit or None, scale=alt.Scale(zero=False))
     colour = alt.Color("subject:N", scale=theme.subject_scale([each.subjects[0]]), legend=None)
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
-    name, subjects = name_of_quantity(each.quantity), " and ".join(each.subjects)
+    written = [(shown or {}).get(name, name) for name in each.subjects]
+    name, subjects = name_of_quantity(each.quantity), " and ".join(written)
     # Longer names were cut: a line holds as many letters as a panel is wide in the widest of readers' fonts.
     lines = textwrap.wrap(name, LETTERS)
-    title = alt.TitleParams(lines, subtitle=subjects, limit=PANEL[0] + 60)
+    title = alt.TitleParams(lines, subtitle=textwrap.wrap(subjects, LETTERS + 8), limit=PANEL[0] + 60)
     chart = theme.panel(alt.layer(bars, theme.curve(frame, x, y, colour)), PANEL, title)
-    return picture(specification(theme.dress(chart)), [*each.subjects, *labels, *lines]) | {
-        "words": f"{name} of {subjects} over the runs"
-    }
+    return picture(
+        specification(theme.dress(chart)), [*each.subjects, *textwrap.wrap(subjects, LETTERS + 8), *labels, *lines]
+    ) | {"words": f"{name} of {subjects} over the runs"}
 
 
 def bytes_of(made: dict[str, Any]) -> int:
@@ -73,7 +75,7 @@ def figures(comparison: Comparison, undrawn: dict[str, str]) -> list[dict[str, A
     """
     clear: dict[str, float] = {}
     for each in comparison.differences:
-        clear[each.measure] = max(clear.get(each.measure, 0.0), each.clearness)
+        clear[each.measure] = max(clear.get(each.measure, 0.0), rank(each.clearness))
     made: list[dict[str, Any]] = []
     room = MOST_BYTES
     for name in sorted(clear, key=lambda name: -clear[name]):

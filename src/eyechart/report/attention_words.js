@@ -94,7 +94,11 @@
     const learned = ["head", "mean", "rollout"].includes(how) && place && patches.length > 2;
     const plain = learned ? window.eyechart.likeness(main.picture, place, keys) : [];
     const agree = learned ? window.eyechart.rankCorrelation(patches.map((at) => weights[at]), patches.map((at) => plain[at])) : NaN;
-    part("agreement").textContent = Number.isFinite(agree) ? sentence("Here, rank correlation with the likeness of pixels: {value} over {n} patches.", { value: agree.toFixed(2).replace("-", "−"), n: patches.length }) : ["place", "reach"].includes(how) ? sentence("Mean over {n} images.", { n: subject()[how].images.toLocaleString("en") }) : "";
+    const mean = ["place", "reach"].includes(how) ? sentence("Mean over {n} images.", { n: subject()[how].images.toLocaleString("en") }) : "";
+    const rounded = (Math.round(100 * agree) / 100 || 0).toFixed(2).replace("-", "−");
+    const alike = Number.isFinite(agree) ? sentence("Here, rank correlation with the likeness of pixels: {value} over {n} patches.", { value: rounded, n: patches.length }) : mean;
+    const untrained = subject().random && how !== "pixels" ? sentence("The weights of {subject} are random: nothing has been learned here.", { subject: subject().name }) : "";
+    part("agreement").textContent = `${alike} ${untrained}`.trim();
   };
 
   Object.assign(window.eyechart.attention, { queryName, mapName, lookedAt, say, sayBeside });

@@ -41,8 +41,9 @@
   };
   const whereNow = () => [...layer().queries[main.query].slice(0, 2), ...layer().grids];
 
+  const isWhole = ({ grids, queries }) => queries.filter(([y]) => y >= 0).length === grids[0] * grids[1];
   const wholeLayers = () => { // the page has no room for every patch of every layer
-    const names = layersOf(main.subject, main.example).filter(({ grids, queries }) => queries.filter(([y]) => y >= 0).length === grids[0] * grids[1]).map(({ name }) => name);
+    const names = layersOf(main.subject, main.example).filter(isWhole).map(({ name }) => name);
     if (names.length) return ` ${sentence("All of them in {layers}.", { layers: names.map(layerWords).join(", ") })}`;
     return subject().asked ? ` ${sentence("All of them in the first picture.")}` : "";
   };
@@ -85,7 +86,9 @@
       button.addEventListener("click", () => choose({ head, show: "head" }));
       return button;
     });
+    const held = [...part("heads").children].indexOf(document.activeElement); // chosen by key: the focus stays on it
     part("heads").replaceChildren(...heads);
+    heads[held]?.focus();
     part("layer").max = subject().layers.length;
     part("layer").value = main.layer + 1;
     part("layer-name").textContent = sentence("{layer} ({n} of {all})", { layer: layerWords(layer().name), n: main.layer + 1, all: subject().layers.length });
@@ -111,7 +114,7 @@
     Object.assign(main, { subject: who, layer: at, head });
     Object.assign(other, beside);
     Object.assign(state, rest, { hovered: null });
-    if (moved || !before) main.layer = atDepth(main, depth);
+    if (moved || !before) main.layer = before ? atDepth(main, depth) : firstLayer();
     main.head = Math.min(main.head, layer().heads - 1);
     if (subject().noRollout && state.show === "rollout") state.show = "head";
     if (other.subject !== null && newBeside) Object.assign(other, { layer: atDepth(other, depthOf(main)), head: -1 });
@@ -136,6 +139,10 @@
   };
   const depthOf = (side) => side.layer / Math.max(1, subject(side).layers.length - 1);
   const atDepth = (side, depth) => Math.round(depth * (subject(side).layers.length - 1));
+  const firstLayer = () => { // the middle one; where some have every patch and others few, the next one that has
+    const middle = atDepth(main, 0.5), whole = layersOf(main.subject, state.example).map((each, at) => (isWhole(each) ? at : -1)).filter((at) => at >= 0);
+    return whole.length ? whole.reduce((best, at) => (Math.abs(at - middle) < Math.abs(best - middle) ? at : best)) : middle;
+  };
   const narrowest = (side) => layer(side).entropy.reduce((best, value, head, all) => (value !== null && value < all[best] ? head : best), 0);
 
   const listPictures = () => {

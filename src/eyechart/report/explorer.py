@@ -45,6 +45,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
         return None
     names, kept = finding.shown_subject.values.tolist(), finding.sizes["example"]
     budget = min(MOST_BYTES, BYTES_A_SUBJECT * len(names)) if budget is None else budget
+    untrained = [entry["name"] for entry in run.plan["subjects"] if entry["trained"] is False]
     subjects: list[dict[str, Any]] = [
         {
             "name": name,
@@ -52,6 +53,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
             "size": finding.picture_size.values[index].tolist(),
             "photo": bool(finding.picture_size.values[index].max() > PHOTO),
             "noRollout": str(finding.no_rollout.values[index]),
+            "random": name in untrained,
             **lesson(run, name),
             "pictures": [picture(finding, name, at) for at in range(kept)],
         }

@@ -181,15 +181,20 @@ def picture(part: PartVerdict, seeds: Mapping[int, float] = MappingProxyType({})
 
 
 def interval_drawing(
-    interval: tuple[float, float, float], side: str, margins: Sequence[float], seeds: Mapping[int, float]
+    interval: tuple[float, float, float],
+    side: str,
+    margins: Sequence[float],
+    seeds: Mapping[int, float],
+    neutral: float = 0.0,
 ) -> dict[str, Any]:
-    """The geometry alone; `middle` is None where there is nothing to draw. Without margins nothing is claimed."""
+    """The geometry alone; `middle` is None where there is nothing to draw. Without margins nothing is claimed.
+    `neutral` is what no difference would give: 1 for a ratio."""
     if not is_number(interval[0]):
         return {"middle": None}
     effect, *ends = interval
     spread = all(map(is_number, ends))
     dots = {seed: value for seed, value in seeds.items() if is_number(value)}
-    needed = [effect, *(margins or [0.0]), *(ends if spread else []), *dots.values()]
+    needed = [effect, *(margins or [neutral]), *(ends if spread else []), *dots.values()]
     low, high = min(needed), max(needed)
     width = (high - low) or abs(high) or 1.0
     if low > 0 and low < 0.6 * width:
@@ -213,7 +218,8 @@ def interval_drawing(
     )
     drawn: dict[str, Any] = {}
     drawn["zones"] = [{"x": at(a), "width": round(at(b) - at(a), 1)} for a, b in claimed]
-    drawn["ticks"] = ticks([("margin", value, at(value)) for value in margins] + [("zero", 0.0, at(0.0))], start, end)
+    wanted = [*(("margin", value, at(value)) for value in margins), ("zero", neutral, at(neutral))]
+    drawn["ticks"] = ticks(wanted, start, end)
     drawn["middle"] = at(effect)
     drawn["low"], drawn["high"] = (at(ends[0]), at(ends[1])) if spread else (None, None)
     drawn["seeds"] = [{"x": at(value), "said": f"seed {seed}: {number(value)}"} for seed, value in dots.items()]

@@ -157,7 +157,7 @@ def change_of_mind(part: PartVerdict, unit: str = "seeds") -> str:
         return f"About {round_up(part.needed):,} {unit} would decide it if the effect stays."
     if math.isinf(part.clearness):
         return "Nothing varies here; another way of training might."
-    return f"The effect would have to move by {part.clearness:.1f} half-widths of its interval."
+    return f"The effect lies {part.clearness:.1f} half-widths of its interval away from the margin."
 
 
 def needs_words(verdict: Verdict) -> bool:

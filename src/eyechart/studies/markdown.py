@@ -93,7 +93,7 @@ def _studies(records: Sequence[Records]) -> Iterator[str]:
         recorded = [line for arm, seed in study.runs if (line := each.training(arm.name, seed)) is not None]
         yield f"### {study.title}\n"
         missing, failures = missing_exams(each), each.failures()
-        told = [study.question, state_of(each)]
+        told = [study.question, f"Row {study.row} of the run list.", state_of(each)]
         told += [f"Exams of them still missing: {', '.join(missing)}."] if missing else []
         told += [f"Failed: {len(failures)}."] if failures else []
         yield f"`{study.name}`: {' '.join(told)}\n"

@@ -37,7 +37,12 @@ SCRIPTS = ("store.js", "languages.js")
 MOST_ROWS = 4
 CITED = (*BEHIND_CLAIMS, "Chen, Hsieh & Gong 2022")
 """Papers behind claims, those that nobody has tested yet too, and the other side of D2."""
-CLAIM = re.compile(r"\bC\d\d(?!\d)")  # in Korean a letter may follow
+LINKED = re.compile(
+    r"\b(?P<claim>C\d\d)(?!\d)"  # in Korean a letter may follow
+    r"|\barXiv:(?P<paper>\d{4}\.\d{5})"
+    r"|\brows? (?P<row>\d+)(?: (?P<joint>and|to) (?P<second>\d+))?"
+    r"|(?P<korean>\d+)행"
+)
 
 
 def page(
@@ -89,12 +94,27 @@ def begun(words: str) -> str:
 
 
 def linked(text: str) -> Markup:
-    """A text in which the names of claims lead to them.
+    """A text in which claims, rows of the run list and papers by their number lead to them.
 
     >>> linked("C31 & more")
     Markup('<a href="#C31">C31</a> &amp; more')
+    >>> linked("rows 2 and 7")
+    Markup('<a href="#row-2">rows 2</a> and <a href="#row-7">7</a>')
     """
-    return Markup(CLAIM.sub(lambda name: f'<a href="#{name[0]}">{name[0]}</a>', str(escape(text))))
+    return Markup(LINKED.sub(_link, str(escape(text))))
+
+
+def _link(found: re.Match[str]) -> str:
+    if found["claim"]:
+        return f'<a href="#{found[0]}">{found[0]}</a>'
+    if found["paper"]:
+        return f'<a href="https://arxiv.org/abs/{found["paper"]}" rel="noreferrer">{found[0]}</a>'
+    if found["korean"]:
+        return f'<a href="#row-{found["korean"]}">{found[0]}</a>'
+    if not found["second"]:
+        return f'<a href="#row-{found["row"]}">{found[0]}</a>'
+    first, joint, second = found[0].rpartition(f" {found['joint']} ")
+    return f'<a href="#row-{found["row"]}">{first}</a>{joint}<a href="#row-{second}">{second}</a>'
 
 
 def subjects_of(all_answers: Sequence[Answer], records: Sequence[Records], exams: BundledExams) -> list[str]:
@@ -190,6 +210,8 @@ def study_context(records: Records) -> dict[str, Any]:
         "name": study.name,
         "title": study.title,
         "question": study.question,
+        "row": study.row,
+        "recorded": bool(trained(records) or records.failures()),
         "state": state_of(records),
         "missing_exams": missing_exams(records),
         "failures": records.failures(),

@@ -63,8 +63,9 @@ def drawn_contrast(contrast: Contrast, records: Records) -> dict[str, Any] | Non
     numbers = (interval.value, interval.low, interval.high)
     effect, span = with_span(*numbers)
     about = {"words": contrast.words, "effect": effect, "span": span, "how": interval.words}
+    neutral = 1.0 if contrast.scale == "ratio" else 0.0
     look = {"kind": KINDS["not tested"], "said": f"{contrast.words}: {effect}"}
-    return {**about, **look, **interval_drawing(numbers, "", (), draws_of(contrast, records))}
+    return {**about, **look, **interval_drawing(numbers, "", (), draws_of(contrast, records), neutral)}
 
 
 def drawn_quantities(

@@ -121,11 +121,13 @@ class Numbers:
 
     def _claim(self, name: str, korean: bool) -> str:
         (answer,) = (each for each in self.answers if each.claim.id == name)
+        where = "over seeds" if answer.studied else "on the bundled weights" if answer.examined else ""
         if not korean:
-            return f"{name}: {answer.status}."
+            return f"{name}: {f'{answer.status} {where}'.strip()}."
         words, several = re.subn(" by reading or model$", "", answer.status)
         said = ", ".join(KOREAN[word] for word in words.split(", "))
-        return f"{name}: {said}{'(읽는 법이나 모델에 따라)' if several else ''}."
+        at = {"over seeds": "시드에 걸쳐 ", "on the bundled weights": "번들 가중치에서 ", "": ""}[where]
+        return f"{name}: {at}{said}{'(읽는 법이나 모델에 따라)' if several else ''}."
 
     def _contrast(self, name: str, study: str) -> str | None:
         records = self.of_study(study)
@@ -140,7 +142,7 @@ class Numbers:
         if len(pairs) < 4:
             return None
         r = float(np.corrcoef(np.array(pairs).T)[0, 1])
-        arms = f"팔 {len(pairs)}개의 r" if korean else f"r over {len(pairs)} arms"
+        arms = f"실험군 {len(pairs)}개의 r" if korean else f"r over {len(pairs)} arms"
         value, low, high = (number(each, 2) for each in (r, *fisher(r, len(pairs))))
         return f"{value} [{low}, {high}] ({arms})"
 

@@ -11,10 +11,10 @@ def trained(records: Records) -> int:
 
 
 def state_of(records: Records) -> str:
-    row, runs, made = f"Row {records.study.row} of the run list", len(records.study.runs), trained(records)
+    runs, made = len(records.study.runs), trained(records)
     if not made:
-        return f"{row}: none of its {runs} trainings is recorded yet."
-    return f"{row}: {'all' if made == runs else f'{made} of'} {runs} trainings are recorded."
+        return f"None of its {runs} trainings is recorded yet."
+    return f"{'All' if made == runs else f'{made} of'} {runs} trainings are recorded."
 
 
 def missing_exams(records: Records) -> list[str]:

@@ -19,6 +19,8 @@ class Summary:
     """Of those decided over seeds: all verdicts over seeds say the same."""
     partly: int
     """Some verdicts over seeds are undecided, all others say the same."""
+    hold: tuple[int, int]
+    """How many hold: of those alike, of those undecided in part. The others fail."""
     both: tuple[str, ...]
     """Hold in one reading or on one model and fail in another."""
     stay: int
@@ -38,7 +40,8 @@ class Summary:
     def sentences(self) -> list[str]:
         told = [
             f"Of the {self.over_seeds} claims decided over seeds {self.alike} come out alike in every reading and on "
-            f"every model that was asked; {self.partly} are undecided in some."
+            f"every model that was asked ({self.hold[0]} hold, {self.alike - self.hold[0]} fail); {self.partly} are "
+            f"undecided in some and alike in the others ({self.hold[1]} hold, {self.partly - self.hold[1]} fail)."
         ]
         if self.both:
             told.append(f"Holding in one reading or on one model and failing in another: {', '.join(self.both)}.")
@@ -69,6 +72,10 @@ def summary(all_answers: Sequence[Answer]) -> Summary:
         over_seeds=len(decided),
         alike=sum(len(said) == 1 for said in words.values()),
         partly=sum(len(said) == 2 and "undecided" in said for said in words.values()),
+        hold=(
+            sum(said == {"holds"} for said in words.values()),
+            sum(said == {"holds", "undecided"} for said in words.values()),
+        ),
         both=both,
         stay=sum(any(verdict.stands for verdict in mine) for mine in decided.values()),
         intervals=sum(len(verdict.parts) for mine in by_claim.values() for verdict in mine),
