@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import xarray
 
+from eyechart.intervals import jackknife
 from eyechart.quantity import PerSubjects
 
 
@@ -49,6 +50,42 @@ def ends_of(finding: xarray.Dataset, quantity: str, *subjects: str) -> Ends:
     mine = (columns["quantity"].values == quantity) & (columns["quantity_subjects"].values == " | ".join(subjects))
     value, low, high = (float(columns[f"quantity_{part}"].values[mine][0]) for part in ("value", "low", "high"))
     return value, low, high
+
+
+def states(finding: xarray.Dataset, quantity: str, *subjects: str) -> bool:
+    """Whether a finding has this quantity of these subjects."""
+    columns = finding.variables
+    return "quantity" in columns and bool(
+        ((columns["quantity"].values == quantity) & (columns["quantity_subjects"].values == " | ".join(subjects))).any()
+    )
+
+
+def jackknifed(finding: xarray.Dataset, number: Callable[[xarray.Dataset], float], *names: str) -> Ends:
+    """A smooth number made of variables of a finding, with the jackknife over the folds that were left out of them.
+
+    The ends are NaN where the finding keeps no replicates of one of these variables.
+    """
+    own = finding.drop_vars([str(name) for name in finding.data_vars if name not in names])
+    value = float(number(own))
+    if not all(f"{name}_replicates" in finding for name in names):
+        return value, math.nan, math.nan
+    kept = {name: finding[f"{name}_replicates"] for name in names}
+    left_out = [
+        float(number(own.assign({name: each.isel(replicate=fold) for name, each in kept.items()})))
+        for fold in range(next(iter(kept.values())).sizes["replicate"])
+    ]
+    low, high = jackknife(np.array(value), np.array(left_out))
+    return value, float(low), float(high)
+
+
+def in_points(ends: Ends, form: str = ".1f") -> str:
+    """A share as percentage points, with its interval.
+
+    >>> in_points((0.594, 0.508, 0.679))
+    '59.4 [50.8, 67.9]'
+    """
+    value, low, high = ends
+    return spanned((100 * value, 100 * low, 100 * high), form)
 
 
 def clearly_above(one: Ends, two: Ends) -> bool:
