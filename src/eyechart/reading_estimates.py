@@ -108,18 +108,24 @@ def quantity_in_words(finding: xarray.Dataset, quantity: str, form: str, *subjec
     return spanned(ends_of(finding, quantity, *subjects), form)
 
 
+SAME = 1e-6
+"""Ends no farther apart are written alike: more digits would be rounding."""
+
+
 def spanned(ends: Ends, form: str) -> str:
     """A number with its interval, with as many digits as tell its ends apart; by itself where it has no interval.
 
     >>> spanned((0.61, 0.58, 0.64), ".2f"), spanned((0.94, 0.939, 0.941), ".2f"), spanned((0.5, math.nan, 1.0), ".0%")
     ('0.61 [0.58, 0.64]', '0.940 [0.939, 0.941]', '50%')
+    >>> spanned((1.0, 0.9999999, 1.0), ".0%")
+    '100% [100%, 100%]'
     """
     value, low, high = ends
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value:{form}}"
     sign, _, rest = form.partition(".")
     digits, kind = int(rest[:-1]), rest[-1]
-    while digits < 5 and low != high and f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
+    while digits < 5 and high - low > SAME and f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
         digits += 1
     return "{} [{}, {}]".format(*(f"{each:{sign}.{digits}{kind}}" for each in ends))
 

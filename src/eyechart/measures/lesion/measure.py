@@ -36,7 +36,7 @@ from eyechart.measures.lesion.units import (
 )
 from eyechart.methods.scoring import COUNTS, TRIED, accuracy_of, changed_of, images_with_class
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
-from eyechart.reading_estimates import ends_of, halves, in_points, jackknifed, spanned, with_ends
+from eyechart.reading_estimates import ends_of, halves, in_points, jackknifed, spanned, states, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -346,14 +346,13 @@ class Lesion(SampledExperiment):
                 f"{subject} misses {name} most ({most} {said}); half of its {units.sizes['unit']} units cost {typical} "
                 "or less"
             )
-        again = early_convolutions_recalibrated(finding)
         parts += [
             f"Convolutions in the first half of {subject} cost "
             f"{in_points(ends_of(finding, 'early_convolutions', subject), '+.1f')} points more than in the second, "
             f"{in_points(ends_of(finding, 'early_convolutions_recalibrated', subject), '+.1f')} with its batch norms "
             "recalibrated"
-            for (subject,) in early_convolutions(finding)
-            if np.isfinite(again[subject,])
+            for subject in subjects_in(finding)
+            if states(finding, "early_convolutions_recalibrated", subject)
         ]
         remarks = []
         if finding.attrs["stale"]:

@@ -69,9 +69,8 @@ def reference_tiles(at: xarray.Dataset, highest: float) -> Chart:
 
 def at_the_last_block(table: pd.DataFrame, finding: xarray.Dataset, quantity: str, variable: str) -> None:
     """The interval that the sentence and the claims have: it also knows how few tokens there are to count."""
-    final = set(finding.path.values[finding.final.values].tolist())
     for subject in subjects_in(finding):
-        here = (table["subject"] == subject) & table["path"].isin(final)
+        here = (table["subject"] == subject) & table["final"].astype(bool)
         if here.any() and states(finding, quantity, subject):
             _, low, high = stated_ends(finding, quantity, subject)
             table.loc[here, list(ends_of(variable))] = [low, high]

@@ -286,7 +286,7 @@ class PatchFilters(Experiment):
         said = ". ".join(part[0].upper() + part[1:] for part in parts) + "."
         gone = finding.attrs.get("left_out", "")
         said += f" The first weights of {gone} do not read patches of RGB pixels." if gone else ""
-        return f"{said}\nAll this is exact, read off the weights; ranges hold 95% of {DRAWS} random initialisations."
+        return f"{said}\nAll this is exact, read off the weights; ranges hold 95 % of {DRAWS} random initialisations."
 
 
 def where(value: float, low: float, high: float) -> str:

@@ -318,7 +318,7 @@ class ReceptiveField(SampledExperiment):
                 f". After its last block {in_words(last, 'own_share', '.0%')} lies in its own patch and "
                 f"{in_words(last, 'disc_share', '.0%')} in a disc of 1/64 of the picture"
             )
-            if len(branches):
+            if len(branches) and np.isfinite(float(finding.own_share[branches[-1]])):  # one may add exactly zero
                 own = in_words(finding.isel(site=branches[-1]), "own_share", ".0%")
                 text += f"; of its last branch, before the skip is added, {own} lies in its own patch"
             parts.append(text)
