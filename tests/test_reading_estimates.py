@@ -38,7 +38,7 @@ def test_a_number_made_of_variables_has_the_jackknife_of_what_was_left_out() -> 
         return float(np.median(estimate.ratio.values))
 
     low, high = jackknife(np.array(5.5), left_out[:, 1])
-    assert jackknifed(finding, median, "ratio") == (5.5, pytest.approx(float(low)), pytest.approx(float(high)))
+    assert jackknifed(finding, median, "ratio") == pytest.approx((5.5, float(low), float(high)))
     value, *ends = jackknifed(finding.drop_vars("ratio_replicates"), median, "ratio")
     assert value == 5.5
     assert np.isnan(ends).all()

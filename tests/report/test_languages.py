@@ -93,6 +93,7 @@ ONE_TERM = {  # what we call a thing, and what it was called beside that
     "번들 (bundled)": r"동봉|함께 든 ",
     "셀프 어텐션 (self-attention)": r"셀프어텐션",
     "능형 (ridge)": r"릿지",
+    "수용 영역 (receptive field)": r"수용장",
     "헤시안 (Hessian)": r"헤세",
     "서브샘플링 (sub-sampling)": r"부분 표집",
     "미세 조정 (fine-tuning)": r"미세조정",

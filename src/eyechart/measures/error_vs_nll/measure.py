@@ -51,6 +51,7 @@ BUNDLED = {"cifar10": "sample:train"}
 """Bundled training images, by the name of the data in a subject's card."""
 RECORDED = ("augmented_train_nll", "clean_train_nll", "test_error")
 LEAST_FAMILIES = 5
+FAMILY_WORDS = {"cnn": "CNN", "windows": "windowed transformer", "vit": "ViT"}
 
 
 @dataclass
@@ -201,7 +202,7 @@ class ErrorVsNll(SampledExperiment):
             Quantity(
                 f"{variable}_{lower}_to_{higher}",
                 steps(variable, lower, higher),
-                f"{words}, {higher} minus {lower}",
+                f"{words}, {FAMILY_WORDS[higher]} minus {FAMILY_WORDS[lower]}",
                 limits=(-1.0, 1.0) if variable == "error" else (None, None),
             )
             for variable, words in (("error", "share named wrong"), ("nll_train", "augmented training NLL"))
@@ -350,7 +351,8 @@ class ErrorVsNll(SampledExperiment):
         }
         said += [f"{one} against {two}: {words}" for (one, two), words in readings.items() if words]
         silent = sum(not words for words in readings.values())
-        which = "the pair" if len(readings) == 1 else f"{silent} of {len(readings)} pairs"
+        some = f"{silent} of" if silent < len(readings) else "any of the"
+        which = "the pair" if len(readings) == 1 else f"{some} {len(readings)} pairs"
         remark = f"\nNothing is read from {which}, because not both numbers are clearly apart." if silent else ""
         return "; ".join(said) + f".{remark}"
 

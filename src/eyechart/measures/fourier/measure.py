@@ -303,7 +303,7 @@ class Fourier(SampledExperiment):
                         int((surely(of_subject, name)[here] > 0).sum()) for name in ("change", "high_change")
                     )
                     counts.append(f"{rising} ({louder}) of {here.sum()} {KIND_WORDS.get(kind, kind)} sub-layers")
-            said.append(f"{subject} {' and '.join(counts) or 'no sub-layer with a skip of its own grid'}")
+            said.append(f"in {subject} {' and '.join(counts) or 'no sub-layer has a skip of its own grid'}")
         return (
             "How many sub-layers clearly raise the highest frequency against the mean (in brackets: the amplitude of "
             f"high frequencies): {'; '.join(said)}."

@@ -147,7 +147,7 @@ class HeadSubsets(Measure):
         Quantity(
             "head_cka_falls",
             falls_with_distance,
-            "rank correlation of head groups' CKA with their distance, mean over low CNN sites",
+            "rank correlation of head groups' CKA with their distance, mean over low CNN layers",
             smooth=False,
             limits=(-1, 1),
             halving=True,  # 64 images rank 17 of 22 curves right
@@ -156,7 +156,7 @@ class HeadSubsets(Measure):
         Quantity(
             "near_heads_over_far",
             near_minus_far,
-            "CKA with low CNN sites, nearest head group minus farthest",
+            "CKA with low CNN layers, nearest head group minus farthest",
             smooth=False,
             limits=(-2, 2),
         ),
