@@ -1,12 +1,15 @@
-"""Comparisons of ViTs with CNNs that say nothing where nothing can be told."""
+"""Numbers with their intervals, and comparisons of ViTs with CNNs that say nothing where nothing can be told."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+import pytest
 import xarray
 
-from eyechart.reading_estimates import vit_minus_cnn
+from eyechart.intervals import jackknife
+from eyechart.reading_estimates import jackknifed, vit_minus_cnn
 
 
 def test_pairs_of_equal_pictures_and_no_certainty_where_both_lose_everything() -> None:
@@ -22,3 +25,20 @@ def test_pairs_of_equal_pictures_and_no_certainty_where_both_lose_everything() -
     assert list(found) == [("vit", "cnn"), ("vit", "other cnn")]
     assert math.isnan(found["vit", "cnn"])
     assert found["vit", "other cnn"] == -0.25
+
+
+def test_a_number_made_of_variables_has_the_jackknife_of_what_was_left_out() -> None:
+    """The median of three sites, without each of four folds."""
+    left_out = np.array([[1.0, 5.0, 9.0], [1.0, 5.4, 9.0], [1.0, 5.6, 9.0], [1.0, 6.0, 9.0]])
+    finding = xarray.Dataset(
+        {"ratio": ("site", [1.0, 5.5, 9.0]), "ratio_replicates": (("replicate", "site"), left_out)}
+    )
+
+    def median(estimate: xarray.Dataset) -> float:
+        return float(np.median(estimate.ratio.values))
+
+    low, high = jackknife(np.array(5.5), left_out[:, 1])
+    assert jackknifed(finding, median, "ratio") == pytest.approx((5.5, float(low), float(high)))
+    value, *ends = jackknifed(finding.drop_vars("ratio_replicates"), median, "ratio")
+    assert value == 5.5
+    assert np.isnan(ends).all()

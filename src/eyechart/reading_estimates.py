@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import xarray
 
+from eyechart.intervals import jackknife
 from eyechart.quantity import PerSubjects
 
 
@@ -51,6 +52,42 @@ def ends_of(finding: xarray.Dataset, quantity: str, *subjects: str) -> Ends:
     return value, low, high
 
 
+def states(finding: xarray.Dataset, quantity: str, *subjects: str) -> bool:
+    """Whether a finding has this quantity of these subjects."""
+    columns = finding.variables
+    return "quantity" in columns and bool(
+        ((columns["quantity"].values == quantity) & (columns["quantity_subjects"].values == " | ".join(subjects))).any()
+    )
+
+
+def jackknifed(finding: xarray.Dataset, number: Callable[[xarray.Dataset], float], *names: str) -> Ends:
+    """A smooth number made of variables of a finding, with the jackknife over the folds that were left out of them.
+
+    The ends are NaN where the finding keeps no replicates of one of these variables.
+    """
+    own = finding.drop_vars([str(name) for name in finding.data_vars if name not in names])
+    value = float(number(own))
+    if not all(f"{name}_replicates" in finding for name in names):
+        return value, math.nan, math.nan
+    kept = {name: finding[f"{name}_replicates"] for name in names}
+    left_out = [
+        float(number(own.assign({name: each.isel(replicate=fold) for name, each in kept.items()})))
+        for fold in range(next(iter(kept.values())).sizes["replicate"])
+    ]
+    low, high = jackknife(np.array(value), np.array(left_out))
+    return value, float(low), float(high)
+
+
+def in_points(ends: Ends, form: str = ".1f") -> str:
+    """A share as percentage points, with its interval.
+
+    >>> in_points((0.594, 0.508, 0.679))
+    '59.4 [50.8, 67.9]'
+    """
+    value, low, high = ends
+    return spanned((100 * value, 100 * low, 100 * high), form)
+
+
 def clearly_above(one: Ends, two: Ends) -> bool:
     """Whether one value is above another by more than both intervals, as of independent errors, leave open.
 
@@ -71,18 +108,24 @@ def quantity_in_words(finding: xarray.Dataset, quantity: str, form: str, *subjec
     return spanned(ends_of(finding, quantity, *subjects), form)
 
 
+SAME = 1e-6
+"""Ends no farther apart are written alike: more digits would be rounding."""
+
+
 def spanned(ends: Ends, form: str) -> str:
     """A number with its interval, with as many digits as tell its ends apart; by itself where it has no interval.
 
     >>> spanned((0.61, 0.58, 0.64), ".2f"), spanned((0.94, 0.939, 0.941), ".2f"), spanned((0.5, math.nan, 1.0), ".0%")
     ('0.61 [0.58, 0.64]', '0.940 [0.939, 0.941]', '50%')
+    >>> spanned((1.0, 0.9999999, 1.0), ".0%")
+    '100% [100%, 100%]'
     """
     value, low, high = ends
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value:{form}}"
     sign, _, rest = form.partition(".")
     digits, kind = int(rest[:-1]), rest[-1]
-    while digits < 5 and low != high and f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
+    while digits < 5 and high - low > SAME and f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
         digits += 1
     return "{} [{}, {}]".format(*(f"{each:{sign}.{digits}{kind}}" for each in ends))
 

@@ -247,7 +247,7 @@ REFERENCES = {
     "attention_distance": {"uniform attention", "attends itself", "uniform", "itself"},
     "attention_maps": {"uniform attention", "a single key"},
     "attention_role": {"as intact"},
-    "band_noise": {"low", "high", "10 points", "read at left"},
+    "band_noise": {"low", "high", "10 points", "strength of the first panel"},
     "feature_variance": {"first half of a ViT"},
     "few_shot": {"guessing"},
     "grouping": {"by place alone"},

@@ -102,7 +102,7 @@ def test_a_model_that_guesses_is_neither_sure_nor_unsure() -> None:
     said = Calibration().sentence(found)
     assert re.match(
         r"new names [\d.]+% \[[\d.]+%, [\d.]+%\] right, not clearly more than guessing \(33.3%\), with a mean "
-        r"confidence of 3[\d.]+%: it knows nothing yet to be sure of\. net is ",
+        r"confidence of 3[\d.]+% \[3[\d.]+%, 3[\d.]+%\]: it knows nothing yet to be sure of\. net is ",
         said,
     )
     never = examine({"net": wrong}, labels, intervals=True)

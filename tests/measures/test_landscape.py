@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.images import open_images, plan_batches
+from eyechart.intervals import with_intervals
 from eyechart.measures.landscape.measure import Landscape, LandscapeTally, penalty_share, rise
 from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, norms
 from eyechart.scene import Batch, Scene
@@ -57,7 +58,7 @@ def examine(measure: Landscape, subject: Subject, images: int = 32) -> xarray.Da
     for shard in range(len(plan.shards)):
         tally = tally.merge(examine_shard([station], source, plan.batches(shard), [measure], where)["landscape"])
     assert isinstance(tally, LandscapeTally)
-    return measure.estimate(tally.total(), where)
+    return with_intervals(measure, tally, where)
 
 
 def test_the_middle_is_the_plain_loss_and_the_subject_stays_as_it_was(subject: Subject) -> None:

@@ -9,9 +9,11 @@ import pytest
 import torch
 import xarray
 
+from eyechart.charts.tables import table_of
 from eyechart.claims.asking import asked_of
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.intervals import bootstrap, bootstrap_weights, small_size
+from eyechart.measures.localisation.chart import at_the_last_block
 from eyechart.measures.localisation.measure import Localisation
 from eyechart.measures.localisation.quantities import best_third, earlier_gain, over_best, units_sentence, with_cnn
 from eyechart.methods.hsic import gram, hsic_table
@@ -283,7 +285,9 @@ def test_the_best_third_of_the_earlier_units_and_the_best_unit_by_hand() -> None
     assert np.isnan(with_cnn(earlier_gain)(peaks([0.1]))["v", "c"])
     assert with_cnn(over_best("peak"))(peaks([0.1, 0.7], 0.5)) == {("v", "c"): pytest.approx(-0.2)}
     ends = estimate.assign(peak_low=estimate.peak - 0.1, peak_high=estimate.peak + 0.1)
-    assert units_sentence(ends, "c") == ["of the 8 units looked at unit 3 has the highest peak (0.90 [0.80, 1.00])"]
+    assert units_sentence(ends, "c") == [
+        "its highest peak, of the 8 units that were looked at, is that of unit 3 (0.90 [0.80, 1.00])"
+    ]
     assert units_sentence(ends, "v") == []
 
 
@@ -358,3 +362,18 @@ def test_comparisons_of_subjects() -> None:
     assert low < 2  # four inner cells of the CNN say little, though no draw of images moved them
     assert ("hit_rate_ratio", "gap | c") not in found
     assert "untrained it is 50%" in Localisation().sentence(finding)
+
+
+def test_the_figure_has_the_interval_of_the_sentence_at_the_last_block() -> None:
+    """Of few tokens the bootstrap alone said [0 %, 6 %] where the sentence and the claim say [0 %, 60 %]."""
+    estimate = peaks([0.1, 0.3])
+    rows = {"quantity_value": [0.3], "quantity_low": [-0.5], "quantity_high": [0.9]}
+    finding = estimate.assign(peak_low=estimate.peak - 0.1, peak_high=estimate.peak + 0.1).assign(
+        {name: ("quantity_row", values) for name, values in rows.items()}
+    )
+    named = {"quantity": ("quantity_row", ["token_peak"]), "quantity_subjects": ("quantity_row", ["c"])}
+    finding = finding.assign_coords(named)
+    table = table_of(finding, "peak")
+    at_the_last_block(table, finding, "token_peak", "peak")
+    assert table["peak_low"].tolist() == pytest.approx([0.9, 0.0, -0.5])
+    assert table["peak_high"].tolist() == pytest.approx([1.1, 0.2, 0.9])

@@ -157,7 +157,8 @@ def test_the_order_of_subjects_under_each_reading() -> None:
     assert same_ranking({"CKA": readings["CKA"], "places": readings["places"]}).endswith("by every other reading, too.")
     overlapping = {"CKA": {"a": (0.42, 0.2, 0.6), "b": (0.25, 0.1, 0.4)}, "places": readings["places"]}
     assert same_ranking(overlapping) == (
-        "By CKA the order is a ≈ b; by places it is a > b. Where “≈” stands, intervals do not tell them apart."
+        "By CKA the order is a ≈ b; by places it is a > b. Where “≈” stands, intervals do not tell the two next to it "
+        "apart."
     )
 
 

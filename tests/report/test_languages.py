@@ -80,6 +80,36 @@ def test_no_particle_depends_on_what_stands_in_a_place() -> None:
             assert not PARTICLE.search(korean), (name, english, korean)
 
 
+ONE_TERM = {  # what we call a thing, and what it was called beside that
+    "잔차 연결 (skip connection)": r"스킵|건너뛴 (?:쪽|벡터)",
+    "쿼리 (query)": r"(?<![가-힣])질의",
+    "맵 (map)": r"(?<![가-힣])지도",
+    "접합점 (junction)": r"(?<![가-힣])접점",
+    "부분층 (sub-layer)": r"하위 층",
+    "단위 (unit of a CNN)": r"유닛",
+    "반지름 (radius)": r"반경",
+    "파라미터 (parameter)": r"매개변수",
+    "하이브리드 (hybrid)": r"혼합형",
+    "번들 (bundled)": r"동봉|함께 든 ",
+    "셀프 어텐션 (self-attention)": r"셀프어텐션",
+    "능형 (ridge)": r"릿지",
+    "수용 영역 (receptive field)": r"수용장",
+    "헤시안 (Hessian)": r"헤세",
+    "서브샘플링 (sub-sampling)": r"부분 표집",
+    "미세 조정 (fine-tuning)": r"미세조정",
+    "자기 (its own)": r"(?<![가-힣])저와",
+}
+
+
+@pytest.mark.parametrize(("term", "others"), ONE_TERM.items(), ids=lambda each: each)
+def test_one_thing_has_one_korean_name(term: str, others: str) -> None:
+    """Also in the README, which speaks of the same: who reads 스킵 here and 잔차 연결 there looks for two things."""
+    files = [file for ending in ("*.toml", "*.py", "*.html") for file in SOURCES.rglob(ending)]
+    files += [readme for readme in [SOURCES.parents[1] / "README.ko.md"] if readme.exists()]
+    found = {(file.name, said) for file in files for said in re.findall(others, file.read_text(encoding="utf-8"))}
+    assert found == set(), f"say {term}"
+
+
 def test_a_sentence_is_one_entry() -> None:
     """No entry begins or ends in mid-word: it would be glued to another."""
     for name, catalogue in catalogues():

@@ -188,7 +188,7 @@ def notices(plan: Mapping[str, Any]) -> list[str]:
     batches, images = BatchPlan.from_json(plan["batches"]), plan["images"]
     if batches.left_over and batches.blocks:
         said.append(
-            f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block} of {len(batches)} images: "
+            f"Statistics of whole blocks (CKA) use {batches.blocks * batches.block:,} of {len(batches):,} images: "
             f"every block has {batches.block}, and the {batches.left_over} left over "
             f"{'is' if batches.left_over == 1 else 'are'} dropped there."
         )

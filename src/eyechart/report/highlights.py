@@ -183,7 +183,8 @@ def sentence(one: Contrast) -> str:
         return f"{value}{unit} [{span}]"
 
     most, least, others = one.most, one.least, len(one.values) - 2
-    between = f", {others} {'other' if others == 1 else 'others'} between" if others else ""
+    # Others may have the very value of an end: they are not "between".
+    between = f", {others} {'other' if others == 1 else 'others'} in that range" if others else ""
     what = f"{one.explain[:1].upper()}{one.explain[1:]}"
     return f"{what}: {told(most)} in {most} against {told(least)} in {least}{between}."
 

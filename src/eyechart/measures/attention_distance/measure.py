@@ -23,7 +23,7 @@ from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.methods.attention_distance import HOW_FAR, HOW_FAR_WITH_PREFIX, Cls, tokens_from
 from eyechart.methods.ranks import half_a_swap, rank_correlation
 from eyechart.quantity import Bounds, Compute, Quantity, known_to, of_each, of_pairs, subjects_in
-from eyechart.reading_estimates import by_subject, site_indices, thirds
+from eyechart.reading_estimates import by_subject, quantity_in_words, site_indices, states, thirds
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions
 from eyechart.tally import Sum, Tally
@@ -197,9 +197,10 @@ class AttentionDistance(Measure):
     how_to_read_ko = (
         "점 하나가 어텐션 헤드 하나이고, 높이는 패치와 그 패치가 보는 곳 사이의 평균 거리(픽셀)이다. 처음은 가장 낮은 "
         "두 블록과 가장 높은 두 블록의 헤드를 정렬한 것, 다음은 깊이에 따른 모든 헤드이다. 위 점선은 그림 전체를 "
-        "고르게 볼 때, 아래 점선은 자기 자신만 볼 때이다. 거리가 멀다고 해서 전역 헤드는 아니다: 늘 같은 구석만 보는 "
-        "헤드도 거리가 멀다. 툴팁의 덮는 넓이가 이를 가른다(1: 모든 곳, 0: 한곳). 주장에서는 그림의 절반을 덮고 "
-        "어텐션의 절반 이상을 패치에 주는 초기 헤드만 멀리 본다고 친다."
+        "고르게 볼 때, 아래 점선은 자기 자신만 볼 때이다. 초기 블록의 낮은 점은 합성곱처럼 가까이 보는 국소 헤드이다. "
+        "거리가 멀다고 해서 전역 헤드는 아니다: 늘 같은 구석만 보는 헤드도 거리가 멀다. 툴팁의 덮는 넓이가 이를 "
+        "가른다(1: 모든 곳, 0: 한곳). 주장에서는 그림의 절반을 덮고 어텐션의 절반 이상을 패치에 주는 초기 헤드만 멀리 "
+        "본다고 친다."
     )
     method = (
         "Attention weights are recomputed beside the model's own attention and checked to reproduce its output. Prefix "
@@ -369,11 +370,19 @@ class AttentionDistance(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in subjects_in(finding):
-            heads = heads_of(finding, subject, slice(None))
-            first, last = heads_of(finding, subject, slice(0, 1)), heads_of(finding, subject, slice(-1, None))
-            parts.append(
-                f"{(heads < LOCAL).sum()} of {len(heads)} heads of {subject} look less than half as far as uniform "
-                f"attention; its first block spans {first.min():.2f} to {first.max():.2f} of uniform, its last "
-                f"{last.min():.2f} to {last.max():.2f}"
+            count = len(heads_of(finding, subject, slice(None)))
+            text = (
+                f"{quantity_in_words(finding, 'local_heads', '.0%', subject)} of the {count} heads of {subject} look "
+                "less than half as far as uniform attention"
             )
+            if states(finding, "late_nearest_head", subject):
+                near, far, late = (
+                    quantity_in_words(finding, name, ".2f", subject)
+                    for name in ("early_nearest_head", "early_farthest_head", "late_nearest_head")
+                )
+                text += (
+                    f"; of its first two blocks the nearest looks {near} times as far as that and the farthest {far} "
+                    f"times, of its last block the nearest {late} times"
+                )
+            parts.append(text)
         return "; ".join(parts) + "."

@@ -65,5 +65,5 @@ def by_strength(finding: xarray.Dataset) -> Chart:
     lines = theme.curve(table, x, y, colour, *ends_of("mean_cost"), tooltip=tooltip)
     layers = lines + theme.reference(-10, "10 points")
     if not math.isnan(float(finding.read_at[0])):
-        layers += theme.reference(float(finding.read_at[0]), "read at left", axis="x")
+        layers += theme.reference(float(finding.read_at[0]), "strength of the first panel", axis="x")
     return theme.panel(layers, (260, SIZE[1]), "mean over all frequencies")

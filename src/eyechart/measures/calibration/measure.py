@@ -28,7 +28,7 @@ from eyechart.measure import Measure, Source, Views, subject_coordinates
 from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at
 from eyechart.methods.scoring import LOGITS, with_classes
 from eyechart.quantity import Bounds, Compute, Quantity, of_pairs
-from eyechart.reading_estimates import by_subject, in_words, per_subject, with_ends
+from eyechart.reading_estimates import by_subject, in_words, jackknifed, per_subject, spanned, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Sum, Tally, sums_by
@@ -281,14 +281,15 @@ class Calibration(Measure):
         for subject in finding.subject.values:
             here = finding.sel(subject=subject)
             if guesses(here):
+                sure = jackknifed(here, lambda each: float(each.accuracy + each.signed_ece), "accuracy", "signed_ece")
                 parts.append(
                     f"{subject} names {in_words(here, 'accuracy', '.1%')} right, not clearly more than guessing "
-                    f"({here.attrs['guessing']:.1%}), with a mean confidence of "
-                    f"{float(here.accuracy + here.signed_ece):.1%}: it knows nothing yet to be sure of"
+                    f"({here.attrs['guessing']:.1%}), with a mean confidence of {spanned(sure, '.1%')}: it knows "
+                    "nothing yet to be sure of"
                 )
                 continue
             signed, low, high = with_ends(here, "signed_ece")
-            sure = (
+            verdict = (
                 "too sure of itself"
                 if low > 0
                 else "not sure enough"
@@ -297,10 +298,10 @@ class Calibration(Measure):
             )
             least, most = (100 * low, 100 * high) if signed > 0 else (-100 * high, -100 * low)
             parts.append(
-                f"{subject} is {sure}: its confidence is {abs(100 * signed):.1f} points "
+                f"{subject} is {verdict}: its confidence is {abs(100 * signed):.1f} points "
                 f"{'above' if signed > 0 else 'below'} its accuracy [{least:.1f}, {most:.1f}]; calibration "
-                f"error {in_words(here, 'ece', '.3f')} (chance alone {float(here.floor):.3f}), "
-                f"{in_words(here, 'scaled_ece', '.3f')} at temperature {float(here.temperature):.2f}"
+                f"error {in_words(here, 'ece', '.3f')} (chance alone {in_words(here, 'floor', '.3f')}), "
+                f"{in_words(here, 'scaled_ece', '.3f')} at temperature {in_words(here, 'temperature', '.2f')}"
             )
         return ". ".join(parts) + "."
 

@@ -26,7 +26,7 @@ from eyechart.measure import SampledExperiment, Source, Views, subject_coordinat
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, about_strangers, labelled, scored, strangers
 from eyechart.quantity import Quantity
-from eyechart.reading_estimates import per_subject, vit_minus_cnn, with_ends
+from eyechart.reading_estimates import in_points, in_words, per_subject, vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Concat, Sum, Tally
@@ -82,14 +82,15 @@ class Corruption(SampledExperiment):
     how_to_read = (
         "On top: one picture in all fifteen corruptions at severity 3. Curves: accuracy, negative log-likelihood and "
         "over-confidence (confidence minus accuracy) from the clean picture (0) to the strongest corruption (5), over "
-        "all types. Below: accuracy for each type, averaged over severities, with clean accuracy dashed; beside it by "
-        "how many points a subject is better (right of 0) or worse than the first one, on the same pictures. Shades "
-        "and bars are 95 % intervals."
+        "all types. Below: accuracy for each type, averaged over severities, with clean accuracy dashed; next, by how "
+        "many points a subject is better (right of 0) or worse than the first one, on the same pictures. Shades and "
+        "bars are 95 % intervals."
     )
     how_to_read_ko = (
-        "위: 한 그림의 열다섯 가지 손상(세기 3). 곡선: 깨끗한 그림(0)부터 가장 강한 손상(5)까지의 정확도, 로그 가능도, "
-        "지나친 확신(확신도 − 정확도). 아래: 종류별 정확도(세기 평균). 점선은 깨끗한 그림에서의 정확도이다. 다음: "
-        "같은 그림에서 첫 모델보다 더(0 오른쪽) 또는 덜 맞히는 정도. 음영과 선은 95 % 구간이다."
+        "위: 한 그림의 열다섯 가지 손상(세기 3). 곡선: 원본 그림(0)부터 가장 강한 손상(5)까지의 정확도, 음의 로그 "
+        "가능도, 지나친 확신(확신도 − 정확도), 모든 종류에 걸친 값. 아래: 종류별 정확도(세기 평균). 점선은 원본 "
+        "그림에서의 정확도이다. 다음: 같은 그림에서 첫 대상보다 더(0 오른쪽) 또는 덜 맞히는 정도. 음영과 선은 95 % "
+        "구간이다."
     )
     method = (
         "The fifteen corruptions of Hendrycks & Dietterich (2019), made here at the size a subject is fed, with the "
@@ -235,12 +236,14 @@ class Corruption(SampledExperiment):
                 parts.append(f"{subject} is left out: its own transform does more with colours than shift and scale")
                 continue
             value, low, high = with_ends(row, "mean")
-            hardest = str(row.type.values[int(row.by_type.values.argmin())]).replace("_", " ")
+            worst = row.isel(type=int(row.by_type.values.argmin()))
+            hardest = str(worst.type.item()).replace("_", " ")
+            least, most = (in_points(with_ends(row.isel(level=at), "signed_ece"), "+.1f") for at in (0, -1))
             parts.append(
                 f"{subject} names {value:.1%} of the corrupted pictures right [{low:.1%}, {high:.1%}], and "
-                f"{float(row.by_severity[0]):.1%} of the clean ones; {hardest} is the "
-                f"hardest ({float(row.by_type.min()):.1%}), and from severity 0 to 5 its confidence minus accuracy "
-                f"goes from {100 * float(row.signed_ece[0]):+.1f} to {100 * float(row.signed_ece[-1]):+.1f} points"
+                f"{in_words(row.isel(level=0), 'by_severity', '.1%')} of the clean ones; {hardest} is the hardest "
+                f"({in_words(worst, 'by_type', '.1%')}), and from severity 0 to 5 its confidence minus accuracy goes "
+                f"from {least} to {most} points"
             )
         several = len(set(finding.pictures.values.tolist())) > 1
         sizes = "\nSubjects that are fed another size see other corruptions and are not compared."

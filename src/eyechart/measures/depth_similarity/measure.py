@@ -24,7 +24,7 @@ from eyechart.measure import Measure, Source, Views
 from eyechart.methods.hsic import PREFIX, WHOLE, check_blocks, hsic_table, patch_gram
 from eyechart.methods.twins import WORDS, Pair, pairs_of
 from eyechart.quantity import Compute, PerSubjects, Quantity
-from eyechart.reading_estimates import late_over_rest, thirds
+from eyechart.reading_estimates import in_words, late_over_rest, thirds
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks, blocks_with_prefix
 from eyechart.sites import Anatomy
@@ -114,8 +114,8 @@ class DepthSimilarity(Measure):
     how_to_read_ko = (
         "곡선 하나는 두 모델을 블록마다 비교한 것이다. 1은 그 블록이 두 모델에서 그림들을 같은 방식으로 배열한다는 "
         "뜻이고 0은 공통점이 없다는 뜻이다. 내려가는 곡선은 낮은 층이 두 모델의 공통점이라는 뜻이다. 회색 파선은 다른 "
-        "시드(상한), 점선은 학습하지 않은 쌍둥이(하한)이다. 크기가 다른 두 모델은 모든 블록 사이의 지도와 블록마다 "
-        "가장 비슷한 블록의 곡선으로 보인다."
+        "시드(상한: 기대할 수 있는 최대), 점선은 학습하지 않은 쌍둥이(하한)이다. 크기가 다른 두 모델은 모든 블록 "
+        "사이의 맵과 블록마다 가장 비슷한 블록의 곡선으로 보인다."
     )
     method = (
         "Linear minibatch CKA with the unbiased HSIC estimator, as in the first measure and from the same Gram "
@@ -222,8 +222,10 @@ class DepthSimilarity(Measure):
             matched = "best matches" if relation == "size" else "CKA"
             names = {0: "the first block", len(curve) - 1: "the last"}
             least = int(np.nanargmin(curve))
+            variable = "best" if relation == "size" else "similarity"
             values = [
-                f"{curve[block]:.2f} at {names.get(block, f'block {block + 1}')}"
+                f"{in_words(finding.isel(pair=at, block=block), variable, '.2f')} at "
+                + names.get(block, f"block {block + 1}")
                 + (", where it is least" if block == least else "")
                 for block in sorted({*names, least})
             ]

@@ -51,6 +51,7 @@ BUNDLED = {"cifar10": "sample:train"}
 """Bundled training images, by the name of the data in a subject's card."""
 RECORDED = ("augmented_train_nll", "clean_train_nll", "test_error")
 LEAST_FAMILIES = 5
+FAMILY_WORDS = {"cnn": "CNN", "windows": "windowed transformer", "vit": "ViT"}
 
 
 @dataclass
@@ -157,9 +158,10 @@ class ErrorVsNll(SampledExperiment):
         "known: its loss is measured on the exam's pictures."
     )
     how_to_read_ko = (
-        "점 하나가 모델 하나이다. 왼쪽일수록 학습 그림을 잘 맞추고, 아래일수록 시험 그림에서 덜 틀린다. 두 모델 가운데 "
-        "왼쪽 아래에 있는 쪽이 표현이 더 강하고, 오른쪽 아래는 정칙화된 것이며, 왼쪽 위는 과적합이다. 마름모는 학습 "
-        "기록에 남은 값이고, 세모는 학습 그림을 모르는 모델로, 손실을 시험 그림에서 쟀다."
+        "점 하나가 모델 하나이다. 왼쪽일수록 학습 그림을 잘 맞추고, 아래일수록 검사의 그림에서 덜 틀린다. 두 모델 "
+        "가운데 왼쪽 아래에 있는 쪽이 표현이 더 강하고, 오른쪽 아래는 정칙화된 것이며, 왼쪽 위는 과적합이다. 마름모는 "
+        "학습 기록에 남은 값(드롭 패스를 쓰며 모든 학습 이미지에서)이고, 세모는 학습 그림을 모르는 모델로, 손실을 "
+        "검사의 그림에서 쟀다."
     )
     method = (
         "Error: share of the exam's pictures named wrong (common crop); it is a test error if they are test pictures. "
@@ -200,7 +202,7 @@ class ErrorVsNll(SampledExperiment):
             Quantity(
                 f"{variable}_{lower}_to_{higher}",
                 steps(variable, lower, higher),
-                f"{words}, {higher} minus {lower}",
+                f"{words}, {FAMILY_WORDS[higher]} minus {FAMILY_WORDS[lower]}",
                 limits=(-1.0, 1.0) if variable == "error" else (None, None),
             )
             for variable, words in (("error", "share named wrong"), ("nll_train", "augmented training NLL"))
@@ -349,7 +351,8 @@ class ErrorVsNll(SampledExperiment):
         }
         said += [f"{one} against {two}: {words}" for (one, two), words in readings.items() if words]
         silent = sum(not words for words in readings.values())
-        which = "the pair" if len(readings) == 1 else f"{silent} of {len(readings)} pairs"
+        some = f"{silent} of" if silent < len(readings) else "any of the"
+        which = "the pair" if len(readings) == 1 else f"{some} {len(readings)} pairs"
         remark = f"\nNothing is read from {which}, because not both numbers are clearly apart." if silent else ""
         return "; ".join(said) + f".{remark}"
 

@@ -19,7 +19,7 @@ import xarray
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, site_coordinates
-from eyechart.methods.steps import KIND_WORDS, UNMOVED, beyond_rounding
+from eyechart.methods.steps import KIND_WORDS, UNMOVED, beyond_rounding, surely
 from eyechart.quantity import Compute, Quantity, of_each, of_pairs, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import skip_of, skips_of_sub_layers, sub_layers
@@ -142,7 +142,7 @@ class FeatureVariance(Measure):
         "their windows."
     )
     how_to_read_ko = (
-        "위: 각 부분층 뒤에서 특징 지도가 위치마다 얼마나 다른지를 보인다. 회색 원은 어텐션, 흰 표시는 MLP나 "
+        "위: 각 부분층 뒤에서 특징 맵이 위치마다 얼마나 다른지를 보인다. 회색 원은 어텐션, 흰 표시는 MLP나 "
         "합성곱 뒤, 파란색은 격자가 바뀐 곳이다. 처음은 논문과 같은 분산이고, 다음은 특징의 제곱평균으로 나눈 "
         "값이다. 그냥 분산은 특징이 모두 커지기만 해도 커지고, 나눈 값은 특징의 평균만 커져도 내려가므로 둘 다 "
         "읽는다. 아래: 각 부분층이 그 값을 얼마나 바꾸는지를 보인다. 0보다 낮으면 평균을 내듯 평활하고, 높으면 "
@@ -153,9 +153,10 @@ class FeatureVariance(Measure):
         "Unbiased variance over grid positions (prefix tokens dropped), averaged over channels and images, after the "
         "stem and after every sub-layer; a block with a single residual addition is read at its output. A step is the "
         "log of the variance (or of variance over mean square) after a sub-layer minus that of the skip at its "
-        "residual addition; projected shortcuts are left out. Sign tests ask whether most attentions and MLPs in the "
-        "first half of a ViT, and most convolution blocks of a CNN, go one way: the exact interval of the share that "
-        "does, 5 % on each side, must lie above one half."
+        "residual addition; projected shortcuts are left out. A sub-layer clearly raises it where the whole interval "
+        "of its step lies above 0. Sign tests ask whether most attentions and MLPs in the first half of a ViT, and "
+        "most convolution blocks of a CNN, go one way: the exact interval of the share that does, 5 % on each side, "
+        "must lie above one half."
     )
     quantities = (
         *(
@@ -248,9 +249,9 @@ class FeatureVariance(Measure):
             for kind in dict.fromkeys(finding.kind.values[finding.subject.values == subject].tolist()):
                 rows = of_kind(finding, subject, kind)
                 if len(rows):
-                    rising, over = (int((finding[scale].values[rows] > UNMOVED).sum()) for scale in SCALES)
+                    rising, over = (int((surely(finding, scale)[rows] > UNMOVED).sum()) for scale in SCALES)
                     counts.append(f"{rising} ({over}) of {len(rows)} {KIND_WORDS.get(kind, kind)} sub-layers")
             if counts:
                 parts.append(f"in {subject} {' and '.join(counts)}")
         said = "; ".join(parts) or "no sub-layer has an unprojected skip"
-        return f"Where the variance rises (in brackets: the variance over the mean square): {said}."
+        return f"Where the variance clearly rises (in brackets: the variance over the mean square): {said}."

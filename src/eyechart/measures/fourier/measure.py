@@ -27,7 +27,7 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
 from eyechart.methods.spectrum import BANDS, Average, describe, diagonal, log_amplitude
-from eyechart.methods.steps import KIND_WORDS, beyond_rounding, within_rounding
+from eyechart.methods.steps import KIND_WORDS, beyond_rounding, surely, within_rounding
 from eyechart.quantity import Compute, Quantity, known_to, of_each, subjects_in
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attention_of, skip_of, sub_layers
@@ -195,19 +195,20 @@ class Fourier(SampledExperiment):
         "and what the branch adds) and absolute energies."
     )
     how_to_read_ko = (
-        "첫 곡선들은 깊이마다 특징 지도의 각 주파수가 평균(주파수 0)보다 얼마나 약한지를 보인다. 다음은 깊이에 따른 "
-        "최고 주파수이다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱, 파란색은 격자가 바뀐 곳이고, 십자는 단순히 두 "
-        "칸마다 골랐을 때의 값이다. 다음 두 그림은 부분층이 평균 대비 최고 주파수와 고주파의 절대 진폭을 어떻게 "
-        "바꾸는지 보인다(0보다 낮으면 평활). 앞의 것만 내려가면 평균이 커진 것뿐이다. 그 다음은 어텐션 행렬과 가지를 "
-        "따로, 그리고 절대 에너지를 보인다."
+        "첫 곡선들은 깊이마다 특징 맵의 각 주파수가 평균(주파수 0)보다 얼마나 약한지를 보인다. 다음은 깊이에 따른 최고 "
+        "주파수이다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱, 파란색은 격자가 바뀐 곳이고, 파란 표시 곁의 십자는 "
+        "단순히 두 칸마다 골랐을 때의 값이며 그 차이만이 블록이 한 일이다. 다음 두 그림은 부분층이 평균 대비 최고 "
+        "주파수와 고주파의 절대 진폭을 어떻게 바꾸는지 보인다(0보다 낮으면 평활). 앞의 것이 내려가고 뒤의 것이 "
+        "올라가면 평균이 커진 것뿐이다. 마지막 그림들은 그 부분(어텐션 행렬만, 가지가 더하는 것)과 절대 에너지를 "
+        "보인다."
     )
     method = (
         "2-D Fourier transform of every channel (prefix tokens dropped), half log of the power averaged over channels "
         "and images, along the half diagonal to its true end, minus the value at frequency 0; the option average=paper "
         "takes Park & Kim's mean of logs, which reads white noise 0.35 too high away from 0 and Nyquist. A change is "
-        "after minus before, on one grid; a block with a single residual addition is read at its output. Bands split "
-        "the mean square of the features by the larger of both frequencies. A claim holds where mean and median over "
-        "sub-layers agree on both scales."
+        "after minus before, on one grid, and is clear where its whole interval lies on one side of 0; a block with a "
+        "single residual addition is read at its output. Bands split the mean square of the features by the larger of "
+        "both frequencies. A claim holds where mean and median over sub-layers agree on both scales."
     )
     quantities = tuple(
         Quantity(name, compute, words, unit="log", if_unmoved=known_to(within_rounding, compute))
@@ -299,11 +300,11 @@ class Fourier(SampledExperiment):
                 here = (of_subject.kind.values == kind) & np.isfinite(of_subject.change.values)
                 if here.any():
                     rising, louder = (
-                        int((of_subject[name].values[here] > 0).sum()) for name in ("change", "high_change")
+                        int((surely(of_subject, name)[here] > 0).sum()) for name in ("change", "high_change")
                     )
                     counts.append(f"{rising} ({louder}) of {here.sum()} {KIND_WORDS.get(kind, kind)} sub-layers")
-            said.append(f"{subject} {' and '.join(counts) or 'no sub-layer with a skip of its own grid'}")
+            said.append(f"in {subject} {' and '.join(counts) or 'no sub-layer has a skip of its own grid'}")
         return (
-            "How many sub-layers raise the highest frequency against the mean (in brackets: the energy of high "
-            f"frequencies): {'; '.join(said)}."
+            "How many sub-layers clearly raise the highest frequency against the mean (in brackets: the amplitude of "
+            f"high frequencies): {'; '.join(said)}."
         )

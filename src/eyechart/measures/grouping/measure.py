@@ -101,11 +101,11 @@ class Grouping(SampledExperiment):
         "softmax keeps more mass, whatever it looks for: the first panel, by rank, does not depend on that."
     )
     how_to_read_ko = (
-        "그림마다 다른 그림과 패치 단위로 무작위로 섞는다. 1은 자기 그림의 패치만 보는 것이고, 0은 두 그림을 똑같이 "
-        "보는 것이다: 고른 어텐션이나 자리만 따르는 어텐션이 그렇다. 점은 헤드이고 선은 헤드의 평균이다. 점선은 "
-        "파라미터 없는 어텐션, 곧 블록에 들어오는 토큰의 단순한 유사도이다. 선이 점선보다 높으면 학습된 쿼리와 키가 "
-        "유사도만으로 묶는 것보다 잘 묶는다. 점선보다 훨씬 낮은 헤드는 다른 것을 찾는다. 질량은 소프트맥스가 "
-        "날카로울수록 커지지만, 첫 그림의 순위는 그렇지 않다."
+        "그림마다 다른 그림과 패치 단위로 무작위로 섞는다. 1은 자기 그림의 패치만 보거나, 그 하나하나를 다른 그림의 "
+        "어느 패치보다 더 보는 것이고, 0은 두 그림을 똑같이 보는 것이다: 고른 어텐션이나 자리만 따르는 어텐션이 "
+        "그렇다. 점은 헤드이고 선은 헤드의 평균이다. 점선은 파라미터 없는 어텐션, 곧 블록에 들어오는 토큰의 단순한 "
+        "유사도이다. 선이 점선보다 높으면 학습된 쿼리와 키가 유사도만으로 묶는 것보다 잘 묶는다. 점선보다 훨씬 낮은 "
+        "헤드는 다른 것을 찾는다. 질량은 소프트맥스가 날카로울수록 커지지만, 첫 그림의 순위는 그렇지 않다."
     )
     method = (
         "Half of the patches of a picture, drawn at random, are those of a partner from the same fold, each in its own "
@@ -220,8 +220,8 @@ class Grouping(SampledExperiment):
             heads = finding.isel(site=site_indices(finding, subject)).sel(way="by rank")
             best = heads.stack(each=("site", "head")).isel(each=int(np.nanargmax(heads.learned.values)))
             parts.append(
-                f"{subject} groups patches of one picture by {learned} (0: not at all, 1: wholly) with its learned "
-                f"attention, mean over heads, and by {free} without parameters; its best head by "
+                f"{subject} groups patches of one picture by {learned} (by rank; 0: not at all, 1: wholly) with its "
+                f"learned attention, mean over heads, and by {free} without parameters; its best head by "
                 f"{in_words(best, 'learned', '.2f')}"
             )
         return ". ".join(parts) + "."

@@ -27,7 +27,7 @@ from eyechart.methods.attention_distance import HOW_FAR
 from eyechart.methods.hsic import WHOLE, check_blocks, hsic_table, scale_of
 from eyechart.methods.ranks import half_a_swap, rank_correlation
 from eyechart.quantity import PerSubjects, Quantity, known_to, subjects_in
-from eyechart.reading_estimates import site_indices
+from eyechart.reading_estimates import in_words, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import attentions, first_units
 from eyechart.sites import Anatomy, Site
@@ -130,10 +130,10 @@ class HeadSubsets(Measure):
         "spread evenly over the picture. Neighbouring groups share heads."
     )
     how_to_read_ko = (
-        "점 하나는 첫 어텐션의 헤드 묶음이다. 왼쪽은 가장 가까이 보는 헤드들, 오른쪽은 가장 멀리 보는 헤드들이고, "
-        "높이는 그 묶음이 CNN의 낮은 층과 얼마나 닮았는지(CKA)이다. 곡선 하나가 CNN의 층 하나이다. 오른쪽으로 갈수록 "
-        "내려가면, 가까이 보는 헤드는 낮은 합성곱처럼 일하고 멀리 보는 헤드는 다른 일을 한다는 뜻이다. "
-        "점선은 그림 전체를 고르게 볼 때이다."
+        "점 하나는 첫 어텐션의 헤드 무리이다. 왼쪽은 가장 가까이 보는 헤드들, 오른쪽은 가장 멀리 보는 헤드들이고, "
+        "높이는 그 무리가 CNN의 낮은 층과 얼마나 닮았는지(CKA)이다. 곡선 하나가 CNN의 층 하나이며, 가장 낮은 "
+        "것부터이다. 오른쪽으로 갈수록 내려가면, 가까이 보는 헤드는 낮은 합성곱처럼 일하고 멀리 보는 헤드는 다른 일을 "
+        "한다는 뜻이다. 점선은 그림 전체를 고르게 볼 때이다. 이웃한 무리는 헤드를 공유한다."
     )
     method = (
         "Heads of the first attention (option blocks: of the first few, pooled) are sorted by attention distance; a "
@@ -147,7 +147,7 @@ class HeadSubsets(Measure):
         Quantity(
             "head_cka_falls",
             falls_with_distance,
-            "rank correlation of head groups' CKA with their distance, mean over low CNN sites",
+            "rank correlation of head groups' CKA with their distance, mean over low CNN layers",
             smooth=False,
             limits=(-1, 1),
             halving=True,  # 64 images rank 17 of 22 curves right
@@ -156,7 +156,7 @@ class HeadSubsets(Measure):
         Quantity(
             "near_heads_over_far",
             near_minus_far,
-            "CKA with low CNN sites, nearest head group minus farthest",
+            "CKA with low CNN layers, nearest head group minus farthest",
             smooth=False,
             limits=(-2, 2),
         ),
@@ -260,11 +260,13 @@ class HeadSubsets(Measure):
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
-        for (subject, cnn), cka in curves_of(finding):
-            far = finding.distance.values[finding.group_subject.values == subject]
+        for (subject, cnn), _ in curves_of(finding):
+            groups, low = np.flatnonzero(finding.group_subject.values == subject), site_indices(finding, cnn)[0]
+            near, far = (finding.isel(group=groups[at], site=low) for at in (0, -1))
             parts.append(
-                f"the heads of {subject} that look nearest ({far[0]:.1f} px) have a mean CKA of {cka[0].mean():.2f} "
-                f"with the low layers of {cnn}, those that look farthest ({far[-1]:.1f} px) {cka[-1].mean():.2f}"
+                f"the heads of {subject} that look nearest ({in_words(near, 'distance', '.1f')} px) have a CKA of "
+                f"{in_words(near, 'cka', '.2f')} with the lowest layer of {cnn}, those that look farthest "
+                f"({in_words(far, 'distance', '.1f')} px) {in_words(far, 'cka', '.2f')}"
             )
         said = "; ".join(parts)
         return said[0].upper() + said[1:] + "."

@@ -24,6 +24,7 @@ from eyechart.measure import SampledExperiment, Source, Views, option
 from eyechart.measures.landscape.plane import at, batch_statistics, direction, moved, on_ring
 from eyechart.methods.scoring import labelled
 from eyechart.quantity import Compute, Quantity, of_each
+from eyechart.reading_estimates import quantity_in_words
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -238,14 +239,13 @@ class Landscape(SampledExperiment):
 
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
-        near, far = (rise("nll", "augmented", radius)(finding) for radius in (0.5, 1.0))
-        shares = penalty_share(finding)
-        for subject in finding.subject.values:
+        for subject in map(str, finding.subject.values):
+            near, far = (quantity_in_words(finding, f"rise_augmented_at_{at}", ".2f", subject) for at in ("0.5", "1"))
+            share = quantity_in_words(finding, "penalty_share", ".0%", subject)
             bad = int((finding.infinite.sel(subject=subject).values > 0).sum())
             broken = f"; {bad} points have infinite losses" if bad else ""
             parts.append(
-                f"On augmented pictures the loss of {subject} rises by {near[str(subject),]:.2f} at distance 0.5 and "
-                f"by {far[str(subject),]:.2f} at distance 1; with the penalty added, {shares[str(subject),]:.0%} of "
-                f"the rise would be the penalty's{broken}."
+                f"On augmented pictures the loss of {subject} rises by {near} at distance 0.5 and by {far} at "
+                f"distance 1; with the penalty added, {share} of the rise would be the penalty's{broken}."
             )
         return " ".join(parts)

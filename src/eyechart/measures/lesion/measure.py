@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -35,7 +36,7 @@ from eyechart.measures.lesion.units import (
 )
 from eyechart.methods.scoring import COUNTS, TRIED, accuracy_of, changed_of, images_with_class
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
-from eyechart.reading_estimates import halves
+from eyechart.reading_estimates import ends_of, halves, in_points, jackknifed, spanned, states, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -148,15 +149,15 @@ class Lesion(SampledExperiment):
         "are the stages of the model. The paper reports that early convolutions are needed most, and that in a "
         "transformer with stages MLPs matter where a stage begins and attention where it ends: the small panels "
         "compare the first and the last block of the stages after the first. After a cut, the stored statistics of "
-        "batch norms no longer fit; the panel beside a CNN's shows the loss with re-estimated statistics."
+        "batch norms no longer fit; a further panel of a CNN shows the loss with re-estimated statistics."
     )
     how_to_read_ko = (
-        "표시 하나는 학습된 모델에서 한 부분만 없애고 나머지를 그대로 두었을 때의 정확도 변화이다. 어텐션의 "
-        "가지(회색 원), MLP의 가지(흰 사각형), CNN에서는 공간 합성곱(흰 마름모)이나 블록의 가지 전체(삼각형)를 "
-        "없앤다. 0이면 없어도 된다는 뜻이다. 음영은 모델의 단계이다. 논문에 따르면 초기 합성곱이 가장 필요하고, "
-        "단계가 있는 트랜스포머에서는 단계가 시작하는 곳의 MLP와 끝나는 곳의 어텐션이 중요하다. 작은 그림은 둘째 "
-        "단계부터 첫 블록과 마지막 블록을 비교한다. 없앤 뒤에는 배치 정규화에 저장된 통계가 맞지 않으므로, CNN "
-        "옆의 그림은 통계를 다시 잰 뒤에 잃는 정확도를 보인다."
+        "표시 하나는 학습된 모델에서 한 부분만 없애고 나머지를 그대로 두었을 때의 정확도 변화이다. 어텐션의 가지(회색 "
+        "원), MLP의 가지(흰 사각형), CNN에서는 공간 합성곱(흰 마름모)이나 블록의 가지 전체(삼각형)를 없앤다. 0이면 "
+        "없어도 된다는 뜻이다. 음영은 모델의 단계이다. 논문에 따르면 초기 합성곱이 가장 필요하고, 단계가 있는 "
+        "트랜스포머에서는 단계가 시작하는 곳의 MLP와 끝나는 곳의 어텐션이 중요하다. 작은 그림은 둘째 단계부터 첫 "
+        "블록과 마지막 블록을 비교한다. 없앤 뒤에는 배치 정규화에 저장된 통계가 맞지 않으므로, CNN의 또 다른 그림은 "
+        "통계를 다시 잰 뒤에 잃는 정확도를 보인다."
     )
     method = (
         "One unit at a time: a residual addition returns its skip alone; or a convolution with a kernel larger than "
@@ -337,18 +338,21 @@ class Lesion(SampledExperiment):
             if not value.values[worst] > 0:
                 parts.append(f"{subject} misses none of its {units.sizes['unit']} units on these images")
                 continue
-            said = "points of accuracy" if has_labels else "% of its answers change"
+            told, said = (in_points, "points of accuracy") if has_labels else (in_percent, "of its answers change")
             name = str(units.unit_name.values[worst]).removesuffix(" junction").replace(" mlp", " MLP")
+            most = told(with_ends(units.isel(unit=worst), str(value.name)))
+            typical = told(jackknifed(units, partial(typical_cost, name=str(value.name)), str(value.name)))
             parts.append(
-                f"{subject} misses {name} most ({100 * value.values[worst]:.1f} {said}); half "
-                f"of its {units.sizes['unit']} units cost {100 * np.median(value.values):.1f} or less"
+                f"{subject} misses {name} most ({most} {said}); half of its {units.sizes['unit']} units cost {typical} "
+                "or less"
             )
-        again = early_convolutions(finding.assign(lost=finding.lost_recalibrated))
         parts += [
-            f"Convolutions in the first half of {subject} cost {100 * stored:+.1f} points more than in the second, "
-            f"{100 * again[subject,]:+.1f} with its batch norms recalibrated"
-            for (subject,), stored in early_convolutions(finding).items()
-            if np.isfinite(again[subject,])
+            f"Convolutions in the first half of {subject} cost "
+            f"{in_points(ends_of(finding, 'early_convolutions', subject), '+.1f')} points more than in the second, "
+            f"{in_points(ends_of(finding, 'early_convolutions_recalibrated', subject), '+.1f')} with its batch norms "
+            "recalibrated"
+            for subject in subjects_in(finding)
+            if states(finding, "early_convolutions_recalibrated", subject)
         ]
         remarks = []
         if finding.attrs["stale"]:
@@ -359,6 +363,13 @@ class Lesion(SampledExperiment):
         if finding.attrs["left_out"]:
             remarks.append(f"Left out, without answers or without anything to cut out: {finding.attrs['left_out']}")
         return "\n".join(f"{each}." for each in [". ".join(parts), *remarks])
+
+
+in_percent = partial(spanned, form=".1%")
+
+
+def typical_cost(units: xarray.Dataset, name: str) -> float:
+    return float(np.median(units[name].values))
 
 
 def by_place(estimate: xarray.Dataset) -> xarray.Dataset:

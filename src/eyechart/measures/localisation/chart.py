@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 import numpy as np
+import pandas as pd
 import xarray
 
 from eyechart.charts import theme
@@ -13,6 +14,8 @@ from eyechart.charts.tiles import Tile, tiles
 from eyechart.methods.places import ASKED, asked
 from eyechart.methods.twins import untrained_twin
 from eyechart.quantity import subjects_in
+from eyechart.reading_estimates import ends_of as stated_ends
+from eyechart.reading_estimates import states
 
 TILES = 5  # tokens a side that the figure shows
 
@@ -64,11 +67,21 @@ def reference_tiles(at: xarray.Dataset, highest: float) -> Chart:
     return theme.of_subject(made, str(at.subject.item()))
 
 
+def at_the_last_block(table: pd.DataFrame, finding: xarray.Dataset, quantity: str, variable: str) -> None:
+    """The interval that the sentence and the claims have: it also knows how few tokens there are to count."""
+    for subject in subjects_in(finding):
+        here = (table["subject"] == subject) & table["final"].astype(bool)
+        if here.any() and states(finding, quantity, subject):
+            _, low, high = stated_ends(finding, quantity, subject)
+            table.loc[here, list(ends_of(variable))] = [low, high]
+
+
 def over_depth(
     finding: xarray.Dataset, owner: dict[str, str], variable: str, title: str, domain: tuple[float, float] | None
 ) -> Chart:
     """A number of interior tokens by subject; an untrained twin is dashed, in the colour of its subject."""
     table = table_of(finding, variable, also=["chance"])
+    at_the_last_block(table, finding, {"hit_rate": "hit_rate", "peak": "token_peak"}[variable], variable)
     table["weights"] = ["untrained twin" if subject in owner else "as given" for subject in table["subject"]]
     table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
     x, share = theme.depth_axis(), variable == "hit_rate"

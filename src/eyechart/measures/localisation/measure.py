@@ -108,22 +108,22 @@ class Localisation(Measure):
         "tokens, 5 a side are shown); inside it, every cell is a patch of the input, bright where the token resembles "
         "the raw pixels of that patch (CKA). The token's own patch is outlined. A bright spot at the outline means "
         "that the token still represents its own patch; a tile that is bright all over means that it represents the "
-        "whole picture. Each model has its own colour scale. The small panels show a token without a position (the "
-        "mean of all patches) and the class token: pictures alone make such maps uneven, and their edges alike. The "
-        "curves count how many interior tokens resemble their own patch most, over depth; short strokes mark chance; "
-        "dashed lines, where NAME@random was given, are the same network untrained: what it shows was not learnt. Few "
-        "images make these counts too low. The peak beside them does not have this bias: how far the likeness to the "
+        "whole picture. All maps have one colour scale. The small panels show a token without a position (the mean of "
+        "all patches) and the class token: pictures alone make such maps uneven, and their edges alike. The curves "
+        "count how many interior tokens resemble their own patch most, over depth; short strokes mark chance; dashed "
+        "lines, where NAME@random was given, are the same network untrained: what it shows was not learnt. Few images "
+        "make these counts too low. The peak, over depth as well, does not have this bias: how far the likeness to the "
         "own patch stands above that to the eight patches around it (0: not at all, 1: nothing around)."
     )
     how_to_read_ko = (
-        "타일 하나는 마지막 블록의 토큰 하나이고, 타일의 위치는 그 토큰의 위치이다(토큰이 많으면 한 변에 5개). "
-        "타일 안의 칸은 입력 패치이며, 토큰이 그 패치의 픽셀과 닮을수록 밝다(CKA). 테두리는 토큰 자신의 패치이다. "
-        "테두리에 밝은 점이 있으면 토큰이 아직 자기 패치를 담고 있고, 타일 전체가 밝으면 그림 전체를 담고 있다. "
-        "색 눈금은 모델마다 다르다. 작은 그림은 위치가 없는 토큰(모든 패치의 평균)과 클래스 토큰이다. "
-        "그림만으로도 이런 지도는 고르지 않고 가장자리끼리 닮는다. 곡선은 깊이에 따라 자기 패치를 가장 닮은 안쪽 "
-        "토큰의 비율이고, 짧은 선은 우연, 점선은 (NAME@random을 주었을 때) 학습하지 않은 같은 모델이다. 그것이 "
-        "보이는 것은 학습된 것이 아니다. 이미지가 적으면 이 비율은 낮게 나온다. 옆의 봉우리(peak)는 자기 패치가 "
-        "둘레의 여덟 패치보다 얼마나 더 닮았는지이며(0: 전혀, 1: 둘레에는 없음), 이런 치우침이 없다."
+        "타일 하나는 마지막 블록의 토큰 하나이고, 타일의 위치는 그 토큰의 위치이다(토큰이 많으면 한 변에 5개). 타일 "
+        "안의 칸은 입력 패치이며, 토큰이 그 패치의 픽셀과 닮을수록 밝다(CKA). 테두리는 토큰 자신의 패치이다. 테두리에 "
+        "밝은 점이 있으면 토큰이 아직 자기 패치를 담고 있고, 타일 전체가 밝으면 그림 전체를 담고 있다. 모든 맵의 색 "
+        "눈금은 같다. 작은 그림은 위치가 없는 토큰(모든 패치의 평균)과 클래스 토큰이다. 그림만으로도 이런 맵은 고르지 "
+        "않고 가장자리끼리 닮는다. 곡선은 깊이에 따라 자기 패치를 가장 닮은 안쪽 토큰의 비율이고, 짧은 선은 우연, "
+        "점선은 (NAME@random을 주었을 때) 학습하지 않은 같은 모델이다. 그것이 보이는 것은 학습된 것이 아니다. 이미지가 "
+        "적으면 이 비율은 낮게 나온다. 역시 깊이에 따라 그린 봉우리(peak)는 자기 패치가 둘레의 여덟 패치보다 얼마나 더 "
+        "닮았는지이며(0: 전혀, 1: 둘레에는 없음), 이런 치우침이 없다."
     )
     method = (
         "Minibatch CKA with the unbiased HSIC between each token (a CNN's location) and each patch of the picture as "
@@ -134,10 +134,11 @@ class Localisation(Measure):
         "− around) / (own + around), of the mean CKA with the own patch and with the eight around it; own contrast: "
         "the same with all others. The option colour=removed takes each patch's mean colour away, tokens=normalised "
         "divides every token of every image by its length first; give NAME@random for the floor. Of a CNN all units on "
-        "grids of at least 3×3 are looked at (of more than 16 as many, evenly spaced), of others 3 blocks. The highest "
-        "of many noisy peaks is too high. So the gain of a CNN before its last unit is the best of three means, over "
-        "the lower, middle and upper third of those units; the ViT is compared with the CNN's single best unit, which "
-        "favours the CNN."
+        "grids of at least 3×3 are looked at (of more than 16 as many, evenly spaced), of others 3 blocks. The "
+        "interval of the last block's hit-rate is the one that claims use: it is wider where few tokens are counted, "
+        "or where the rate still moves between half of the images and all. The highest of many noisy peaks is too "
+        "high. So the gain of a CNN before its last unit is the best of three means, over the lower, middle and upper "
+        "third of those units; the ViT is compared with the CNN's single best unit, which favours the CNN."
     )
     quantities = (
         Quantity(
@@ -379,7 +380,7 @@ class Localisation(Measure):
                 f"{quantity_in_words(finding, 'token_peak', '.2f', subject)} above the eight around it"
             )
             if twin is not None:
-                text += f"; untrained it is {at_end(finding, twin):.0%}"
+                text += f"; untrained it is {quantity_in_words(finding, 'hit_rate', '.0%', twin)}"
             parts += [text, *units_sentence(finding, subject)]
         said = ". ".join(part[0].upper() + part[1:] for part in parts)
         return (said or "No last block has interior tokens whose patches vary") + "."

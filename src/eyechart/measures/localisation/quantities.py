@@ -130,7 +130,7 @@ def units_sentence(finding: xarray.Dataset, subject: str) -> list[str]:
         return []
     best = units.isel(site=int(units.peak.values.argmax()))
     name, peak = best.name.item(), in_words(best, "peak", ".2f")
-    return [f"of the {units.sizes['site']} units looked at {name} has the highest peak ({peak})"]
+    return [f"its highest peak, of the {units.sizes['site']} units that were looked at, is that of {name} ({peak})"]
 
 
 def with_gap_twin(compare: Callable[[float, float], float], variable: str) -> Compute:

@@ -25,7 +25,7 @@ from eyechart.measure import SampledExperiment, Source, Views
 from eyechart.methods.calibration import BINS, add_to_bins, calibration_error
 from eyechart.methods.scoring import CONFIDENCE, NLL, RIGHT, labelled, scored
 from eyechart.quantity import PerSubjects, Quantity
-from eyechart.reading_estimates import per_subject
+from eyechart.reading_estimates import in_words, per_subject
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
 from eyechart.tally import Sum, Tally
@@ -226,14 +226,14 @@ class McDropout(SampledExperiment):
             if float(row.moved) == 0:
                 parts.append(f"the passes of {subject} were all alike")
                 continue
+            forms = {"nll": ".3f", "accuracy": ".1%", "ece": ".3f"}
             one, many = (
-                {name: float(row[name].sel(size=size)) for name in ("nll", "accuracy", "ece")} for size in (1, DRAWS)
+                {name: in_words(row.sel(size=size), name, form) for name, form in forms.items()} for size in (1, DRAWS)
             )
             parts.append(
-                f"two passes of {subject} name {float(row.agreement):.0%} of the pictures alike; from 1 to {DRAWS} "
-                f"draws its negative log-likelihood goes from {one['nll']:.3f} to {many['nll']:.3f}, accuracy from "
-                f"{one['accuracy']:.1%} to {many['accuracy']:.1%} and calibration error from {one['ece']:.3f} to "
-                f"{many['ece']:.3f}"
+                f"two passes of {subject} name {in_words(row, 'agreement', '.0%')} of the pictures alike; from 1 to "
+                f"{DRAWS} draws its negative log-likelihood goes from {one['nll']} to {many['nll']}, accuracy from "
+                f"{one['accuracy']} to {many['accuracy']} and calibration error from {one['ece']} to {many['ece']}"
             )
         still = finding.still.values.tolist()
         if still:

@@ -135,8 +135,9 @@ class PatchFilters(Experiment):
     how_to_read_ko = (
         "타일 하나는 픽셀을 읽는 필터들의 주성분이며 가장 강한 것이 왼쪽 위이다(색은 범위 전체로 늘렸다). 민무늬, "
         "완만한 기울기, 넓은 줄무늬는 코사인 변환 같은 매끄러운 기저이고, 얼룩은 학습 전의 필터이다. 합성곱은 필터 "
-        "자체도 보인다. 다음은 주성분의 평균 주파수(1은 한 픽셀 줄무늬, 파선까지가 가장 강한 일곱)와 무작위 주성분의 "
-        "95%가 놓이는 띠, 그리고 주성분들이 함께 설명하는 분산(점선은 무작위 필터)이다."
+        "자체도 보인다. 다음은 주성분의 평균 주파수(1은 한 픽셀 줄무늬)와 무작위 주성분의 95 %가 놓이는 띠이다. 점선 "
+        "앞이 가장 강한 일곱이며, 선두 주성분이 저주파 기저라면 이 일곱의 주파수도 그 자체로 낮아야 한다. 아래는 "
+        "주성분들이 함께 지닌 분산의 몫(점선은 무작위 필터)이다."
     )
     method = (
         "Singular values of the filters as they are applied (standardised kernels standardised), mean filter removed. "
@@ -284,7 +285,8 @@ class PatchFilters(Experiment):
             )
         said = ". ".join(part[0].upper() + part[1:] for part in parts) + "."
         gone = finding.attrs.get("left_out", "")
-        return said + (f" The first weights of {gone} do not read patches of RGB pixels." if gone else "")
+        said += f" The first weights of {gone} do not read patches of RGB pixels." if gone else ""
+        return f"{said}\nAll this is exact, read off the weights; ranges hold 95 % of {DRAWS} random initialisations."
 
 
 def where(value: float, low: float, high: float) -> str:

@@ -137,7 +137,7 @@ class PositionEmbeddings(Experiment):
     how_to_read = (
         "Each small square belongs to one patch and stands where the patch stands; inside it, how alike (cosine) its "
         "position embedding is to that of every patch. A bright spot at the patch's own position means that near "
-        "patches are alike; a bright cross, that patches in one row or column are. Beside it, the likeness over "
+        "patches are alike; a bright cross, that patches in one row or column are. The curves show the likeness over "
         "distance, for patches in one row, in one column, and for others as far away: gaps show that the model knows "
         "rows and columns. Relative tables are drawn over the step from the patch that looks to the one looked at, in "
         "the middle no step; the points are each head's rank correlation of the table with nearness."
@@ -145,8 +145,9 @@ class PositionEmbeddings(Experiment):
     how_to_read_ko = (
         "작은 정사각형 하나는 그 자리에 있는 패치의 것이고, 그 안은 그 패치의 위치 임베딩이 다른 모든 패치의 것과 "
         "얼마나 비슷한지(코사인)이다. 제자리의 밝은 점은 가까운 패치끼리, 밝은 십자는 같은 행과 열끼리 비슷하다는 "
-        "뜻이다. 옆은 거리에 따른 유사도로, 같은 행, 같은 열, 같은 거리의 다른 패치를 견준다. 상대 위치 표는 "
-        "보는 패치에서 보이는 패치로의 걸음 위에 그렸고, 점은 헤드마다 표와 가까움의 순위 상관이다."
+        "뜻이다. 곡선은 거리에 따른 유사도로, 같은 행, 같은 열, 같은 거리의 다른 패치를 견준다. 곡선이 벌어지면 모델이 "
+        "행과 열을 아는 것이다. 상대 위치 표는 보는 패치에서 보이는 패치로의 걸음 위에 그렸고(가운데가 걸음 없음), "
+        "점은 헤드마다 표와 가까움의 순위 상관이다."
     )
     method = (
         "Tables as they are added, found in the forward pass. Nearness: Spearman correlation of cosine with minus "
@@ -301,7 +302,9 @@ class PositionEmbeddings(Experiment):
                 "columns against others as far apart"
             )
         for (subject,), value in of_steps(finding).items():
-            parts.append(f"{subject}: its relative tables go with nearness at a mean rank correlation of {value:.2f}")
+            parts.append(
+                f"{subject}: its relative tables go with nearness at a mean rank correlation of {value:.2f} (exact)"
+            )
         gone = finding.attrs.get("left_out", "")
         said = ". ".join(parts) + "."
         return said + (f" No table of positions is added in {gone}." if gone else "")

@@ -85,18 +85,19 @@ class Probes(Measure):
     )
     how_to_read_ko = (
         "블록마다 선형 프로브가 학습에 쓰지 않은 그림을 맞힌 비율이다. 처음은 토큰(CNN은 위치) 하나하나에 따로 학습한 "
-        "프로브의 평균, 다음은 클래스 토큰, 패치 토큰의 평균(클래스 토큰 포함/제외), 첫 패치 토큰의 프로브이다. "
-        "클래스 토큰과 평균이 갈라지는 깊이는 그 차이가 최댓값의 절반에 이르는 곳이다. "
-        "아래는 토큰마다의 정확도를 그림 속 위치에 그린 것이다. 점선은 가장 흔한 클래스만 답할 때의 정확도이다."
+        "프로브의 평균으로, 모든 자리에서 클래스를 읽을 수 있으면 높다. 다음은 클래스 토큰, 패치 토큰의 평균(클래스 "
+        "토큰 포함/제외), 첫 패치 토큰의 프로브이다. 클래스 토큰과 평균이 갈라지는 깊이는 그 차이가 최댓값의 절반에 "
+        "이르는 곳이다. 아래는 토큰마다의 정확도를 그림 속 위치에 그린 것이다. 점선은 가장 흔한 클래스만 답할 때의 "
+        "정확도이다."
     )
     method = (
         "Ridge regression to ±1 targets on standardised features, in closed form; each quarter of the images is "
         "answered by a probe fitted on the other three, whose penalty was chosen by squared error on one of the three "
         "after fitting on two. Pooled readouts are fitted on all images; single tokens on up to 1,024, at 16 evenly "
-        "spaced places. Features wider than 192 (tokens: 128) pass a fixed Gaussian projection: on the bundled ResNet "
-        "it moves probes by up to 9 points, and the sentence above says where it was used. CNN maps are brought "
-        "to the grid of the last block: neighbours are flattened into channels, then positions averaged. Intervals "
-        "are over held-out images, for the probes that were fitted."
+        "spaced places. Features wider than 192 (tokens: 128) pass a fixed Gaussian projection (options width, "
+        "token_width): on the bundled ResNet it moves probes by up to 9 points, and the sentence above says where it "
+        "was used. CNN maps are brought to the grid of the last block: neighbours are flattened into channels, then "
+        "positions averaged. Intervals are over held-out images, for the probes that were fitted."
     )
     quantities = (
         *(

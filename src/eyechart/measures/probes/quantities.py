@@ -237,7 +237,7 @@ def through_a_projection(finding: xarray.Dataset) -> list[str]:
     for subject in subjects_in(finding):
         blocks = finding.isel(site=site_indices(finding, subject))
         features, read = blocks.features.values, blocks.features_read.values
-        for words, columns in (("single tokens", slice(0, 1)), ("single vectors", slice(1, None))):
+        for words, columns in (("single tokens", slice(0, 1)), ("pooled readouts", slice(1, None))):
             projected = features[:, columns] > read[:, columns]
             if projected.any():
                 many = sorted(set(features[:, columns][projected].tolist()))
@@ -248,7 +248,5 @@ def through_a_projection(finding: xarray.Dataset) -> list[str]:
                 phrases.append(f"{words} of {subject}{where} ({span} features, {read[:, columns].max()} read)")
     if not phrases:
         return []
-    how = (
-        "a fixed random projection, which can cost a probe several points (probes.width and probes.token_width set it)"
-    )
+    how = "a fixed random projection, which can cost a probe several points"
     return [f"Read through {how}: {'; '.join(phrases)}."]

@@ -22,8 +22,8 @@ from eyechart.measures.receptive_field.over_depth import (
     early_beyond_cell,
     gap_of,
     growth,
+    jump_ends,
     jump_from_middle,
-    jump_place,
     late,
     least_growth,
     mean_of,
@@ -45,7 +45,7 @@ from eyechart.methods.receptive import (
     summary,
 )
 from eyechart.quantity import Quantity, of_each, of_pairs, subjects_in
-from eyechart.reading_estimates import in_words, site_indices
+from eyechart.reading_estimates import in_words, site_indices, spanned
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import some_blocks_and_mixing_branches
 from eyechart.sites import Anatomy, Site
@@ -97,7 +97,7 @@ class ReceptiveField(SampledExperiment):
         "is judged by it, in the last third of the blocks."
     )
     how_to_read_ko = (
-        "칸마다 입력 그림이며, 어떤 깊이에서 지도 가운데의 특징을 움직이는 픽셀이 밝다(0은 검정, 칸마다 가장 큰 "
+        "칸마다 입력 그림이며, 어떤 깊이에서 맵 가운데의 특징을 움직이는 픽셀이 밝다(0은 검정, 칸마다 가장 큰 "
         "값이 기준). 테두리는 그 위치의 칸이다. 처음은 블록의 출력, 다음은 잔차 연결과 더하기 전의 가지이다. "
         "처음에만 있고 다음에 없는 밝은 테두리는 잔차 연결 때문이다. 아래는 질량의 절반을 담는 반지름과 테두리 "
         "안의 비율이다. 짧은 선은 자기 칸만 볼 때의 반지름이며, 그보다 위는 칸 바깥에서 온다. 논문에서는 ViT의 "
@@ -311,14 +311,14 @@ class ReceptiveField(SampledExperiment):
                 f"after its first block and {in_words(last, 'reach', '.0%')} after its last (a bare cell: "
                 f"{own_cell(finding, subject):.0%} and {own_cell(finding, subject, block=-1):.0%})"
             )
-            jump = jump_place(finding, subject)
-            if np.isfinite(jump):
-                text += f"; the largest step lies at {jump:.0%} of the depth (no interval: it is where a maximum lies)"
+            jump = jump_ends(finding, subject)
+            if jump is not None:
+                text += f"; the largest step lies at {spanned(jump, '.0%')} of the depth"
             text += (
                 f". After its last block {in_words(last, 'own_share', '.0%')} lies in its own patch and "
                 f"{in_words(last, 'disc_share', '.0%')} in a disc of 1/64 of the picture"
             )
-            if len(branches):
+            if len(branches) and np.isfinite(float(finding.own_share[branches[-1]])):  # one may add exactly zero
                 own = in_words(finding.isel(site=branches[-1]), "own_share", ".0%")
                 text += f"; of its last branch, before the skip is added, {own} lies in its own patch"
             parts.append(text)

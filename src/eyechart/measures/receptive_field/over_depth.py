@@ -9,7 +9,7 @@ import xarray
 
 from eyechart.methods.receptive import cell_radius, largest_step, place_of_largest_step
 from eyechart.quantity import Bounds, of_pairs, subjects_in
-from eyechart.reading_estimates import site_indices
+from eyechart.reading_estimates import Ends, ends_of, site_indices, states
 
 
 def of_blocks(estimate: xarray.Dataset, subject: str, variable: str) -> np.ndarray:
@@ -68,6 +68,15 @@ def jump_place(estimate: xarray.Dataset, subject: str) -> float:
 
 def jump_from_middle(estimate: xarray.Dataset, vit: str, cnn: str) -> float:
     return jump_place(estimate, vit) - 0.5
+
+
+def jump_ends(finding: xarray.Dataset, vit: str) -> Ends | None:
+    """The depth of the largest step of a ViT that stands beside a CNN; of others it has no interval."""
+    for cnn in subjects_in(finding, "cnn"):
+        if states(finding, "jump_from_middle", vit, cnn):
+            value, low, high = (0.5 + each for each in ends_of(finding, "jump_from_middle", vit, cnn))
+            return (value, low, high) if np.isfinite(value) else None
+    return None
 
 
 def within_a_block(estimate: xarray.Dataset) -> Bounds:

@@ -108,8 +108,8 @@ class Robustness(SampledExperiment):
     )
     how_to_read_ko = (
         "그림의 조각 일부를 평균색으로 가릴 때, 조각의 순서를 뒤섞을 때(오른쪽일수록 잘게), 모든 값을 조금씩 불리하게 "
-        "바꿀 때(한 걸음 FGSM, 여러 걸음 PGD) 남는 정확도. 음영은 95 % 구간, 점선은 무작위 추측이다. 아래는 온전한 "
-        "그림에서의 정확도에 대한 비율이다."
+        "바꿀 때(한 걸음 FGSM, 여러 걸음 PGD) 대상이 여전히 맞게 답하는 비율. 음영은 95 % 구간, 점선은 무작위 "
+        "추측이다. 아래는 온전한 그림에서의 정확도에 대한 비율이다."
     )
     method = (
         "Random cells of an 8×8 grid, one to seven eighths of them, replaced by the picture's own mean colour; cells "
@@ -299,9 +299,10 @@ class Robustness(SampledExperiment):
                 continue
             half = row.isel(condition=(row.met.values == "occlusion") & (row.strength.values == 0.5)).squeeze()
             first = row.isel(condition=np.flatnonzero(row.met.values == attack)[0])
-            hidden, attacked = (in_words(condition, "accuracy", ".0%") for condition in (half, first))
+            intact = row.isel(condition=0)
+            right, hidden, attacked = (in_words(each, "accuracy", ".0%") for each in (intact, half, first))
             parts.append(
-                f"{subject} names {float(row.accuracy[0]):.0%} right, {hidden} with half of the patches missing and "
+                f"{subject} names {right} right, {hidden} with half of the patches missing and "
                 f"{attacked} under {attack.upper()} of ε = {255 * float(first.strength):.3g}/255"
             )
         more = "" if attack == "pgd" else "\nPGD is added by --effort normal."

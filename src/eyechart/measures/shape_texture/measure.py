@@ -112,15 +112,15 @@ class ShapeTexture(SampledExperiment):
     sources = (Source("Park & Kim 2022", "inferred from Figures 2 and 8"), Source("eyechart", "direct tests"))
     how_to_read = (
         "First: accuracy when only frequencies below (solid) or above (dashed) a limit remain; a model that goes by "
-        "shape keeps more on the solid line. Middle: accuracy when pieces of the picture change places; a model that "
-        "goes by shape loses more. Next: pictures with the phases of one class and the amplitudes of another; of the "
+        "shape keeps more on the solid line. Second: accuracy when pieces of the picture change places; a model that "
+        "goes by shape loses more. Third: pictures with the phases of one class and the amplitudes of another; of the "
         "answers that name either, the share that names the phases' class. Amplitudes are only a rough stand-in for "
         "texture."
     )
     how_to_read_ko = (
-        "처음: 한계보다 낮은(실선) 또는 높은(점선) 주파수만 남겼을 때의 정확도. 모양을 볼수록 실선이 높다. 가운데: "
-        "그림 조각을 뒤섞었을 때의 정확도. 모양을 볼수록 많이 떨어진다. 다음: 한 그림의 위상과 다른 그림의 진폭을 "
-        "합친 그림에서 위상 쪽 클래스를 말한 비율. 진폭은 질감의 대략적인 대리일 뿐이다."
+        "처음: 한계보다 낮은(실선) 또는 높은(점선) 주파수만 남겼을 때의 정확도. 모양을 볼수록 실선이 높다. 둘째: 그림 "
+        "조각을 뒤섞었을 때의 정확도. 모양을 볼수록 많이 떨어진다. 셋째: 한 그림의 위상과 다른 그림의 진폭을 합친 "
+        "그림에서, 둘 가운데 하나를 말한 답 가운데 위상 쪽 클래스를 말한 비율. 진폭은 질감의 대략적인 대리일 뿐이다."
     )
     method = (
         "All changes are made to pixel values 0 … 1 and clipped to them. Low-pass: Gaussian of radial frequency, half "
@@ -250,8 +250,9 @@ class ShapeTexture(SampledExperiment):
             what = "accuracy" if named else "agreement with its own answers to the intact pictures"
             parts.append(
                 f"{subject} follows the phases in {in_words(row, 'phase_share', '.0%')} of the decided conflicts "
-                f"({float(row.decided):.0%} are decided, {float(row.clipped):.0%} of their pixel values were clipped) "
-                f"and loses {in_words(row, 'shuffle_loss', '.0%')} of its {what} to shuffling; what low-passed "
-                f"pictures keep of it minus what high-passed ones keep is {in_words(row, 'filter_bias', '+.0%')}"
+                f"({in_words(row, 'decided', '.0%')} are decided, {in_words(row, 'clipped', '.0%')} of their pixel "
+                f"values were clipped) and loses {in_words(row, 'shuffle_loss', '.0%')} of its {what} "
+                f"to shuffling; what low-passed pictures keep of it minus what high-passed ones keep is "
+                f"{in_words(row, 'filter_bias', '+.0%')}"
             )
         return f"{'; '.join(parts)}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from eyechart.measures.skip_ratio.phases import (
     KINDS,
     agreement,
     class_token_phase,
+    class_token_ratio,
     half_a_depth,
     half_change,
     higher_share,
@@ -28,12 +30,13 @@ from eyechart.measures.skip_ratio.phases import (
     late_mlp_share,
     phase_since_joining,
     profile,
+    typical_ratio,
     unmoved_mlp_share,
     with_class_token,
 )
 from eyechart.measures.skip_ratio.ratio import SKIP_AND_BRANCH, tokens_of
 from eyechart.quantity import Quantity, known_to, of_each, subjects_in
-from eyechart.reading_estimates import halves, site_indices
+from eyechart.reading_estimates import jackknifed, site_indices, spanned
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import residual_additions
 from eyechart.sites import Site
@@ -87,7 +90,7 @@ class SkipRatio(Measure):
     how_to_read_ko = (
         "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. 비율 ‖z‖/‖f(z)‖이 10이면 토큰이 거의 "
         "그대로 지나가고, 1이면 가지가 z와 같은 길이의 벡터를 더한다. 곡선은 깊이에 따른 비율로, 격자 토큰과 "
-        "클래스 토큰을 따로 보인다. 지도는 한 색 눈금으로 모든 접점의 모든 토큰을 보이며, 첫 열이 클래스 "
+        "클래스 토큰을 따로 보인다. 맵은 한 색 눈금으로 모든 접합점의 모든 토큰을 보이며, 첫 열이 클래스 "
         "토큰이다. 어텐션과 MLP는 하나가 다른 하나를 가릴 수 있어 따로 그리고 따로 판정한다. 논문에서는 클래스 "
         "토큰이 앞 절반에서 잔차 연결을 타고 지나가고 뒤 절반에서 바뀌며, 격자 토큰은 그 반대이다."
     )
@@ -212,8 +215,8 @@ class SkipRatio(Measure):
             if not np.isfinite(ratios).any():
                 parts.append(f"in {subject} every branch adds exactly zero, so all rides the skip")
                 continue
-            typical = float(np.nanmedian(ratios))
-            text = f"in {subject} the skip carries {typical:.1f} times what a branch adds (median over junctions)"
+            typical = spanned(jackknifed(finding, partial(typical_ratio, subject=subject), "ratio_grid"), ".1f")
+            text = f"in {subject} the skip carries {typical} times what a branch adds (median over junctions)"
             if subject in with_class_token(finding):
                 text += self.of_class_token(finding, subject)
             parts.append(text)
@@ -227,6 +230,7 @@ class SkipRatio(Measure):
         for kind, words in KINDS.items():
             ratios = profile(finding, subject, "ratio", "cls", kind)
             if len(ratios) >= 2 and np.isfinite(ratios).all():
-                early, late = np.exp(halves(ratios))
-                phrases.append(f"{early:.1f} times at {words} in the first half and {late:.1f} in the second")
+                numbers = (partial(class_token_ratio, subject=subject, kind=kind, half=half) for half in (0, 1))
+                early, late = (spanned(jackknifed(finding, number, "ratio_cls"), ".1f") for number in numbers)
+                phrases.append(f"{early} times at {words} in the first half and {late} in the second")
         return f", for its class token {'; '.join(phrases)}" if phrases else ""

@@ -35,6 +35,16 @@ def with_class_token(estimate: xarray.Dataset) -> list[str]:
     return [s for s in subjects_in(estimate, "vit") if estimate.class_token.values[site_indices(estimate, s)].all()]
 
 
+def typical_ratio(estimate: xarray.Dataset, subject: str) -> float:
+    """Median over the junctions of the ratio of grid tokens."""
+    return float(np.nanmedian(estimate.variables["ratio_grid"].values[site_indices(estimate, subject)]))
+
+
+def class_token_ratio(estimate: xarray.Dataset, subject: str, kind: str, half: int) -> float:
+    """The class token's ratio over the first (0) or the second (1) half of the blocks, as the claims read it."""
+    return float(np.exp(halves(profile(estimate, subject, "ratio", "cls", kind))[half]))
+
+
 def halves_apart(values: np.ndarray) -> float:
     """First half of the blocks minus second half."""
     first, second = halves(values)

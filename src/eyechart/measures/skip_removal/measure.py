@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from eyechart.measures.skip_removal.variants import MODES, Variant, sites_of, va
 from eyechart.methods.hsic import check_blocks, hsic_table, read_out
 from eyechart.methods.scoring import COUNTS, LOGITS, accuracy_of, changed_of, images_with_class, outcomes
 from eyechart.quantity import Quantity, subjects_in
+from eyechart.reading_estimates import ends_of, in_points, jackknifed, quantity_in_words, spanned
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.sites import Anatomy
@@ -66,10 +68,10 @@ class SkipRemoval(SampledExperiment):
     how_to_read_ko = (
         "학습된 모델에서 한 번에 한 블록의 잔차 연결만 없애고 다시 학습하지 않는다. 첫 그림은 블록의 깊이에 따라 "
         "잃은 정확도, 둘째는 블록 앞의 층들과 그 뒤의 층들이 온전한 모델에 비해 얼마나 닮았는지이다(1이면 "
-        "그대로). 점선은 배치 정규화의 통계를 바뀐 망에 맞게 다시 잰 것이다. 지도는 한 모델의 층끼리의 비교(CKA, "
+        "그대로). 점선은 배치 정규화의 통계를 바뀐 망에 맞게 다시 잰 것이다. 맵은 한 모델의 층끼리의 비교(CKA, "
         "입력이 왼쪽 아래)로, 온전할 때와 첫 블록, 가운데 블록, 끝에서 둘째 블록의 잔차 연결이 없을 때이며, 위에 "
         "남은 정확도를 적었다. 그림 끝에서 잘린 구간은 그릴 수 있는 것보다 넓다. 밝은 정사각형 둘이 어둠으로 "
-        "갈라지면 모델이 그 블록에서 끊어진 것이고, 전체가 어두운 지도는 그렇지 않다. ViT와 CNN은 찍어서 맞힐 "
+        "갈라지면 모델이 그 블록에서 끊어진 것이고, 전체가 어두운 맵은 그렇지 않다. ViT와 CNN은 찍어서 맞힐 "
         "몫을 넘는 정확도 가운데 잃은 몫으로 비교한다."
     )
     method = (
@@ -277,16 +279,23 @@ class SkipRemoval(SampledExperiment):
                 parts.append(f"{subject} has no block whose skips pass unchanged")
                 continue
             if np.isfinite(lost[subject,]):
-                phrases.append(f"loses {100 * lost[subject,]:.0f} points of accuracy")
+                drop, anew = (
+                    in_points(ends_of(finding, name, subject), ".0f") if np.isfinite(values[subject,]) else "nan"
+                    for name, values in (("skip_drop", lost), ("skip_drop_recalibrated", again))
+                )
+                phrases.append(f"loses {drop} points of accuracy")
                 if of_subject.normalised.values.all():
-                    phrases[0] += f" ({100 * again[subject,]:.0f} with its batch norms recalibrated)"
+                    phrases[0] += f" ({anew} with its batch norms recalibrated)"
                 elif of_subject.stale.values.any():
                     more = f": to recalibrate them takes {FOLDS * skips.DIVISIBLE} images or more"
                     phrases[0] += f" (its batch norms as they were trained{more if self.recalibrate == 'yes' else ''})"
             elif np.isfinite(moved[subject,]):
-                phrases.append(f"changes {moved[subject,]:.0%} of its answers")
+                share = jackknifed(finding, partial(answers_changed, subject=subject), "changed")
+                phrases.append(f"changes {spanned(share, '.0%')} of its answers")
             if np.isfinite(kept[subject,]):
-                phrases.append(f"keeps {kept[subject,]:.2f} of its CKA across the block")
+                phrases.append(
+                    f"keeps {quantity_in_words(finding, 'skip_across', '.2f', subject)} of its CKA across the block"
+                )
             else:
                 phrases.append("has features there that are the same for all pictures, so that CKA is unknown")
             projected = str(of_subject.projected.values[0])
@@ -294,6 +303,10 @@ class SkipRemoval(SampledExperiment):
             parts.append(f"without the skips of one block {subject} {' and '.join(phrases)}{left_out}")
         said = "; ".join(parts)
         return said[0].upper() + said[1:] + ".\nMeans over blocks."
+
+
+def answers_changed(estimate: xarray.Dataset, subject: str) -> float:
+    return skips.mean_of("changed", MODES[0])(estimate)[subject,]
 
 
 def look_at(bench: Bench, variant: Variant, size: int) -> tuple[torch.Tensor, torch.Tensor]:
