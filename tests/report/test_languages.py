@@ -156,6 +156,13 @@ def test_nothing_fixed_is_missing(say: Translator) -> None:
     assert missing == list(UNTRANSLATED)
 
 
+def test_where_a_claim_stands_in_its_paper_is_said(say: Translator) -> None:
+    for claim in CLAIMS.values():
+        korean = say(claim.figure)
+        assert korean, claim.figure
+        assert not re.search(r"\b(left|right|and|figure|App|Fig|Figs|from)\b", korean), korean
+
+
 def test_templates_say_nothing_that_korean_does_not_know(say: Translator) -> None:
     calls = re.compile(r"""\{\{ (["'])((?:(?!\1).)+)\1 \| both|(?:attribute\("[a-z-]+", |content\()"([^"]+)"\)""")
     told: dict[str, str] = {}
