@@ -107,6 +107,7 @@ def test_a_vit_without_attention_sees_its_own_patch_only() -> None:
     blocks = finding.role.values == "block"
     assert finding.own_share.values[blocks] == pytest.approx(1)
     assert np.isnan(finding.radius.values[~blocks]).all()  # branches that add nothing see nothing
+    assert "nan" not in ReceptiveField().sentence(finding)
 
 
 def test_a_window_bounds_what_attention_sees() -> None:

@@ -396,7 +396,7 @@ WORDS = {
         "zoo:vit, block 5, what its middle answers to",
     ),
     "ko": (
-        "zoo:vit, 픽셀의 닮음, 배운 것 없음",
+        "zoo:vit, 픽셀의 닮음, 학습된 것 없음",
         "zoo:vit, 블록 9, 토큰과 각 패치의 닮음",
         "2행 4열의 마지막 토큰과 가장 닮은 패치: 3행 4열, CKA 0.50.",
         "zoo:vit, 블록 5, 가운데가 반응하는 곳",

@@ -103,3 +103,10 @@ def test_one_subject_alone_opens_with_its_clearest_verdicts(tmp_path: Path) -> N
     assert opening["rows"][0]["sentence"].startswith("Nearest quarter of early heads: 0.180 [0.160, 0.200]; ")
     run.verdicts = []
     assert highlights.highlights(as_run(run), lambda name: {})["rows"] == []
+
+
+def test_a_subject_with_the_value_of_an_end_is_not_said_to_lie_between() -> None:
+    """Five of six subjects had a hit-rate of 0, and four of them were "between" 1 and 0."""
+    values = {"a": (1.0, 0.9, 1.0), "b": (0.0, 0.0, 0.1), "c": (0.0, 0.0, 0.2)}
+    told = highlights.sentence(Contrast("m", "place", "hit-rate", "", values, 1.0))
+    assert told == "Hit-rate: 1.00 [0.90, 1.00] in a against 0.00 [0.00, 0.10] in b, 1 other in that range."

@@ -90,6 +90,7 @@ ONE_TERM = {  # what we call a thing, and what it was called beside that
     "반지름 (radius)": r"반경",
     "파라미터 (parameter)": r"매개변수",
     "하이브리드 (hybrid)": r"혼합형",
+    "픽셀 (pixel)": r"화소",
     "번들 (bundled)": r"동봉|함께 든 ",
     "셀프 어텐션 (self-attention)": r"셀프어텐션",
     "능형 (ridge)": r"릿지",
@@ -153,6 +154,13 @@ def test_nothing_fixed_is_missing(say: Translator) -> None:
             told += [asked(part.side, part.margin, part.inclusive) for part in test.parts]
     missing = [text for text in told if say(text) is None]
     assert missing == list(UNTRANSLATED)
+
+
+def test_where_a_claim_stands_in_its_paper_is_said(say: Translator) -> None:
+    for claim in CLAIMS.values():
+        korean = say(claim.figure)
+        assert korean, claim.figure
+        assert not re.search(r"\b(left|right|and|figure|App|Fig|Figs|from)\b", korean), korean
 
 
 def test_templates_say_nothing_that_korean_does_not_know(say: Translator) -> None:
@@ -256,7 +264,7 @@ def test_charts_speak_in_titles_legends_and_beside_reference_lines() -> None:
     spec = specification(line + theme.reference(1, "uniform attention"))
     said = words.chart_words([spec], ["zoo:vit"])
     told = vl_convert.vegalite_to_svg(words.retitled(spec, said))
-    for korean in ("zoo:vit: 모든 헤드", "더한 뒤", "거리", "같은 행", "균등한 어텐션"):
+    for korean in ("zoo:vit: 모든 헤드", "더한 뒤", "거리", "같은 행", "균등 어텐션"):
         assert f">{korean}<" in told
     assert ">zoo:vit<" in told  # names stay
     assert "distance" not in words.chart_words([spec], ["zoo:vit", "distance"])  # even of a run that is called so
