@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from eyechart.claims.asking import asked_of
 from eyechart.claims.judge import corrected
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
@@ -29,6 +30,8 @@ class Answer:
     examined: tuple[Verdict, ...]
     waiting: tuple[str, ...] = ()
     """Tests of studies whose trainings or exams are not recorded yet; a sentence each."""
+    untested: tuple[str, ...] = ()
+    """What of the claim's sentence no study asks."""
 
     @property
     def decided(self) -> bool:
@@ -64,12 +67,14 @@ def answers(records: Iterable[Records], examined: Sequence[Verdict]) -> list[Ans
     """One for each claim of the table, in its order."""
     records = list(records)
     studied = corrected_for_number(told_once(records))
+    examined = corrected_together(examined)
     return [
         Answer(
             claim,
             tuple(each for each in studied if each.verdict.claim == claim.id),
             tuple(verdict for verdict in examined if verdict.claim == claim.id and verdict.verdict != "not tested"),
             tuple(still_to_come(claim.id, records, studied)),
+            tuple(words for each in records if (words := each.study.untested.get(claim.id))),
         )
         for claim in CLAIMS.values()
     ]
@@ -79,6 +84,18 @@ def corrected_for_number(studied: Sequence[StudyVerdict]) -> list[StudyVerdict]:
     """Each with whether it stays decided under Holm's correction over all intervals of all studies."""
     verdicts = corrected([(each.test, each.verdict) for each in studied])
     return [replace(each, verdict=verdict) for each, verdict in zip(studied, verdicts, strict=True)]
+
+
+def corrected_together(examined: Sequence[Verdict]) -> list[Verdict]:
+    """Verdicts on the bundled weights, corrected for all their intervals: an exam corrects for its own alone, and one
+    that was made for a single claim has two."""
+    from eyechart.measures import measures
+
+    tests = {(test.claim, test.reading): test for test in asked_of(measures().values())}
+    of_each = [tests.get((verdict.claim, verdict.reading)) for verdict in examined]
+    pairs = [(test, verdict) for test, verdict in zip(of_each, examined, strict=True) if test is not None]
+    again = iter(corrected(pairs))
+    return [verdict if test is None else next(again) for test, verdict in zip(of_each, examined, strict=True)]
 
 
 def still_to_come(claim: str, records: Sequence[Records], studied: Sequence[StudyVerdict]) -> Iterator[str]:

@@ -124,6 +124,8 @@ def _claim(each: Answer) -> Iterator[str]:
         yield f"- **Seeds and bundled weights differ:** {' '.join(each.compared)}"
     for words in each.waiting:
         yield f"- **Not yet:** {words}"
+    for words in each.untested:
+        yield f"- **Not tested over seeds:** {words}"
     if not each.verdicts:
         yield f"- **Not yet.** {each.missing}"
 

@@ -148,6 +148,7 @@ def claim_context(each: Answer) -> dict[str, Any]:
         ],
         "compared": each.compared,
         "waiting": each.waiting,
+        "untested": each.untested,
         "missing": "" if each.verdicts else each.missing,
     }
 

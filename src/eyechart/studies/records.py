@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -45,6 +45,16 @@ class Row:
     low: float
     high: float
     images: int
+    exam: str = ""
+    """Empty: it was recorded with the training."""
+    source: str = "test"
+    """"test" or "train" of the arm's own data, or other images."""
+
+    @property
+    def pictures(self) -> str:
+        """What it was measured on: "1,024 test images"; empty where it was read off the weights."""
+        kinds = {"test": "test images", "train": "training images", "sample": "test images of CIFAR-10"}
+        return f"{self.images:,} {kinds.get(self.source, f'images of {self.source}')}" if self.images else ""
 
 
 def key_of_line(line: Mapping[str, Any]) -> Key:
@@ -106,27 +116,47 @@ class Records:
                     if line is not None and not line.get("failed"):
                         for measure, quantity, subjects, *numbers, images in line["rows"]:
                             value, low, high = (math.nan if number is None else float(number) for number in numbers)
-                            yield seed, Row(measure, quantity, tuple(subjects), value, low, high, images)
+                            yield seed, Row(measure, quantity, tuple(subjects), value, low, high, images, exam.name, exam.images)
 
-    def values(self, quantity: str) -> dict[tuple[str, ...], dict[int, Row]]:
-        """A quantity of each tuple of arms, by seed. Where several exams have it, the first one of the file counts."""
-        by_arms: dict[tuple[str, ...], dict[int, Row]] = {}
+    def values(self, quantity: str, keys: Collection[str] = ()) -> dict[tuple[str, ...], dict[int, Row]]:
+        """A quantity of each tuple of arms, by seed. Where several exams have it, the first one of the file counts.
+
+        All of `keys` ("vit", "one | other") are taken from one exam, if one has them: what is measured of an arm may
+        depend on who was examined beside it (the strength of noise does).
+        """
+        by_exam: dict[str, dict[tuple[str, ...], dict[int, Row]]] = {}
         for seed, row in self.rows():
             if row.quantity == quantity:
                 arms = tuple(subject.partition("@")[0] for subject in row.subjects)
-                by_arms.setdefault(arms, {}).setdefault(seed, row)
+                by_exam.setdefault(row.exam, {}).setdefault(arms, {}).setdefault(seed, row)
+        wanted = {tuple(key.split(" | ")) for key in keys}
+        together = [found for found in by_exam.values() if wanted and wanted <= found.keys()]
+        by_arms: dict[tuple[str, ...], dict[int, Row]] = {}
+        for found in by_exam.values():
+            for arms, by_seed in found.items():
+                mine = together[0][arms] if together and arms in wanted else by_seed
+                for seed, row in mine.items():
+                    by_arms.setdefault(arms, {}).setdefault(seed, row)
         return by_arms
 
     def of_arms(self, contrast: Contrast) -> dict[str, dict[int, float]]:
         """The quantity of a contrast for every arm (or pair of arms) that has it, on the scale of the contrast."""
         result: dict[str, dict[int, float]] = {}
-        for arms, by_seed in self.values(contrast.quantity).items():
+        keys = [key for key in contrast.weights if key not in contrast.chosen]
+        for arms, by_seed in self.values(contrast.quantity, keys).items():
             key = " | ".join(arms)
             # Those that came along as a next seed count only where they are asked for.
             if key in contrast.weights or all(arm in self.study.arms for arm in arms):
                 numbers = {seed: scaled(row.value, contrast) for seed, row in by_seed.items()}
                 result[key] = {seed: number for seed, number in numbers.items() if math.isfinite(number)}
         return result | {name: choice.of_seeds(result, contrast.every_seed) for name, choice in contrast.chosen.items()}
+
+    def pictures(self, contrast: Contrast) -> str:
+        """What the runs of a contrast were measured on, in words."""
+        keys = [key for key in contrast.weights if key not in contrast.chosen] or list(contrast.arms)
+        rows = self.values(contrast.quantity, keys)
+        found = [row.pictures for key in keys for row in rows.get(tuple(key.split(" | ")), {}).values()]
+        return next(iter(found), "")
 
     def facts(self, arm: str) -> Facts | None:
         """What is known of an arm, over its seeds: the input of the gates."""

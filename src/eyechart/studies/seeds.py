@@ -52,6 +52,12 @@ class OverSeeds:
     """Over how many arms it is Fisher's interval of a correlation; 0: it is none."""
     one_a_seed: bool = False
     """Whether each seed gave one number, so that no arm has a variance of its own."""
+    of_runs: bool = False
+    """Whether it is wider by the intervals within runs, because seeds of an arm do not differ at all."""
+    same_arms: bool = False
+    """Whether the same arm was chosen on both sides in every seed, so that nothing is compared."""
+    pictures: str = ""
+    """What each run was measured on: "1,024 test images"."""
 
     @property
     def folds(self) -> int:
@@ -65,7 +71,13 @@ class OverSeeds:
 
     @property
     def words(self) -> str:
-        """How the interval was made, for the page."""
+        """How the interval was made and what each run was measured on, for the page."""
+        return f"{self.made}; each run on {self.pictures}" if self.pictures else self.made
+
+    @property
+    def made(self) -> str:
+        if self.same_arms:
+            return f"no interval: the same arm is chosen on both sides in all {self.seeds} seeds"
         if math.isnan(self.low):
             return f"no interval: {self.seeds} of at least {LEAST_SEEDS} seeds"
         if self.arms:
@@ -77,7 +89,8 @@ class OverSeeds:
         how = f"variance pooled over {self.pooled} arms" if self.pooled else "each arm with its own variance"
         how = "one number a seed" if self.one_a_seed else how
         freedom = f"{self.freedom:.1f}".removesuffix(".0")
-        return f"t interval over {self.seeds} seeds, {how} ({freedom} degrees of freedom)"
+        more = "; wider by the runs' own, where all seeds of an arm are alike" if self.of_runs else ""
+        return f"t interval over {self.seeds} seeds, {how} ({freedom} degrees of freedom){more}"
 
 
 def contrast_over_seeds(weights: Mapping[str, float], values: Values, pool: Values) -> OverSeeds:

@@ -117,6 +117,8 @@ class Study:
     tests: tuple[ClaimTest, ...]
     replaces: frozenset[tuple[str, str]] = frozenset()
     """Tests of exams, by claim and reading, in whose place the study has one of its own."""
+    untested: Mapping[str, str] = field(default_factory=dict)
+    """By claim, what of its sentence neither this study nor another asks."""
     figure: Mapping[str, Any] = field(default_factory=dict)
     """`title`, and `panels`: a quantity of every arm each."""
     text: str = field(repr=False, default="")
@@ -283,6 +285,7 @@ def read_study(name: str, text: str) -> Study:
         replaces=frozenset(
             (entry["id"], entry["replaces"]) for entry in document.get("claim", []) if "replaces" in entry
         ),
+        untested=document.get("untested", {}),
         figure=document.get("figure", {}),
         text=text,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,12 +16,12 @@ class Summary:
 
     claims: int
     over_seeds: int
-    alike: int
-    """Of those decided over seeds: all verdicts over seeds say the same."""
+    whole: int
+    """Of those decided over seeds: all verdicts over seeds say the same, and nothing of the sentence is left to ask."""
     partly: int
-    """Some verdicts over seeds are undecided, all others say the same."""
+    """Some verdicts over seeds are undecided, or a part of the sentence is untested or to come; no two contradict."""
     hold: tuple[int, int]
-    """How many hold: of those alike, of those undecided in part. The others fail."""
+    """How many hold: of those decided as a whole, of those in part. The others fail."""
     both: tuple[str, ...]
     """Hold in one reading or on one model and fail in another."""
     stay: int
@@ -39,9 +40,10 @@ class Summary:
     @property
     def sentences(self) -> list[str]:
         told = [
-            f"Of the {self.over_seeds} claims decided over seeds {self.alike} come out alike in every reading and on "
-            f"every model that was asked ({self.hold[0]} hold, {self.alike - self.hold[0]} fail); {self.partly} are "
-            f"undecided in some and alike in the others ({self.hold[1]} hold, {self.partly - self.hold[1]} fail)."
+            f"Of the {self.over_seeds} claims decided over seeds {self.whole} are decided as a whole "
+            f"({self.hold[0]} hold, {self.whole - self.hold[0]} fail): alike in every reading and on every model that "
+            f"was asked, with nothing left to ask. {self.partly} are decided in part ({self.hold[1]} hold, "
+            f"{self.partly - self.hold[1]} fail): something of them is undecided, not tested, or to come."
         ]
         if self.both:
             told.append(f"Holding in one reading or on one model and failing in another: {', '.join(self.both)}.")
@@ -61,6 +63,8 @@ def summary(all_answers: Sequence[Answer]) -> Summary:
     decided = {claim: [one for one in mine if one.verdict in DECIDED] for claim, mine in by_claim.items()}
     decided = {claim: mine for claim, mine in decided.items() if mine}
     words = {claim: {verdict.verdict for verdict in by_claim[claim]} for claim in decided}
+    left = {each.claim.id for each in all_answers if each.waiting or each.untested}
+    whole = {claim for claim, said in words.items() if len(said) == 1 and claim not in left}
     both = tuple(claim for claim, said in words.items() if said >= set(DECIDED))
     registered = {
         each.claim.id: {one.registered for one in each.studied if one.verdict.verdict in DECIDED}
@@ -70,15 +74,17 @@ def summary(all_answers: Sequence[Answer]) -> Summary:
     return Summary(
         claims=len(all_answers),
         over_seeds=len(decided),
-        alike=sum(len(said) == 1 for said in words.values()),
-        partly=sum(len(said) == 2 and "undecided" in said for said in words.values()),
+        whole=len(whole),
+        partly=len(decided) - len(whole) - len(both),
         hold=(
-            sum(said == {"holds"} for said in words.values()),
-            sum(said == {"holds", "undecided"} for said in words.values()),
+            sum("holds" in words[claim] for claim in whole),
+            sum("holds" in said for claim, said in words.items() if claim not in {*whole, *both}),
         ),
         both=both,
         stay=sum(any(verdict.stands for verdict in mine) for mine in decided.values()),
-        intervals=sum(len(verdict.parts) for mine in by_claim.values() for verdict in mine),
+        intervals=sum(
+            math.isfinite(part.p) for mine in by_claim.values() for verdict in mine for part in verdict.parts
+        ),
         later=tuple(claim for claim in decided if "before the runs" not in registered[claim]),
         proxies=tuple(claim for claim, mine in decided.items() if all(verdict.proxy for verdict in mine)),
         of_weights=of_weights,

@@ -100,7 +100,8 @@ class Matching(Measure):
     )
     method = (
         "Groups of 16 pictures of a block; whole blocks only. From every token the mean of all tokens of the block is "
-        "taken, and it is scaled to length one; maps finer than 8×8 are averaged into cells first. Patches matched: "
+        "taken (small blocks know it less well, and their ranks are a little lower), and it is scaled to length one; "
+        "maps finer than 8×8 are averaged into cells first. Patches matched: "
         "each token's highest cosine with a token of the other picture, mean over tokens, mean of both directions. "
         "For each picture, over all pairs of one of its class and one of another: how often the first is more alike "
         "minus how often less; mean over pictures that have such pairs. Intervals by the jackknife over blocks."
