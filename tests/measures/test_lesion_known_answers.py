@@ -100,6 +100,7 @@ def test_too_few_images_to_recalibrate_on_are_told_in_a_sentence() -> None:
     finding = finding_of(module_subject(cases.resnet(), "cnn"), block=16)
     assert np.isnan(finding.lost_recalibrated.values).all()
     assert f"Batch norms of cnn, if any, {said}" in Lesion().sentence(finding)
+    assert "nan" not in Lesion().sentence(finding)
     enough, unasked = (
         finding_of(module_subject(cases.resnet(), "cnn"), **how)
         for how in ({"block": BLOCK}, {"block": 16, "recalibrate": "no"})

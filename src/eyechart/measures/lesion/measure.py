@@ -353,6 +353,7 @@ class Lesion(SampledExperiment):
             "recalibrated"
             for subject in subjects_in(finding)
             if states(finding, "early_convolutions_recalibrated", subject)
+            and np.isfinite(ends_of(finding, "early_convolutions_recalibrated", subject)[0])
         ]
         remarks = []
         if finding.attrs["stale"]:
