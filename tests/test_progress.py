@@ -9,6 +9,7 @@ import re
 import pytest
 from rich.console import Console
 
+from eyechart.exam import reported
 from eyechart.progress import drawn, plain
 
 
@@ -30,6 +31,14 @@ def test_plain_lines_come_at_every_tenth(monkeypatch: pytest.MonkeyPatch, capsys
     assert lines[1] == "  0%, about 0:20 left: step 0"
     assert [line.rpartition(" ")[2] for line in lines[1:-1]] == [str(step) for step in range(0, 21, 2)]
     assert lines[-1] == "It is finished."
+
+
+def test_progress_can_be_asked_for_by_true(capsys: pytest.CaptureFixture[str]) -> None:
+    """ "'bool' object is not callable" was what came of it."""
+    for asked, shown in ((True, True), (None, True), (False, False)):
+        with reported(asked) as tell:
+            tell("It is finished.", 0, 0)
+        assert ("It is finished." in capsys.readouterr().err) == shown
 
 
 def test_the_bar_counts_down_between_steps(monkeypatch: pytest.MonkeyPatch) -> None:

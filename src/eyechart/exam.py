@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from eyechart.claims.asking import asked_of
 from eyechart.claims.facts import facts_of
@@ -77,7 +77,7 @@ def exam(
     keep_shards: bool = False,
     page: bool = True,
     lang: str | None = None,
-    progress: Progress | Literal[False] | None = None,
+    progress: Progress | bool | None = None,
 ) -> Run:
     """Examine subjects on images and leave a run folder with findings, verdicts and the page.
 
@@ -111,8 +111,8 @@ def exam(
                 stays as it is
     progress    called with what is being done, the seconds gone and the seconds it will take in all, as far as is known
                 now (infinite before the first batch; 0: a sentence that stays); lines after the first say what each
-                worker of a cluster does just now. None: on stderr, a bar on a terminal and a line at every tenth
-                elsewhere, then what the page notes; False: nothing
+                worker of a cluster does just now. None or True: on stderr, a bar on a terminal and a line at every
+                tenth elsewhere, then what the page notes; False: nothing
 
     >>> import eyechart, tempfile
     >>> run = eyechart.exam("zoo:resnet", measures="recognition", limit=64, out=tempfile.mkdtemp(), progress=False)
@@ -146,18 +146,19 @@ def exam(
         )
         for notice in run.notices:
             tell(notice, 0, 0)
-        if progress is None:
+        if progress is None or progress is True:
             for notice in run.plan["notices"]:
                 tell(f"note: {notice}", 0, 0)
     return Run(run.path)
 
 
 @contextmanager
-def reported(progress: Progress | Literal[False] | None) -> Iterator[Progress]:
+def reported(progress: Progress | bool | None) -> Iterator[Progress]:
     """Where progress goes."""
     from eyechart.progress import progress as shown
 
-    with shown() if progress is None else nullcontext(progress or (lambda what, done, total: None)) as tell:
+    given = progress if callable(progress) else lambda what, done, total: None
+    with shown() if progress is None or progress is True else nullcontext(given) as tell:
         yield tell
 
 

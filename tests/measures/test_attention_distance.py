@@ -238,6 +238,7 @@ def test_quantities_of_a_vit_of_four_blocks() -> None:
     assert rows["early_far_head"] == rows["early_farthest_head"]
     assert rows["local_heads"] == pytest.approx(16.5 / 32, abs=0.5 / 32)
     assert rows["early_local_heads"] == 1
+    assert "early_farthest_prefix_mass" not in rows, "nothing to give to: it has no class token"
 
 
 def blocks_of(name: str, local: int, filters: Filters) -> tuple[Anatomy, dict[tuple[str, str], Look]]:
@@ -286,6 +287,7 @@ def test_heads_on_the_class_token_or_in_a_corner_are_neither_near_nor_far() -> N
     finding = measure_tensors(AttentionDistance(), scene(anatomy("v", sites)), looks, 4)
     rows = dict(zip(finding.quantity.values.tolist(), finding.quantity_value.values.tolist(), strict=True))
     assert rows["early_farthest_head"] > 1.2  # the corner
+    assert rows["early_farthest_prefix_mass"] == 0  # which gives the class token nothing
     assert rows["early_far_head"] == pytest.approx(0.5, abs=0.01)
     assert rows["early_near_head"] == pytest.approx(0, abs=0.01)
 

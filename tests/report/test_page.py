@@ -9,6 +9,8 @@ import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -20,6 +22,7 @@ from eyechart.claims.summary import Summary
 from eyechart.claims.table import CLAIMS
 from eyechart.measures import measures
 from eyechart.report import embed, page, sections, sentences, verdict_rows, verdict_summary
+from eyechart.report.subject_rows import no_accuracy
 from eyechart.sites import Anatomy
 
 from .browser import Browser
@@ -335,6 +338,13 @@ def test_a_run_without_labels_attention_or_tests(tmp_path: Path) -> None:
     run.scene = type(run.scene)((bare, run.scene.anatomies[1]), 1000, 16, 62, 16, None)
     said = Outline(page.render(as_run(run))).text
     assert "no labels" in said
+    entry = {"labels": {"reason": "The classes of mine are not known."}}
+    labelled = cast(Any, SimpleNamespace(scene=SimpleNamespace(classes=("cat", "dog"))))
+    assert no_accuracy(entry, labelled) == "classes not known"  # nobody compared them
+    assert no_accuracy({"classifier": False}, labelled) == "has no classifier"
+    assert no_accuracy({"labels": {"reason": "The image class 'cat' is not one of mine."}}, labelled) == (
+        "classes do not match"
+    )
     assert "None of the published claims could be tested" in said
     assert "Notices" not in said
 

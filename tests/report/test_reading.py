@@ -185,7 +185,12 @@ def test_search_shows_what_has_the_words_and_where(browser: Browser, file: Path)
     assert seen(browser, "section.measure") == ["measure-cka"]
     assert visible(browser, "#measure-cka .quantities") == 1  # the words stand in that fold
     assert "measure-cka" not in seen(browser, ".side li a[href='#measure-feature_variance']")
-    assert browser.ask("document.getElementById('find-said').textContent") == "0 of 4 claims, 1 of 5 figures"
+    assert browser.ask("document.getElementById('find-said').textContent") == "0 of 4 tested claims, 1 of 5 figures"
+    again = "(line) => line.after(line.cloneNode(true))"  # a claim that is read in two ways has two lines
+    browser.ask(f"(({again})(document.querySelector('.glance li')))")
+    browser.page.fill("#find-words", "lowest third uniformity ")
+    assert browser.ask("document.getElementById('find-said').textContent").startswith("0 of 4 tested claims")
+    browser.ask("document.querySelector('.glance li').remove()")
     browser.page.click("#find-reset")
     assert seen(browser, "section.measure") == sections
     assert visible(browser, ".quantities") == 0

@@ -84,9 +84,12 @@
     all("details.fold:has(> table.verdicts)").forEach((fold) => { fold.hidden = !all("tbody tr", fold).some((row) => !row.hidden); });
     all(".side ol a").forEach((link) => { link.parentElement.hidden = Boolean(document.getElementById(link.hash.slice(1))?.closest("[hidden]")); });
     const active = asked.length || kind.value || paper?.value || state.only.length;
-    const count = (selector) => { const found = all(selector); return [found.filter((each) => !each.closest("[hidden]")).length, found.length]; };
-    const [claims, allClaims] = count(".glance li"), [figures, allFigures] = count("section.measure");
-    one("#find-said").textContent = active ? sentence("{claims} of {allClaims} claims, {figures} of {allFigures} figures", { claims, allClaims, figures, allFigures }) : "";
+    const count = (selector, what) => { // a claim may have several lines, one for each way to read it
+      const found = all(selector), left = found.filter((each) => !each.closest("[hidden]"));
+      return [left, found].map((each) => new Set(each.map(what)).size);
+    };
+    const [claims, allClaims] = count(".glance li", (line) => line.querySelector(".id").textContent), [figures, allFigures] = count("section.measure", (section) => section);
+    one("#find-said").textContent = active ? sentence("{claims} of {allClaims} tested claims, {figures} of {allFigures} figures", { claims, allClaims, figures, allFigures }) : "";
     one("#find-reset").hidden = !active;
   };
 

@@ -31,7 +31,10 @@ def subject_row(entry: Mapping[str, Any], run: Run) -> dict[str, Any]:
 def no_accuracy(entry: Mapping[str, Any], run: Run) -> str:
     if not entry.get("classifier", True):
         return "has no classifier"
-    return "no labels" if not run.scene.classes else "classes do not match"
+    if not run.scene.classes:
+        return "no labels"
+    known = not entry.get("labels", {}).get("reason", "").endswith("are not known.")
+    return "classes do not match" if known else "classes not known"
 
 
 def heads(anatomy: Anatomy) -> str:

@@ -154,7 +154,8 @@ def _list(json_: bool) -> None:
         click.echo(f"{row['study']}  (row {row['row']})  {row['title']}")
         click.echo(
             f"    {row['trained']} of {row['runs']} trainings recorded ({row['arms']} arms), {row['recorded']} of them "
-            f"with all exams, {row['failed']} failed; about {row['minutes_left']:g} of {row['minutes']:g} minutes left"
+            f"with all exams, {row['failed']} failed; about {row['minutes_left']:g} minutes left "
+            f"({row['minutes']:g} planned in all)"
         )
         click.echo(f"    decides {', '.join(row['claims']) or 'no claim; its contrasts answer questions of the notes'}")
 

@@ -106,6 +106,12 @@ def near_and_far(summary: Callable[[np.ndarray], float], *, covering: float) -> 
     return of_each(number, vits)
 
 
+def with_prefix(estimate: xarray.Dataset) -> list[str]:
+    """ViTs that have a class token: of the others a share that it gets would read 0.000 [0.000, 0.000]."""
+    mass = estimate.prefix_mass.values
+    return [subject for subject in vits(estimate) if (mass[site_indices(estimate, subject)] > 0).any()]
+
+
 def growth(estimate: xarray.Dataset, subject: str) -> float:
     """Mean distance of all heads over the last third of the attentions minus over the first."""
     first, last = (np.nanmean(estimate.relative.values[rows]) for rows in thirds(site_indices(estimate, subject)))
@@ -256,7 +262,7 @@ class AttentionDistance(Measure):
         ),
         Quantity(
             "early_farthest_prefix_mass",
-            of_each(farthest_prefix_mass, vits),
+            of_each(farthest_prefix_mass, with_prefix),
             "attention of the farthest head of the first two blocks to the class token",
             smooth=False,
             limits=(0, 1),
