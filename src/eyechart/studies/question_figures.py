@@ -56,9 +56,9 @@ def figures_of(question: Question, numbers: Numbers, quantities: Mapping[str, Qu
 
 
 def drawn_contrast(contrast: Contrast, records: Records) -> dict[str, Any] | None:
-    """A contrast without a margin; None where it is not recorded."""
+    """A contrast without a margin; None where it is not recorded, or compares an arm with itself."""
     interval = interval_of(contrast, records)
-    if interval is None:
+    if interval is None or interval.same_arms:
         return None
     numbers = (interval.value, interval.low, interval.high)
     effect, span = with_span(*numbers)

@@ -116,7 +116,12 @@ class Records:
                     if line is not None and not line.get("failed"):
                         for measure, quantity, subjects, *numbers, images in line["rows"]:
                             value, low, high = (math.nan if number is None else float(number) for number in numbers)
-                            yield seed, Row(measure, quantity, tuple(subjects), value, low, high, images, exam.name, exam.images)
+                            yield (
+                                seed,
+                                Row(
+                                    measure, quantity, tuple(subjects), value, low, high, images, exam.name, exam.images
+                                ),
+                            )
 
     def values(self, quantity: str, keys: Collection[str] = ()) -> dict[tuple[str, ...], dict[int, Row]]:
         """A quantity of each tuple of arms, by seed. Where several exams have it, the first one of the file counts.

@@ -228,9 +228,7 @@ def limits_of(measure: str, name: str) -> tuple[float | None, float | None]:
     return (0.0, 1.0) if quantity.share or quantity.among is not None else quantity.limits
 
 
-def as_sure_as_runs(
-    contrast: Contrast, unmoved: Iterable[str], records: Records, over_seeds: OverSeeds
-) -> OverSeeds:
+def as_sure_as_runs(contrast: Contrast, unmoved: Iterable[str], records: Records, over_seeds: OverSeeds) -> OverSeeds:
     """The interval wider by what is not known within the runs of arms whose seeds do not differ at all: they are no
     certainty. All runs see the same images, so many of them are as sure as one."""
     rows = {" | ".join(arms): by_seed for arms, by_seed in records.values(contrast.quantity).items()}
