@@ -117,6 +117,10 @@ def test_the_page_fits_its_window(browser: Browser, html: str, tmp_path: Path) -
     file.write_text(html, encoding="utf-8")
     browser.open(file)
     assert set(browser.ask(f"{LINES}('.languages button, .glance .id')")) == {1}
+    browser.ask("document.getElementById('E1').scrollIntoView()")
+    below = "document.getElementById('E1').getBoundingClientRect().top - "
+    below += "document.querySelector('.contents').getBoundingClientRect().bottom"
+    assert browser.ask(below) >= 0, "on a phone the contents have two lines, which hid what was jumped to"
     stamps = "[...document.querySelectorAll('.stamps')].map((each) => each.textContent.split('seeds').length - 1)"
     assert max(browser.ask(stamps)) <= 3  # one for each kind: one for each of 18 verdicts was 480 px of a phone
     boxes = "[...document.querySelectorAll('.wide, figure.chart')]"
