@@ -287,7 +287,7 @@ def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
     positive = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
     low, high = float(positive.min()) / 1.1, float(positive.max()) * 1.1
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    axis = axis_at(log_marks(low, high), labelOverlap=False, format="~g")
+    axis = axis_at(log_marks(low, high), labelOverlap="greedy", format="~g")  # Vega's own takes every second away
     return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
 
 
