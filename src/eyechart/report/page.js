@@ -223,7 +223,7 @@
   const wordsBelow = (part, only) => unitsOf(part).map(({ encoding }) => encoding?.x).filter((x) => x?.type === "nominal" && typeof x.axis?.labelAngle === "number" && Array.isArray(x.sort)).forEach(({ axis, sort }) => {
     const { labelExpr = "datum.label" } = axis, names = sort.filter((name) => !only.length || isOf(only, name));
     if (!/datum\.label\W*$|^split\(/.test(labelExpr)) return; // it names them otherwise
-    const room = part.width / names.length - 6, fits = names.every((name) => widthIn(sentence(name), LABEL) <= room);
+    const room = part.width / names.length - 12, fits = names.every((name) => widthIn(sentence(name), LABEL) <= room);
     if (axis.labelAngle && !fits) return;
     const lines = names.map((name) => [name, [wrapped(sentence(name), LABEL, room)].flat()]);
     Object.assign(axis, { labelAngle: 0, labelExpr: `${JSON.stringify(Object.fromEntries(lines))}[datum.label] || datum.label` });
