@@ -116,7 +116,8 @@
     const fits = part.concat.every((one, at) => {
       const ratio = columns[at % many] / whole, share = room * ratio, less = excess && excess * ratio + 1;
       if (one.concat) return tighten(one, share, less);
-      const least = leastOf(one), most = Math.min(one.width, share - axesOf(one)), width = Math.max(least, most - less);
+      const least = leastOf(one), most = Math.min(one.width, share - axesOf(one));
+      const width = Math.max(least, many > 1 ? most - less : Math.min(most, share - axesOf(one) - less)); // alone it gives what it must
       if (most < least && many > 1) return false;
       if (one.width > width) narrow(one, one.width - width, least);
       if (many > 1) wrapTitles(one, share - less - 8); // a title wider than its panel would push the next one away
@@ -147,6 +148,16 @@
   const wrapped = (words, font, room) => {
     if (Array.isArray(words)) return words.flatMap((line) => wrapped(line, font, room));
     if (typeof words !== "string" || widthIn(words, font) <= room) return words;
+    const least = Math.max(0.5 * room, ...words.split(" ").map((word) => widthIn(word, font)));
+    let lines = broken(words, font, room);
+    for (let less = room - 6; less > least; less -= 6) { // evenly: the last word would stand alone
+      const even = broken(words, font, less);
+      if (even.length > lines.length) break;
+      lines = even;
+    }
+    return lines;
+  };
+  const broken = (words, font, room) => {
     const pieces = words.split(" ").flatMap((word) => (widthIn(word, font) > room ? word.split(/(?<=[_/:.])|(?=@)/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
     return pieces.reduce((lines, [glue, piece]) => {
       const longer = `${lines.at(-1)}${glue}${piece}`;
