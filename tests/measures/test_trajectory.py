@@ -39,6 +39,18 @@ def test_snapshots_are_told_by_name() -> None:
     assert trainings({name: name for name in given}) == {"zoo:vit": ["zoo:vit@init", "zoo:vit@warmup", "zoo:vit"]}
 
 
+def test_snapshots_are_in_the_order_of_their_epochs() -> None:
+    """Of 20 epochs a quarter is 5: with a warm-up of 10 the line of the figure went back in time."""
+    names = {moment: f"zoo:vit@short.{moment}.safetensors" for moment in ("init", "warmup", "quarter")}
+    given = [*names.values(), "zoo:vit@short.safetensors"]
+    for warmup, moments in ((10, ["init", "quarter", "warmup"]), (2, ["init", "warmup", "quarter"])):
+        card = {"recipe": {"epochs": 20, "warmup_epochs": warmup}}
+        (path,) = trainings({name: name for name in given}, dict.fromkeys(given, card)).values()
+        assert path == [*(names[moment] for moment in moments), given[-1]]
+    (path,) = trainings({name: name for name in given}, {given[0]: {"recipe": "of somebody else"}}).values()
+    assert path == given
+
+
 def test_a_path_with_a_right_angle(tmp_path: Path) -> None:
     """From θ₀ one way, and then as far across: 45° off at the first stop, √2 away at the end."""
     torch.manual_seed(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ PANELS_OF = """(() => {
   const look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
     if (/concat_\\d+_group$/.test(mark.name)) widths.push(item.width);
     if (mark.marktype === 'text' && item.fontStyle === 'italic' && item.text && item.stroke) names.push(item.text);
-    if (mark.role === 'axis-title' && item.angle === -90) upright.push(item.bounds.y2 - item.bounds.y1);
+    if (mark.role === 'axis-title' && item.angle === -90) upright.push([item.bounds.y2 - item.bounds.y1, item.text]);
     if (mark.marktype === 'group') look(item);
   }));
   view.scenegraph().root.items.forEach(look);
@@ -116,7 +117,7 @@ def large_and_small(_: xr.Dataset) -> Any:
     tiles = alt.Chart(cells).mark_rect().encode(alt.X("x:O", title=None), alt.Y("y:O", title=None), color="value:Q")
     points = alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None))
     small = theme.panel(points + theme.reference(0.5, "half of the panel"), (200, 120))
-    tall = points.encode(alt.Y("y:Q", title="words that are longer than their axis is high"))
+    tall = points.encode(alt.Y("y:Q", title="change of the words (log scale about 0)"))
     tiny = theme.panel(tall + theme.reference(0.5, "half of the panel"), (90, 120))
     return theme.panels([theme.panel(alt.layer(tiles), (600, 300)), small, tiny], columns=1)
 
@@ -130,8 +131,98 @@ def test_what_fits_a_phone_keeps_its_size(browser: Browser, tmp_path: Path) -> N
     wide, small, tiny = sorted(panels, reverse=True)
     assert (small, tiny) == (200, 90)
     assert wide > 200
-    assert [height < 124 for height in upright] == [True]  # on two lines: it reached into what was above
+    ((high, lines),) = upright
+    assert high < 124  # on lines of their own: they reached into what was above
+    assert len(lines) > 1
+    assert len(lines[-1]) > 2  # "0)" stood alone
     assert names == ["half of the panel"]  # not on the tiny one, where it would lie over the axis
+
+
+def side_by_side(title: str) -> Any:
+    """Four panels of curves, two a row: as in `feature_variance`."""
+    cells = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+    x = alt.X("x:Q", title="depth (input → output)")
+    points = alt.layer(alt.Chart(cells).mark_point().encode(x, alt.Y("y:Q", title="change")))
+    return theme.panels([theme.panel(points, (400, 280), title)] * 4, columns=2)
+
+
+@pytest.mark.parametrize("browser", [(800, 900), PHONE], indirect=True)
+def test_panels_stand_beside_one_another_where_they_can_be_read(browser: Browser, tmp_path: Path) -> None:
+    """At 800 pixels a title pushed the second column away; on a phone two stood in a row, 90 pixels wide."""
+    wide = browser.ask("window.innerWidth") == 800
+    title = "on and on " * 12 if wide else "variance"  # lines of the first fill their room in any font
+    figure = drawn(browser, tmp_path, lambda _: side_by_side(title))
+    widths = browser.ask(PANELS_OF % figure)[0]
+    assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
+    high = browser.ask(f"{figure}.querySelector('canvas').clientHeight")
+    assert min(widths) > 200
+    assert (high < 1000) == wide  # two rows, or four
+
+
+def unequal(_: xr.Dataset) -> Any:
+    """One panel, and beside it two that are a figure of their own: as in `few_shot`."""
+    cells = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+    points = alt.layer(alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None)))
+    one = theme.panel(points, (260, 260))
+    return theme.panels([one, theme.panels([one, one], columns=2)], columns=2)
+
+
+@pytest.mark.parametrize("browser", [(800, 900)], indirect=True)
+def test_panels_of_one_row_are_of_one_size(browser: Browser, tmp_path: Path) -> None:
+    """The two had the room of one: 240, 125 and 125 pixels."""
+    widths = [width for width in browser.ask(PANELS_OF % drawn(browser, tmp_path, unequal))[0] if width]
+    assert len(widths) == 3
+    assert max(widths) - min(widths) < 8
+
+
+def six_small(_: xr.Dataset) -> Any:
+    cells = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+    points = alt.layer(alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None)))
+    return theme.panels([theme.panel(points, (190, 200))] * 6, columns=3)
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_small_panels_are_as_wide_as_a_phone(browser: Browser, tmp_path: Path) -> None:
+    figure = drawn(browser, tmp_path, six_small)
+    assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
+    assert min(browser.ask(PANELS_OF % figure)[0]) > 240
+
+
+def named_below(_: xr.Dataset) -> Any:
+    names = ["plain", "colour removed", "patches shuffled"]
+    rows = pd.DataFrame({"control": names, "value": [0.2, 0.5, 0.7]})
+    axis = alt.Axis(labelAngle=0, labelExpr=theme.A_LINE_A_WORD)
+    x = alt.X("control:N", title=None, sort=names, axis=axis)
+    bars = alt.layer(alt.Chart(rows).mark_bar().encode(x, alt.Y("value:Q", title=None)))
+    wide = theme.panel(bars, (420, 120))
+    return theme.panels([wide, theme.panel(bars, (190, 120))], columns=1)
+
+
+NAMES_BELOW = """(() => {
+  const found = [], look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
+    const { text, bounds } = item;
+    if (mark.role === 'axis-label' && mark.items.length === 3) found.push([[text].flat().length, bounds.x1, bounds.x2]);
+    if (mark.marktype === 'group') look(item);
+  }));
+  window.eyechart.views.get(%s).view.scenegraph().root.items.forEach(look);
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_names_below_a_plot_have_as_many_lines_as_they_need(browser: Browser, tmp_path: Path) -> None:
+    """In Korean they had one, and ran into one another; in English a line for each word, in the widest plot, too."""
+    figure = drawn(browser, tmp_path, named_below)
+    for language in ("en", "ko"):
+        if language == "ko":
+            browser.ask(f"(window.eyechart.views.get({figure}).old = true)")
+            browser.ask("document.querySelector('[data-language=ko]').click()")
+            assert browser.wait_for(f"((now) => now.view && !now.old)(window.eyechart.views.get({figure}))")
+        names = browser.ask(NAMES_BELOW % figure)
+        assert [lines for lines, *_ in names[:3]] == [1, 1, 1]
+        assert max(lines for lines, *_ in names[3:]) == 2
+        for panel in (names[:3], names[3:]):
+            assert all(one[2] < two[1] for one, two in itertools.pairwise(panel))
 
 
 def of_cells(_: xr.Dataset) -> Any:

@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 
-FONT = "Inter, Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+#: As page.css has them, those of Korean by name: what a browser would take for words of a chart may be Chinese.
+FONT = (
+    "Inter, Helvetica Neue, Helvetica, Arial, Liberation Sans, Noto Sans KR, Apple SD Gothic Neo, Malgun Gothic, "
+    "NanumGothic, sans-serif"
+)
 
 #: Okabe and Ito's colours, reordered so that the first two (a transformer and a CNN, mostly) are farthest apart for
 #: every kind of colour vision; each has a contrast of at least 3 with white or lies close to it, and with dark paper.
@@ -29,15 +33,16 @@ DIVERGING = (
     *("#f8e6cc", "#fcd8a9", "#fbc37d", "#f2a952", "#e48e2b", "#ce7416", "#b55d0b", "#994a07"),
 )
 
-#: What a junction or step does, in the colours of Park and Kim's figures: attention grey, MLP and convolution white,
-#: sub-sampling blue. White marks need the outline that `kind_points` gives them.
+#: What a junction or step does, in the colours of Park and Kim's figures: attention grey, MLP and convolution white.
+#: Their sub-sampling is blue; here that is the first subject. White marks, and black ones on dark paper, need the
+#: outline that `kind_points` gives them.
 KIND_MARKS = {
     "attention": ("#8b9099", "circle"),
     "mlp": ("#ffffff", "square"),
     "conv": ("#ffffff", "diamond"),
     "mixer": ("#d9c27a", "triangle-up"),
-    "pool": ("#a8c8e8", "triangle-down"),
-    "subsampling": ("#4f94d4", "circle"),
+    "pool": ("#bfc4cc", "triangle-down"),
+    "subsampling": ("#000000", "circle"),
     "other": ("#d6d8dc", "cross"),
 }
 

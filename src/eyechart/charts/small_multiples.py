@@ -11,7 +11,7 @@ from typing import Any
 
 MOST_TOGETHER = 3  # subjects whose curves are told apart in one panel
 WIDTH = 190  # pixels of a small panel
-LEAST_HEIGHT = 130
+LEAST_HEIGHT = 150
 COLUMNS = 3
 SUBJECT_FIELDS = ("subject", "each_subject")
 LETTER = 5.5  # pixels of a letter, about

@@ -33,10 +33,12 @@ def tiles(
     size: int,
     value_title: str = "CKA",
     highest: float | None = None,
+    legend: bool | int = True,
 ) -> alt.LayerChart:
     """Rows of tiles, the first on top, each a map of `cells`; `patch_names` names these. About `size` pixels wide.
 
-    Colours go from 0 to `highest`, which panels that are compared share; None: the largest value here.
+    Colours go from 0 to `highest`, which panels that are compared share; None: the largest value here. `legend` as a
+    heat-map takes it.
     """
     height, width = cells
     table = pd.DataFrame(
@@ -70,6 +72,7 @@ def tiles(
         x_labels=False,
         y_labels=False,
         tooltip=tooltips(token="token", patch="patch", value=(value_title, ".3f")),
+        legend=legend,
         size=(size, round(size * len(rows) * height / (max(map(len, rows)) * width))),
     )
     own = [

@@ -48,8 +48,8 @@
   };
 
   // Ways to draw a chart, each narrower than the one before: as it is, legends below, fewer panels a row, as tight as they
-  // go (`again`: by what was still too much), names of legends piled up, and at last plots narrower: those that are too wide
-  // (`capped`), and all by what was still too much.
+  // go (`again`: by what was still too much, where that is no more than this share of the room: it may be a legend), names of
+  // legends piled up, and at last plots narrower: those that are too wide (`capped`), and all by what was still too much.
   const columnsOf = (part) => {
     const own = part.concat ? Math.min(part.columns || part.concat.length, part.concat.length) : 1;
     return Math.max(own, ...(part.concat || []).map(columnsOf));
@@ -67,11 +67,10 @@
     const columns = columnsOf(spec), beside = some ? [{ abreast: true }, { abreast: true, below: true }] : [];
     const fewer = Array.from({ length: columns - 1 }, (_, taken) => columns - taken).flatMap((many) => [
       ...(many < columns ? [{ below: true, columns: many }] : []),
-      { below: true, columns: many, tight: true }, { below: true, columns: many, tight: true, piled: true },
-      { below: true, columns: many, tight: true, piled: true, again: true },
+      ...[{}, { again: 0.12 }, { piled: true }, { piled: true, again: 0.25 }, ...Array(3).fill({ piled: true, again: 0.05 })].map((way) => ({ below: true, columns: many, tight: true, ...way })),
     ]);
     const alone = { below: true, columns: 1 }, piled = { ...alone, piled: true }, capped = { ...piled, capped: true };
-    const last = [alone, piled, capped, ...Array(3).fill({ ...capped, narrow: true })];
+    const last = [alone, piled, capped, ...Array(5).fill({ ...capped, narrow: true })]; // a side that became shorter may need a second line beside it
     return [...beside, {}, { below: true }, ...fewer, ...last];
   };
 
@@ -96,22 +95,46 @@
     each.forEach((one) => { if (one.width > most) narrow(one, one.width - most); });
   };
 
+  // How wide each column of panels would like to be, their axes included.
+  const wishes = (part) => {
+    if (!part.concat) return [part.width + axesOf(part)];
+    const many = Math.min(part.columns || part.concat.length, part.concat.length), columns = Array(many).fill(0);
+    part.concat.forEach((one, at) => { columns[at % many] = Math.max(columns[at % many], sum(wishes(one))); });
+    return columns;
+  };
+  const sum = (numbers) => numbers.reduce((one, two) => one + two, 0);
+
+  // The least width at which a panel can be read: beside others, five numbers must fit under a curve, and under a map the
+  // names of its layers; one without names is a picture. Narrower ones stand below one another.
+  const leastOf = (part) => Math.max(namesAbove(part), Math.min(0.85 * part.width, isMap(part) && !namesBeside(part) ? 96 : Math.max(130, 0.35 * part.width)));
+
   // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
   // `excess`: what was too much before, which all panels of a row give together.
   const tighten = (part, room, excess = 0) => {
     if (!part.concat) return true;
-    const many = Math.min(part.columns || part.concat.length, part.concat.length);
-    const share = room / many, less = excess && excess / many + 1;
-    return part.concat.every((one) => {
+    const columns = wishes(part), many = columns.length, whole = sum(columns);
+    const fits = part.concat.every((one, at) => {
+      const ratio = columns[at % many] / whole, share = room * ratio, less = excess && excess * ratio + 1;
       if (one.concat) return tighten(one, share, less);
-      const least = isMap(one) ? Math.max(56, namesAbove(one)) : Math.max(84, 0.26 * one.width);
-      const width = Math.min(one.width, share - axesOf(one)) - less;
-      if (width < least && many > 1) return false;
+      const least = leastOf(one), most = Math.min(one.width, share - axesOf(one));
+      const width = Math.max(least, many > 1 ? most - less : Math.min(most, share - axesOf(one) - less)); // alone it gives what it must
+      if (most < least && many > 1) return false;
       if (one.width > width) narrow(one, one.width - width, least);
-      if (many > 1 && !isMap(one)) one.height = Math.min(one.height, Math.max(130, 1.5 * width)); // no towers
-      if (many > 1) wrapTitles(one, share - 8); // a title wider than its panel would push the next one away
+      if (many > 1) wrapTitles(one, share - less - 8); // a title wider than its panel would push the next one away
       return true;
     });
+    const curves = part.concat.filter((one) => !one.concat && !isMap(one)), widest = Math.max(...curves.map(({ width }) => width));
+    if (many > 1) curves.forEach((one) => { one.height = Math.min(one.height, Math.max(130, 1.5 * widest)); }); // no towers
+    return fits;
+  };
+
+  // Small curves, more of which stand in a row on a wider page, fill the row where they are few or stand alone.
+  const fill = (part, room) => {
+    const many = Math.min(part.columns || part.concat?.length, part.concat?.length);
+    if (many === 1) part.concat.forEach((one) => fill(one, room));
+    if (!part.concat?.every((one) => one.width <= 240 && !isMap(one))) return;
+    const wider = Math.min(300, room / many - 80) / Math.max(...part.concat.map(({ width }) => width));
+    if (wider > 1.15) part.concat.forEach((one) => { one.width *= wider; });
   };
 
   // Words that are wider than their room get a second line, long names too. They are measured in the reader's font: what
@@ -125,6 +148,16 @@
   const wrapped = (words, font, room) => {
     if (Array.isArray(words)) return words.flatMap((line) => wrapped(line, font, room));
     if (typeof words !== "string" || widthIn(words, font) <= room) return words;
+    const least = Math.max(0.5 * room, ...words.split(" ").map((word) => widthIn(word, font)));
+    let lines = broken(words, font, room);
+    for (let less = room - 6; less > least; less -= 6) { // evenly: the last word would stand alone
+      const even = broken(words, font, less);
+      if (even.length > lines.length) break;
+      lines = even;
+    }
+    return lines;
+  };
+  const broken = (words, font, room) => {
     const pieces = words.split(" ").flatMap((word) => (widthIn(word, font) > room ? word.split(/(?<=[_/:.])|(?=@)/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
     return pieces.reduce((lines, [glue, piece]) => {
       const longer = `${lines.at(-1)}${glue}${piece}`;
@@ -197,11 +230,24 @@
     rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -12, labelLimit: part.width, ticks: false, zindex: 1 }));
   };
 
-  // Names of categories below it have a line for each word.
-  const wordsBelow = (part) => unitsOf(part).map(({ encoding }) => encoding?.x).filter((x) => x?.type === "nominal" && x.axis?.labelAngle === 0).forEach(({ axis }) => {
-    const { labelExpr = "datum.label" } = axis;
-    if (!labelExpr.includes("split(")) axis.labelExpr = `split(${labelExpr}, " ")`;
+  // Names of categories below a plot have as many lines as their share of it asks for; slanted ones are level where they fit.
+  const wordsBelow = (part, only) => unitsOf(part).map(({ encoding }) => encoding?.x).filter((x) => x?.type === "nominal" && typeof x.axis?.labelAngle === "number" && Array.isArray(x.sort)).forEach(({ axis, sort }) => {
+    const { labelExpr = "datum.label" } = axis, names = sort.filter((name) => !only.length || isOf(only, name));
+    if (!/datum\.label\W*$|^split\(/.test(labelExpr)) return; // it names them otherwise
+    const room = part.width / names.length - 12, fits = names.every((name) => widthIn(sentence(name), LABEL) <= room);
+    if (axis.labelAngle && !fits) return;
+    const lines = names.map((name) => [name, [wrapped(sentence(name), LABEL, room)].flat()]);
+    Object.assign(axis, { labelAngle: 0, labelExpr: `${JSON.stringify(Object.fromEntries(lines))}[datum.label] || datum.label` });
   });
+
+  // A bar of colours that lies is as long as five numbers under it need, if its maps are.
+  const lengthenBars = (part) => {
+    if (part.concat && part.resolve?.scale?.color !== "shared") return part.concat.forEach(lengthenBars);
+    const panels = panelsOf(part), length = Math.floor(Math.min(220, ...panels.map(({ width }) => width ?? 220)));
+    panels.flatMap(unitsOf).map(({ encoding }) => encoding?.color?.legend).forEach((bar) => {
+      if (bar?.gradientLength) bar.gradientLength = Math.max(bar.gradientLength, length);
+    });
+  };
 
   const oneColumn = (part) => panelsOf(part).flatMap(unitsOf).forEach(({ encoding }) => {
     Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
@@ -222,7 +268,6 @@
       }
       part.width = width;
       wrapAxis(part, width + 24);
-      wordsBelow(part);
     }
     const inner = [...(part.concat || []), ...(part.vconcat || []), ...(part.layer || []), ...(part.spec ? [part.spec] : [])];
     inner.forEach((one) => narrow(one, excess, least));
@@ -339,8 +384,10 @@
   const relabel = (place, labels, guide) => {
     const said = Array.isArray(labels) && place[guide] !== null ? labels.filter((label) => typeof label === "string" && sentence(label) !== label) : [];
     if (!said.length) return;
-    const spelled = JSON.stringify(Object.fromEntries(said.map((label) => [label, sentence(label)])));
-    place[guide] = { ...place[guide], labelExpr: `${spelled}[datum.label] || (${place[guide]?.labelExpr ?? "datum.label"})` };
+    const spelled = JSON.stringify(Object.fromEntries(said.map((label) => [label, sentence(label)]))), own = place[guide]?.labelExpr ?? "datum.label";
+    const [, aLineEach] = /^split\(datum\.label, (.*)\)$/.exec(own) ?? []; // theme.A_LINE_A_WORD
+    const labelExpr = aLineEach ? `split(${spelled}[datum.label] || datum.label, ${aLineEach})` : `${spelled}[datum.label] || (${own})`;
+    place[guide] = { ...place[guide], labelExpr };
   };
   const rowsInWords = (rows) => (rows.length && "text" in rows[0] ? rows.map((each) => ({ ...each, text: sentence(each.text) })) : rows);
 
@@ -366,23 +413,29 @@
       onlyInLegends(whole, only);
       enlargeCurves(whole);
     }
-    let excess = 0, above = 0, less = 0;
+    let excess = 0, above = 0, less = 0, more = 0;
     for (const way of ways(whole, only.length > 0)) {
       const copy = JSON.parse(JSON.stringify(whole));
       if (way.abreast) abreast(copy);
       if (way.columns) atMost(copy, way.columns, room);
-      if (way.again && excess > room / 4) continue;
-      if (way.tight && !tighten(copy, room, way.again ? excess : 0)) continue;
+      if (way.again && excess > way.again * room) continue;
+      more = way.again ? more + excess : 0;
+      if (way.tight && !tighten(copy, room, more)) continue;
+      if (way.columns === 1 || (only.length && !way.abreast)) fill(copy, room);
       if (way.narrow) less += excess;
       wrapTitles(copy, way.below ? room - 60 - less : Infinity); // they begin where the plot does
       if (way.columns === 1) panelsOf(copy).forEach((one) => namesInside(one, room));
       if (way.capped && !way.narrow) above = excess;
       if (way.capped) cap(copy, above);
       if (way.narrow) narrow(copy, less);
-      panelsOf(copy).filter(({ concat }) => !concat).forEach(wrapUpright);
+      panelsOf(copy).filter(({ concat }) => !concat).forEach((one) => {
+        wrapUpright(one);
+        wordsBelow(one, only);
+      });
       fitReferences(copy, datasets);
       if (way.piled) oneColumn(copy);
       const below = { orient: "bottom", direction: "horizontal", columns: way.piled ? 1 : 2 };
+      if (way.below) lengthenBars(copy);
       const under = way.piled ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};
       const legend = way.below ? { ...look.legend, ...below, ...under } : look.legend;
       copy.datasets = datasets;

@@ -135,11 +135,16 @@ def renamed(name: Any, words: Mapping[str, str]) -> Any:
 
 def relabelled(place: dict[str, Any], labels: object, guide: str, words: Mapping[str, str]) -> None:
     """What the legend or the axis of an encoding names, in other words."""
+    from eyechart.charts.theme import A_LINE_A_WORD
+
     said = {label: words[label] for label in labels if label in words} if isinstance(labels, list) else {}
     if said and place.get(guide, {}) is not None:
         otherwise = place.get(guide, {}).get("labelExpr", "datum.label")
-        spelled = json.dumps(said, ensure_ascii=False)
-        place[guide] = {**place.get(guide, {}), "labelExpr": f"{spelled}[datum.label] || ({otherwise})"}
+        spelled = f"{json.dumps(said, ensure_ascii=False)}[datum.label]"
+        said_so = f"{spelled} || ({otherwise})"
+        if otherwise == A_LINE_A_WORD:  # of the other language, too
+            said_so = A_LINE_A_WORD.replace("datum.label", f"{spelled} || datum.label")
+        place[guide] = {**place.get(guide, {}), "labelExpr": said_so}
 
 
 def with_words(datasets: Mapping[str, list[Any]], words: Mapping[str, str]) -> dict[str, list[Any]]:

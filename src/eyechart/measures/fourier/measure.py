@@ -187,8 +187,8 @@ class Fourier(SampledExperiment):
     sources = (Source("Park & Kim 2022", "Figures 2a, 8, D.2"), Source("Wang et al. 2022", "attention as a low-pass"))
     how_to_read = (
         "First, one curve for each depth: how much weaker each frequency of the feature map is than its mean. Then the "
-        "highest frequency over depth: grey circles follow attention, white marks an MLP or a convolution, blue a "
-        "change of grid. A cross beside a blue mark is what merely keeping every second position would give; only the "
+        "highest frequency over depth: grey circles follow attention, white marks an MLP or a convolution, black a "
+        "change of grid. A cross beside a black mark is what merely keeping every second position would give; only the "
         "difference is due to the block. The next two panels show what a sub-layer does (below 0: it smooths) to the "
         "highest frequency against the mean, and to the amplitude of high frequencies itself: where the first falls "
         "and the second rises, only the mean has grown. The last panels show its parts (the attention matrix alone, "
@@ -196,7 +196,7 @@ class Fourier(SampledExperiment):
     )
     how_to_read_ko = (
         "첫 곡선들은 깊이마다 특징 맵의 각 주파수가 평균(주파수 0)보다 얼마나 약한지를 보인다. 다음은 깊이에 따른 최고 "
-        "주파수이다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱, 파란색은 격자가 바뀐 곳이고, 파란 표시 곁의 십자는 "
+        "주파수이다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱, 검은색은 격자가 바뀐 곳이고, 검은 표시 곁의 십자는 "
         "단순히 두 칸마다 골랐을 때의 값이며 그 차이만이 블록이 한 일이다. 다음 두 그림은 부분층이 평균 대비 최고 "
         "주파수와 고주파의 절대 진폭을 어떻게 바꾸는지 보인다(0보다 낮으면 평활). 앞의 것이 내려가고 뒤의 것이 "
         "올라가면 평균이 커진 것뿐이다. 마지막 그림들은 그 부분(어텐션 행렬만, 가지가 더하는 것)과 절대 에너지를 "

@@ -23,15 +23,20 @@ TILES = 5  # tokens a side that the figure shows
 def draw(finding: xarray.Dataset) -> Chart:
     owner = owners(finding)
     last = [finding.isel(site=index) for index in np.flatnonzero(finding.final.values)]
-    highest = max((float(np.nanmax(at.cka.values)) for at in last if np.isfinite(at.cka.values).any()), default=1.0)
-    maps = [token_tiles(at, at.subject.item() in owner, highest) for at in last]  # one scale: they are compared
-    references = [reference_tiles(at, highest) for at in last if at.subject.item() not in owner]
-    rows = [theme.panels(maps, columns=2, shared=()), theme.panels(references, columns=4, shared=())]
+    given = [at for at in last if at.subject.item() not in owner]
+    # One scale and one bar for what is compared. References have their own: they are several times as like.
+    maps = [token_tiles(at, at.subject.item() in owner, highest([at.cka for at in last])) for at in last]
+    references = [reference_tiles(at, highest([at.reference_cka for at in given])) for at in given]
+    rows = [theme.panels(maps, columns=2), theme.panels(references, columns=4)]
     curves = [
         over_depth(finding, owner, "hit_rate", "tokens most like their own patch", (0, 1)),
         over_depth(finding, owner, "peak", "own patch above the eight around it", None),
     ]
     return theme.panels([*rows, theme.panels(curves, columns=2, shared=())], columns=1, shared=())
+
+
+def highest(maps: list[xarray.DataArray]) -> float:
+    return max((float(np.nanmax(each.values)) for each in maps if np.isfinite(each.values).any()), default=1.0)
 
 
 def owners(finding: xarray.Dataset) -> dict[str, str]:
@@ -54,7 +59,8 @@ def token_tiles(at: xarray.Dataset, floor: bool, highest: float) -> Chart:
     said = f"{at.name.item()}, {some}{cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
     subject = str(at.subject.item())
     title, patch_names = alt.TitleParams(subject, subtitle=said), at.patch_place.values.tolist()
-    return theme.of_subject(tiles(maps, cells, patch_names, title=title, size=300, highest=highest), subject)
+    made = tiles(maps, cells, patch_names, title=title, size=300, highest=highest, legend=160)
+    return theme.of_subject(made, subject)
 
 
 def reference_tiles(at: xarray.Dataset, highest: float) -> Chart:
@@ -63,7 +69,7 @@ def reference_tiles(at: xarray.Dataset, highest: float) -> Chart:
     shown = [Tile(name, values) for name, values in references if np.isfinite(values).any()]
     title = alt.TitleParams(f"{at.subject.item()}: no place", subtitle=", ".join(tile.name for tile in shown))
     cells, patch_names = (int(at.rows), int(at.columns)), at.patch_place.values.tolist()
-    made = tiles([shown], cells, patch_names, title=title, size=130 * len(shown), highest=highest)
+    made = tiles([shown], cells, patch_names, title=title, size=130 * len(shown), highest=highest, legend=120)
     return theme.of_subject(made, str(at.subject.item()))
 
 

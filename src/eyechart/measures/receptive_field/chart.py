@@ -28,7 +28,8 @@ def draw(finding: xarray.Dataset) -> Chart:
     radius = curves(finding, read_table(finding, "reach"), "radius of half the gradient / width", explained="subject")
     shares = pd.concat([read_table(finding, "own_share"), discs(finding)], ignore_index=True)
     share = curves(finding, shares, "share inside the own patch", explained="read")
-    return theme.panels([*strips, radius, share], 2, shared=())
+    rows = [theme.panels(each, columns=2, shared=()) for each in (strips, [radius, share])]
+    return theme.panels(rows, columns=1, shared=())
 
 
 def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:

@@ -86,4 +86,4 @@ def conflicts(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=plain)
     points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltips_of())
     layers = bars + points + theme.reference(0.5, "both alike", at="beyond")
-    return theme.panel(layers, (max(120, 60 * len(subjects)), 260), "cue conflict")
+    return theme.panel(layers, (max(160, 60 * len(subjects)), 260), "cue conflict")

@@ -8,6 +8,7 @@ import pandas as pd
 import xarray
 
 from eyechart.charts import theme
+from eyechart.charts.small_multiples import MOST_TOGETHER
 from eyechart.charts.tables import interval_tooltips, subject_colours, tooltips, value_table
 from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
@@ -56,12 +57,20 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
         .encode(x, y, color=colour, tooltip=tooltip)
         for follows, filled in ((True, True), (False, False))
     ]
-    own = "; ".join(
-        f"{name} {patch} px" for name, patch in zip(finding.each_subject.values, finding.patch.values, strict=True)
-    )
-    words = own if shift == "one patch" else "the same for all"
+    words = own_patches(finding) if shift == "one patch" else "the same for all"
     title = alt.TitleParams(f"features, {shift}", subtitle=words, limit=WIDTH)
     return theme.panel(alt.layer(line, area, *marks), (WIDTH, HEIGHT), title)
+
+
+def own_patches(finding: xarray.Dataset) -> str:
+    """How far each subject's picture moves; of many, whose list no title has room for, from where to where."""
+    patches = dict(zip(finding.each_subject.values.tolist(), finding.patch.values.tolist(), strict=True))
+    low, high = min(patches.values()), max(patches.values())
+    if low == high:
+        return f"{low} px in all of them"
+    if len(patches) > MOST_TOGETHER:
+        return f"{low} to {high} px, each by its own patch"
+    return "; ".join(f"{name} {patch} px" for name, patch in patches.items())
 
 
 def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) -> Chart:

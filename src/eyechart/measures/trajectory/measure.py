@@ -7,10 +7,12 @@ A straight path stays at angle 0. The paper's own definition could not be confir
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import numpy as np
 import xarray
@@ -45,21 +47,38 @@ def snapshot(spec: str) -> tuple[str, str]:
     return match["training"], match["moment"] or "end"
 
 
-def trainings(specs: Mapping[str, str]) -> dict[str, list[str]]:
+def moments_in_time(card: Mapping[str, Any]) -> list[str]:
+    """The moments by their epochs: of a short training a quarter is over before its warm-up is.
+
+    >>> moments_in_time({"recipe": {"epochs": 20, "warmup_epochs": 10}}), moments_in_time({})
+    (['init', 'quarter', 'warmup', 'end'], ['init', 'warmup', 'quarter', 'end'])
+    """
+    recipe = card.get("recipe")
+    if not isinstance(recipe, Mapping) or not recipe.keys() >= {"epochs", "warmup_epochs"}:
+        return list(MOMENTS)
+    epochs, warmup = recipe["epochs"], recipe["warmup_epochs"]
+    when = {"init": 0, "warmup": warmup, "quarter": math.ceil(epochs / 4), "end": epochs}  # as training.loop saves them
+    return sorted(MOMENTS, key=lambda moment: when[moment])
+
+
+def trainings(
+    specs: Mapping[str, str], cards: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> dict[str, list[str]]:
     """Labels by training, in the order of time; only trainings whose first weights and two later ones are there."""
     by_training: dict[str, dict[str, str]] = {}
     for subject, spec in specs.items():
         training, moment = snapshot(spec)
         by_training.setdefault(training, {})[moment] = subject
-    return {
-        training: [seen[moment] for moment in MOMENTS if moment in seen]
-        for training, seen in by_training.items()
-        if "init" in seen and len(seen) >= 3
-    }
+    ordered = {}
+    for training, seen in by_training.items():
+        card = next((card for subject in seen.values() if (card := cards.get(subject))), {})
+        if "init" in seen and len(seen) >= 3:
+            ordered[training] = [seen[moment] for moment in moments_in_time(card) if moment in seen]
+    return ordered
 
 
-def specs_of(scene: Scene) -> dict[str, str]:
-    return {subject: scene.spec(subject) for subject in scene.subjects}
+def trainings_of(scene: Scene) -> dict[str, list[str]]:
+    return trainings({subject: scene.spec(subject) for subject in scene.subjects}, scene.cards)
 
 
 def widest(estimate: xarray.Dataset) -> PerSubjects:
@@ -112,7 +131,7 @@ class Trajectory(Experiment):
         return TrajectoryTally.empty(fold=scene.folds, subject=len(self.subjects(scene)), bucket=BUCKETS)
 
     def subjects(self, scene: Scene) -> list[str]:
-        return [subject for path in trainings(specs_of(scene)).values() for subject in path]
+        return [subject for path in trainings_of(scene).values() for subject in path]
 
     def experiment(self, bench: Bench) -> Mapping[str, Tensor]:
         if bench.batch.index:
@@ -128,7 +147,7 @@ class Trajectory(Experiment):
         subjects = self.subjects(scene)
         rows = dict(zip(subjects, total.sketch.numpy(), strict=True))
         radius, angle, moments, names = [], [], [], []
-        for path in trainings(specs_of(scene)).values():
+        for path in trainings_of(scene).values():
             first = rows[path[0]]
             whole = rows[path[-1]] - first
             for subject in path:

@@ -1,0 +1,72 @@
+"""Inks that must not be taken for one another, and scales that are one where maps are compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray as xr
+
+from eyechart.charts import theme
+from eyechart.charts.export import specification
+from eyechart.charts.palette import DARK
+from eyechart.measures import find_measure
+from eyechart.measures.shift.chart import own_patches
+from eyechart.report.translation import Translator
+from eyechart.report.words import read
+
+from .findings import finding_of
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_what_a_step_does_is_in_no_subjects_colour() -> None:
+    """Sub-sampling was blue, and so was the first subject, on whose curves it stood."""
+    for kind in ("attention", "mlp", "conv", "pool", "subsampling", "other"):
+        red, green, blue = (int(theme.KIND_MARKS[kind][0][at : at + 2], 16) for at in (1, 3, 5))
+        assert max(red, green, blue) - min(red, green, blue) <= 16, kind
+    assert len(set(theme.KIND_MARKS.values())) == len(theme.KIND_MARKS)
+
+
+def test_colours_of_ordered_lines_stand_out_from_both_papers() -> None:
+    for colour in theme.ordered_colours(5):
+        own, white, dark = map(luminance, (colour, "#ffffff", DARK[4]))
+        assert (own + 0.05) / (dark + 0.05) >= 3, colour
+        assert (white + 0.05) / (own + 0.05) >= 2, colour
+
+
+def bars(part: Any) -> list[tuple[float, float]]:
+    """Domains of the colour bars that a chart has, each once where panels share it."""
+    if "concat" in part:
+        inner = [bar for each in part["concat"] for bar in bars(each)]
+        return (
+            list(dict.fromkeys(inner)) if part.get("resolve", {}).get("scale", {}).get("color") == "shared" else inner
+        )
+    encodings = [each.get("encoding", {}).get("color", {}) for each in [part, *part.get("layer", [])]]
+    return [(each["scale"]["domain"][0], each["scale"]["domain"][-1]) for each in encodings if each.get("legend")]
+
+
+def test_maps_of_tokens_have_one_scale_and_references_another() -> None:
+    """Each had a bar of the same numbers, and references, several times as like, were one plain colour."""
+    finding = finding_of("localisation")
+    maps, references, _ = specification(find_measure("localisation").chart(finding), validate=False)["concat"]
+    (tokens,), (others,) = bars(maps), bars(references)
+    assert tokens[1] == float(finding.cka.isel(site=finding.final.values).max())
+    assert others[1] >= float(finding.reference_cka.isel(site=finding.final.values).max()) * 0.999
+
+
+def test_a_title_has_no_list_of_many_subjects() -> None:
+    def words(**patches: int) -> str:
+        return own_patches(
+            xr.Dataset(coords={"each_subject": list(patches), "patch": ("each_subject", [*patches.values()])})
+        )
+
+    assert words(a=4, b=8) == "a 4 px; b 8 px"
+    assert words(a=8, b=8) == "8 px in all of them"
+    assert words(a=4, b=8, c=8, d=16) == "4 to 16 px, each by its own patch"
+    say = Translator(read("eyechart.report", "ko/charts.toml"), ["a"])
+    assert say("4 to 16 px, each by its own patch")
+    assert say("8 px in all of them")
