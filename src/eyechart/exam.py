@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 BUNDLED_PAIR = ("zoo:vit", "zoo:resnet")
 Progress = Callable[[str, float, float], None]
-"""What is being done, seconds gone, and seconds in all as far as is known now: infinite before the first batch; 0 in
-all: a sentence that stays. Lines after the first say what each worker of a cluster does just now."""
+"""What is being done, seconds gone, and seconds in all as far as is known now (see `progress` of `exam`)."""
 
 
 def exam(
@@ -157,8 +156,8 @@ def reported(progress: Progress | bool | None) -> Iterator[Progress]:
     """Where progress goes."""
     from eyechart.progress import progress as shown
 
-    given = progress if callable(progress) else lambda what, done, total: None
-    with shown() if progress is None or progress is True else nullcontext(given) as tell:
+    silent = nullcontext(lambda what, done, total: None)
+    with nullcontext(progress) if callable(progress) else silent if progress is False else shown() as tell:
         yield tell
 
 
