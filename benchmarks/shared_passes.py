@@ -1,11 +1,13 @@
 """What the measures cost over the bare forward passes they share: time and peak memory.
 
     python benchmarks/shared_passes.py [--images 256] [--repeats 3]      time, ViT-tiny + ResNet-18 at 224 px
+    python benchmarks/shared_passes.py --images 128 --block 64           the same in batches of 64
     python benchmarks/shared_passes.py --growth                          memory on 1,000 and on 8,000 images
 
-Random weights, one thread. Each mode runs in a process of its own, so that its peak memory is its own; bare and other
-runs alternate, so that a busy neighbour disturbs both alike. Images are prepared beforehand: reading them is not part
-of either. Probes are stated on their own; measures with passes of their own (experiments) are not part of this.
+Random weights, one thread; seconds are those of the process, which a busy neighbour lengthens less than the clock's.
+Each mode runs in a process of its own, so that its peak memory is its own; bare and other runs alternate, so that a
+busy neighbour disturbs both alike. Images are prepared beforehand: reading them is not part of either. Probes are
+stated on their own; measures with passes of their own (experiments) are not part of this.
 """
 
 from __future__ import annotations
@@ -32,21 +34,21 @@ def main() -> None:
     parser.add_argument("--growth", action="store_true", help="peak memory on 1,000 and on 8,000 images instead")
     parser.add_argument("--small", action="store_true", help="the bundled pair at 32 px instead")
     parser.add_argument("--mode", choices=["bare", *LIMITS], help=argparse.SUPPRESS)
-    parser.add_argument("--block", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--block", type=int, help="images of a batch; by default as in an exam of so many images")
     asked = parser.parse_args()
     if asked.mode:
         print(json.dumps(run(asked.mode, asked.images, SMALL if asked.small else SUBJECTS, asked.block)))
     elif asked.growth:
         growth()
     else:
-        times(asked.images, asked.repeats, asked.small)
+        times(asked.images, asked.repeats, asked.small, asked.block)
 
 
-def times(images: int, repeats: int, small: bool) -> None:
+def times(images: int, repeats: int, small: bool, block: int | None) -> None:
     seen: dict[str, list[dict[str, float]]] = {mode: [] for mode in ("bare", *LIMITS)}
     for _ in range(repeats):
         for mode, results in seen.items():
-            results.append(in_own_process(mode, images, small))
+            results.append(in_own_process(mode, images, small, block))
             print(f"{mode:9} {results[-1]['seconds']:7.2f} s  {results[-1]['megabytes']:7.0f} MB", flush=True)
     print(f"{images} images, {' + '.join(SMALL if small else SUBJECTS)}; shared: {', '.join(measures_of('shared'))}")
     for mode, limit in LIMITS.items():
@@ -96,9 +98,9 @@ def run(mode: str, count: int, names: tuple[str, ...], block: int | None) -> dic
     with torch.no_grad():
         for subject, images in zip(passes.subjects, feed(passes.batches[0]), strict=True):
             subject.call(images)
-    started = time.perf_counter()
+    started = time.process_time()
     (passes.bare if mode == "bare" else passes.take)(feed)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     return {"seconds": seconds, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 

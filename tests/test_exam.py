@@ -73,7 +73,7 @@ def test_an_exam_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     left_out = {entry["measure"] for entry in run.plan["left_out"]}
     not_in_seconds = {"hessian", "landscape", "corruption", "lesion"}
     not_of_this_pair = {"trajectory", "mc_dropout", "depth_similarity"}
-    assert left_out == not_in_seconds | not_of_this_pair | {"token_place"}  # which needs larger blocks
+    assert left_out == not_in_seconds | not_of_this_pair | {"token_place", "matching"}  # which need larger blocks
     blamed = {entry["measure"] for entry in run.plan["left_out"] if "--effort" in entry["reason"]}
     assert blamed == not_in_seconds - {"hessian"}  # which would need more images at any effort
     assert list(run.findings) == [name for name in measures() if name not in left_out]

@@ -320,3 +320,13 @@ def test_sums_over_keys_in_one_product_are_those_one_by_one(prefix: int, hidden:
     *sums, placed = in_one_product(weights, places)
     *others, placed_too = one_by_one(weights, places)
     torch.testing.assert_close([*sums, placed(per_row)], [*others, placed_too(per_row)], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("cls", ["drop", "keep"])
+def test_some_images_at_a_time_give_what_all_give(cls: Cls, monkeypatch: pytest.MonkeyPatch) -> None:
+    geometry = full_grid(4, 8, prefix=1)
+    weights = torch.randn(5, 1, 3, 17, 17, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    place = site("attention", role="attention", heads=3, attention=geometry, prefix=1)
+    whole = how_far(Look(place, weights=giving(weights)), cls)
+    monkeypatch.setattr("eyechart.methods.attention_distance.IN_CACHE", 2 * weights[0].numel())
+    torch.testing.assert_close(how_far(Look(place, weights=giving(weights)), cls), whole, rtol=0, atol=0)

@@ -44,6 +44,18 @@ def test_unbiased_and_per_channel() -> None:
     assert variance(features + 100 * torch.arange(5.0)[:, None, None]) == pytest.approx(float(expected), rel=1e-3)
 
 
+@pytest.mark.parametrize("offset", [0.0, 10.0, 1000.0])
+@pytest.mark.parametrize("axes", ["NCYX", "NYXC", "NTC", "NCT"])
+def test_all_layouts_some_images_at_a_time(axes: str, offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eyechart.tracing.in_cache.AT_ONCE", 2 * 5 * 16)
+    maps = torch.randn(3, 5, 4, 4, generator=torch.Generator().manual_seed(0)) + offset
+    flat = maps.flatten(2).double()
+    given = {"NCYX": maps, "NYXC": maps.permute(0, 2, 3, 1), "NCT": maps.flatten(2), "NTC": maps.flatten(2).mT}[axes]
+    seen = variance_and_square(given, site("s", axes=axes, grid=(4, 4)).layout).double()
+    expected = torch.stack([flat.var(2).mean(1), flat.square().mean((1, 2))], dim=1)
+    torch.testing.assert_close(seen, expected, rtol=1e-6 * max(1.0, offset / 10), atol=0)
+
+
 def test_prefix_tokens_are_no_positions() -> None:
     tokens = torch.randn(2, 5, 6)
     tokens[:, 0] = 1e3

@@ -17,7 +17,16 @@ from eyechart.measures.localisation.chart import at_the_last_block
 from eyechart.measures.localisation.measure import Localisation
 from eyechart.measures.localisation.quantities import best_third, earlier_gain, over_best, units_sentence, with_cnn
 from eyechart.methods.hsic import gram, hsic_table
-from eyechart.methods.places import asked, cells_of, cut, place_names, read, tokens_in_cells
+from eyechart.methods.places import (
+    asked,
+    cell_means,
+    cells_of,
+    cut,
+    picture_patches,
+    place_names,
+    read,
+    tokens_in_cells,
+)
 from eyechart.sites import Anatomy, Layout, Site
 from eyechart.tracing.views import Look
 from tests.measures.staging import anatomy, measure_tensors, scene, site
@@ -377,3 +386,21 @@ def test_the_figure_has_the_interval_of_the_sentence_at_the_last_block() -> None
     at_the_last_block(table, finding, "token_peak", "peak")
     assert table["peak_low"].tolist() == pytest.approx([0.9, 0.0, -0.5])
     assert table["peak_high"].tolist() == pytest.approx([1.1, 0.2, 0.9])
+
+
+@pytest.mark.parametrize("grid", [(56, 28), (28, 42), (16, 37)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_cells_are_means_over_their_locations(grid: tuple[int, int], dtype: torch.dtype) -> None:
+    maps = torch.randn(2, 3, *grid, dtype=dtype) + 10
+    torch.testing.assert_close(cell_means(maps, (14, 14)), torch.nn.functional.adaptive_avg_pool2d(maps, (14, 14)))
+
+
+@pytest.mark.parametrize("size", [12, 14])
+def test_patches_of_pictures_without_their_colour(size: int) -> None:
+    pictures = torch.randn(2, 3, size, size) + torch.arange(3.0)[:, None, None]
+    given, patches = pictures.clone(), cut(pictures, (4, 4))
+    for colour, expected in (("kept", patches), ("removed", patches - patches.mean((3, 4), keepdim=True))):
+        found = picture_patches(pictures, (4, 4), colour)  # type: ignore[arg-type]
+        torch.testing.assert_close(found[:, :-1], expected.flatten(2))
+        torch.testing.assert_close(found[:, -1], expected.mean(1).flatten(1))
+    assert torch.equal(pictures, given)

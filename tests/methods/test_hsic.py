@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from eyechart.methods.hsic import PIECE, gram, gram_in_pieces, hsic_table, packed
+from eyechart.methods.hsic import AT_ONCE, PANEL, PIECE, gram, gram_in_pieces, hsic_table, packed
 
 
 def u_statistic(k: np.ndarray, l: np.ndarray) -> float:  # noqa: E741
@@ -67,6 +67,16 @@ def test_wide_features_are_multiplied_in_pieces() -> None:
     x = torch.randn(5, 3, 150, 150)
     centred = (x - x.mean(0)).flatten(1)
     torch.testing.assert_close(gram(x), centred @ centred.T, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("offset", [0.0, 10.0, 1000.0])
+@pytest.mark.parametrize("images", [1, PANEL, 2 * PANEL + 7])
+def test_a_gram_matrix_is_made_in_panels_and_mirrored(images: int, offset: float) -> None:
+    features = torch.randn(images, 3 * AT_ONCE // images + 5, generator=torch.Generator().manual_seed(0)) + offset
+    in_full = features.double() - features.double().mean(0)
+    found, expected = gram(features), in_full @ in_full.T
+    assert torch.equal(found, found.T)
+    assert (found - expected).abs().max() <= 2e-6 * max(1.0, offset / 10) * expected.abs().max()
 
 
 @pytest.mark.parametrize("width", [5, PIECE, 3 * PIECE + 11])

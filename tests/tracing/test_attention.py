@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +16,9 @@ from eyechart.tracing.attention import attention_in, canonical, own_layout
 from eyechart.tracing.needs import View
 from eyechart.tracing.operations import FUSED_ATTENTION
 from eyechart.tracing.taps import Tap
+from eyechart.tracing.views import Look
 from tests import cases
+from tests.measures.staging import full_grid, site
 
 WEIGHTS = View("weights", lambda look: look.weights)
 VALUES = View("values", lambda look: look.values)
@@ -184,6 +186,56 @@ def test_windowed_weights_are_those_of_the_window() -> None:
     far = torch.from_numpy(abs(geometry.query_yx[:, :, None] - geometry.query_yx[:, None])).amax(-1) > 4 * 4
     assert weights[:, far.unsqueeze(1).expand(4, 2, 16, 16)].max() < 1e-6  # joined only by the roll
     assert weights[:, :, :, 0, 0].min() > 0
+
+
+@pytest.mark.parametrize("mask", [None, (5, 6), (1, 3, 5, 6), (4, 1, 5, 6)])
+@pytest.mark.parametrize("queries", [1, 4])
+def test_some_rows_are_those_of_all_weights(mask: tuple[int, ...] | None, queries: int) -> None:
+    """A mask, or queries that all images share, are the same for all rows."""
+    q, k, v = random(queries, 3, 5, 4), random(4, 3, 6, 4, seed=1), random(4, 3, 6, 7, seed=2)
+    attention = attention_in(FUSED_ATTENTION, (q, k, v), {"attn_mask": None if mask is None else random(*mask)})
+    assert attention.shape == (4, 3, 5, 6)
+    whole, some = attention.weights(), [attention.weights(slice(at, at + 2)) for at in (0, 2)]
+    torch.testing.assert_close(torch.cat(some), whole)
+
+
+@pytest.mark.parametrize("make", ["vit", "swin"])
+def test_weights_in_parts_are_those_of_all_images(make: str) -> None:
+    """Swin holds windows of one picture side by side: a part has all of them."""
+    module, images = getattr(cases, make)(), cases.images(5)
+    anatomy = anatomy_of(make, module, images[:2])
+    lengths: list[int] = []
+
+    def in_parts(look: Look) -> Tensor:
+        image = math.prod(whole[look.site.name].shape[1:])
+        parts = list(look.some_weights(2 * image, elsewhere=1))
+        lengths.extend(len(part) for part in parts)
+        return torch.cat(parts)
+
+    names = [site.name for site in anatomy.pick("attention")]
+    whole = {
+        name: views["weights"]
+        for name, views in Tap(module, anatomy, {key: [WEIGHTS] for key in names}).run(images)[1].items()
+    }
+    _, views = Tap(module, anatomy, {key: [View("parts", in_parts)] for key in names}).run(images)
+    for name in names:
+        torch.testing.assert_close(views[name]["parts"], whole[name])
+    assert set(lengths) == {1, 2}
+
+
+def test_weights_that_another_view_asked_for_are_not_made_again() -> None:
+    weights = torch.rand(3, 1, 2, 4, 4)
+
+    def refuse(numbers: int) -> Iterator[Tensor]:
+        raise AssertionError(numbers)
+
+    look = Look(
+        site("a", role="attention", heads=2, attention=full_grid(2, 4)),
+        weights=lambda: weights,
+        weights_in_parts=refuse,
+    )
+    assert look.weights is weights
+    assert [len(part) for part in look.some_weights(2 * 32, elsewhere=1)] == [2, 1]
 
 
 def test_talking_heads_give_the_weights_that_meet_the_values() -> None:

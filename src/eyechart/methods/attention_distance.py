@@ -17,6 +17,7 @@ from eyechart.tracing.views import Look
 Cls = Literal["drop", "keep"]
 VANISHED = 1e-6  # a row with less than this on patches says nothing about distance: counted, not averaged
 AT_ONCE = 1 << 24  # attention weights multiplied at a time, so that the product never doubles the peak memory
+IN_CACHE = 1 << 18  # on a CPU: 1 MB, or one image
 
 
 def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
@@ -32,30 +33,37 @@ def how_far(look: Look, cls: Cls = "drop") -> torch.Tensor:
     """
     geometry = look.site.attention
     assert geometry is not None
-    weights = look.weights[:, :, :, geometry.query_prefix :]
+    parts = [over_keys(look, some[:, :, :, geometry.query_prefix :]) for some in look.some_weights(IN_CACHE, AT_ONCE)]
+    mass, far, beside, proper, counted, per_row, moments = (torch.cat(each) for each in zip(*parts, strict=True))
+    places = places_of(look, mass)
+    rows = counted.sum((1, 3)).clamp_min(1)
+    all_of_it = mass + beside  # 1 after softmax; talking heads add up to something else
+    per_token = torch.where(proper, 1 / all_of_it.clamp_min(VANISHED), 0)
+    per_token = per_token / proper.sum((1, 3), keepdim=True).clamp_min(1)
+    far = (far * per_row).sum((1, 3)) / rows if cls == "drop" else (far * per_token).sum((1, 3))
+    place = moments / rows[..., None]
+    spread = (place[..., 2] - place[..., :2].square().sum(-1)).clamp_min(0)
+    coverage = (spread / places.spread).sqrt()
+    share = counted.sum((1, 3)) / places.asked.sum()
+    return torch.stack([far, (beside * per_token).sum((1, 3)), coverage, share], dim=-1)
+
+
+def over_keys(look: Look, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """All that is read of the weights of some images, each (image, window, head, query) but the last, (image, head, 3).
+
+    Mass on patches, distance times weight, mass on prefix tokens, whether a row is shares of attention, whether it
+    counts, what it is multiplied with then, and the moments of the mean map.
+    """
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
-    places = look.constant(("places", weights.device, weights.dtype), lambda: Places.of(geometry, weights))
-    results, size = [], max(1, AT_ONCE // max(1, weights[0].numel()))
-    sums_over_keys = in_one_product if weights.is_cuda else one_by_one
-    for part in torch.split(weights, size):
-        mass, far, beside, placed = sums_over_keys(part, places)  # (image, window, head, query)
-        on_patches = part[..., places.prefix :]
-        least = (on_patches if places.seen is None else on_patches * places.seen[:, None, None]).amin(-1)
-        # Talking heads may subtract: then a row is no shares of attention, and has no mean distance.
-        proper = places.asked[:, None] & (least >= -VANISHED)
-        counted = (mass > VANISHED) & proper
-        per_row = torch.where(counted, 1 / mass.clamp_min(VANISHED), 0)
-        rows = counted.sum((1, 3)).clamp_min(1)
-        all_of_it = mass + beside  # 1 after softmax; talking heads add up to something else
-        per_token = torch.where(proper, 1 / all_of_it.clamp_min(VANISHED), 0)
-        per_token = per_token / proper.sum((1, 3), keepdim=True).clamp_min(1)
-        far = (far * per_row).sum((1, 3)) / rows if cls == "drop" else (far * per_token).sum((1, 3))
-        place = placed(per_row) / rows[..., None]
-        spread = (place[..., 2] - place[..., :2].square().sum(-1)).clamp_min(0)
-        coverage = (spread / places.spread).sqrt()
-        share = counted.sum((1, 3)) / places.asked.sum()
-        results.append(torch.stack([far, (beside * per_token).sum((1, 3)), coverage, share], dim=-1))
-    return torch.cat(results)
+    places = places_of(look, weights)
+    mass, far, beside, placed = (in_one_product if weights.is_cuda else one_by_one)(weights, places)
+    on_patches = weights[..., places.prefix :]
+    least = (on_patches if places.seen is None else on_patches * places.seen[:, None, None]).amin(-1)
+    # Talking heads may subtract: then a row is no shares of attention, and has no mean distance.
+    proper = places.asked[:, None] & (least >= -VANISHED)
+    counted = (mass > VANISHED) & proper
+    per_row = torch.where(counted, 1 / mass.clamp_min(VANISHED), 0)
+    return mass, far, beside, proper, counted, per_row, placed(per_row)
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,12 @@ class Places:
         columns[:, :, : self.prefix, 2] = 1
         columns[:, :, self.prefix :, 3:] = self.moments[:, None]
         return columns
+
+
+def places_of(look: Look, like: torch.Tensor) -> Places:
+    geometry = look.site.attention
+    assert geometry is not None
+    return look.constant(("places", like.device, like.dtype), lambda: Places.of(geometry, like))
 
 
 SumsOverKeys = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]

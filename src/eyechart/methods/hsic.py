@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from eyechart.tracing.views import Look
 
 Readout = Literal["all", "spatial", "cls", "gap"]
-COLUMNS_AT_ONCE = 1 << 16  # features centred and multiplied at a time: a ResNet stem has 800,000 of them
-AT_ONCE = 1 << 24  # numbers of features or Gram matrices held at a time
+AT_ONCE = 1 << 18  # numbers that are centred and multiplied at a time on a CPU, so that they stay in its cache
+PANEL = 32  # columns of a Gram matrix made at a time there, below its diagonal only
 THERE_AT_ONCE = 1 << 26  # on an accelerator, which has more memory and gains by fewer, larger steps
+TOKENS_THERE = 1 << 24  # the same of `packed`, which holds several such results
 PIECE = 1 << 11  # features of one product there: a Gram matrix of 64 images is one tile, so only many pieces fill it
 
 
@@ -48,12 +49,15 @@ def gram(features: torch.Tensor) -> torch.Tensor:
     dtype = torch.promote_types(flat.dtype, torch.float32)  # bfloat16 features are multiplied in float32
     if flat.is_cuda:
         return gram_in_pieces(flat, dtype)
-    result = flat.new_zeros(len(flat), len(flat), dtype=dtype)
-    for columns in torch.split(flat, COLUMNS_AT_ONCE, dim=1):
+    n = len(flat)
+    result = flat.new_zeros(n, n, dtype=dtype)
+    for columns in torch.split(flat, max(1, AT_ONCE // n), dim=1):
         centred = columns.to(dtype)
         centred = centred - centred.mean(0)
-        result.addmm_(centred, centred.T)
-    return result
+        for start in range(0, n, PANEL):  # what lies above the diagonal is a mirror image: 256 images take half as long
+            panel = slice(start, start + PANEL)
+            result[start:, panel].addmm_(centred[start:], centred[panel].T)
+    return result.tril() + result.tril(-1).T
 
 
 def gram_in_pieces(flat: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -117,15 +121,17 @@ def packed(features: torch.Tensor) -> torch.Tensor:
     i, j = torch.triu_indices(n, n, offset=1, device=features.device)
     if n < 4:  # a short last batch, which no statistic of blocks uses
         return features.new_zeros(tokens, len(i), dtype=torch.float32)
-    results = []
-    for part in torch.split(features, max(1, AT_ONCE // (n * max(n, features.shape[2]))), dim=1):
+    pairs, results = i * n + j, []
+    at_once = AT_ONCE if features.device.type == "cpu" else TOKENS_THERE
+    for part in torch.split(features, max(1, at_once // (n * max(n, features.shape[2]))), dim=1):
         rows = part.float().transpose(0, 1)
         rows = rows - rows.mean(1, keepdim=True)
         gram = rows @ rows.mT
         gram.diagonal(dim1=1, dim2=2).zero_()
         sums = gram.sum(2)
-        centred = gram[:, i, j] - (sums[:, i] + sums[:, j]) / (n - 2) + sums.sum(1, keepdim=True) / ((n - 1) * (n - 2))
-        results.append(centred * math.sqrt(2 / (n * (n - 3))))
+        gram -= (sums[:, :, None] + sums[:, None]) / (n - 2)
+        gram += sums.sum(1)[:, None, None] / ((n - 1) * (n - 2))
+        results.append(gram.flatten(1).index_select(1, pairs) * math.sqrt(2 / (n * (n - 3))))
     return torch.cat(results)
 
 

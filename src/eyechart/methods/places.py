@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -61,20 +62,29 @@ def cut(pictures: torch.Tensor, cells: Cells) -> torch.Tensor:
     tensor([[2., 3.],
             [6., 7.]])
     """
+    return in_grid(pictures, cells).flatten(1, 2)
+
+
+def in_grid(pictures: torch.Tensor, cells: Cells) -> torch.Tensor:
+    """The same as (image, row, column, channel, y, x), not yet copied."""
     (rows, columns), (height, width) = cells, pictures.shape[-2:]
     y, x = -(-height // rows), -(-width // columns)
     if (rows * y, columns * x) != (height, width):
         pictures = F.interpolate(pictures, (rows * y, columns * x), mode="bilinear", align_corners=False)
     cut_up = pictures.reshape(*pictures.shape[:2], rows, y, columns, x)
-    return cut_up.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    return cut_up.permute(0, 2, 4, 1, 3, 5)
 
 
 def picture_patches(pictures: torch.Tensor, cells: Cells, colour: Literal["kept", "removed"]) -> torch.Tensor:
     """(image, patch, pixel): every patch and, last, the mean of all: what a token without a position would hold."""
-    patches = cut(pictures.float(), cells)
+    patches = in_grid(pictures.float(), cells)
+    images, count = len(patches), math.prod(cells)
+    result = patches.new_empty(images, count + 1, *patches.shape[3:])  # filled in place: pictures are copied only once
+    result[:, :count].view(patches.shape).copy_(patches)
     if colour == "removed":
-        patches = patches - patches.mean((3, 4), keepdim=True)
-    return torch.cat([patches, patches.mean(1, keepdim=True)], dim=1).flatten(2)
+        result[:, :count] -= result[:, :count].mean((3, 4), keepdim=True)
+    result[:, count] = result[:, :count].mean(1)
+    return result.flatten(2)
 
 
 def tokens_in_cells(look: Look, lengths: Tokens = "plain") -> torch.Tensor:
@@ -85,11 +95,26 @@ def tokens_in_cells(look: Look, lengths: Tokens = "plain") -> torch.Tensor:
     cells, prefix = cells_of(site.grid), tokens[:, : site.layout.prefix]
     spatial = tokens[:, site.layout.prefix :]
     if cells != site.grid:
-        spatial = F.adaptive_avg_pool2d(look.map(output), cells).flatten(2).transpose(1, 2)
+        spatial = cell_means(look.map(output), cells).flatten(2).transpose(1, 2)
     chosen = look.constant(
         ("cells asked about", output.device), lambda: torch.as_tensor(asked(cells)).to(output.device)
     )
     return torch.cat([prefix, spatial[:, chosen]], dim=1)
+
+
+def cell_means(maps: torch.Tensor, cells: Cells) -> torch.Tensor:
+    """Adaptive pooling of maps (image, channel, y, x), on a CPU in whole rows and columns: that takes a third as long.
+
+    >>> cell_means(torch.arange(16.0).reshape(1, 1, 4, 4), (2, 2))
+    tensor([[[[ 2.5000,  4.5000],
+              [10.5000, 12.5000]]]])
+    """
+    (rows, columns), (height, width) = cells, maps.shape[-2:]
+    if maps.device.type != "cpu" or maps.dtype != torch.float32 or height % rows or width % columns:
+        return F.adaptive_avg_pool2d(maps, cells)
+    y, x = height // rows, width // columns
+    summed = reduce(torch.add, [maps[..., row::y, :] for row in range(y)])
+    return reduce(torch.add, [summed[..., column::x] for column in range(x)]) / (y * x)
 
 
 def place_names(cells: Cells) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from eyechart.tracing.operations import FUSED_ATTENTION, LEADING, MODULE_ATTENTION, operands_of_product
 
+ALL = slice(None)
 #: How the leading axes of an attention read, from the slowest: ("N", -1) images, ("W", 64) windows, ("H", 3) heads.
 Leading = Sequence[tuple[str, int]]
 
@@ -27,12 +28,15 @@ Leading = Sequence[tuple[str, int]]
 class Attention:
     """One attention call in its own leading axes: weights (…, query, key), values (…, key, channel)."""
 
-    weights: Callable[[], Tensor]
+    weights: Callable[..., Tensor]
+    """All of them or, where they have a `shape`, some rows of its first axis."""
     values: Callable[[], Tensor]
     rebuild: Callable[[Tensor], Any]
     """What the call returns when its weights are replaced, in the model's own layout."""
     output: Callable[[Any], Tensor]
     """What it returned, as (…, query, channel)."""
+    shape: tuple[int, ...] | None = None
+    """Of the weights, where some of their rows cost less than all of them: on an accelerator all are made at once."""
 
 
 def attention_in(name: str, args: Sequence[Any], kwargs: dict[str, Any], operand: int = 0) -> Attention:
@@ -61,12 +65,20 @@ def _fused(
         share = query.shape[-3] // key.shape[-3]
         key, value = key.repeat_interleave(share, -3), value.repeat_interleave(share, -3)
 
-    def weights() -> Tensor:
+    leading: tuple[int, ...] = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])  # type: ignore[no-untyped-call]
+
+    def some(tensor: Tensor, rows: slice) -> Tensor:
+        """Rows of the first axis, unless this tensor is the same for all of them."""
+        return tensor[rows] if tensor.dim() == len(leading) + 2 and len(tensor) > 1 else tensor
+
+    def weights(rows: slice = ALL) -> Tensor:
         factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-        scores = (query * factor) @ key.transpose(-2, -1)
+        scores = (some(query, rows) * factor) @ some(key, rows).transpose(-2, -1)
         mask = attn_mask
         if is_causal:
             mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        elif mask is not None:
+            mask = some(mask, rows)
         if mask is not None and mask.dtype == torch.bool:
             scores = scores.masked_fill(~mask, -math.inf)
         elif mask is not None:
@@ -77,7 +89,8 @@ def _fused(
     def values() -> Tensor:
         return value.expand(*query.shape[:-2], *value.shape[-2:])
 
-    return Attention(weights, values, lambda new: new.to(value.dtype) @ value, lambda result: result)
+    shape = (*leading, query.shape[-2], key.shape[-2]) if query.device.type == "cpu" else None
+    return Attention(weights, values, lambda new: new.to(value.dtype) @ value, lambda result: result, shape)
 
 
 def _product(name: str, args: Sequence[Any], operand: int) -> Attention:
@@ -168,6 +181,19 @@ def _module(call: dict[str, Any]) -> Attention:
 
     # It returns its output only after its projection; what went in there has to be computed again.
     return Attention(weights, values, rebuild, lambda _: weights() @ values())
+
+
+def rows_of_images(shape: Sequence[int], leading: Leading, numbers: int) -> Iterator[slice]:
+    """Rows of the first axis that hold some whole images each, with about so many of the weights of this shape.
+
+    >>> list(rows_of_images((3 * 4, 3, 49, 49), [("N", -1), ("W", 4), ("H", 3)], numbers=60_000))
+    [slice(0, 8, None), slice(8, 16, None)]
+    """
+    images = math.prod(shape[:-2]) // math.prod(size for letter, size in leading if letter != "N")
+    together = leading[0][0] == "N" and shape[0] % images == 0
+    per_image, count = (shape[0] // images, images) if together else (shape[0], 1)
+    step = max(1, numbers * count // math.prod(shape)) * per_image
+    return (slice(start, start + step) for start in range(0, shape[0], step))
 
 
 def canonical(tensor: Tensor, leading: Leading) -> Tensor:

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from eyechart.errors import TapError
 from eyechart.sites import Address, Anatomy, Site
 from eyechart.tracing import operations as op
-from eyechart.tracing.attention import attention_in, canonical, own_layout
+from eyechart.tracing.attention import attention_in, canonical, own_layout, rows_of_images
 from eyechart.tracing.graph import tensors_in
 from eyechart.tracing.interventions import Intervention, ReplaceAttention, ReplaceOperation, Scale
 from eyechart.tracing.modules import bare, plain_attention
@@ -231,11 +231,18 @@ class _Pass(TorchFunctionMode):
             return func(*args, **kwargs)
         attention = attention_in(name, args, kwargs, geometry.operand)
         change = self.tap._changes.get(site.name)
+        in_parts = None
         if change is None:
             result = func(*args, **kwargs)
 
             def weights() -> Tensor:
                 return canonical(attention.weights(), geometry.leading)
+
+            if (shape := attention.shape) is not None:
+
+                def in_parts(numbers: int) -> Iterator[Tensor]:
+                    for rows in rows_of_images(shape, geometry.leading, numbers):
+                        yield canonical(attention.weights(rows), geometry.leading)
         else:
             assert isinstance(change, ReplaceAttention)
             own = attention.weights()
@@ -251,7 +258,8 @@ class _Pass(TorchFunctionMode):
         def output() -> Tensor:
             return canonical(attention.output(result), geometry.leading)
 
-        self._take(site, Look(site, output=output, weights=weights, values=values), before=False)
+        look = Look(site, output=output, weights=weights, weights_in_parts=in_parts, values=values)
+        self._take(site, look, before=False)
         return result
 
     def _take(self, site: Site, look: Look, before: bool | None) -> None:

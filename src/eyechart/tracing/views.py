@@ -9,7 +9,7 @@ from eyechart.errors import DoesNotApply
 from eyechart.sites import Anatomy, Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
 
     import torch
 
@@ -32,12 +32,13 @@ class Look:
         skip: torch.Tensor | None = None,
         branch: torch.Tensor | None = None,
         weights: Callable[[], torch.Tensor] | None = None,
+        weights_in_parts: Callable[[int], Iterator[torch.Tensor]] | None = None,
         values: Callable[[], torch.Tensor] | None = None,
     ) -> None:
         self.site = site
         self.kept = {}
         self._output, self._skip, self._branch = output, skip, branch
-        self._weights, self._values = weights, values
+        self._weights, self._weights_in_parts, self._values = weights, weights_in_parts, values
 
     @cached_property
     def output(self) -> torch.Tensor:
@@ -58,6 +59,18 @@ class Look:
     def weights(self) -> torch.Tensor:
         """Attention weights (image, window, head, query, key); one window when attention is global."""
         return self._required(self._weights, "attention weights")()
+
+    def some_weights(self, on_cpu: int, elsewhere: int) -> Iterator[torch.Tensor]:
+        """The same for some images at a time, with about so many numbers: whole, they are the largest tensor of a pass.
+
+        On a CPU they are also made so, and stay in its cache while they are reduced, unless another view of this site
+        has asked for all of them.
+        """
+        if self._weights_in_parts is not None and "weights" not in self.__dict__:
+            return self._weights_in_parts(on_cpu)
+        weights = self.weights
+        size = max(1, (on_cpu if weights.device.type == "cpu" else elsewhere) // max(1, weights[:1].numel()))
+        return (weights[start : start + size] for start in range(0, len(weights), size))
 
     @cached_property
     def values(self) -> torch.Tensor:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from eyechart.sites import Site
 from eyechart.tracing.area import area_means
+from eyechart.tracing.in_cache import by_images
 from eyechart.tracing.needs import View
 from eyechart.tracing.views import Look
 
@@ -17,10 +20,8 @@ def ratio_and_cosines(look: Look) -> torch.Tensor:
 
     A zero branch has an infinite ratio: it is counted, and left out of the mean.
     """
-    axis = look.site.layout.axes.index("C")
-    skip, branch = look.skip.float(), look.branch.float()
-    z2, f2 = squares(skip, axis), squares(branch, axis)
-    zf = (skip * branch).sum(axis)
+    products = partial(squares_and_product, axis=look.site.layout.axes.index("C"))
+    z2, f2, zf = by_images(products, look.skip, look.branch).unbind(1)
     # Not "above zero", which NaN is not either: it would pass for a branch that writes nothing, and no one would know.
     writes, skips = f2 != 0, z2 != 0
     ratio = torch.where(writes, (z2 / f2).sqrt(), 0)
@@ -32,9 +33,18 @@ def ratio_and_cosines(look: Look) -> torch.Tensor:
     return in_cells(values, look.site).transpose(1, 2)
 
 
+def squares_and_product(skip: torch.Tensor, branch: torch.Tensor, axis: int) -> torch.Tensor:
+    """Σ z², Σ f² and Σ z·f along an axis, (image, 3, …)."""
+    skip, branch = skip.float(), branch.float()
+    return torch.stack([squares(skip, axis), squares(branch, axis), (skip * branch).sum(axis)], dim=1)
+
+
 def squares(values: torch.Tensor, axis: int) -> torch.Tensor:
-    """Σ x² along an axis. The norm reads the values once, which a GPU is glad of; a CPU is slow at it on maps."""
-    return torch.linalg.vector_norm(values, dim=axis).square() if values.is_cuda else values.square().sum(axis)
+    """Σ x² along an axis. The norm reads the values once; a CPU is slow at it where they do not lie side by side."""
+    if values.is_cuda or axis == values.ndim - 1:
+        length: torch.Tensor = torch.linalg.vector_norm(values, dim=axis)
+        return length.square()
+    return values.square().sum(axis)
 
 
 def in_cells(values: torch.Tensor, site: Site) -> torch.Tensor:
