@@ -149,3 +149,7 @@ def test_pictures_whose_classes_hardly_meet_are_left_out() -> None:
 
 def test_quick_exams_are_without_it() -> None:
     assert [Matching().runs_at(effort) for effort in ("quick", "normal", "full")] == [False, True, True]
+    _, scene = staged("zoo:vit")
+    with pytest.raises(DoesNotApply, match="--effort normal or --measures matching runs it"):
+        Matching().sized("quick", scene)
+    assert Matching().sized("quick", scene, asked_for=True) == Matching().sized("normal", scene) == Matching()

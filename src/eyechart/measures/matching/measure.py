@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 import xarray
@@ -137,6 +137,12 @@ class Matching(Measure):
 
     def runs_at(self, effort: str) -> bool:
         return effort != "quick"
+
+    def sized(self, effort: str, scene: Scene, *, asked_for: bool = False, decides: bool = True) -> Self:
+        """It costs little, but no claim reads it, and a quick page is to be short."""
+        if not asked_for and not self.runs_at(effort):
+            raise DoesNotApply("no claim needs it in a quick exam; --effort normal or --measures matching runs it.")
+        return self
 
     def sites(self, anatomy: Anatomy) -> Sequence[Site]:
         return last_and_before(blocks_with_grid(anatomy, 2), self.depths)
