@@ -338,9 +338,9 @@ def test_claims_for_people() -> None:
         (["exam", "timm:resnet18", "--limit", "4"], 1, "@random"),
         (["exam", "zoo:vit", "zoo:vit"], 2, "zoo:vit"),
         (
-            ["exam", "--measures", "nothing"],
+            ["exam", "--measures", "quux"],
             2,
-            "No measure is called 'nothing'; there are attention_distance",
+            "No measure is called 'quux'; there are attention_distance",
         ),
         (["exam", "--measures", "CAK"], 2, "No measure is called 'CAK'; did you mean cka?"),
         (["exam", "--measures", " , "], 2, "No measure is named"),

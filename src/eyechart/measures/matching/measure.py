@@ -2,7 +2,11 @@
 
 The first note asks it for re-identification: the output tokens of a ViT stay tied to their patches, so those of two
 pictures may be compared pair by pair. Here every token of a picture looks for its like in another, and the mean of
-these likenesses is how alike the pictures are (`pairs.py`). Of one picture of the same class and one of another, how
+these likenesses is how alike the pictures are:
+
+    likeness(x, y) = ½ (mean_t max_u x_t·y_u + mean_u max_t x_t·y_u)
+
+of tokens of length one (`pairs.py`). Of one picture of the same class and one of another, how
 often is the first more alike, minus how often less: 1 always, 0 as by chance. The same is asked of the tokens in place,
 of their mean, and of the class token.
 """
