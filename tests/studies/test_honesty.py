@@ -69,6 +69,15 @@ def test_verdicts_on_bundled_weights_are_corrected_as_one_family(found: list[Ans
     }
 
 
+def test_a_kept_verdict_is_undecided_where_its_test_got_a_gate_since(found: list[Answer], exams: BundledExams) -> None:
+    (kept,) = (verdict for verdict in exams.verdicts if verdict.claim == "C20")
+    assert kept.verdict == "holds"
+    assert "g2-last-grid" not in {gate.gate for gate in kept.gates}
+    ((told,),) = (answer.examined for answer in found if answer.claim.id == "C20")
+    assert told.verdict == "undecided"
+    assert "before there was a gate for the grid of the last block" in told.reason
+
+
 def test_the_correction_knows_the_degrees_of_freedom_of_a_pooled_interval(found: list[Answer]) -> None:
     """With three seeds alone 2 degrees of freedom are left, and hardly any interval of 300 would stay."""
     (patches,) = (

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from eyechart.claims.asking import asked_of
 from eyechart.claims.judge import corrected
+from eyechart.claims.parts import ClaimTest
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import MOST_SEEDS, round_up
@@ -93,9 +94,19 @@ def corrected_together(examined: Sequence[Verdict]) -> list[Verdict]:
 
     tests = {(test.claim, test.reading): test for test in asked_of(measures().values())}
     of_each = [tests.get((verdict.claim, verdict.reading)) for verdict in examined]
-    pairs = [(test, verdict) for test, verdict in zip(of_each, examined, strict=True) if test is not None]
+    pairs = [(test, under_its_gates(test, one)) for test, one in zip(of_each, examined, strict=True) if test]
     again = iter(corrected(pairs))
-    return [verdict if test is None else next(again) for test, verdict in zip(of_each, examined, strict=True)]
+    return [next(again) if test else verdict for test, verdict in zip(of_each, examined, strict=True)]
+
+
+def under_its_gates(test: ClaimTest, verdict: Verdict) -> Verdict:
+    """A verdict that was kept, undecided where its test has got a gate since."""
+    passed = {gate.gate for gate in verdict.gates}
+    added = [gate.title for gate in test.gates if gate.key not in passed]
+    if not added or verdict.verdict not in DECIDED:
+        return verdict
+    words = f"Undecided: its exam was made before there was a gate for the {added[0]}, and has to be made again."
+    return replace(verdict, verdict="undecided", reason=words, remarks=words, stands=None)
 
 
 def still_to_come(claim: str, records: Sequence[Records], studied: Sequence[StudyVerdict]) -> Iterator[str]:
