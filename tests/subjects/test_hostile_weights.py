@@ -18,6 +18,7 @@ import torch
 
 from eyechart import zoo
 from eyechart.errors import EyechartError, SubjectError, UnsafeWeights, UsageError, WeightsMismatch
+from eyechart.subjects import sources
 from eyechart.subjects.catalogue import parse_spec
 from eyechart.subjects.labels import read_mapping
 from eyechart.subjects.load import load_subject
@@ -192,7 +193,18 @@ def test_what_builds_it_is_imported_before_it_is_tried_without_memory(monkeypatc
     monkeypatch.setattr(zoo, "import_module", imported)
     load_subject("zoo:resnet")
     assert devices[0] == "cpu"
-    assert "meta" in devices
+
+
+def test_models_whose_building_asks_for_rates_are_tried_without_memory() -> None:
+    """timm 1.0.15 makes the rates of drop-path with torch.linspace and asks for their values."""
+
+    class Asking(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rates = [rate.item() for rate in torch.linspace(0, 0.1, 4)]
+            self.weight = torch.nn.Parameter(torch.empty(3))
+
+    sources._refuse_larger(Asking, {"weight": torch.zeros(3)}, Path("a.safetensors"))
 
 
 def test_a_card_that_is_no_card_is_passed_over(weights: Path) -> None:

@@ -85,7 +85,7 @@ def from_zoo(spec: Spec) -> Subject:
 
 class Undrawn(TorchFunctionMode):
     """Nothing random is drawn: on the meta device nothing could hold it, and torch imports a computer algebra system
-    to draw there, a second in every process."""
+    to draw there, a second in every process. Rates of drop-path, of which older timm asks the values, have some."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -93,7 +93,7 @@ class Undrawn(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == nn.init.__name__:
             return args[0] if args else kwargs["tensor"]
-        return func(*args, **kwargs)
+        return func(*args, **kwargs | {"device": "cpu"} if func is torch.linspace else kwargs)
 
 
 def _refuse_larger(build: Build, state: State, path: Path) -> None:
