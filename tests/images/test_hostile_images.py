@@ -147,6 +147,19 @@ def test_a_tar_that_lies_is_listed_and_the_rest_is_read(tmp_path: Path, tail: by
     assert [problem.path for problem in images.problems] == ["a.tar"]
 
 
+def test_a_damaged_header_in_the_middle_is_told(tmp_path: Path) -> None:
+    """Python's tarfile takes it for the end, and pictures after it would be missing without a word."""
+    whole = bytearray(tar(tmp_path / "a.tar", *GOOD).read_bytes())
+    second = sum(512 + len(block(data)) for _, data in GOOD[:2])
+    whole[second + 150] ^= 0xFF  # its checksum
+    (tmp_path / "a.tar").write_bytes(whole)
+    images = open_images(tmp_path / "a.tar")
+    assert len(images) == 1
+    assert [problem.reason for problem in images.problems] == [
+        f"not a complete tar file: there is no header at byte {second:,}, so the rest cannot be read"
+    ]
+
+
 def test_labels_of_a_tar_are_read_within_limits(tmp_path: Path) -> None:
     samples = [(f"{number}.png", picture(number)) for number in range(4)]
     deep, digits = ("0.json", b'{"label": ' + b"[" * 100_000), ("1.cls", b"9" * 5000)

@@ -167,6 +167,9 @@ def _index(number: int, shard: Path, problems: list[Problem]) -> list[_Sample]:
                     sample.notes[suffix] = raw.read(member.size)
                 elif suffix.endswith(PICTURE_SUFFIXES) and sample.picture is None:
                     sample.picture = Member(number, member.offset_data, member.size, member.name)
+            raw.seek(archive.offset)  # where tarfile stopped: before zeros, or silently before what is no header
+            if raw.read(tarfile.BLOCKSIZE).strip(b"\0"):
+                raise tarfile.ReadError(f"there is no header at byte {archive.offset:,}, so the rest cannot be read")
     except (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError, EOFError) as error:
         # What was read before the damage is kept; the shard itself is listed.
         packed = " (compressed tar files cannot be read in random order: unpack them)" if ".tar." in shard.name else ""
