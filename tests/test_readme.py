@@ -87,7 +87,7 @@ def test_what_jobs_cost_was_measured() -> None:
         "10m08 (idle)": "10m08 on two cores",
         "1.1 GB for 1,000 and 1.5 GB for 8,000": "1,058 and 1,547 MB",
         "took 81 to 213 s, eight at a time": "81 to 213 s each, eight at a time",
-        "costs 1.26 times": "1.26 times",
+        "costs 1.21 times": "1.21 times",
         "0.097 s a minibatch": "0.097 s a minibatch",
     }.items():
         assert told in table
