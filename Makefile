@@ -41,7 +41,7 @@ docs: .venv/installed
 	$(call up_to_date,zoo:vit zoo:vit-gap zoo:resnet --effort quick --out runs/docs-slow --limit 32 \
 	  --measures depth_similarity$(,)lesion$(,)corruption$(,)landscape --set landscape.images=32 --set landscape.steps=3 \
 	  --set lesion.images=32 --set corruption.images=16)
-	$(call up_to_date,--effort quick --out runs/docs-slower --limit 256 --measures skip_removal$(,)hessian \
+	$(call up_to_date,--effort quick --out runs/docs-slower --limit 256 --measures skip_removal$(,)hessian$(,)matching \
 	  --set skip_removal.images=80 --set hessian.images=32)
 	$(BIN)/python scripts/site/sample_data.py runs/docs-train/sample.npz
 	test -f $(SNAPSHOT).safetensors || $(BIN)/eyechart train resnet-mcdropout --switch width=8 --epochs 8 \
