@@ -19,16 +19,16 @@ FINEST = 14  # cells a side; finer maps are averaged into cells, or a 56×56 map
 ASKED = 8  # tokens a side compared with all patches: all 196 of a 14×14 grid would make tallies 3 times as large
 
 
-def cells_of(grid: tuple[int, int]) -> Cells:
+def cells_of(grid: tuple[int, int], finest: int = FINEST) -> Cells:
     """The grid itself up to 14×14; beyond that its largest divisors from 7 to 14, or 14 where there is none.
 
-    >>> cells_of((8, 14)), cells_of((56, 32)), cells_of((16, 37))
-    ((8, 14), (14, 8), (8, 14))
+    >>> cells_of((8, 14)), cells_of((56, 32)), cells_of((16, 37)), cells_of((14, 37), finest=8)
+    ((8, 14), (14, 8), (8, 14), (7, 8))
     """
 
     def of(count: int) -> int:
-        divisors = [cells for cells in range(FINEST // 2, FINEST + 1) if count % cells == 0]
-        return count if count <= FINEST else max(divisors, default=FINEST)
+        divisors = [cells for cells in range(finest // 2, finest + 1) if count % cells == 0]
+        return count if count <= finest else max(divisors, default=finest)
 
     return of(grid[0]), of(grid[1])
 

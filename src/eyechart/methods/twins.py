@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from eyechart.quantity import subjects_in
-from eyechart.reading_estimates import spec_of
+from eyechart.reading_estimates import by_subject, spec_of
 from eyechart.scene import Scene
 from eyechart.sites import Anatomy
 from eyechart.zoo import SNAPSHOTS
@@ -128,6 +128,23 @@ def untrained_twin(finding: xarray.Dataset, subject: str) -> str | None:
     specs = {spec: other for spec, other in specs.items() if not spec.startswith("module:")}
     twin = specs.get(f"{spec_of(finding, subject).partition('@')[0]}@random")
     return None if twin == subject else twin
+
+
+def class_token_vits(estimate: xarray.Dataset) -> list[str]:
+    """ViTs whose classifier reads the class token."""
+    reads = by_subject(estimate, "classifier_reads")
+    return [subject for subject in subjects_in(estimate, "vit") if reads[subject] == "cls"]
+
+
+def gap_twins(estimate: xarray.Dataset) -> list[tuple[str, str]]:
+    """Each of these with every ViT of its build whose classifier reads the mean of the tokens."""
+    build, reads = by_subject(estimate, "build"), by_subject(estimate, "classifier_reads")
+    return [
+        (vit, twin)
+        for vit in class_token_vits(estimate)
+        for twin in subjects_in(estimate, "vit")
+        if reads[twin] == "gap" and build[twin] == build[vit]
+    ]
 
 
 def build_of(anatomy: Anatomy) -> tuple[object, ...]:

@@ -11,9 +11,9 @@ import numpy as np
 import xarray
 
 from eyechart.intervals import room_for
-from eyechart.methods.twins import untrained_twin
+from eyechart.methods.twins import class_token_vits, gap_twins, untrained_twin
 from eyechart.quantity import Bounds, Compute, PerSubjects, of_each, of_pairs, subjects_in
-from eyechart.reading_estimates import by_subject, in_words
+from eyechart.reading_estimates import in_words
 from eyechart.sites import Anatomy
 
 
@@ -25,12 +25,6 @@ def at_end(estimate: xarray.Dataset, subject: str, variable: str = "hit_rate") -
 
 def of_last(variable: str) -> Compute:
     return of_each(partial(at_end, variable=variable))
-
-
-def class_token_vits(estimate: xarray.Dataset) -> list[str]:
-    """ViTs whose classifier reads the class token: the subjects of the claims."""
-    reads = by_subject(estimate, "classifier_reads")
-    return [subject for subject in subjects_in(estimate, "vit") if reads[subject] == "cls"]
 
 
 def rate_bounds(estimate: xarray.Dataset, subject: str) -> tuple[float, float]:
@@ -148,16 +142,6 @@ def with_gap_twin(compare: Callable[[float, float], float], variable: str) -> Co
 def unmoved_over_gap(estimate: xarray.Dataset) -> Bounds:
     bounds = {pair: [rate_bounds(estimate, subject) for subject in pair] for pair in gap_twins(estimate)}
     return {pair: (vit[0] - twin[1], vit[1] - twin[0]) for pair, (vit, twin) in bounds.items()}
-
-
-def gap_twins(estimate: xarray.Dataset) -> list[tuple[str, str]]:
-    build, reads = by_subject(estimate, "build"), by_subject(estimate, "classifier_reads")
-    return [
-        (vit, twin)
-        for vit in class_token_vits(estimate)
-        for twin in subjects_in(estimate, "vit")
-        if reads[twin] == "gap" and build[twin] == build[vit]
-    ]
 
 
 def over_untrained(estimate: xarray.Dataset) -> PerSubjects:

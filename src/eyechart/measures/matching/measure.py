@@ -24,7 +24,7 @@ from torch import Tensor
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.matching.pairs import GROUP, WAYS, by_rank, similarities, to_compare, tokens_and_class_token
-from eyechart.methods.twins import build_of
+from eyechart.methods.twins import build_of, gap_twins
 from eyechart.quantity import Compute, PerSubjects, Quantity, of_each, subjects_in
 from eyechart.reading_estimates import by_subject, quantity_in_words, site_indices
 from eyechart.scene import Batch, Scene
@@ -61,20 +61,11 @@ def of_way(way: int, minus: int | None = None) -> Compute:
     return of_each(number)
 
 
-def over_gap(way: int, minus: int | None = None) -> Compute:
-    """The same of a class-token ViT, less that of every twin whose classifier reads the mean of the tokens."""
-
-    def compute(estimate: xarray.Dataset) -> PerSubjects:
-        numbers, vits = of_way(way, minus)(estimate), subjects_in(estimate, "vit")
-        build, reads = by_subject(estimate, "build"), by_subject(estimate, "classifier_reads")
-        return {
-            (vit, twin): numbers[vit,] - numbers[twin,]
-            for vit in vits
-            for twin in vits
-            if reads[vit] == "cls" and reads[twin] == "gap" and build[vit] == build[twin]
-        }
-
-    return compute
+def matched_over_gap(estimate: xarray.Dataset) -> PerSubjects:
+    """Matched patches of a class-token ViT, less those of every twin that pools."""
+    return {
+        pair: at_end(estimate, pair[0], MATCHED) - at_end(estimate, pair[1], MATCHED) for pair in gap_twins(estimate)
+    }
 
 
 @dataclass(frozen=True)
@@ -131,7 +122,7 @@ class Matching(Measure):
         ),
         Quantity(
             "matched_over_gap",
-            over_gap(MATCHED),
+            matched_over_gap,
             "patches matched, class-token ViT minus its GAP twin, last block",
             limits=(-2, 2),
         ),

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from eyechart.methods.places import cell_means, cells_of
 from eyechart.tracing.views import Look
 
 WAYS = ("patches matched", "patches in place", "mean of patches", "class token")
@@ -31,20 +32,11 @@ def tokens_and_class_token(look: Look) -> Tensor:
     assert site.grid is not None
     tokens = look.tokens(output)
     spatial = tokens[:, site.layout.prefix :]
-    cells = cells_a_side(site.grid[0]), cells_a_side(site.grid[1])
+    cells = cells_of(site.grid, FINEST)
     if cells != site.grid:
-        spatial = F.adaptive_avg_pool2d(look.map(output), cells).flatten(2).transpose(1, 2)
+        spatial = cell_means(look.map(output), cells).flatten(2).transpose(1, 2)
     token = tokens[:, :1] if site.layout.prefix else torch.zeros_like(spatial[:, :1])
     return torch.cat([spatial, token], dim=1)
-
-
-def cells_a_side(count: int) -> int:
-    """
-    >>> [cells_a_side(count) for count in (7, 8, 14, 37, 56)]
-    [7, 8, 7, 8, 8]
-    """
-    divisors = [cells for cells in range(FINEST // 2, FINEST + 1) if count % cells == 0]
-    return count if count <= FINEST else max(divisors, default=FINEST)
 
 
 def similarities(features: Tensor) -> Tensor:
