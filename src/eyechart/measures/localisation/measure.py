@@ -26,7 +26,6 @@ from eyechart.measure import Measure, Source, Views, option, site_coordinates
 from eyechart.measures.localisation.quantities import (
     at_end,
     build_of,
-    class_token_vits,
     earlier_gain,
     edge_likeness,
     edges_over_pictures,
@@ -58,7 +57,7 @@ from eyechart.methods.places import (
     tokens_in_cells,
 )
 from eyechart.methods.token_lengths import TOKEN_WORDS, Tokens
-from eyechart.methods.twins import untrained_twin
+from eyechart.methods.twins import class_token_vits, untrained_twin
 from eyechart.quantity import Quantity, of_each, subjects_in
 from eyechart.reading_estimates import quantity_in_words
 from eyechart.scene import Batch, Scene
