@@ -5,7 +5,7 @@
 
 Pictures of 500 × 375 pixels are made first and are not timed: coloured clouds with fine grain, about 60 kB each, ten
 classes. Weights are random: they cost what trained ones do. Memory is the most that the exam's processes held together,
-looked at ten times a second.
+looked at ten times a second. How long the exam waited for pictures is told beside (watched_exam.py).
 """
 
 from __future__ import annotations
@@ -44,10 +44,13 @@ def main() -> None:
         pictures = asked.pictures or Path(folder) / "pictures"
         if not pictures.exists():
             make_pictures(pictures, asked.images)
-        command = [sys.executable, "-m", "eyechart", "exam", *asked.subjects, "--images", str(pictures)]
+        waits = Path(folder) / "waits.json"
+        watched = Path(__file__).with_name("watched_exam.py")
+        command = [sys.executable, str(watched), str(waits), "exam", *asked.subjects, "--images", str(pictures)]
         command += ["--effort", asked.effort, "--device", asked.device, "--dtype", asked.dtype]
         command += ["--measures", ",".join(shared())] if asked.shared else []
         costs = timed([*command, "--out", f"{folder}/run"], Path(folder) / "run")
+        costs |= json.loads(waits.read_text())
     about = {"subjects": list(asked.subjects), "images": asked.images, "effort": asked.effort, "dtype": asked.dtype}
     record = {**about, "shared": asked.shared, **costs, "machine": facts()}
     print(json.dumps(record, indent=1))

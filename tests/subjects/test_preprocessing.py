@@ -87,7 +87,7 @@ def test_hugging_face_resize_is_the_processors_own() -> None:
 def test_a_picture_of_the_right_size_is_not_touched() -> None:
     prepare = Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3, scale=1.0)
     exact = picture(32)
-    assert prepare.resize(exact) is exact
+    assert prepare.each.picture(exact) is exact
     assert np.array_equal(prepare([exact])[0].permute(1, 2, 0).numpy(), np.asarray(exact))
 
 

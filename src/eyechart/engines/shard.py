@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,14 @@ from eyechart.tracing.random_numbers import seeded
 from eyechart.tracing.taps import Tap
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from eyechart.engines.clock import Steps
     from eyechart.images import Images
     from eyechart.measure import Measure
     from eyechart.scene import Batch, Scene
     from eyechart.sites import Anatomy
-    from eyechart.subjects.subject import Prepare, Subject
+    from eyechart.subjects.subject import Subject
     from eyechart.tally import Tally
     from eyechart.tracing.needs import View
 
@@ -169,7 +171,6 @@ def look_at(
             with blamed(each.subject, f"on batch {batch.index}"):
                 with clock.doing(batch, name) if clock else nullcontext():
                     if stay:
-                        prepared = sent(prepared, each.subject.device)
                         seen.views[name], finite = each.glance(prepared, batch)
                         seen.finite.append(finite)
                     else:
@@ -188,17 +189,29 @@ def look_at(
 def pictures_of(
     tapped: Sequence[TappedSubject], images: Images, batches: Sequence[Batch]
 ) -> Iterator[tuple[Batch, Iterator[torch.Tensor]]]:
-    """The pictures of each batch as each subject is fed them."""
-    # Pictures are prepared in the reader's threads while the batch before is being examined, once for all subjects that
-    # are fed alike: two batches of 64 pictures of 224 pixels take 77 MB for each way of preparing them.
-    ways: list[Prepare] = []
+    """The pictures of each batch as each subject is fed them, where it is."""
+    # Pictures are resized in the reader's threads while the batch before is being examined, once for all subjects of
+    # equal size, and stay bytes until they are where a subject is: two batches of 64 pictures of 224 pixels take 19 MB
+    # for each size.
+    ways: list[Callable[[Image.Image], torch.Tensor]] = []
     for each in tapped:
-        if each.subject.preprocessing not in ways:
-            ways.append(each.subject.preprocessing)
-    way_of = [ways.index(each.subject.preprocessing) for each in tapped]
-    for batch, pictures in iterate(images, batches, lambda crop: [way([crop])[0] for way in ways]):
-        stacked = (torch.stack([picture[way] for picture in pictures]) for way in way_of)
-        yield batch, (part.to(each.dtype) for part, each in zip(stacked, tapped, strict=True))
+        if each.subject.preprocessing.each not in ways:
+            ways.append(each.subject.preprocessing.each)
+    for batch, pictures in iterate(images, batches, lambda crop: [way(crop) for way in ways]):
+        yield batch, _fed(tapped, {way: [picture[at] for picture in pictures] for at, way in enumerate(ways)})
+
+
+def _fed(
+    tapped: Sequence[TappedSubject], pictures: Mapping[Callable[[Image.Image], torch.Tensor], list[torch.Tensor]]
+) -> Iterator[torch.Tensor]:
+    """For one subject after the other; what they share goes to each device once."""
+    there: dict[tuple[Callable[[Image.Image], torch.Tensor], torch.device], torch.Tensor] = {}
+    for each in tapped:
+        prepare, device = each.subject.preprocessing, each.subject.device
+        key = prepare.each, device
+        if key not in there:
+            there[key] = sent(torch.stack(pictures[prepare.each]), device)
+        yield prepare.together(there[key]).to(each.dtype)
 
 
 def add_up(
@@ -276,5 +289,5 @@ def examine_there(
 
 
 def sent(pictures: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Pictures on their way to a device, which nobody waits for."""
-    return pictures if device == CPU else pictures.pin_memory().to(device, non_blocking=True)
+    """Pictures on a device, or on their way to a GPU, which nobody waits for."""
+    return pictures.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else pictures.to(device)

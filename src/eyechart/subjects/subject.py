@@ -6,7 +6,7 @@ import contextlib
 import copy
 import itertools
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,10 +23,15 @@ from eyechart.subjects.weights import check_finite, hash_of
 
 
 class Prepare(Protocol):
-    """Pictures, already cut to the common crop, to what the module eats."""
+    """Pictures, already cut to the common crop, to what the module eats: `together` of the stack of `each`."""
 
     @property
     def size(self) -> tuple[int, int]: ...
+
+    @property
+    def each(self) -> Callable[[Image.Image], Tensor]: ...
+
+    def together(self, pixels: Tensor, /) -> Tensor: ...
 
     def __call__(self, pictures: Sequence[Image.Image]) -> Tensor: ...
 
