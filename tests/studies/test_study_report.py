@@ -339,3 +339,10 @@ def test_what_was_registered_after_its_runs_says_so(found: list[Answer]) -> None
     assert [studied.registered for studied in head.studied] == ["before the runs", "after the runs"]
     assert [studied.verdict.verdict for studied in head.studied] == ["undecided", "fails"]
     assert summary(found).later == ("C08", "C46")
+
+
+def test_a_rule_before_its_change_stands_beside_the_verdict_it_would_change(html: str) -> None:
+    row = html[html.index('id="C15"') : html.index('id="C16"')]
+    assert row.count("As SPEC writes it, before that change; it does not count:") == 3
+    assert html[html.index('id="C10"') : html.index('id="C11"')].count("its verdicts would be the same") == 1
+    assert re.search(r"Rules of \d+ of the tested claims were changed", html)

@@ -20,6 +20,7 @@ from eyechart.report.embed import picture
 from eyechart.report.verdict_rows import BEHIND_CLAIMS, KINDS, references, rows
 from eyechart.report.verdict_rows import picture as drawing_of
 from eyechart.report.words import Words, language_of, translator
+from eyechart.studies.as_spec import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
 from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind
 from eyechart.studies.figure import figure
@@ -58,6 +59,7 @@ def page(
     numbers = Numbers({each.study.name: each for each in records}, all_answers, exams.quantities)
     quantities = {quantity.name: quantity for measure in measures().values() for quantity in measure.quantities}
     scripts = [exam_page.text_of(name) for name in SCRIPTS]
+    before = earlier(all_answers, records, exams)
     context = {
         "title": "What became of every claim",
         "policy": exam_page.content_policy(scripts),
@@ -66,7 +68,8 @@ def page(
         "css": Markup(exam_page.text_of("page.css") + exam_page.text_of("studies.css")),
         "numbers": summary(all_answers),
         "kinds": [KINDS[kind] for kind in ("holds", "fails", "undecided")],
-        "claims": [claim_context(each) for each in all_answers],
+        "claims": [claim_context(each, before.get(each.claim.id, NOTHING)) for each in all_answers],
+        "changed_rules": summary_words(before),
         "studies": [study_context(each) for each in records],
         "questions": [
             {**vars(each), "of_papers": each.of_papers, "figures": figures_of(each, numbers, quantities)}
@@ -124,7 +127,8 @@ def subjects_of(all_answers: Sequence[Answer], records: Sequence[Records], exams
     return list(dict.fromkeys([*named, *(arm for each in records for arm in each.study.arms)]))
 
 
-def claim_context(each: Answer) -> dict[str, Any]:
+def claim_context(each: Answer, before: Earlier = NOTHING) -> dict[str, Any]:
+    """`before` is what the claim's rules said before they were changed."""
     claim = each.claim
     shown, folded = divided(each.studied)
     return {
@@ -139,13 +143,9 @@ def claim_context(each: Answer) -> dict[str, Any]:
         "studied": [studied_context(one) for one in shown],
         "folded": [studied_context(one) for one in folded],
         "folded_kinds": studied_kinds([one.verdict for one in folded]),
-        "examined": [
-            {
-                **verdict_context(verdict),
-                "minds": [change_of_mind(part, "images") if part.verdict in DECIDED else "" for part in verdict.parts],
-            }
-            for verdict in each.examined
-        ],
+        "examined": [examined_context(verdict) for verdict in each.examined],
+        "before": [*map(studied_context, before.studied), *map(examined_context, before.examined)],
+        "before_words": before.words,
         "compared": each.compared,
         "waiting": each.waiting,
         "untested": each.untested,
@@ -177,6 +177,11 @@ def studied_context(one: StudyVerdict) -> dict[str, Any]:
             change_of_mind(part, interval.unit) for part, interval in zip(one.verdict.parts, one.intervals, strict=True)
         ],
     }
+
+
+def examined_context(verdict: Verdict) -> dict[str, Any]:
+    minds = [change_of_mind(part, "images") if part.verdict in DECIDED else "" for part in verdict.parts]
+    return {**verdict_context(verdict), "minds": minds}
 
 
 def studied_kinds(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
