@@ -12,7 +12,7 @@ from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
 from eyechart.measures import measures
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer, all_records, answers, told_once
+from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind, told_once
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import claim_context, divided, study_context
 from eyechart.studies.question_figures import figures_of
@@ -117,6 +117,17 @@ def test_the_part_that_a_row_shows_is_the_one_its_reason_speaks_of(found: list[A
         for row, given in zip(context["studied"], divided(answer.studied)[0], strict=True):
             shown = given.verdict.shown
             assert shown is None or row["parts"][row["shown"]]["words"] == shown.words
+
+
+def test_no_number_of_seeds_is_forecast_where_parts_contradict_each_other(found: list[Answer]) -> None:
+    for claim in ("C23", "C30"):
+        (answer,) = (each for each in found if each.claim.id == claim)
+        (studied,) = answer.studied
+        assert {"holds", "fails", "undecided"} == {part.verdict for part in studied.verdict.parts}
+        assert "The definitions disagree, so more seeds would not decide it." in studied.verdict.remarks
+        minds = changes_of_mind(studied)
+        assert "Other parts disagree already, so this one cannot decide the claim." in minds
+        assert not any("would decide it" in mind for mind in minds)
 
 
 def test_models_that_failed_a_gate_stand_behind_the_others(found: list[Answer]) -> None:

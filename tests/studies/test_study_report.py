@@ -19,7 +19,7 @@ from eyechart.measures import measures
 from eyechart.report.words import translator
 from eyechart.run import Run
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer, all_records, answers, change_of_mind
+from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind
 from eyechart.studies.examine import RECORDED_FACTS
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
@@ -80,9 +80,8 @@ def test_a_verdict_names_its_seeds_and_how_its_interval_was_made(found: list[Ans
     text = markdown(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
     for each in found:
         for studied in each.studied:
-            for part, interval in zip(studied.verdict.parts, studied.intervals, strict=True):
-                assert interval.words in text
-                assert change_of_mind(part, interval.unit) in text
+            for interval, mind in zip(studied.intervals, changes_of_mind(studied), strict=True):
+                assert f"{interval.words}. {mind}" in text
             if studied.seeds < 3:
                 assert studied.verdict.verdict == "undecided"
 

@@ -10,7 +10,7 @@ from eyechart.claims.table import EVIDENCE, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.studies.as_spec import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
-from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, needs_words
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, changes_of_mind, needs_words
 from eyechart.studies.questions import Question
 from eyechart.studies.recorded import missing_exams, state_of
 from eyechart.studies.records import Records
@@ -158,8 +158,8 @@ def _margins(claim: Claim) -> str:
 def _studied(each: StudyVerdict) -> Iterator[str]:
     verdict = each.verdict
     yield f"- {_head(verdict)} (study `{each.study}`; registered {each.registered})."
-    for part, interval in zip(verdict.parts, each.intervals, strict=True):
-        yield f"  - {_part(part)}; {interval.words}. {change_of_mind(part, interval.unit)}"
+    for part, interval, mind in zip(verdict.parts, each.intervals, changes_of_mind(each), strict=True):
+        yield f"  - {_part(part)}; {interval.words}. {mind}"
     if needs_words(verdict):
         yield f"  - {verdict.remarks}"
 

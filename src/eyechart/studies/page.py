@@ -22,7 +22,7 @@ from eyechart.report.verdict_rows import picture as drawing_of
 from eyechart.report.words import Words, language_of, translator
 from eyechart.studies.as_spec import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
-from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, changes_of_mind
 from eyechart.studies.figure import figure
 from eyechart.studies.question_figures import drawn_contrast, figures_of
 from eyechart.studies.questions import Numbers, Question
@@ -173,9 +173,7 @@ def studied_context(one: StudyVerdict) -> dict[str, Any]:
         "registered": one.registered,
         "how": [begun(interval.words) for interval in one.intervals],
         "seeds": one.seeds >= LEAST_SEEDS,
-        "minds": [
-            change_of_mind(part, interval.unit) for part, interval in zip(one.verdict.parts, one.intervals, strict=True)
-        ],
+        "minds": changes_of_mind(one),
     }
 
 
