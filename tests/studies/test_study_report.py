@@ -18,7 +18,7 @@ from eyechart.exam import exam
 from eyechart.measures import measures
 from eyechart.report.words import translator
 from eyechart.run import Run
-from eyechart.studies.bundled_exams import BundledExams
+from eyechart.studies.bundled_exams import BundledExams, images_of
 from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind
 from eyechart.studies.examine import RECORDED_FACTS
 from eyechart.studies.figure import figure
@@ -264,6 +264,24 @@ def test_of_two_exams_of_the_bundled_models_that_on_more_images_counts(tmp_path:
     ]
     assert newer.quantities["accuracy", "zoo:resnet"] != kept.quantities["accuracy", "zoo:resnet"]
     assert newer.quantities["accuracy", "zoo:vit"] == kept.quantities["accuracy", "zoo:vit"]
+
+
+def test_of_two_exams_that_in_which_the_measure_took_more_images_counts(tmp_path: Path) -> None:
+    """An effort may give a measure fewer images than the run has: 560 of 1,000 for noise in bands."""
+
+    def sampled(images: int, limit: int) -> Run:
+        options = {"band_noise.images": images}
+        out = tmp_path / str(limit)
+        return exam(["zoo:resnet"], measures="band_noise", options=options, limit=limit, out=out, page=False)
+
+    larger, smaller = sampled(32, 128), sampled(64, 96)
+    kept = BundledExams.of([larger, smaller])
+    assert [run["measured"]["band_noise"] for run in kept.runs] == [32, 64]
+    key = "low_noise_loss", "zoo:resnet"
+    (expected,) = (row["value"] for row in smaller.quantities() if row["quantity"] == key[0])
+    assert kept.quantities[key][0] == pytest.approx(expected, rel=1e-5)
+    assert kept.images[key] == 64
+    assert images_of({"images": 1000}, "cka") == 1000, "kept before this was"
 
 
 def test_trainings_that_two_studies_examine_are_told_once(found: list[Answer], records: list[Records]) -> None:

@@ -120,11 +120,11 @@ def over_seeds(rule: EarlierRule, subjects: tuple[str, ...], records: Records) -
 
 def on_weights(rule: EarlierRule, now: Verdict, exams: BundledExams) -> Verdict | None:
     """On the numbers that were kept, behind those of its gates that today's verdict has gone through."""
-    numbers = [exams.quantities.get((part.quantity, " | ".join(now.subjects))) for part in rule.test.parts]
-    if any(each is None for each in numbers):
+    keys = [(part.quantity, " | ".join(now.subjects)) for part in rule.test.parts]
+    if any(key not in exams.quantities for key in keys):
         return None
-    # How an interval narrows is not kept, so there is no forecast; and fewer than 128 images were never kept.
-    readings = [Measured(*each, images=1000, measure=now.measure, smooth=False) for each in numbers if each]
+    # How an interval narrows is not kept, so there is no forecast.
+    readings = [Measured(*exams.quantities[key], exams.images[key], now.measure, smooth=False) for key in keys]
     asked = {gate.key for gate in rule.test.gates}
     gates = tuple(gate for gate in now.gates if gate.gate in asked)
     verdict = decide(replace(rule.test, gates=()), now.subjects, readings, ())
