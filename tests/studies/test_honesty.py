@@ -78,6 +78,32 @@ def test_a_kept_verdict_is_undecided_where_its_test_got_a_gate_since(found: list
     assert "before there was a gate for the grid of the last block" in told.reason
 
 
+def test_an_accuracy_that_another_kept_exam_knows_is_not_called_unknown(exams: BundledExams) -> None:
+    """Of the same subject on images of the same source: C80 was asked of zoo:vit-gap without recognition."""
+    unknown = {
+        (run["source"], name)
+        for run in exams.runs
+        for one in run["verdicts"]
+        for gate in one["gates"]
+        for name in re.findall(r"the accuracy of (\S+) on these images is not known", gate["words"])
+    }
+    known = {
+        (run["source"], row["subjects"])
+        for run in exams.runs
+        for row in run["quantities"]
+        if row["quantity"] == "accuracy"
+    }
+    assert ("sample", "zoo:vit-gap") in unknown & known
+    for one in exams.verdicts:
+        said = " ".join(gate.words for gate in one.gates if gate.gate == "g1")
+        assert not re.search(r"accuracy of zoo:(?:vit|resnet|pit) on these images is not known", said + one.remarks)
+    told = [one for one in exams.verdicts if one.claim == "C80" and one.subjects == ("zoo:vit-gap",)]
+    assert [gate.outcome for one in told for gate in one.gates if gate.gate == "g1"] == ["passed"] * 2
+    assert told[0].remarks == "Of its 2 parts 2 hold."
+    (half,) = (one for one in exams.verdicts if one.claim == "C32" and "zoo:vit-gap" in one.subjects)
+    assert half.remarks.count("is not known") == 1, "nobody has its accuracy on all 10,000 images"
+
+
 def test_the_correction_knows_the_degrees_of_freedom_of_a_pooled_interval(found: list[Answer]) -> None:
     """With three seeds alone 2 degrees of freedom are left, and hardly any interval of 300 would stay."""
     (patches,) = (

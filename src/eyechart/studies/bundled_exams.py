@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from eyechart.claims.verdict import Verdict
 from eyechart.files import write_json
+from eyechart.studies.known_accuracies import Accuracies
 from eyechart.studies.records import records_folder, short
 
 if TYPE_CHECKING:
@@ -56,8 +57,9 @@ class BundledExams:
     def verdicts(self) -> list[Verdict]:
         """By claim."""
         first: dict[tuple[Any, ...], Verdict] = {}
-        for _, entry in self._all("verdicts"):
-            verdict = Verdict.from_json(entry)
+        known = Accuracies(self.runs)
+        for run, entry in self._all("verdicts"):
+            verdict = known.told(Verdict.from_json(entry), run["source"])
             first.setdefault((verdict.claim, verdict.subjects, verdict.reading), verdict)
         return sorted(first.values(), key=lambda verdict: verdict.claim)
 
