@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from eyechart.measures import measures
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind, told_once
 from eyechart.studies.markdown import markdown
-from eyechart.studies.page import claim_context, divided, study_context
+from eyechart.studies.page import claim_context, divided, study_context, unasked_contrasts
 from eyechart.studies.question_figures import figures_of
-from eyechart.studies.questions import Numbers, Question, alike, arm_means, questions
+from eyechart.studies.questions import Numbers, Question, alike, arm_means, fill, questions
 from eyechart.studies.recorded import missing_exams, state_of, trained
 from eyechart.studies.records import Records
 from eyechart.studies.side_by_side import WHY, differences
@@ -247,3 +248,34 @@ def test_a_study_without_trainings_shows_none_of_those_it_borrows(records: list[
 
 def test_a_wide_interval_of_a_correlation_keeps_two_decimals() -> None:
     assert in_words(-0.35, -0.98, 0.28) == "−0.35 [−0.98, 0.28]"
+
+
+def test_a_contrast_that_was_added_after_the_runs_says_so() -> None:
+    """Beside its number and in the answer that uses it; when it was added changes nothing that is registered."""
+    contrast = """
+[[contrast]]
+name = "gap"
+quantity = "test_accuracy"
+words = "accuracy, one minus other"
+weights = { one = 1, other = -1 }
+"""
+    claim = '[[claim]]\nid = "C49"\nparts = [{ contrast = "gap", side = "above", margin = 0.0 }]\n'
+    added = contrast + 'added = "after the runs"\n'
+    numbers = {"one": [0.6, 0.7, 0.65], "other": [0.5, 0.5, 0.52]}
+    records = {
+        name: recorded(study_of("one", "other", more=text), numbers)
+        for name, text in (("before", contrast), ("after", added))
+    }
+    assert [unasked_contrasts(records[name])[0]["added"] for name in records] == ["", "after the runs"]
+    question = Question(
+        "X", ("N0",), "질문", "?", "It is {contrast gap of after}.", "answered", "{contrast gap of after}."
+    )
+    answer = fill(question, Numbers(records, (), {}))
+    assert answer.answer.endswith("that were added after the runs, when results were known: 1 of 1.")
+    assert "실행이 끝나 결과를 안 뒤에" in answer.answer_ko
+    of_before = replace(question, answer="It is {contrast gap of before}.")
+    assert "added" not in fill(of_before, Numbers(records, (), {})).answer
+    asked = [study_of("one", "other", more=text + claim).registered for text in (contrast, added)]
+    assert asked[0] == asked[1]
+    with pytest.raises(ValueError, match="is added 'after the runs' or says nothing"):
+        study_of("one", "other", more=contrast + 'added = "yesterday"\n')

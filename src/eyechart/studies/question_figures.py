@@ -62,7 +62,7 @@ def drawn_contrast(contrast: Contrast, records: Records) -> dict[str, Any] | Non
         return None
     numbers = (interval.value, interval.low, interval.high)
     effect, span = with_span(*numbers)
-    about = {"words": contrast.words, "effect": effect, "span": span, "how": interval.words}
+    about = {"words": contrast.words, "effect": effect, "span": span, "how": interval.words, "added": contrast.added}
     neutral = 1.0 if contrast.scale == "ratio" else 0.0
     look = {"kind": KINDS["not tested"], "said": f"{contrast.words}: {effect}"}
     return {**about, **look, **interval_drawing(numbers, "", (), draws_of(contrast, records), neutral)}
