@@ -15,13 +15,13 @@ from eyechart.measures import measures
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind, told_once
 from eyechart.studies.markdown import markdown
-from eyechart.studies.page import claim_context, divided, study_context, unasked_contrasts
+from eyechart.studies.page import claim_context, divided, page, study_context, unasked_contrasts
 from eyechart.studies.question_figures import figures_of
 from eyechart.studies.questions import Numbers, Question, alike, arm_means, fill, questions
 from eyechart.studies.recorded import missing_exams, state_of, trained
 from eyechart.studies.records import Records
 from eyechart.studies.side_by_side import WHY, differences
-from eyechart.studies.summary import summary
+from eyechart.studies.summary import TRIAL, summary
 from tests.studies.test_contrasts import recorded, study_of
 
 
@@ -206,6 +206,22 @@ def test_the_figure_of_an_answer_draws_the_numbers_of_its_text(
             assert shown in question.answer, question.id
             assert shown in question.answer_ko, question.id
         assert len(rows) + len(drawn["pictures"]) > 0 or question.state == "open" or question.id == "E8c", question.id
+
+
+def test_the_trial_before_the_first_row_is_told(
+    found: list[Answer], records: list[Records], asked: list[Question], exams: BundledExams
+) -> None:
+    """Its numbers were seen before row 1 was registered, of two of its three seeds."""
+    html = page(found, records, asked, exams)
+    for text in (markdown(found, records, asked, exams), html):
+        assert "Before row 1 was registered, 11 of its arms had been trained" in text
+        assert "They are no records and decide nothing" in text
+    (said,) = re.findall(r"1행을 등록하기 전에[^<]*", html)
+    numbers = re.compile(r"\.?\d+")
+    assert set(numbers.findall(said)) == set(numbers.findall(TRIAL))
+    warmup = next(each for each in records if each.study.name == "warmup")
+    named = {"vit", "vit-gap", "resnet", "kernel-3", "kernel-5", "patch-8", "heads-2", "swin"}
+    assert named <= set(warmup.study.arms)
 
 
 def test_the_text_names_subjects_reasons_and_what_would_change_our_mind(

@@ -15,7 +15,7 @@ from eyechart.studies.questions import Question
 from eyechart.studies.recorded import missing_exams, state_of
 from eyechart.studies.records import Records
 from eyechart.studies.side_by_side import DECIDED
-from eyechart.studies.summary import summary
+from eyechart.studies.summary import TRIAL, summary
 from eyechart.studies.verdicts import StudyVerdict
 
 HEAD = """# Reproduction: what became of every claim
@@ -45,7 +45,8 @@ def markdown(
     """`made_again` is what `repeats.in_words` says."""
     before = earlier(all_answers, records, exams)
     claims = (line for each in all_answers for line in _claim(each, before.get(each.claim.id, NOTHING)))
-    bundled = ["Exams of the bundled models:\n", *(f"- {words}" for words in exams.words), f"\n{SOURCES}\n"]
+    bundled = [f"**A trial before row 1.** {TRIAL}\n"]
+    bundled += ["Exams of the bundled models:\n", *(f"- {words}" for words in exams.words), f"\n{SOURCES}\n"]
     bundled += [f"{made_again}\n"] if made_again else []
     return "\n".join(
         [

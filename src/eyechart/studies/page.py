@@ -30,7 +30,7 @@ from eyechart.studies.recorded import missing_exams, state_of, trained
 from eyechart.studies.records import Records
 from eyechart.studies.seeds import LEAST_SEEDS
 from eyechart.studies.side_by_side import DECIDED
-from eyechart.studies.summary import summary
+from eyechart.studies.summary import TRIAL, summary
 from eyechart.studies.verdicts import StudyVerdict
 
 GREY = "#7f7f7f"
@@ -79,6 +79,7 @@ def page(
         "exams": exams.words,
         "sources": SOURCES,
         "made_again": made_again,
+        "trial": TRIAL,
         "references": references([], CITED),
         "charts": exam_page.json_in_html({"words": {}}),
         "scripts": [Markup(script) for script in scripts],
