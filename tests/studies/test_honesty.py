@@ -12,13 +12,14 @@ from eyechart.claims.judge import corrected
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
 from eyechart.measures import measures
+from eyechart.report.words import translator
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind, told_once
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import claim_context, divided, page, study_context, unasked_contrasts
 from eyechart.studies.question_figures import figures_of
 from eyechart.studies.questions import Numbers, Question, alike, arm_means, fill, questions
-from eyechart.studies.recorded import missing_exams, state_of, trained
+from eyechart.studies.recorded import missing_exams, state_of, trained, unequal_sizes
 from eyechart.studies.records import Records
 from eyechart.studies.side_by_side import WHY, differences
 from eyechart.studies.summary import TRIAL, summary
@@ -295,3 +296,26 @@ weights = { one = 1, other = -1 }
     assert asked[0] == asked[1]
     with pytest.raises(ValueError, match="is added 'after the runs' or says nothing"):
         study_of("one", "other", more=contrast + 'added = "yesterday"\n')
+
+
+def test_arms_of_unequal_size_are_told_beside_what_compares_them(found: list[Answer], records: list[Records]) -> None:
+    """Heads of equal width come with models of 2.4 to 3.7 million parameters."""
+    by_claim = {answer.claim.id: answer for answer in found}
+    one_width = next(each for each in by_claim["C52"].studied if each.verdict.reading == "at equal head width")
+    assert one_width.sizes == (
+        "The arms differ in size, in millions of parameters: "
+        "heads-16 2.82, head-width-10 2.36, head-width-40 3.74, heads-4 2.82."
+    )
+    assert all(not each.sizes for each in by_claim["C52"].studied if each is not one_width)
+    assert not by_claim["C13"].studied[0].sizes, "the ViT and the ResNet are of one size"
+    assert one_width.sizes in markdown(found, records, [], BundledExams([]))
+    say = translator([], [arm for each in records for arm in each.study.arms])
+    told = {each.sizes for answer in found for each in answer.studied if each.sizes}
+    assert len(told) > 3
+    assert [words for words in told if say(words) is None] == []
+    sizes = dict(zip("abcdefg", range(100, 170, 10), strict=True))
+    study = study_of(*sizes, more="")
+    made = [recorded(study, {arm: [0.5]}, parameters=size * 10_000).lines[0] for arm, size in sizes.items()]
+    assert unequal_sizes(sizes, Records(study, made)) == ("Its 7 arms differ in size: 1.00 to 1.60 million parameters.")
+    assert say(unequal_sizes(sizes, Records(study, made)))
+    assert not unequal_sizes(["a"], Records(study, made))

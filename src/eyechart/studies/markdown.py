@@ -163,6 +163,8 @@ def _studied(each: StudyVerdict) -> Iterator[str]:
         yield f"  - {_part(part)}; {interval.words}. {mind}"
     if needs_words(verdict):
         yield f"  - {verdict.remarks}"
+    if each.sizes:
+        yield f"  - {each.sizes}"
 
 
 def _head(verdict: Verdict) -> str:

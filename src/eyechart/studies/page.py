@@ -172,6 +172,7 @@ def studied_context(one: StudyVerdict) -> dict[str, Any]:
         **verdict_context(one.verdict, one.draws),
         "study": one.study,
         "registered": one.registered,
+        "sizes": one.sizes,
         "how": [begun(interval.words) for interval in one.intervals],
         "seeds": one.seeds >= LEAST_SEEDS,
         "minds": changes_of_mind(one),
@@ -202,7 +203,7 @@ def verdict_context(verdict: Verdict, draws: Sequence[Mapping[int, float]] = ())
     (row,) = rows([verdict], lambda name: {"name": name, "colour": GREY}, [])
     if draws:
         row["parts"] = [drawing_of(part, of_part) for part, of_part in zip(verdict.parts, draws, strict=True)]
-    of_a_study = {"study": "", "registered": "", "how": (), "seeds": False}  # filled in where there is one
+    of_a_study = {"study": "", "registered": "", "sizes": "", "how": (), "seeds": False}  # filled in where there is one
     shown = verdict.shown  # the part that the reason speaks of
     at = verdict.parts.index(shown) if shown else 0
     where = verdict.words.removeprefix(f"{verdict.verdict} ").removesuffix(", proxy")
