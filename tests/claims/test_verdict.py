@@ -220,6 +220,20 @@ def test_definitions_that_disagree_are_undecided() -> None:
     assert (half.verdict, half.effect) == ("undecided", 0.0)
 
 
+def test_definitions_that_disagree_have_no_forecast() -> None:
+    """ "About 6 seeds would decide it" stood on C30, of which one part holds and another fails: none ever would."""
+    parts = tuple(Part(name, "above", 0, f"{name} of {{0}}") for name in ("sum", "branch", "third"))
+    test = of_table("C23", parts, disagreement="undecided")
+    readings = [Measured(*numbers, 1000, "skip_ratio") for numbers in (CLEAR, OPEN, WRONG)]
+    for seeds, unit in ((None, "images"), (5, "seeds")):
+        verdict = decide(test, ("vit",), readings, [FACTS["vit"]], seeds)
+        assert verdict.remarks.endswith(f"The definitions disagree, so more {unit} would not decide it.")
+        assert verdict.effect == 0.3, "a part that is decided; of equals the first"
+        assert [part.needed for part in verdict.parts] == [None] * 3
+    open_yet = decide(test, ("vit",), [readings[0], readings[1], readings[1]], [FACTS["vit"]])
+    assert "would decide it" in open_yet.remarks
+
+
 CLEAR, OPEN, WRONG = (0.3, 0.2, 0.4), (0.1, -0.1, 0.3), (-0.2, -0.3, -0.1)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,16 +12,17 @@ from eyechart.claims.judge import corrected
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
 from eyechart.measures import measures
+from eyechart.report.words import translator
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer, all_records, answers, told_once
+from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind, told_once
 from eyechart.studies.markdown import markdown
-from eyechart.studies.page import claim_context, divided, study_context
+from eyechart.studies.page import claim_context, divided, page, study_context, unasked_contrasts
 from eyechart.studies.question_figures import figures_of
-from eyechart.studies.questions import Numbers, Question, alike, arm_means, questions
-from eyechart.studies.recorded import missing_exams, state_of, trained
+from eyechart.studies.questions import Numbers, Question, alike, arm_means, fill, questions
+from eyechart.studies.recorded import missing_exams, state_of, trained, unequal_sizes
 from eyechart.studies.records import Records
 from eyechart.studies.side_by_side import WHY, differences
-from eyechart.studies.summary import summary
+from eyechart.studies.summary import TRIAL, summary
 from tests.studies.test_contrasts import recorded, study_of
 
 
@@ -78,6 +80,32 @@ def test_a_kept_verdict_is_undecided_where_its_test_got_a_gate_since(found: list
     assert "before there was a gate for the grid of the last block" in told.reason
 
 
+def test_an_accuracy_that_another_kept_exam_knows_is_not_called_unknown(exams: BundledExams) -> None:
+    """Of the same subject on images of the same source: C80 was asked of zoo:vit-gap without recognition."""
+    unknown = {
+        (run["source"], name)
+        for run in exams.runs
+        for one in run["verdicts"]
+        for gate in one["gates"]
+        for name in re.findall(r"the accuracy of (\S+) on these images is not known", gate["words"])
+    }
+    known = {
+        (run["source"], row["subjects"])
+        for run in exams.runs
+        for row in run["quantities"]
+        if row["quantity"] == "accuracy"
+    }
+    assert ("sample", "zoo:vit-gap") in unknown & known
+    for one in exams.verdicts:
+        said = " ".join(gate.words for gate in one.gates if gate.gate == "g1")
+        assert not re.search(r"accuracy of zoo:(?:vit|resnet|pit) on these images is not known", said + one.remarks)
+    told = [one for one in exams.verdicts if one.claim == "C80" and one.subjects == ("zoo:vit-gap",)]
+    assert [gate.outcome for one in told for gate in one.gates if gate.gate == "g1"] == ["passed"] * 2
+    assert told[0].remarks == "Of its 2 parts 2 hold."
+    (half,) = (one for one in exams.verdicts if one.claim == "C32" and "zoo:vit-gap" in one.subjects)
+    assert half.remarks.count("is not known") == 1, "nobody has its accuracy on all 10,000 images"
+
+
 def test_the_correction_knows_the_degrees_of_freedom_of_a_pooled_interval(found: list[Answer]) -> None:
     """With three seeds alone 2 degrees of freedom are left, and hardly any interval of 300 would stay."""
     (patches,) = (
@@ -117,6 +145,17 @@ def test_the_part_that_a_row_shows_is_the_one_its_reason_speaks_of(found: list[A
         for row, given in zip(context["studied"], divided(answer.studied)[0], strict=True):
             shown = given.verdict.shown
             assert shown is None or row["parts"][row["shown"]]["words"] == shown.words
+
+
+def test_no_number_of_seeds_is_forecast_where_parts_contradict_each_other(found: list[Answer]) -> None:
+    for claim in ("C23", "C30"):
+        (answer,) = (each for each in found if each.claim.id == claim)
+        (studied,) = answer.studied
+        assert {"holds", "fails", "undecided"} == {part.verdict for part in studied.verdict.parts}
+        assert "The definitions disagree, so more seeds would not decide it." in studied.verdict.remarks
+        minds = changes_of_mind(studied)
+        assert "Other parts disagree already, so this one cannot decide the claim." in minds
+        assert not any("would decide it" in mind for mind in minds)
 
 
 def test_models_that_failed_a_gate_stand_behind_the_others(found: list[Answer]) -> None:
@@ -170,6 +209,22 @@ def test_the_figure_of_an_answer_draws_the_numbers_of_its_text(
         assert len(rows) + len(drawn["pictures"]) > 0 or question.state == "open" or question.id == "E8c", question.id
 
 
+def test_the_trial_before_the_first_row_is_told(
+    found: list[Answer], records: list[Records], asked: list[Question], exams: BundledExams
+) -> None:
+    """Its numbers were seen before row 1 was registered, of two of its three seeds."""
+    html = page(found, records, asked, exams)
+    for text in (markdown(found, records, asked, exams), html):
+        assert "Before row 1 was registered, 11 of its arms had been trained" in text
+        assert "They are no records and decide nothing" in text
+    (said,) = re.findall(r"1행을 등록하기 전에[^<]*", html)
+    numbers = re.compile(r"\.?\d+")
+    assert set(numbers.findall(said)) == set(numbers.findall(TRIAL))
+    warmup = next(each for each in records if each.study.name == "warmup")
+    named = {"vit", "vit-gap", "resnet", "kernel-3", "kernel-5", "patch-8", "heads-2", "swin"}
+    assert named <= set(warmup.study.arms)
+
+
 def test_the_text_names_subjects_reasons_and_what_would_change_our_mind(
     found: list[Answer], records: list[Records], asked: list[Question], exams: BundledExams
 ) -> None:
@@ -210,3 +265,57 @@ def test_a_study_without_trainings_shows_none_of_those_it_borrows(records: list[
 
 def test_a_wide_interval_of_a_correlation_keeps_two_decimals() -> None:
     assert in_words(-0.35, -0.98, 0.28) == "−0.35 [−0.98, 0.28]"
+
+
+def test_a_contrast_that_was_added_after_the_runs_says_so() -> None:
+    """Beside its number and in the answer that uses it; when it was added changes nothing that is registered."""
+    contrast = """
+[[contrast]]
+name = "gap"
+quantity = "test_accuracy"
+words = "accuracy, one minus other"
+weights = { one = 1, other = -1 }
+"""
+    claim = '[[claim]]\nid = "C49"\nparts = [{ contrast = "gap", side = "above", margin = 0.0 }]\n'
+    added = contrast + 'added = "after the runs"\n'
+    numbers = {"one": [0.6, 0.7, 0.65], "other": [0.5, 0.5, 0.52]}
+    records = {
+        name: recorded(study_of("one", "other", more=text), numbers)
+        for name, text in (("before", contrast), ("after", added))
+    }
+    assert [unasked_contrasts(records[name])[0]["added"] for name in records] == ["", "after the runs"]
+    question = Question(
+        "X", ("N0",), "질문", "?", "It is {contrast gap of after}.", "answered", "{contrast gap of after}."
+    )
+    answer = fill(question, Numbers(records, (), {}))
+    assert answer.answer.endswith("that were added after the runs, when results were known: 1 of 1.")
+    assert "실행이 끝나 결과를 안 뒤에" in answer.answer_ko
+    of_before = replace(question, answer="It is {contrast gap of before}.")
+    assert "added" not in fill(of_before, Numbers(records, (), {})).answer
+    asked = [study_of("one", "other", more=text + claim).registered for text in (contrast, added)]
+    assert asked[0] == asked[1]
+    with pytest.raises(ValueError, match="is added 'after the runs' or says nothing"):
+        study_of("one", "other", more=contrast + 'added = "yesterday"\n')
+
+
+def test_arms_of_unequal_size_are_told_beside_what_compares_them(found: list[Answer], records: list[Records]) -> None:
+    """Heads of equal width come with models of 2.4 to 3.7 million parameters."""
+    by_claim = {answer.claim.id: answer for answer in found}
+    one_width = next(each for each in by_claim["C52"].studied if each.verdict.reading == "at equal head width")
+    assert one_width.sizes == (
+        "The arms differ in size, in millions of parameters: "
+        "heads-16 2.82, head-width-10 2.36, head-width-40 3.74, heads-4 2.82."
+    )
+    assert all(not each.sizes for each in by_claim["C52"].studied if each is not one_width)
+    assert not by_claim["C13"].studied[0].sizes, "the ViT and the ResNet are of one size"
+    assert one_width.sizes in markdown(found, records, [], BundledExams([]))
+    say = translator([], [arm for each in records for arm in each.study.arms])
+    told = {each.sizes for answer in found for each in answer.studied if each.sizes}
+    assert len(told) > 3
+    assert [words for words in told if say(words) is None] == []
+    sizes = dict(zip("abcdefg", range(100, 170, 10), strict=True))
+    study = study_of(*sizes, more="")
+    made = [recorded(study, {arm: [0.5]}, parameters=size * 10_000).lines[0] for arm, size in sizes.items()]
+    assert unequal_sizes(sizes, Records(study, made)) == ("Its 7 arms differ in size: 1.00 to 1.60 million parameters.")
+    assert say(unequal_sizes(sizes, Records(study, made)))
+    assert not unequal_sizes(["a"], Records(study, made))

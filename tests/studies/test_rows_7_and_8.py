@@ -1,6 +1,8 @@
 """What rows 7 and 8 decide in made-up worlds: where a claim is true it holds, where something else explains it, not."""
 
 import math
+import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 
 from eyechart.studies.command import costs, length_of
+from eyechart.studies.questions import Numbers as Recorded
+from eyechart.studies.questions import Question, fill
 from eyechart.studies.records import Records, records_folder
-from eyechart.studies.study import Study, find
+from eyechart.studies.study import Study, find, folder, names
 from eyechart.studies.verdicts import exam_verdicts, own_verdict
 
 Numbers = Mapping[str, float]
@@ -233,3 +237,33 @@ def test_noise_by_itself_is_no_spread() -> None:
         assert verdict is not None
         values.append(verdict.verdict.effect or 0.0)
     assert np.mean(values) < 0.002
+
+
+# --- The class token -------------------------------------------------------------------------------------------------
+
+
+def test_a_class_token_that_is_frozen_or_unseen_answers_its_question() -> None:
+    """In a world where each block that it is frozen longer takes .02 off its phase at MLPs, and being seen adds .3."""
+    study = find("skips")
+    switches = {name: arm.settings.get("switches", {}) for name, arm in study.arms.items()}
+    assert switches["class-token-unseen"] == {"cls_unseen_until": 9}, "in all nine blocks of the ViT"
+
+    def numbers(arm: str) -> Numbers:
+        frozen = switches[arm].get("cls_frozen_until", 0)
+        phase = 0.5 - 0.02 * frozen - 0.3 * (arm == "class-token-unseen")
+        phases = {"cls_phase_since_joining_mlp": phase, "cls_phase_since_joining_attention": 0.1}
+        return {**phases, "test_accuracy": 0.6 - 0.01 * frozen, "hit_rate": 0.2, "place_decoded": 0.5}
+
+    records = [world(study, numbers, 1e-6) if name == "skips" else Records(find(name), []) for name in names()]
+    seven = next(question for question in asked_by_the_notes() if question.id == "E7")
+    filled = fill(seven, Recorded({each.study.name: each for each in records}, (), {}))
+    assert filled.state == "answered"
+    frozen = filled.answer[filled.answer.index("Kept on the skip up to a block") :]
+    values = [float(found.replace("−", "-")) for found in re.findall(r"by (−?\d\.\d+)", frozen)]
+    assert values == pytest.approx([-0.02, 0.0, -0.01, 0.3, 0.0, 0.0], abs=1e-4)
+    assert set(re.findall(r"\d+\.\d+", filled.answer)) <= set(re.findall(r"\d+\.\d+", filled.answer_ko))
+
+
+def asked_by_the_notes() -> list[Question]:
+    entries = tomllib.loads((folder() / "notes" / "questions.toml").read_text(encoding="utf-8"))["question"]
+    return [Question(**{**entry, "notes": tuple(entry["notes"])}) for entry in entries]

@@ -18,8 +18,8 @@ from eyechart.exam import exam
 from eyechart.measures import measures
 from eyechart.report.words import translator
 from eyechart.run import Run
-from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer, all_records, answers, change_of_mind
+from eyechart.studies.bundled_exams import BundledExams, images_of
+from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind
 from eyechart.studies.examine import RECORDED_FACTS
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
@@ -80,9 +80,8 @@ def test_a_verdict_names_its_seeds_and_how_its_interval_was_made(found: list[Ans
     text = markdown(found, records, questions(records, found, BundledExams.read()), BundledExams.read())
     for each in found:
         for studied in each.studied:
-            for part, interval in zip(studied.verdict.parts, studied.intervals, strict=True):
-                assert interval.words in text
-                assert change_of_mind(part, interval.unit) in text
+            for interval, mind in zip(studied.intervals, changes_of_mind(studied), strict=True):
+                assert f"{interval.words}. {mind}" in text
             if studied.seeds < 3:
                 assert studied.verdict.verdict == "undecided"
 
@@ -267,6 +266,24 @@ def test_of_two_exams_of_the_bundled_models_that_on_more_images_counts(tmp_path:
     assert newer.quantities["accuracy", "zoo:vit"] == kept.quantities["accuracy", "zoo:vit"]
 
 
+def test_of_two_exams_that_in_which_the_measure_took_more_images_counts(tmp_path: Path) -> None:
+    """An effort may give a measure fewer images than the run has: 560 of 1,000 for noise in bands."""
+
+    def sampled(images: int, limit: int) -> Run:
+        options = {"band_noise.images": images}
+        out = tmp_path / str(limit)
+        return exam(["zoo:resnet"], measures="band_noise", options=options, limit=limit, out=out, page=False)
+
+    larger, smaller = sampled(32, 128), sampled(64, 96)
+    kept = BundledExams.of([larger, smaller])
+    assert [run["measured"]["band_noise"] for run in kept.runs] == [32, 64]
+    key = "low_noise_loss", "zoo:resnet"
+    (expected,) = (row["value"] for row in smaller.quantities() if row["quantity"] == key[0])
+    assert kept.quantities[key][0] == pytest.approx(expected, rel=1e-5)
+    assert kept.images[key] == 64
+    assert images_of({"images": 1000}, "cka") == 1000, "kept before this was"
+
+
 def test_trainings_that_two_studies_examine_are_told_once(found: list[Answer], records: list[Records]) -> None:
     answer = next(each for each in found if each.claim.id == "C09")
     of_vit = [each for each in answer.studied if "vit" in each.verdict.subjects]
@@ -339,3 +356,10 @@ def test_what_was_registered_after_its_runs_says_so(found: list[Answer]) -> None
     assert [studied.registered for studied in head.studied] == ["before the runs", "after the runs"]
     assert [studied.verdict.verdict for studied in head.studied] == ["undecided", "fails"]
     assert summary(found).later == ("C08", "C46")
+
+
+def test_a_rule_before_its_change_stands_beside_the_verdict_it_would_change(html: str) -> None:
+    row = html[html.index('id="C15"') : html.index('id="C16"')]
+    assert row.count("As SPEC writes it, before that change; it does not count:") == 3
+    assert html[html.index('id="C10"') : html.index('id="C11"')].count("its verdicts would be the same") == 1
+    assert re.search(r"Rules of \d+ of the tested claims were changed", html)

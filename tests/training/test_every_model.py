@@ -75,6 +75,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("vit", {**VIT, "pool": "gap-unused-cls", "patch": 8}),
     ("vit", {**VIT, "no_skip_at": (1,), "no_skip_part": "attention"}),
     ("vit", {**VIT, "cls_at": 1, "cls_init": "mean", "skip_scale": 0.5}),
+    ("vit", {**VIT, "cls_frozen_until": 1, "cls_unseen_until": 2}),
     ("vit", {**VIT, "stem": "cnn", "patch": 2, "depth": 1}),
     ("vit-gap", {**VIT, "pooled_norm": True}),
     ("vit-gap", {**VIT, "mixer": "kernel", "kernel": 3, "mask_border": False}),

@@ -116,6 +116,39 @@ def test_a_class_token_joins_before_its_block(cls_at: int, cls_init: str, positi
         torch.testing.assert_close(model(images), torch.stack(expected), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("cls_at", [0, 1])
+@pytest.mark.parametrize(("frozen", "unseen"), [(0, 3), (2, 0), (2, 2), (0, 1)])
+def test_a_class_token_is_frozen_or_unseen_up_to_its_block(frozen: int, unseen: int, cls_at: int) -> None:
+    """Token by token and head by head: who attends to whom, and what is added to whom."""
+    model = make(cls_at=cls_at, cls_init="normal", cls_frozen_until=frozen, cls_unseen_until=unseen)
+    images = torch.randn(2, 3, 16, 16)
+    expected = []
+    with torch.no_grad():
+        assert model.cls_token is not None
+        assert model.pos_embed is not None
+        for image in images:
+            tokens = list(model.patch_embed(image[None])[0] + model.pos_embed[0, 1:])
+            for at, block in enumerate(map(inside, model.blocks)):
+                if at == cls_at:
+                    tokens = [model.cls_token[0, 0] + model.pos_embed[0, 0], *tokens]
+                has_cls = at >= cls_at
+                moves = [index > 0 or not has_cls or at >= frozen for index in range(len(tokens))]
+                q, k, v = block.attn.qkv(block.norm1(torch.stack(tokens))).reshape(len(tokens), 3, 4, 8).unbind(1)
+                added = []
+                for index in range(len(tokens)):
+                    seen = [j for j in range(len(tokens)) if j or not has_cls or index == 0 or at >= unseen]
+                    heads = [(q[index, h] @ k[seen, h].T / 8**0.5).softmax(-1) @ v[seen, h] for h in range(4)]
+                    added.append(block.attn.proj(torch.cat(heads)))
+                tokens = [t + a if m else t for t, a, m in zip(tokens, added, moves, strict=True)]
+                tokens = [t + block.mlp(block.norm2(t)) if m else t for t, m in zip(tokens, moves, strict=True)]
+            expected.append(model.head(model.norm(tokens[0])))
+        torch.testing.assert_close(model(images), torch.stack(expected), atol=1e-5, rtol=1e-5)
+    plain = make(cls_at=cls_at, cls_init="normal")
+    assert plain.state_dict().keys() == model.state_dict().keys()
+    plain.load_state_dict(model.state_dict())
+    assert not torch.allclose(plain(images), model(images)) or (frozen, unseen, cls_at) == (0, 1, 1)
+
+
 def test_a_skip_is_multiplied_by_its_scale() -> None:
     plain, model = make(), make(skip_scale=0.25)
     model.load_state_dict(plain.state_dict())
@@ -129,7 +162,7 @@ def test_a_skip_is_multiplied_by_its_scale() -> None:
 
 def test_new_switches_leave_the_plain_model_as_it_was() -> None:
     """The sum of the plain model's operations, written out once more: equal to the bit."""
-    model = make(cls_at=0, skip_scale=1.0)
+    model = make(cls_at=0, skip_scale=1.0, cls_frozen_until=0, cls_unseen_until=0)
     images = torch.randn(2, 3, 16, 16)
     with torch.no_grad():
         assert model.cls_token is not None
@@ -246,6 +279,12 @@ def test_stochastic_depth_drops_whole_images_and_keeps_the_mean() -> None:
         ({"cls_at": 3}, "cls_at takes a block from 0 to 2; got 3"),
         ({"cls_at": 1, "pool": "gap"}, "a class token, which pool='gap' has none of"),
         ({"cls_init": "mean", "pool": "gap"}, "a class token, which pool='gap' has none of"),
+        ({"cls_frozen_until": 1, "pool": "gap"}, "a class token, which pool='gap' has none of"),
+        ({"cls_unseen_until": 1, "pool": "gap"}, "a class token, which pool='gap' has none of"),
+        ({"cls_frozen_until": 3}, "cls_frozen_until is at most 2"),
+        ({"cls_unseen_until": 4}, "and cls_unseen_until at most 3; got 0 and 4"),
+        ({"cls_frozen_until": 2, "no_skip_at": (1,)}, "no_skip_at takes no block before cls_frozen_until"),
+        ({"cls_unseen_until": 1, "position": "relative"}, "cls_unseen_until takes another position"),
         ({"cls_at": 1, "position": "relative"}, "cls_at takes another position than 'relative'"),
     ],
 )

@@ -3,11 +3,13 @@
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from eyechart import zoo
 from eyechart.measures.skip_ratio.measure import SkipRatio
+from eyechart.quantity import quantities_in
 from eyechart.sites import Anatomy
 from eyechart.subjects.anatomy import anatomy_of
 from tests.measures.on_subjects import finding_of, module_subject
@@ -67,6 +69,8 @@ def test_sites_are_those_counted_by_hand(name: str) -> None:
         ("vit", {"no_skip_at": (1,)}, {"attention": 2, "mlp": 2}, 3),
         ("vit", {"skip_scale": 0.25}, {"attention": 3, "mlp": 3}, 3),
         ("vit", {"cls_at": 1}, {"attention": 3, "mlp": 3}, 3),
+        ("vit", {"cls_frozen_until": 2}, {"attention": 3, "mlp": 3}, 3),
+        ("vit", {"cls_unseen_until": 3}, {"attention": 3, "mlp": 3}, 3),
         ("vit", {"no_skip_at": (1,), "no_skip_part": "mlp"}, {"attention": 3, "mlp": 2}, 3),
         ("vit-gap", {"mixer": "kernel"}, {"attention": 3, "mlp": 3}, 3),
         ("vit-gap", {"mixer": "kernel", "mask_border": False}, {"attention": 3, "mlp": 3}, 3),
@@ -101,6 +105,20 @@ def test_a_scaled_skip_is_what_rides_it() -> None:
         modules.append(module_subject(zoo.build("vit", depth=1, skip_scale=scale), f"scale {scale}"))
     plain, halved = (finding_of(SkipRatio(), module, images=16, block=8).ratio.values[0] for module in modules)
     assert halved == pytest.approx(0.5 * plain, rel=1e-5)
+
+
+def test_the_phase_of_a_frozen_class_token_is_that_of_the_blocks_that_move_it() -> None:
+    """What rides the skip alone has no ratio; patch tokens that never see the class token have the usual ones."""
+    found = {}
+    for name, switches in (("frozen", {"cls_frozen_until": 2}), ("unseen", {"cls_unseen_until": 4})):
+        torch.manual_seed(0)
+        subject = module_subject(zoo.build("vit", depth=4, cls_init="normal", **switches), name)
+        found[name] = finding_of(SkipRatio(), subject, images=16, block=8)
+    assert np.isfinite(found["frozen"].ratio_cls.values).tolist() == [False] * 4 + [True] * 4
+    assert np.isfinite(found["unseen"].ratio_cls.values).all()
+    for finding in found.values():
+        phases = {row["quantity"]: row["quantity_value"] for row in quantities_in(finding)}
+        assert all(np.isfinite(phases[f"cls_phase_since_joining_{kind}"]) for kind in ("attention", "mlp"))
 
 
 def test_a_dilated_resnet_ends_in_the_grid_of_the_zoos_vit() -> None:

@@ -9,8 +9,8 @@
 A claim of several parts holds if all hold and fails if one fails; one that asks for two of three tests holds if two
 hold and fails if two fail. Of several parts the verdict shows the decisive one: of a failed claim the part that fails
 most clearly, of one that holds the part nearest to failing, of an undecided one the part farthest from a decision;
-where not all are asked for, the last of those that were needed. Clearness is the distance from the margin in
-half-widths of the interval.
+where not all are asked for, the last of those that were needed; of definitions that disagree the clearest. Clearness is
+the distance from the margin in half-widths of the interval.
 """
 
 from __future__ import annotations
@@ -145,7 +145,10 @@ def decide(
         decide_part(part, subjects, reading, seeds) for part, reading in zip(test.parts, readings, strict=True)
     )
     verdict = test.combine([part.verdict for part in parts])
-    shown = decisive(parts, verdict, test.needed)
+    stuck = test.stuck([part.verdict for part in parts])
+    if stuck:  # a forecast of one part would pass for one of the claim
+        parts = tuple(replace(part, needed=None) for part in parts)
+    shown = decisive(parts, verdict, test.needed, stuck)
     gates = tuple(gate.check(facts) for gate in test.gates)
     failed = [gate for gate in gates if gate.outcome == "failed"]
     few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
@@ -156,8 +159,10 @@ def decide(
         first = [f"Gate failed, so nothing is decided: {failures}"]
     elif few:
         first = [f"Fewer than {LEAST_IMAGES} images, so nothing is decided"]
-    elif verdict == "undecided" and shown.verdict != "undecided":
-        reasons.append("The definitions disagree, so neither decides")
+    elif stuck:
+        reasons.append(
+            f"The definitions disagree, so more {'images' if seeds is None else 'seeds'} would not decide it"
+        )
     elif verdict == "undecided" and readings[parts.index(shown)].of_weights:
         reasons.append("It is read off the weights, so more images would not decide it")
     elif verdict == "undecided":
@@ -222,15 +227,16 @@ def decide_part(part: Part, subjects: Subjects, reading: Measured, seeds: int | 
     )
 
 
-def decisive(parts: Sequence[PartVerdict], verdict: Decision, needed: int) -> PartVerdict:
-    """The part whose effect the verdict shows: see the head of this file. `needed` parts must hold."""
+def decisive(parts: Sequence[PartVerdict], verdict: Decision, needed: int, stuck: bool = False) -> PartVerdict:
+    """The part whose effect the verdict shows: see the head of this file. `needed` parts must hold; `stuck`: some
+    contradict each other, so the others decide nothing."""
     alike = sorted((part for part in parts if part.verdict == verdict), key=lambda part: -part.clearness)
     if verdict == "fails":
         return alike[min(len(parts) - needed, len(alike) - 1)]
     if verdict == "holds":
         return alike[needed - 1]
-    if not alike:  # definitions that contradict each other: the clearer one speaks
-        return max(parts, key=lambda part: part.clearness)
+    if stuck:  # definitions that contradict each other: the clearer one speaks
+        return max((part for part in parts if part.verdict != "undecided"), key=lambda part: part.clearness)
     alike.sort(key=lambda part: math.inf if part.needed is None else part.needed)
     missing = needed - sum(part.verdict == "holds" for part in parts)
     return alike[min(missing, len(alike)) - 1]

@@ -131,6 +131,18 @@ class ClaimTest:
             return "holds"
         return "fails" if decisions.count("fails") >= too_many else "undecided"
 
+    def stuck(self, decisions: Sequence[Decision]) -> bool:
+        """Whether nothing is decided however its undecided parts may come out: definitions that disagree stay so.
+
+        >>> parts = tuple(Part(name, "above", 0.0, name) for name in "abc")
+        >>> test = ClaimTest("C30", parts, disagreement="undecided")
+        >>> test.stuck(["holds", "fails", "undecided"]), test.stuck(["holds", "undecided", "undecided"])
+        (True, False)
+        """
+        ways: tuple[Decision, Decision] = "holds", "fails"
+        filled = [[way if each == "undecided" else each for each in decisions] for way in ways]
+        return all(self.combine(each) == "undecided" for each in filled)
+
     def as_json(self) -> dict[str, Any]:
         """What this reading of the claim asks for."""
         return {

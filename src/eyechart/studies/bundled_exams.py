@@ -1,14 +1,15 @@
 """Exams of the bundled models, kept beside the records of studies: `eyechart study --report --exam RUN [--exam RUN …]`.
 
 `records/exam.json` holds for each run who was examined on how many images, its verdicts and its quantities. Where two
-runs have the same one, that on more images counts, whatever it says, and of equally many the first. A run is added to
-those that are kept, in place of an earlier one of the same subjects on the same images.
+runs have the same one, that on more images counts, whatever it says, and of equally many the first: as many as the
+measure took, for an effort may give it fewer than the run has. A run is added to those that are kept, in place of an
+earlier one of the same subjects on the same images.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from eyechart.claims.verdict import Verdict
 from eyechart.files import write_json
+from eyechart.studies.known_accuracies import Accuracies
 from eyechart.studies.records import records_folder, short
 
 if TYPE_CHECKING:
@@ -55,7 +57,9 @@ class BundledExams:
     def verdicts(self) -> list[Verdict]:
         """By claim."""
         first: dict[tuple[Any, ...], Verdict] = {}
-        for verdict in map(Verdict.from_json, self._all("verdicts")):
+        known = Accuracies(self.runs)
+        for run, entry in self._all("verdicts"):
+            verdict = known.told(Verdict.from_json(entry), run["source"])
             first.setdefault((verdict.claim, verdict.subjects, verdict.reading), verdict)
         return sorted(first.values(), key=lambda verdict: verdict.claim)
 
@@ -63,13 +67,22 @@ class BundledExams:
     def quantities(self) -> dict[tuple[str, str], tuple[float, float, float]]:
         """Value and interval, by name and subjects ("zoo:vit | zoo:resnet")."""
         first: dict[tuple[str, str], tuple[float, float, float]] = {}
-        for row in self._all("quantities"):
+        for _, row in self._all("quantities"):
             first.setdefault((row["quantity"], row["subjects"]), (row["value"], row["low"], row["high"]))
         return first
 
-    def _all(self, kind: str) -> Iterator[dict[str, Any]]:
-        largest_first = sorted(self.runs, key=lambda run: -int(run["images"]))
-        return (entry for run in largest_first for entry in run[kind])
+    @cached_property
+    def images(self) -> dict[tuple[str, str], int]:
+        """On how many images each of these was measured."""
+        first: dict[tuple[str, str], int] = {}
+        for run, row in self._all("quantities"):
+            first.setdefault((row["quantity"], row["subjects"]), images_of(run, row["measure"]))
+        return first
+
+    def _all(self, kind: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Every entry with its run, those on most images first."""
+        entries = [(run, entry) for run in self.runs for entry in run[kind]]
+        return sorted(entries, key=lambda each: -images_of(each[0], each[1]["measure"]))
 
     @property
     def words(self) -> list[str]:
@@ -85,6 +98,11 @@ def _asked(run: dict[str, Any]) -> tuple[Any, ...]:
     return (*run["subjects"], run["source"])
 
 
+def images_of(run: Mapping[str, Any], measure: str) -> int:
+    """How many images a measure took. Runs that were kept before this was do not tell: all of the run's."""
+    return int(run.get("measured", {}).get(measure) or run["images"])
+
+
 def what_is_kept(run: Run) -> dict[str, Any]:
     plan = run.plan
     return {
@@ -93,6 +111,7 @@ def what_is_kept(run: Run) -> dict[str, Any]:
         "source": plan["images"]["name"],
         "effort": plan["settings"]["effort"],
         "measures": run.measure_names,
+        "measured": {name: int(finding.attrs.get("images", 0)) for name, finding in run.findings.items()},
         "eyechart": plan["eyechart"],
         "made": plan["provenance"]["made"],
         "verdicts": [verdict.as_json() for verdict in run.verdicts if verdict.verdict != "not tested"],

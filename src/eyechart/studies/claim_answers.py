@@ -173,6 +173,18 @@ def arm_rows(records: Records) -> list[ArmRow]:
     return made
 
 
+def changes_of_mind(each: StudyVerdict) -> list[str]:
+    """Of every part, what would change the verdict."""
+    stuck = each.test.stuck([part.verdict for part in each.verdict.parts])
+    return [
+        NOTHING_TO_DECIDE if stuck and part.verdict == "undecided" else change_of_mind(part, interval.unit)
+        for part, interval in zip(each.verdict.parts, each.intervals, strict=True)
+    ]
+
+
+NOTHING_TO_DECIDE = "Other parts disagree already, so this one cannot decide the claim."
+
+
 def change_of_mind(part: PartVerdict, unit: str = "seeds") -> str:
     """What would change the verdict on one part."""
     if math.isnan(part.effect) or math.isnan(part.low):

@@ -107,6 +107,8 @@ class Contrast:
     """A chosen arm counts with all its seeds, also where the arms it was chosen from have fewer."""
     held: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """By arm, the amounts of what a partial correlation holds."""
+    added: str = ""
+    """ "after the runs" where their numbers were known when it was written; the page says so."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -117,6 +119,8 @@ class Contrast:
             arms += arms_of(key) if choice is None else (*choice.by, *choice.take)
         return tuple(dict.fromkeys(arms))
 
+
+AFTER = "after the runs"
 
 NEXT_SEED = ", next seed"
 """What a training that comes along with its next seed is called after its arm."""
@@ -167,7 +171,10 @@ def _contrast(entry: Mapping[str, Any], weights: Mapping[str, float], which: str
     ranks = entry.get("ranks", "")
     ranked_with = ranks if isinstance(ranks, str) else "weights"
     plain = Contrast(entry["name"], entry["quantity"], words, weights, entry.get("scale", "plain"), chosen, ranked_with)
-    return replace(plain, paired=entry.get("paired", False), every_seed=entry.get("every_seed", False))
+    added = entry.get("added", "")
+    if added not in ("", AFTER):
+        raise ValueError(f"a contrast is added {AFTER!r} or says nothing; {entry['name']!r} has {added!r}")
+    return replace(plain, paired=entry.get("paired", False), every_seed=entry.get("every_seed", False), added=added)
 
 
 def _weights(entry: Mapping[str, Any]) -> dict[str, float]:

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from eyechart.charts.numbers import in_words
 from eyechart.claims.table import EVIDENCE, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
+from eyechart.studies.as_spec import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
-from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, needs_words
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, changes_of_mind, needs_words
 from eyechart.studies.questions import Question
 from eyechart.studies.recorded import missing_exams, state_of
 from eyechart.studies.records import Records
 from eyechart.studies.side_by_side import DECIDED
-from eyechart.studies.summary import summary
+from eyechart.studies.summary import TRIAL, summary
 from eyechart.studies.verdicts import StudyVerdict
 
 HEAD = """# Reproduction: what became of every claim
@@ -42,10 +43,21 @@ def markdown(
     made_again: str = "",
 ) -> str:
     """`made_again` is what `repeats.in_words` says."""
-    claims = (line for each in all_answers for line in _claim(each))
-    bundled = ["Exams of the bundled models:\n", *(f"- {words}" for words in exams.words), f"\n{SOURCES}\n"]
+    before = earlier(all_answers, records, exams)
+    claims = (line for each in all_answers for line in _claim(each, before.get(each.claim.id, NOTHING)))
+    bundled = [f"**A trial before row 1.** {TRIAL}\n"]
+    bundled += ["Exams of the bundled models:\n", *(f"- {words}" for words in exams.words), f"\n{SOURCES}\n"]
     bundled += [f"{made_again}\n"] if made_again else []
-    return "\n".join([HEAD, *bundled, *_overview(all_answers), *_questions(asked), *_studies(records), *claims])
+    return "\n".join(
+        [
+            HEAD,
+            *bundled,
+            *_overview(all_answers, summary_words(before)),
+            *_questions(asked),
+            *_studies(records),
+            *claims,
+        ]
+    )
 
 
 def _questions(asked: Sequence[Question]) -> Iterator[str]:
@@ -56,12 +68,12 @@ def _questions(asked: Sequence[Question]) -> Iterator[str]:
         yield f"**{each.state.capitalize()}.** {each.answer}\n"
 
 
-def _overview(all_answers: Sequence[Answer]) -> Iterator[str]:
+def _overview(all_answers: Sequence[Answer], changed_rules: str) -> Iterator[str]:
     numbers = summary(all_answers)
     yield (
         f"Of {numbers.claims} claims {numbers.over_seeds} are decided over seeds, {numbers.of_weights} more on the "
         f"bundled weights, {numbers.undecided} are tested and undecided, and {numbers.not_yet} are not tested yet. "
-        f"{' '.join(numbers.sentences)}\n"
+        f"{' '.join([*numbers.sentences, *([changed_rules] if changed_rules else [])])}\n"
     )
     yield "† Clear of its margin by itself, but not among all intervals (Holm's correction).\n"
     yield "| claim | over seeds | bundled weights | |\n|---|---|---|---|"
@@ -108,18 +120,19 @@ def _studies(records: Sequence[Records]) -> Iterator[str]:
         yield f"\nData: {recorded[0]['data']}. Steps: {steps}.\n"
 
 
-def _claim(each: Answer) -> Iterator[str]:
+def _claim(each: Answer, before: Earlier) -> Iterator[str]:
     claim = each.claim
     yield f'\n## <a id="{claim.id.lower()}"></a>{claim.id}: {claim.sentence}\n'
     yield f"{claim.korean}\n"
     yield f"- **Published:** {claim.figure}: {claim.reported} ({EVIDENCE[claim.evidence]})."
     yield f"- **Decided by:** {claim.decide}. Holds if {_margins(claim)}."
     if claim.changed:
-        yield f"- **Changed after results were seen:** {claim.changed}"
+        yield f"- **Changed after results were seen:** {f'{claim.changed} {before.words}'.rstrip()}"
     for studied in each.studied:
         yield from _studied(studied)
     for verdict in each.examined:
         yield from _examined(verdict)
+    yield from _before(before)
     if each.compared:
         yield f"- **Seeds and bundled weights differ:** {' '.join(each.compared)}"
     for words in each.waiting:
@@ -130,6 +143,14 @@ def _claim(each: Answer) -> Iterator[str]:
         yield f"- **Not yet.** {each.missing}"
 
 
+def _before(before: Earlier) -> Iterator[str]:
+    """What the claim would have come to by its rule before it was changed, where that is something else."""
+    of_studies = [(each.verdict, f" (study `{each.study}`)") for each in before.studied]
+    for verdict, where in [*of_studies, *((verdict, "") for verdict in before.examined)]:
+        yield f"- As SPEC writes it, before that change; it does not count: {_head(verdict)}{where}."
+        yield from (f"  - {_part(part)}." for part in verdict.parts)
+
+
 def _margins(claim: Claim) -> str:
     """What is asked, each thing once: two readings may ask the same of two numbers that share their words."""
     return "; ".join(dict.fromkeys(map(str, claim.margins)))
@@ -138,10 +159,12 @@ def _margins(claim: Claim) -> str:
 def _studied(each: StudyVerdict) -> Iterator[str]:
     verdict = each.verdict
     yield f"- {_head(verdict)} (study `{each.study}`; registered {each.registered})."
-    for part, interval in zip(verdict.parts, each.intervals, strict=True):
-        yield f"  - {_part(part)}; {interval.words}. {change_of_mind(part, interval.unit)}"
+    for part, interval, mind in zip(verdict.parts, each.intervals, changes_of_mind(each), strict=True):
+        yield f"  - {_part(part)}; {interval.words}. {mind}"
     if needs_words(verdict):
         yield f"  - {verdict.remarks}"
+    if each.sizes:
+        yield f"  - {each.sizes}"
 
 
 def _head(verdict: Verdict) -> str:

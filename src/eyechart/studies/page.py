@@ -20,8 +20,9 @@ from eyechart.report.embed import picture
 from eyechart.report.verdict_rows import BEHIND_CLAIMS, KINDS, references, rows
 from eyechart.report.verdict_rows import picture as drawing_of
 from eyechart.report.words import Words, language_of, translator
+from eyechart.studies.as_spec import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
-from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind
+from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, changes_of_mind
 from eyechart.studies.figure import figure
 from eyechart.studies.question_figures import drawn_contrast, figures_of
 from eyechart.studies.questions import Numbers, Question
@@ -29,7 +30,7 @@ from eyechart.studies.recorded import missing_exams, state_of, trained
 from eyechart.studies.records import Records
 from eyechart.studies.seeds import LEAST_SEEDS
 from eyechart.studies.side_by_side import DECIDED
-from eyechart.studies.summary import summary
+from eyechart.studies.summary import TRIAL, summary
 from eyechart.studies.verdicts import StudyVerdict
 
 GREY = "#7f7f7f"
@@ -58,6 +59,7 @@ def page(
     numbers = Numbers({each.study.name: each for each in records}, all_answers, exams.quantities)
     quantities = {quantity.name: quantity for measure in measures().values() for quantity in measure.quantities}
     scripts = [exam_page.text_of(name) for name in SCRIPTS]
+    before = earlier(all_answers, records, exams)
     context = {
         "title": "What became of every claim",
         "policy": exam_page.content_policy(scripts),
@@ -66,7 +68,8 @@ def page(
         "css": Markup(exam_page.text_of("page.css") + exam_page.text_of("studies.css")),
         "numbers": summary(all_answers),
         "kinds": [KINDS[kind] for kind in ("holds", "fails", "undecided")],
-        "claims": [claim_context(each) for each in all_answers],
+        "claims": [claim_context(each, before.get(each.claim.id, NOTHING)) for each in all_answers],
+        "changed_rules": summary_words(before),
         "studies": [study_context(each) for each in records],
         "questions": [
             {**vars(each), "of_papers": each.of_papers, "figures": figures_of(each, numbers, quantities)}
@@ -76,6 +79,7 @@ def page(
         "exams": exams.words,
         "sources": SOURCES,
         "made_again": made_again,
+        "trial": TRIAL,
         "references": references([], CITED),
         "charts": exam_page.json_in_html({"words": {}}),
         "scripts": [Markup(script) for script in scripts],
@@ -124,7 +128,8 @@ def subjects_of(all_answers: Sequence[Answer], records: Sequence[Records], exams
     return list(dict.fromkeys([*named, *(arm for each in records for arm in each.study.arms)]))
 
 
-def claim_context(each: Answer) -> dict[str, Any]:
+def claim_context(each: Answer, before: Earlier = NOTHING) -> dict[str, Any]:
+    """`before` is what the claim's rules said before they were changed."""
     claim = each.claim
     shown, folded = divided(each.studied)
     return {
@@ -139,13 +144,9 @@ def claim_context(each: Answer) -> dict[str, Any]:
         "studied": [studied_context(one) for one in shown],
         "folded": [studied_context(one) for one in folded],
         "folded_kinds": studied_kinds([one.verdict for one in folded]),
-        "examined": [
-            {
-                **verdict_context(verdict),
-                "minds": [change_of_mind(part, "images") if part.verdict in DECIDED else "" for part in verdict.parts],
-            }
-            for verdict in each.examined
-        ],
+        "examined": [examined_context(verdict) for verdict in each.examined],
+        "before": [*map(studied_context, before.studied), *map(examined_context, before.examined)],
+        "before_words": before.words,
         "compared": each.compared,
         "waiting": each.waiting,
         "untested": each.untested,
@@ -171,12 +172,16 @@ def studied_context(one: StudyVerdict) -> dict[str, Any]:
         **verdict_context(one.verdict, one.draws),
         "study": one.study,
         "registered": one.registered,
+        "sizes": one.sizes,
         "how": [begun(interval.words) for interval in one.intervals],
         "seeds": one.seeds >= LEAST_SEEDS,
-        "minds": [
-            change_of_mind(part, interval.unit) for part, interval in zip(one.verdict.parts, one.intervals, strict=True)
-        ],
+        "minds": changes_of_mind(one),
     }
+
+
+def examined_context(verdict: Verdict) -> dict[str, Any]:
+    minds = [change_of_mind(part, "images") if part.verdict in DECIDED else "" for part in verdict.parts]
+    return {**verdict_context(verdict), "minds": minds}
 
 
 def studied_kinds(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -198,7 +203,7 @@ def verdict_context(verdict: Verdict, draws: Sequence[Mapping[int, float]] = ())
     (row,) = rows([verdict], lambda name: {"name": name, "colour": GREY}, [])
     if draws:
         row["parts"] = [drawing_of(part, of_part) for part, of_part in zip(verdict.parts, draws, strict=True)]
-    of_a_study = {"study": "", "registered": "", "how": (), "seeds": False}  # filled in where there is one
+    of_a_study = {"study": "", "registered": "", "sizes": "", "how": (), "seeds": False}  # filled in where there is one
     shown = verdict.shown  # the part that the reason speaks of
     at = verdict.parts.index(shown) if shown else 0
     where = verdict.words.removeprefix(f"{verdict.verdict} ").removesuffix(", proxy")

@@ -22,6 +22,7 @@ from eyechart.report.highlights import chart as one_scale
 from eyechart.report.verdict_rows import KINDS, interval_drawing
 from eyechart.studies.contrasts import Contrast
 from eyechart.studies.questions import AT_EQUAL, Numbers, Question, alike, arm_means
+from eyechart.studies.recorded import unequal_sizes
 from eyechart.studies.records import Records
 from eyechart.studies.verdicts import draws_of, interval_of
 
@@ -62,7 +63,8 @@ def drawn_contrast(contrast: Contrast, records: Records) -> dict[str, Any] | Non
         return None
     numbers = (interval.value, interval.low, interval.high)
     effect, span = with_span(*numbers)
-    about = {"words": contrast.words, "effect": effect, "span": span, "how": interval.words}
+    about = {"words": contrast.words, "effect": effect, "span": span, "how": interval.words, "added": contrast.added}
+    about["sizes"] = unequal_sizes(contrast.arms, records)
     neutral = 1.0 if contrast.scale == "ratio" else 0.0
     look = {"kind": KINDS["not tested"], "said": f"{contrast.words}: {effect}"}
     return {**about, **look, **interval_drawing(numbers, "", (), draws_of(contrast, records), neutral)}

@@ -17,6 +17,7 @@ from eyechart.charts.numbers import in_words, number
 from eyechart.errors import EyechartError
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer
+from eyechart.studies.contrasts import AFTER
 from eyechart.studies.records import Records
 from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, fisher
 from eyechart.studies.study import folder
@@ -79,8 +80,12 @@ def fill(question: Question, numbers: Numbers) -> Question:
     def filled(text: str, korean: bool) -> str:
         return " ".join(BLANK.sub(lambda blank: numbers.of(blank[1], blank[2], korean) or "", text).split())
 
-    answer, answer_ko = filled(question.answer, False), filled(question.answer_ko, True)
     blanks = tuple(dict.fromkeys(BLANK.findall(question.answer)))
+    told = numbers.added([what for kind, what in blanks if kind == "contrast"])
+    answer, answer_ko = (
+        f"{filled(text, korean)} {words}".strip()
+        for text, korean, words in zip((question.answer, question.answer_ko), (False, True), told, strict=True)
+    )
     return replace(question, answer=answer, answer_ko=answer_ko, blanks=blanks)
 
 
@@ -107,6 +112,18 @@ class Numbers:
         if kind == "contrast":
             return self._contrast(name, study)
         return self._correlation(name, self.of_study(study), where != study, korean)
+
+    def added(self, contrasts: Sequence[str]) -> tuple[str, str]:
+        """How many of these contrasts ("name of study") were added after the runs: a sentence in both languages."""
+        named = [what.rpartition(" of ")[::2] for what in contrasts]
+        later = sum(self.of_study(study).study.contrasts[name].added == AFTER for name, study in named)
+        if not later:
+            return "", ""
+        return (
+            "Contrasts of this answer that were added after the runs, when results were known: "
+            f"{later} of {len(named)}.",
+            f"이 답의 대비 {len(named)}개 가운데 {later}개는 실행이 끝나 결과를 안 뒤에 더했다.",
+        )
 
     def of_study(self, name: str) -> Records:
         if name not in self.records:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from eyechart.studies.records import Records
+
+UNEQUAL = 0.05
+"""Sizes that differ by more than this share are told beside what compares them."""
+MOST_NAMED = 6
 
 
 def trained(records: Records) -> int:
@@ -30,3 +36,21 @@ def missing_exams(records: Records) -> list[str]:
             for seed in study.seeds_of(group)
         )
     ]
+
+
+def unequal_sizes(arms: Iterable[str], records: Records) -> str:
+    """How many parameters the arms of a comparison have, where they differ by more than a few per cent; else empty."""
+    sizes: dict[str, int] = {}
+    for name in dict.fromkeys(arm.partition("@")[0] for arm in arms):
+        arm = records.study.arms.get(name)
+        lines = (records.training(name, seed) for seed in (arm.seeds if arm else ()))
+        found = [int(line["parameters"]) for line in lines if line and "parameters" in line]
+        if found:
+            sizes[name] = found[0]
+    if not sizes or max(sizes.values()) <= (1 + UNEQUAL) * min(sizes.values()):
+        return ""
+    if len(sizes) > MOST_NAMED:
+        low, high = (f"{size / 1e6:.2f}" for size in (min(sizes.values()), max(sizes.values())))
+        return f"Its {len(sizes)} arms differ in size: {low} to {high} million parameters."
+    named = ", ".join(f"{name} {size / 1e6:.2f}" for name, size in sizes.items())
+    return f"The arms differ in size, in millions of parameters: {named}."

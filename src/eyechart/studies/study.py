@@ -19,7 +19,8 @@ data, seeds, [common]     settings that all trainings share; settings are those 
                           `ranks` is a rank correlation over arms, with a number each has or with another quantity.
                           `design` names a table of factors: `effect_of` is what one of them does, the others held,
                           `correlated_with` a partial correlation over arms with another quantity, `holding` some.
-                          `paired` where trainings of equal seed share what they began with: each seed gives one sum
+                          `paired` where trainings of equal seed share what they began with: each seed gives one sum;
+                          `added = "after the runs"` where no claim asks for it and its numbers were known
 [design.NAME]             how much of each factor every arm has (`arms`), and which count by `doublings`
 [[claim]]                 what a claim asks of these contrasts; its margins are those of claims.toml
 """
@@ -198,8 +199,10 @@ LATER_FIELDS = ("chosen", "ranked_with", "correlated_with", "held", "paired", "e
 
 
 def _registered(contrast: Contrast) -> dict[str, Any]:
-    """What is hashed of a contrast. Without a choice, ranks or correlation it hashes as before there were any."""
-    return {name: value for name, value in asdict(contrast).items() if value or name not in LATER_FIELDS}
+    """What is hashed of a contrast. Without a choice, ranks or correlation it hashes as before there were any. When it
+    was added decides nothing."""
+    kept = {name: value for name, value in asdict(contrast).items() if name != "added"}
+    return {name: value for name, value in kept.items() if value or name not in LATER_FIELDS}
 
 
 def key_of(test: ClaimTest) -> str:

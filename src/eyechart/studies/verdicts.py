@@ -20,6 +20,7 @@ from eyechart.claims.parts import ClaimTest
 from eyechart.claims.verdict import Verdict
 from eyechart.methods.ranks import rank_correlation
 from eyechart.studies.contrasts import Contrast, arms_of
+from eyechart.studies.recorded import unequal_sizes
 from eyechart.studies.records import Records, Row, scaled
 from eyechart.studies.seeds import (
     LEAST_SEEDS,
@@ -45,6 +46,8 @@ class StudyVerdict:
     """ "before the runs", "before the runs, changed since", "after the runs", or "after the runs it borrows" where it
     has none of its own."""
     test: ClaimTest
+    sizes: str = ""
+    """A sentence where its arms have unequal numbers of parameters."""
 
     @property
     def seeds(self) -> int:
@@ -71,7 +74,8 @@ def own_verdict(test: ClaimTest, records: Records) -> StudyVerdict | None:
     intervals = tuple(each for each in over_seeds if each is not None)
     verdict = judged(test, arms, intervals, [facts_of[arm] for arm in arms], study.name)
     draws = tuple(draws_of(contrast, records) for contrast in contrasts)
-    return StudyVerdict(study.name, verdict, intervals, draws, registration(study, test, records), test)
+    registered = registration(study, test, records)
+    return StudyVerdict(study.name, verdict, intervals, draws, registered, test, unequal_sizes(arms, records))
 
 
 def judged(
@@ -304,7 +308,8 @@ def exam_verdict(
     }
     registered = "before the runs" if made <= {hash_of(test)} else "before the runs, changed since"
     draws = tuple({seed: row.value for seed, row in by_seed.items()} for by_seed in parts)
-    return StudyVerdict(records.study.name, verdict, intervals, draws, registered, test)
+    sizes = unequal_sizes(subjects, records)
+    return StudyVerdict(records.study.name, verdict, intervals, draws, registered, test, sizes)
 
 
 def eased(test: ClaimTest, subjects: Sequence[str], study: Study) -> ClaimTest:

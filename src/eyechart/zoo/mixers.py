@@ -44,6 +44,25 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v)
 
 
+class UnseenFirst(Attention):
+    """Attention in which the first token sees all and no other token sees the first.
+
+    >>> UnseenFirst(8, 2, tokens=5).mask.int()[:2].tolist()
+    [[1, 1, 1, 1, 1], [0, 1, 1, 1, 1]]
+    """
+
+    mask: Tensor
+
+    def __init__(self, width: int, heads: int, tokens: int, qkv_bias: bool = True, head_width: int = 0) -> None:
+        super().__init__(width, heads, qkv_bias, head_width)
+        mask = torch.ones(tokens, tokens, dtype=torch.bool)
+        mask[1:, 0] = False
+        self.register_buffer("mask", mask, persistent=False)
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
+
+
 class RelativeAttention(Attention):
     """Attention that knows how far apart two tokens are in the sequence: softmax((q kᵀ + q · r[i − j]) / √d) v.
 

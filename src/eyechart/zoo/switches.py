@@ -127,6 +127,18 @@ SWITCHES: Mapping[str, tuple[Switch, ...]] = MappingProxyType(
                 "how the CLS token begins; mean: as the mean of the tokens it joins, to which a learned part is added",
             ),
             _whole("cls_at", "the block before which the CLS token joins, the first is 0", least=0, most=MOST_BLOCKS),
+            _whole(
+                "cls_frozen_until",
+                "before this block the CLS token only rides the skip: no branch adds to it",
+                least=0,
+                most=MOST_BLOCKS,
+            ),
+            _whole(
+                "cls_unseen_until",
+                "before this block no patch token attends to the CLS token",
+                least=0,
+                most=MOST_BLOCKS,
+            ),
             _choice("position", ("none", "1d", "2d", "relative"), "the kind of position embedding"),
             _choice(
                 "position_at",

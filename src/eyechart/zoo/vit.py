@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from eyechart.errors import UsageError
-from eyechart.zoo.mixers import Attention, KernelAttention, Pooling, RelativeAttention, TokenMlp
+from eyechart.zoo.mixers import Attention, KernelAttention, Pooling, RelativeAttention, TokenMlp, UnseenFirst
 from eyechart.zoo.positions import Place, Position, position_tables, resize_pos_embed
 
 __all__ = ["Attention", "Block", "CnnStem", "DropPath", "Mlp", "PatchStem", "ViT", "resize_pos_embed", "rising"]
@@ -114,8 +114,11 @@ class DropPath(nn.Module):
 class Block(nn.Module):
     """z' = s·z + attention(LN z); z'' = s·z' + MLP(LN z'), s being `skip_scale`. Without a skip, the z is missing.
 
-    A branch without skip is never dropped: nothing would be left of the image.
+    A branch without skip is never dropped: nothing would be left of the image. With `moved` (token, 1) of zeros and
+    ones, branches add nothing to the tokens at the zeros.
     """
+
+    moved: Tensor | None
 
     def __init__(
         self,
@@ -125,8 +128,10 @@ class Block(nn.Module):
         drop_path: float,
         skips: tuple[bool, bool] = (True, True),
         skip_scale: float = 1.0,
+        moved: Tensor | None = None,
     ) -> None:
         super().__init__()
+        self.register_buffer("moved", moved, persistent=False)
         self.skips = skips
         self.skip_scale = skip_scale
         self.norm1 = nn.LayerNorm(width, eps=1e-6)
@@ -137,10 +142,13 @@ class Block(nn.Module):
         self.drop_path2 = DropPath(drop_path * skips[1])
 
     def forward(self, tokens: Tensor) -> Tensor:
-        branch: Tensor = self.drop_path1(self.attn(self.norm1(tokens)))
+        branch = self._moving(self.drop_path1(self.attn(self.norm1(tokens))))
         tokens = self._carried(tokens) + branch if self.skips[0] else branch
-        branch = self.drop_path2(self.mlp(self.norm2(tokens)))
+        branch = self._moving(self.drop_path2(self.mlp(self.norm2(tokens))))
         return self._carried(tokens) + branch if self.skips[1] else branch
+
+    def _moving(self, branch: Tensor) -> Tensor:
+        return branch if self.moved is None else branch * self.moved.to(branch.dtype)
 
     def _carried(self, tokens: Tensor) -> Tensor:
         """What the skip brings to the sum; the plain model has no multiplication at all."""
@@ -177,6 +185,8 @@ class ViT(nn.Module):
         pooled_norm: bool = False,
         cls_init: Literal["zero", "normal", "mean"] = "zero",
         cls_at: int = 0,
+        cls_frozen_until: int = 0,
+        cls_unseen_until: int = 0,
         qkv_bias: bool = True,
         position: Position = "1d",
         position_at: Place = "stem",
@@ -216,6 +226,21 @@ class ViT(nn.Module):
                 "A class token that enters late changes all distances along the sequence, so cls_at takes another "
                 "position than 'relative'."
             )
+        if pool == "gap" and (cls_frozen_until or cls_unseen_until):
+            raise UsageError(
+                "cls_frozen_until and cls_unseen_until are about a class token, which pool='gap' has none of."
+            )
+        if cls_frozen_until >= depth or cls_unseen_until > depth:
+            raise UsageError(
+                f"cls_frozen_until is at most {depth - 1}, for the class token must move, and cls_unseen_until at most "
+                f"{depth}; got {cls_frozen_until} and {cls_unseen_until}."
+            )
+        if any(at < cls_frozen_until for at in no_skip_at):
+            raise UsageError(
+                "A frozen class token rides the skip, so no_skip_at takes no block before cls_frozen_until."
+            )
+        if cls_unseen_until and position == "relative":
+            raise UsageError("cls_unseen_until takes another position than 'relative'.")
         self.pool = pool
         self.cls_at = cls_at
         self.cls_init = cls_init
@@ -228,7 +253,7 @@ class ViT(nn.Module):
         plain = position == "1d" and position_at != "layers"
         self.pos_embed = nn.Parameter(torch.zeros(1, tokens, width)) if plain else None
 
-        def make_mixer() -> nn.Module:
+        def make_mixer(at: int) -> nn.Module:
             if mixer == "pool":
                 return Pooling(self.grid)
             if mixer == "mlp":
@@ -237,13 +262,19 @@ class ViT(nn.Module):
                 return KernelAttention(width, heads, self.grid, kernel, mask_border, qkv_bias, head_width)
             if position == "relative":
                 return RelativeAttention(width, heads, tokens, qkv_bias, head_width)
+            if cls_at <= at < cls_unseen_until:
+                return UnseenFirst(width, heads, tokens, qkv_bias, head_width)
             return Attention(width, heads, qkv_bias, head_width)
+
+        def moved(at: int) -> Tensor | None:
+            """1 for every token but a frozen class token; None where all move."""
+            return (torch.arange(tokens) > 0).float()[:, None] if cls_at <= at < cls_frozen_until else None
 
         self.blocks = nn.Sequential(
             *(
                 Block(
                     width,
-                    make_mixer(),
+                    make_mixer(at),
                     Mlp(width, int(width * mlp_ratio)),
                     rate,
                     (
@@ -251,6 +282,7 @@ class ViT(nn.Module):
                         at not in no_skip_at or no_skip_part == "attention",
                     ),
                     skip_scale,
+                    moved(at),
                 )
                 for at, rate in enumerate(rising(drop_path, depth))
             )
