@@ -15,6 +15,7 @@ EyechartError                   the command prints it without a traceback and ex
 ├── EngineError                 workers on other processes or machines are gone, late, or not the same
 ├── Interrupted                 stopped by the user; says what is kept and how to go on
 └── RunFolderError              a run folder is damaged, of another version, of another question, or cannot be written
+    └── BeingTrained            another process is making these very weights
 """
 
 
@@ -75,6 +76,10 @@ class Interrupted(EyechartError):
 
 
 class RunFolderError(EyechartError):
+    pass
+
+
+class BeingTrained(RunFolderError):
     pass
 
 

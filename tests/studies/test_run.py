@@ -16,7 +16,8 @@ from eyechart.studies.run import Schedule, run_study
 from eyechart.studies.study import find
 from eyechart.studies.verdicts import verdicts_of
 from eyechart.studies.worker import work
-from eyechart.training.workers import Ended
+from eyechart.training.records import Records as TrainingRecords
+from eyechart.training.workers import Ended, Job
 from tests.studies.texts import study_text
 from tests.training.toys import WorkerHere, write_toys
 
@@ -268,3 +269,30 @@ def test_what_breaks_is_told_apart_from_what_diverges(place: Path, monkeypatch: 
 
     assert fails(NotFinite("The loss was not finite.")) == (1, {"failed": "The loss was not finite."})
     assert fails(TypeError("cannot copy\nit")) == (1, {"broke": "TypeError: cannot copy"})
+
+
+def test_two_studies_that_need_the_same_weights_train_them_once(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside each other: whoever comes second waits for the first, and neither calls it made again."""
+    study = find(str(place / "toy.toml"))
+    run = study.training(study.arms["wide"], 0, str(place / "toys.npz"), tmp_path)
+    task = {"train": json.loads(run.as_json())}
+    _, first = work(task, lambda event: None)
+    assert first is not None
+    assert not first["waited"]
+    other = TrainingRecords(Path(run.out), run.label)
+    other.open()
+    monkeypatch.setattr("eyechart.studies.worker.time.sleep", lambda seconds: other.close())
+    code, second = work(task, lambda event: None)
+    assert code == 0
+    assert second == {**first, "waited": True}
+    told: list[str] = []
+    schedule = Schedule(study, Records(study), tmp_path / "toy.jsonl", {study.data: str(place / "toys.npz")}, tmp_path)
+    job = Job("wide seed 0", {**task, "arm": "wide", "seed": 0, "kept": False})
+    for result in (first, second):
+        schedule.tell = lambda words, training: told.append(words)
+        schedule.ended(Ended(job, 0, result))
+    assert len(schedule.records.lines) == 1
+    assert "waited" not in schedule.records.lines[0]
+    assert not (tmp_path / "again.jsonl").exists()

@@ -138,9 +138,10 @@ class Schedule:
         if "train" in task:
             self.breaks.clear()
             arm, seed = str(task["arm"]), int(task["seed"])
+            made_here = not (task["kept"] or result.pop("waited", False))
             if self.records.training(arm, seed) is None:  # it may have been trained before, and only an exam is missing
                 self.note({"arm": arm, "seed": seed}, result)
-            elif not task["kept"] and "scores" in result:
+            elif made_here and "scores" in result:
                 home = self.study.arms[arm].home or self.study.name
                 note_repeat(self.file.parent, home, arm, seed, {**result, **self.about()})
             (self.lost if "failed" in result else self.trained).add((arm, seed))

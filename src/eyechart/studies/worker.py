@@ -13,13 +13,18 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from eyechart.errors import EyechartError, Interrupted
+from eyechart.errors import BeingTrained, EyechartError, Interrupted
 from eyechart.training.run import TrainingRun
 from eyechart.training.worker import serve
 
+if TYPE_CHECKING:
+    from eyechart.training.records import Records
+
 Event = Mapping[str, Any]
+WAIT_SECONDS = 1.0
 
 
 def work(task: Event, report: Callable[[Event], None]) -> tuple[int, Event | None]:
@@ -47,10 +52,30 @@ def work(task: Event, report: Callable[[Event], None]) -> tuple[int, Event | Non
 
 
 def _train(run: TrainingRun, report: Callable[[Event], None]) -> tuple[int, Event | None]:
+    """Weights that another study beside this one is making are waited for: both borrow an arm, which is trained once."""
     from eyechart.studies.examine import of_training
     from eyechart.training.loop import train
+    from eyechart.training.records import Records
 
-    return 0, of_training(run, train(run, report))
+    waited = False
+    while True:
+        try:
+            return 0, {**of_training(run, train(run, report)), "waited": waited}
+        except BeingTrained:
+            waited = True
+            wait_for(Records(Path(run.out), run.label))
+
+
+def wait_for(records: Records) -> None:
+    """Until nobody trains these any more, whether it ended or was killed."""
+    while True:
+        try:
+            records.open()
+        except BeingTrained:
+            time.sleep(WAIT_SECONDS)
+        else:
+            records.close()
+            return
 
 
 def _limit_memory(share: float) -> None:

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from eyechart import zoo
-from eyechart.errors import NotFinite, RunFolderError
+from eyechart.errors import BeingTrained, NotFinite
 from eyechart.files import cannot_write, claim, read_json_lines, write_bytes
 
 HALF_MAX = torch.finfo(torch.float16).max
@@ -40,7 +40,7 @@ class Records:
             raise cannot_write(self.lines, error) from error
         if not claim(self.file):
             self.file.close()
-            raise RunFolderError(
+            raise BeingTrained(
                 f"Another process is training {self.name} into {self.folder}; wait for it or give another --out."
             )
 
