@@ -131,9 +131,9 @@ SHOWN = {
         1 point x=distance y=rise color=subject
         """,
     "lesion": """
-        3 line x=depth[0,1.03] y=value
+        3 line x=depth[0,1] y=value
         3 bars x=depth y=value
-        3 point x=depth[0,1.03] y=value fill=kind shape=kind
+        3 point x=depth[0,1] y=value fill=kind shape=kind
         1 bars x=place y=value xOffset=place_kind
         1 point x=place y=value xOffset=place_kind fill=place_kind shape=place_kind
         """,
