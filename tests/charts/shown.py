@@ -255,8 +255,8 @@ REFERENCES = {
     "matching": {"by chance"},
     "position_embeddings": {"no relation"},
     "probes": {"commonest class"},
-    "robustness": {"guessing"},
-    "shape_texture": {"guessing", "both alike"},
+    "robustness": {"guessing, 1 of 10 classes"},
+    "shape_texture": {"guessing, 1 of 10 classes", "both alike"},
     "skip_ratio": {"equal lengths"},
     "skip_removal": {"nothing lost", "as alike as intact"},
 }
