@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
+import pytest
 import vl_convert
 import xarray as xr
 
@@ -13,6 +14,7 @@ from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.charts.palette import DARK
 from eyechart.measures import find_measure
+from eyechart.measures.hessian import chart as hessian_chart
 from eyechart.measures.shift.chart import own_patches
 from eyechart.report.translation import Translator
 from eyechart.report.words import read
@@ -89,3 +91,10 @@ def test_intervals_of_the_first_and_the_last_block_are_whole() -> None:
     half = 1.5 / 2
     assert len(strokes) == 2
     assert all(half <= each["x"] <= 200 - half for each in strokes)
+
+
+@pytest.mark.parametrize(("low", "kind"), [(0.0, None), (2.0, "log"), (float("nan"), "log")])
+def test_an_interval_that_reaches_zero_is_on_no_logarithmic_axis(low: float, kind: str | None) -> None:
+    """Four minibatches gave [0, 641]: all marks stood at the left end of an axis without numbers."""
+    table = pd.DataFrame({"ape": [163.0, 282.0], "ape_low": [low, 125.0], "ape_high": [641.0, 483.0]})
+    assert hessian_chart.scale_of("ape", table).to_dict().get("type") == kind

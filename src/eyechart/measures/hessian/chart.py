@@ -130,10 +130,10 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
 
 
 def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:
-    """From zero; where all are positive and they are sizes, logarithmic."""
+    """From zero; where all are positive and they are sizes, logarithmic: an interval of few minibatches may reach 0."""
     ends = table[[name, *ends_of(name)]]
     if name == "nep":
         highest = max([0.05, *table[[name, f"{name}_high"]].max()], key=np.nan_to_num)  # one minibatch has no interval
         return alt.Scale(domain=[0, highest], nice=True)
-    positive = name == "ape" or (name == "largest" and bool((ends.min() > 0).all()))
+    positive = name in ("ape", "largest") and not (ends.min() <= 0).any()
     return alt.Scale(type="log", nice=True) if positive else alt.Scale(zero=True, nice=True)
