@@ -113,9 +113,10 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
         table[[low, high]] = np.reshape(ends, (len(table), 2))
     subjects, variants = finding.subject.values.tolist(), finding.variant.values.tolist()
     left = name in ("nep", "smallest")
-    scale, form = scale_of(name, table), ".0%" if name == "nep" else "~g" if name == "ape" else "~r"
+    scale = scale_of(name, table)
+    form = ".0%" if name == "nep" else "~g" if "log" in str(scale) else "~r"
     x = alt.X(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format=form))
-    y = alt.Y("variant:N", sort=variants, title=None, axis=alt.Axis(labelLimit=150) if left else None)
+    y = alt.Y("variant:N", sort=variants, title=None, axis=alt.Axis(labelLimit=150))
     offset = alt.YOffset("subject:N", sort=subjects)
     tooltip = tooltips("subject", "variant") + interval_tooltips(name, title, ".3g")
     tooltip += tooltips(**{doubt: ("not known to 1 %", ".0%")})
