@@ -131,9 +131,9 @@ SHOWN = {
         1 point x=distance y=rise color=subject
         """,
     "lesion": """
-        3 line x=depth[0,1.03] y=value
+        3 line x=depth[0,1] y=value
         3 bars x=depth y=value
-        3 point x=depth[0,1.03] y=value fill=kind shape=kind
+        3 point x=depth[0,1] y=value fill=kind shape=kind
         1 bars x=place y=value xOffset=place_kind
         1 point x=place y=value xOffset=place_kind fill=place_kind shape=place_kind
         """,
@@ -255,8 +255,8 @@ REFERENCES = {
     "matching": {"by chance"},
     "position_embeddings": {"no relation"},
     "probes": {"commonest class"},
-    "robustness": {"guessing"},
-    "shape_texture": {"guessing", "both alike"},
+    "robustness": {"guessing, 1 of 10 classes"},
+    "shape_texture": {"guessing, 1 of 10 classes", "both alike"},
     "skip_ratio": {"equal lengths"},
     "skip_removal": {"nothing lost", "as alike as intact"},
 }

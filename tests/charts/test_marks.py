@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import altair as alt
+import pandas as pd
+import pytest
+import vl_convert
 import xarray as xr
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.charts.palette import DARK
 from eyechart.measures import find_measure
+from eyechart.measures.hessian import chart as hessian_chart
 from eyechart.measures.shift.chart import own_patches
 from eyechart.report.translation import Translator
 from eyechart.report.words import read
@@ -70,3 +75,26 @@ def test_a_title_has_no_list_of_many_subjects() -> None:
     say = Translator(read("eyechart.report", "ko/charts.toml"), ["a"])
     assert say("4 to 16 px, each by its own patch")
     assert say("8 px in all of them")
+
+
+def test_intervals_of_the_first_and_the_last_block_are_whole() -> None:
+    """They are clipped at the frame, on which these stood: half of each stroke was missing."""
+    table = pd.DataFrame({"depth": [0.0, 1.0], "value": [0.5, 0.5], "low": [0.2, 0.2], "high": [0.8, 0.8]})
+    bars = theme.error_bars(table, theme.depth_axis(), alt.Y("value:Q"), "low", "high")
+    drawn = vl_convert.vegalite_to_scenegraph(theme.panel(alt.layer(bars), (200, 100)).to_dict())
+    strokes, pending = [], [drawn["scenegraph"]]
+    while pending:
+        item = pending.pop()
+        pending += item.get("items", [])
+        if item.get("marktype") == "rule" and item.get("clip"):
+            strokes += item["items"]
+    half = 1.5 / 2
+    assert len(strokes) == 2
+    assert all(half <= each["x"] <= 200 - half for each in strokes)
+
+
+@pytest.mark.parametrize(("low", "kind"), [(0.0, None), (2.0, "log"), (float("nan"), "log")])
+def test_an_interval_that_reaches_zero_is_on_no_logarithmic_axis(low: float, kind: str | None) -> None:
+    """Four minibatches gave [0, 641]: all marks stood at the left end of an axis without numbers."""
+    table = pd.DataFrame({"ape": [163.0, 282.0], "ape_low": [low, 125.0], "ape_high": [641.0, 483.0]})
+    assert hessian_chart.scale_of("ape", table).to_dict().get("type") == kind

@@ -236,6 +236,22 @@ def test_tooltips_are_known_in_korean(measure: str) -> None:
     assert {text for text in told if not SAID_ALIKE.fullmatch(text) and say(text) is None} == set()
 
 
+OF_LAYERS = re.compile(
+    r"(to )?((attention|mlp|other|block|stem|intact|gap)( \d+)? ?)+(, .*tokens.*)?|(× )?net:\w+( →)?|net:.* px"
+)
+"""Names of layers that no subject has outside of tests, and of subjects."""
+
+
+@pytest.mark.parametrize("measure", names())
+def test_titles_legends_and_words_in_charts_are_known_in_korean(measure: str) -> None:
+    """The slow measures had ten that were not: nobody had looked at their figures on a Korean page."""
+    say = Translator(words.read("eyechart.report", "ko/charts.toml"), ORDER)
+    kept = {"fog", "jpeg", "bird", "cat"}  # corruptions and classes stay
+    told = {text for text in words.titles(spec_of(measure)) if any(map(str.isalpha, text)) and text not in kept}
+    alike = re.compile(f"{SAID_ALIKE.pattern}|{OF_LAYERS.pattern}|FGSM|PGD|a – .*")
+    assert {text for text in told if not alike.fullmatch(text) and say(text) is None} == set()
+
+
 @pytest.mark.parametrize("measure", names())
 def test_tooltips_have_a_name_for_each_value(measure: str) -> None:
     """Vega keeps one value of each name: a CKA cell of one subject named one of its two layers."""

@@ -61,7 +61,7 @@ def test_accuracy_elsewhere_has_no_threshold_but_guessing() -> None:
     assert ACCURACY.check([facts(images="photos", accuracy=0.28, classes=4)]).outcome == "passed"
     guessing = ACCURACY.check([facts(images="photos", accuracy=0.26, classes=4)])  # ± 2 points
     assert guessing.outcome == "failed"
-    assert "not clearly above chance for 4 classes" in guessing.words
+    assert "not clearly above chance for the 4 classes of the images" in guessing.words
     assert ACCURACY.check([facts(images="sample", accuracy=0.9, classes=10)]).outcome == "passed"
 
 
@@ -115,7 +115,10 @@ def test_the_trained_gate_has_no_threshold() -> None:
 def test_the_trained_gate_asks_for_more_than_guessing() -> None:
     result = TRAINED.check([facts(images="sample", accuracy=0.11, classes=10)])
     assert result.outcome == "failed"
-    assert result.words == "vit classifies 11.0 % correctly [9.0, 13.0], not clearly above chance for 10 classes"
+    assert (
+        result.words
+        == "vit classifies 11.0 % correctly [9.0, 13.0], not clearly above chance for the 10 classes of the images"
+    )
 
 
 def test_unknown_training_is_a_gate_unless_the_answers_show_it() -> None:

@@ -101,7 +101,8 @@ def test_a_model_that_guesses_is_neither_sure_nor_unsure() -> None:
     found = examine({"new": guesses, "net": 2 * knows}, labels, intervals=True)
     said = Calibration().sentence(found)
     assert re.match(
-        r"new names [\d.]+% \[[\d.]+%, [\d.]+%\] right, not clearly more than guessing \(33.3%\), with a mean "
+        r"new names [\d.]+% \[[\d.]+%, [\d.]+%\] right, not clearly more than guessing one of the "
+        r"images' classes \(33.3%\), with a mean "
         r"confidence of 3[\d.]+% \[3[\d.]+%, 3[\d.]+%\]: it knows nothing yet to be sure of\. net is ",
         said,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
@@ -16,9 +17,12 @@ from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import subject_colours
 from eyechart.claims.verdict import Verdict
+from eyechart.measures.corruption import chart as corruption_chart
+from eyechart.measures.hessian import chart as hessian_chart
 from eyechart.report import page
 from eyechart.report.tour import tour
 from eyechart.report.verdict_rows import rows
+from tests.charts.findings import finding_of
 
 from .browser import Browser
 from .synthetic import as_run, synthetic_run
@@ -186,6 +190,69 @@ def test_small_panels_are_as_wide_as_a_phone(browser: Browser, tmp_path: Path) -
     figure = drawn(browser, tmp_path, six_small)
     assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
     assert min(browser.ask(PANELS_OF % figure)[0]) > 240
+
+
+def four_above_four(_: xr.Dataset) -> Any:
+    """As in `robustness`: below each panel the same, relative to the intact picture."""
+    cells = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+    points = alt.layer(alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title="accuracy")))
+    return theme.panels([theme.panel(points, (260, 200), f"panel {number}") for number in range(8)], columns=4)
+
+
+PLACES = """(() => {
+  const found = [], look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
+    if (/concat_\\d+_group$/.test(mark.name)) found.push([Math.round(item.x), Math.round(item.y)]);
+    if (mark.marktype === 'group') look(item);
+  }));
+  window.eyechart.views.get(%s).view.scenegraph().root.items.forEach(look);
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("browser", [(800, 900)], indirect=True)
+def test_a_row_of_four_becomes_two_of_two(browser: Browser, tmp_path: Path) -> None:
+    """Three a row put panels of the second four beside one of the first."""
+    places = browser.ask(PLACES % drawn(browser, tmp_path, four_above_four))
+    assert len(places) == 8
+    rows = [y for _, y in places]
+    assert rows[0] == rows[1] < rows[2] == rows[3] < rows[4]
+
+
+def by_corruption(_: xr.Dataset) -> Any:
+    kinds = ["gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"]
+    pictures = np.zeros((1, 16, 32, 32, 3), np.uint8)
+    axes = ("shown", "kind", "y", "x", "channel")
+    return corruption_chart.examples(
+        xr.Dataset({"example": (axes, pictures)}, coords={"type": [*kinds, *kinds, "fog"]})
+    )
+
+
+def by_variant(_: xr.Dataset) -> Any:
+    return theme.panels([hessian_chart.numbers(finding_of("hessian"), name) for name in ("nep", "ape")], columns=2)
+
+
+WORDS_AND_MARKS = """(() => {
+  const words = [], marks = [], look = (group, x, y) => group.items.forEach((mark) => mark.items.forEach((item) => {
+    const { bounds: box } = item, placed = box && [x + box.x1, y + box.y1, x + box.x2, y + box.y2];
+    const named = mark.role === 'axis-label' ? item.datum?.value : item.datum?.name;
+    if (mark.marktype === 'text' && typeof named === 'string') words.push(placed);
+    if (mark.marktype === 'symbol' && item.datum?.variant) marks.push(placed);
+    if (mark.marktype === 'group') look(item, x + (item.x || 0), y + (item.y || 0));
+  }));
+  window.eyechart.views.get(%s).view.scenegraph().root.items.forEach((group) => look(group, 0, 0));
+  return [words, marks];
+})()"""
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+@pytest.mark.parametrize("chart", [by_corruption, by_variant])
+def test_names_lie_over_nothing_on_a_phone(browser: Browser, tmp_path: Path, chart: Any) -> None:
+    """Names of corruptions ran into one another, those of losses lay on the marks of the first subject."""
+    words, marks = browser.ask(WORDS_AND_MARKS % drawn(browser, tmp_path, chart))
+    assert len(words) == (16 if chart is by_corruption else 2 * finding_of("hessian").sizes["variant"])
+    for one, other in itertools.combinations([*words, *marks], 2):
+        if one in words:
+            assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] + 1 or other[3] <= one[1] + 1
 
 
 def named_below(_: xr.Dataset) -> Any:

@@ -307,13 +307,22 @@ def test_a_legend_shows_a_subject_by_itself_and_brushed_heads_their_maps(browser
     browser.page.mouse.down()
     browser.page.mouse.move(right, bottom, steps=3)
     browser.page.mouse.up()
-    assert browser.wait_for("document.querySelector('.brushed')?.dataset.heads === '48'")  # of 72 dots and 32 on lines
-    assert "looks in 48 of these 104 heads" in browser.ask("document.querySelector('.brushed p').textContent")
+    assert browser.wait_for("document.querySelector('.brushed')?.dataset.heads === '48'")
+    # a head is one, though two panels draw it: 72 dots and 32 on lines
+    assert "looks in 48 of these 72 heads" in browser.ask("document.querySelector('.brushed p').textContent")
     words = browser.ask("document.querySelector('.brushed button:nth-of-type(9)').innerText")
     assert words == "zoo:vit, block 2, head 1"
     browser.page.click(".brushed button:nth-of-type(9)")
     assert browser.wait_for("document.getElementById('explorer').dataset.layer === '1'")
     assert browser.ask("document.getElementById('explorer').dataset.head") == "0"
+    chosen = browser.page.locator("[data-chart=attention_distance] .hint select")  # without a pointer
+    chosen.focus()
+    for _ in range(2):
+        browser.press("ArrowDown")
+    assert browser.wait_for("document.querySelector('.brushed')?.dataset.heads === '8'")
+    assert browser.ask("document.querySelector('.brushed button').innerText") == "zoo:vit, block 2, head 1"
+    browser.press("Tab")
+    assert browser.ask("document.activeElement.closest('.brushed') !== null")  # the maps are next
     to_figure(browser, "attention_maps")
     urls = browser.ask("window.eyechart.rowsOf('attention_maps').map((row) => row.url).filter(Boolean)")
     assert {url[:11] for url in urls} == {"data:image/"}  # found in the still picture, which alone has them

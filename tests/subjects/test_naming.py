@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import xarray
 from torch import nn
 
@@ -81,6 +82,36 @@ def test_a_model_without_a_classifier_says_so() -> None:
     features = load_subject("timm:resnet10t@random")
     features.classifier = False
     assert match_classes(["cat"], features).reason == "timm:resnet10t@random has no classifier."
+
+
+def trunk(*end: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), *end)
+
+
+class Tokens(nn.Module):
+    """A ViT in small: patches as tokens, a block, their mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.mlp = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 8)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        tokens = self.embed(images).flatten(2).mT
+        return (tokens + self.mlp(tokens)).mean(1)
+
+
+def test_features_of_a_module_are_not_taken_for_classes() -> None:
+    """The strongest of eight features was scored as if it were an answer."""
+    averaged = nn.Sequential(nn.Conv2d(3, 8, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())  # as SqueezeNet ends
+    for classifier in (trunk(nn.Linear(8, 8)), trunk(nn.Linear(8, 5)), averaged):
+        assert load_subject(classifier, input_size=8).classifier
+    flat = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten())
+    for features in (trunk(), trunk(nn.BatchNorm1d(8)), flat, Tokens()):
+        subject = load_subject(features, input_size=8)
+        assert not subject.classifier
+        assert match_classes(["cat"], subject).reason == f"{subject.name} has no classifier."
+    eight = [f"class {letter}" for letter in "abcdefgh"]
+    assert load_subject(trunk(), input_size=8, classes=eight).classifier  # who gives its classes knows
 
 
 def test_a_module_is_told_what_it_is() -> None:

@@ -190,10 +190,9 @@ def error_bars(frame: pd.DataFrame, x: alt.X, y: alt.Y, low: str, high: str, **e
     return bars.encode(x=x, y=column_on(y, low), y2=alt.Y2(high), **encoding)
 
 
-def depth_axis(end: float | None = None) -> alt.X:
-    """From 0 to 1, or to an `end` beyond, so that marks at the last block are whole."""
-    scale = alt.Scale(domain=[0, 1]) if end is None else alt.Scale(domain=[0, end], nice=False)
-    return alt.X("depth:Q", title="depth (input → output)", scale=scale)
+def depth_axis() -> alt.X:
+    """From 0 to 1, and 4 pixels beyond both: intervals, clipped at the frame, were halved at the last block."""
+    return alt.X("depth:Q", title="depth (input → output)", scale=alt.Scale(domain=[0, 1], padding=4, nice=False))
 
 
 def curve(

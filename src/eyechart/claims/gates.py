@@ -94,7 +94,7 @@ class Trained(Gate):
     def check(self, facts: Sequence[Facts]) -> GateResult:
         failed = [words for fact in facts if (words := not_trained(fact))]
         failed += [
-            f"{named(fact)}, not clearly above chance for {fact.classes} classes"
+            f"{named(fact)}, not clearly above chance for the {fact.classes} classes of the images"
             for fact in facts
             if not not_trained(fact) and not better_than_guessing(fact)
         ]
@@ -148,7 +148,7 @@ class Accuracy(Gate):
                 if least is not None and fact.accuracy[0] < least:
                     failed.append(f"{words}, less than the {100 * least:.0f} % asked for on {image_set(fact.images)}")
                 elif least is None and not better_than_guessing(fact):
-                    failed.append(f"{words}, not clearly above chance for {fact.classes} classes")
+                    failed.append(f"{words}, not clearly above chance for the {fact.classes} classes of the images")
                 else:
                     accuracies.append(words)
         if failed:

@@ -141,6 +141,26 @@
 
   // --- heads under a brush ------------------------------------------------------------------------------------------------
 
+  // A head that two panels draw is one.
+  const once = (heads) => [...new Map(heads.map((head) => [JSON.stringify([head.subject, head.name, head.head]), head])).values()];
+
+  // A brush needs a pointer: who has none chooses a layer and sees all of its heads.
+  const byKeys = (figure, heads) => {
+    const label = document.createElement("label"), words = document.createElement("span"), chosen = document.createElement("select");
+    const keyOf = ({ subject, name }) => JSON.stringify([subject, layerOf(name)]);
+    chosen.append(new Option("–", ""), ...[...new Set(heads.map(keyOf))].map((key) => new Option("", key)));
+    const tellWhat = () => {
+      words.textContent = sentence("Or choose a layer:");
+      [...chosen.options].slice(1).forEach((option) => { const [subject, layer] = JSON.parse(option.value); option.text = `${subject}, ${layerWords(layer)}`; });
+    };
+    tellWhat();
+    hear("language", tellWhat);
+    chosen.addEventListener("change", () => { if (chosen.value) tell("heads", { figure, heads: heads.filter((head) => keyOf(head) === chosen.value) }); });
+    label.className = "hint quiet";
+    label.append(words, " ", chosen);
+    return label;
+  };
+
   hear("drawn", (figure) => {
     const canvas = figure.querySelector(".live canvas"), heads = [];
     visit(views.get(figure).view, ({ datum, bounds }, { marktype }, x, y) => {
@@ -154,7 +174,7 @@
       const tellHow = () => { hint.textContent = fingers ? sentence("Hold a finger on the figure and then draw a box around heads, or tap one, to see where they look.") : sentence("Draw a box around heads, or click on one, to see where they look."); };
       tellHow();
       hear("language", tellHow);
-      figure.append(hint);
+      figure.append(hint, byKeys(figure, once(heads.map(({ datum }) => datum))));
     }
     const at = (event) => { const edge = canvas.getBoundingClientRect(); return { x: event.clientX - edge.left, y: event.clientY - edge.top }; };
     const isFar = (one, two) => Math.hypot(one.x - two.x, one.y - two.y) > 6;
@@ -196,7 +216,7 @@
       const to = at(event);
       if (brush && isFar(to, from)) {
         const between = (value, one, two) => value >= Math.min(one, two) && value <= Math.max(one, two);
-        tell("heads", { figure, heads: heads.filter(({ x, y }) => between(x, from.x, to.x) && between(y, from.y, to.y)).map(({ datum }) => datum) });
+        tell("heads", { figure, heads: once(heads.filter(({ x, y }) => between(x, from.x, to.x) && between(y, from.y, to.y)).map(({ datum }) => datum)) });
       }
       forget();
     });

@@ -59,7 +59,12 @@
   const isSmallMap = (part) => isMap(part) && part.width <= 160 && !namesBeside(part);
   const atMost = (part, columns, room) => {
     const most = part.concat?.every(isSmallMap) ? Math.max(columns, Math.floor(room / 170)) : columns;
-    if (part.concat) part.columns = Math.min(part.columns || part.concat.length, most);
+    if (part.concat) {
+      const own = part.columns || part.concat.length;
+      part.columns = Math.min(own, most);
+      while (part.columns > 2 && part.concat.length > own && own % part.columns) part.columns -= 1; // four above four: two a row, not three
+      if (part.columns < Math.min(own, most)) fill(part, room);
+    }
     (part.concat || []).forEach((one) => atMost(one, columns, room));
   };
 
@@ -227,7 +232,9 @@
   const namesInside = (part, room) => {
     const rows = unitsOf(part).map(({ encoding }) => encoding?.y).filter((y) => y?.type === "nominal" && y.axis && typeof part.width === "number" && !isMap(part));
     if (rows.length) part.width = Math.min(part.width, room - 24);
-    rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -12, labelLimit: part.width, ticks: false, zindex: 1 }));
+    const beside = unitsOf(part).map(({ encoding }) => encoding?.yOffset?.sort?.length ?? 1), step = part.height?.step ?? 0;
+    const above = 12 + (step * (Math.max(1, ...beside) - 1)) / 2; // of several marks in a row the first is the highest
+    rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -above, labelLimit: part.width, ticks: false, zindex: 1 }));
   };
 
   // Names of categories below a plot have as many lines as their share of it asks for; slanted ones are level where they fit.

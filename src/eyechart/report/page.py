@@ -212,21 +212,25 @@ def filled(context: Mapping[str, Any], template: str = "page.html", words: Words
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
 
 
+BRACKET_BEFORE_PARTICLE = re.compile(r"(?<=[\])%])(?=[가-힣])")
 INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
 
 
 def whole_options(said: Markup) -> Markup:
-    """Words of the page in which no line ends within an option, within an interval or before a per cent sign; commands
-    look like commands.
+    """Words of the page in which no line ends within an option, within an interval, before a per cent sign or between a
+    bracket and its Korean particle; commands look like commands.
 
     >>> whole_options(Markup("try --effort full, or `eyechart train`"))
     Markup('try <span class="option">--effort</span> full, or <code>eyechart train</code>')
     >>> whole_options(Markup("31 % [29 %, 33 %], and so on"))
     Markup('31\\xa0% [29\\xa0%,\\xa033\\xa0%], and so on')
+    >>> whole_options(Markup("[0.1, 0.2]이다"))
+    Markup('[0.1,\\xa00.2]\\u2060이다')
     """
     said = Markup(INTERVAL.sub("[\\1,\u00a0\\2]", str(said)))
     with_code = re.sub(r"`([^`<>]+)`", r"<code>\1</code>", re.sub(r"(?<=\d) %", "\u00a0%", str(said)))
-    return Markup(re.sub(r"--[a-z][\w-]*", r'<span class="option">\g<0></span>', with_code))
+    with_particles = BRACKET_BEFORE_PARTICLE.sub("\u2060", with_code)  # a word joiner, which has no width
+    return Markup(re.sub(r"--[a-z][\w-]*", r'<span class="option">\g<0></span>', with_particles))
 
 
 def content_policy(scripts: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from eyechart.errors import SubjectError, UsageError
 from eyechart.phrases import printable
 from eyechart.subjects import preprocessing, sources
 from eyechart.subjects.catalogue import LARGEST_INPUT, Spec, names, parse_spec
+from eyechart.subjects.headless import watched
 from eyechart.subjects.naming import checked_label, short_name, short_names, split_label
 from eyechart.subjects.preprocessing import GivenTransform, Preprocessing
 from eyechart.subjects.subject import Subject, find_logits, unwrapped
@@ -198,10 +199,15 @@ def _from_module(
         keyword="pixel_values" if hasattr(module, "main_input_name") else None,
         spec=f"module:{type(module).__qualname__}{'@random' if trained is False else ''}",
     )
-    output = _try(subject)
-    subject.classifier = find_logits(output) is not None and getattr(module, "num_classes", None) != 0
-    logits = subject.logits(output)
+    with watched(module) as last:
+        output = _try(subject)
+    logits = find_logits(output)
+    stated = classes is not None or getattr(module, "num_classes", None) or isinstance(output, Mapping)
+    features = logits is not None and not stated and last.gave_features(logits)
     subject.classes = _classes_of_module(module, logits)
+    bare = getattr(module, "num_classes", None) == 0 or (features and not subject.classes)
+    subject.classifier = logits is not None and not bare
+    logits = subject.logits(output)
     if classes is not None:
         subject.classes = _given_classes(name, classes, logits)
     subject.card = {**subject.card, "notes": [assumption]}

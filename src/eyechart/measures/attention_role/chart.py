@@ -49,7 +49,7 @@ def alone(finding: xarray.Dataset, has_labels: bool, replacement: str) -> Chart:
     every, title = costs(finding, has_labels, "_alone")
     ends = alt.Scale(domain=[float(every["low"].min()), float(every["high"].max())])  # the same for all replacements
     table = every[every["replacement"] == replacement]
-    x = theme.depth_axis(1.02)
+    x = theme.depth_axis()
     y = alt.Y("value:Q", title=title, scale=ends)
     colour = subject_colours(finding.subject.values)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour)
@@ -69,7 +69,7 @@ def specific(finding: xarray.Dataset) -> Chart:
     between = table_of(finding, "head_specific", ends=False, gaps=True).rename(columns={"head_specific": "value"})
     kinds = ["from picture to picture", "from head to head"]
     lines = pd.concat([means.assign(varies=kinds[0]), between.assign(varies=kinds[1])], ignore_index=True)
-    x = theme.depth_axis(1.02)
+    x = theme.depth_axis()
     y = alt.Y("value:Q", title="share of the kernel that varies", scale=alt.Scale(domainMin=0))
     colour = subject_colours(finding.subject.values)
     dashes = alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])

@@ -284,8 +284,8 @@ class Calibration(Measure):
                 sure = jackknifed(here, lambda each: float(each.accuracy + each.signed_ece), "accuracy", "signed_ece")
                 parts.append(
                     f"{subject} names {in_words(here, 'accuracy', '.1%')} right, not clearly more than guessing "
-                    f"({here.attrs['guessing']:.1%}), with a mean confidence of {spanned(sure, '.1%')}: it knows "
-                    "nothing yet to be sure of"
+                    f"one of the images' classes ({here.attrs['guessing']:.1%}), with a mean confidence of "
+                    f"{spanned(sure, '.1%')}: it knows nothing yet to be sure of"
                 )
                 continue
             signed, low, high = with_ends(here, "signed_ece")

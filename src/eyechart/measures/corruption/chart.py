@@ -14,8 +14,8 @@ from eyechart.charts.pictures import data_uri
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.charts.theme import Chart
 
-TILE, COLUMNS = 96, 8
-"""Pixels of a picture in the strip, and how many stand in a row."""
+TILE, COLUMNS, ROWS = 96, 4, 2
+"""Pixels of a picture, and how many stand in a row and below one another in a panel; of panels two fill a wide page."""
 ROW = 28
 
 
@@ -39,25 +39,30 @@ def named(corruption: str) -> str:
 
 
 def examples(finding: xarray.Dataset) -> Chart:
-    """One picture, clean and in every type."""
-    tiles = finding.example.values[0]
+    """One picture, clean and in every type. In two panels: in a row of eight names ran into one another on a phone."""
     names = ["clean", *map(named, finding.type.values.tolist())]
+    tiles = list(zip(names, finding.example.values[0], strict=True))
+    parts = [tiles[at : at + COLUMNS * ROWS] for at in range(0, len(tiles), COLUMNS * ROWS)]
+    titles = ["the corruptions, at severity 3", *[" "] * len(parts)]
+    return theme.panels([strip(part, title) for part, title in zip(parts, titles, strict=False)], columns=2)
+
+
+def strip(tiles: list[tuple[str, np.ndarray]], title: str) -> Chart:
     table = pd.DataFrame(
         {
             "x": [(index % COLUMNS + 0.5) * (TILE + 6) for index in range(len(tiles))],
             "y": [(index // COLUMNS) * (TILE + 24) + TILE / 2 for index in range(len(tiles))],
-            "name": names,
-            "url": [drawn_small(tile) for tile in tiles],
+            "name": [name for name, _ in tiles],
+            "url": [drawn_small(tile) for _, tile in tiles],
         }
     )
-    rows = -(-len(tiles) // COLUMNS)
-    width, height = COLUMNS * (TILE + 6), rows * (TILE + 24)
+    width, height = COLUMNS * (TILE + 6), -(-len(tiles) // COLUMNS) * (TILE + 24)
     x = alt.X("x:Q", scale=alt.Scale(domain=[0, width], nice=False), axis=None)
     y = alt.Y("y:Q", scale=alt.Scale(domain=[height, 0], nice=False), axis=None)
     base = alt.Chart(table).encode(x, y)
     pictures = base.mark_image(width=TILE, height=TILE, tooltip=None).encode(url="url:N")
     words = base.mark_text(style="note", baseline="top", dy=TILE / 2 + 4, tooltip=None).encode(text="name:N")
-    return theme.panel(pictures + words, (width, height), "the corruptions, at severity 3")
+    return theme.panel(pictures + words, (width, height), alt.TitleParams(title))
 
 
 def drawn_small(pixels: np.ndarray) -> str:

@@ -27,7 +27,7 @@ def panel(finding: xarray.Dataset, way: str) -> Chart:
     heads["head"] += 1  # counted from 1, as everywhere on the page
     means = heads.groupby(["subject", "name", "depth"], sort=False)["value"].mean().reset_index().assign(read=LEARNED)
     free = value_table(finding.sel(way=way), "free").assign(read=FREE)
-    x = theme.depth_axis(1.02)
+    x = theme.depth_axis()
     y = alt.Y("value:Q", title="grouping (0: none, 1: all)")
     colour = subject_colours(subjects_in(finding))
     dashes = alt.Scale(domain=[LEARNED, FREE], range=[[1, 0], [6, 4]])

@@ -113,9 +113,10 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
         table[[low, high]] = np.reshape(ends, (len(table), 2))
     subjects, variants = finding.subject.values.tolist(), finding.variant.values.tolist()
     left = name in ("nep", "smallest")
-    scale, form = scale_of(name, table), ".0%" if name == "nep" else "~g" if name == "ape" else "~r"
+    scale = scale_of(name, table)
+    form = ".0%" if name == "nep" else "~g" if "log" in str(scale) else "~r"
     x = alt.X(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format=form))
-    y = alt.Y("variant:N", sort=variants, title=None, axis=alt.Axis(labelLimit=150) if left else None)
+    y = alt.Y("variant:N", sort=variants, title=None, axis=alt.Axis(labelLimit=150))
     offset = alt.YOffset("subject:N", sort=subjects)
     tooltip = tooltips("subject", "variant") + interval_tooltips(name, title, ".3g")
     tooltip += tooltips(**{doubt: ("not known to 1 %", ".0%")})
@@ -130,10 +131,10 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
 
 
 def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:
-    """From zero; where all are positive and they are sizes, logarithmic."""
+    """From zero; where all are positive and they are sizes, logarithmic: an interval of few minibatches may reach 0."""
     ends = table[[name, *ends_of(name)]]
     if name == "nep":
         highest = max([0.05, *table[[name, f"{name}_high"]].max()], key=np.nan_to_num)  # one minibatch has no interval
         return alt.Scale(domain=[0, highest], nice=True)
-    positive = name == "ape" or (name == "largest" and bool((ends.min() > 0).all()))
+    positive = name in ("ape", "largest") and not (ends.min() <= 0).any()
     return alt.Scale(type="log", nice=True) if positive else alt.Scale(zero=True, nice=True)

@@ -61,7 +61,7 @@ def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
     variable = ("lost_recalibrated" if again else "lost") if has_labels else "changed"
     sign = -100.0 if has_labels else 100.0  # what is lost is drawn downwards, as in the paper
     table = value_table(mine, variable, gaps=True, times=sign)
-    x = theme.depth_axis(1.03)
+    x = theme.depth_axis()
     title = "Δ accuracy (points)" if has_labels else "answers that change (%)"
     y = change("value", title, table[["low", "high"]])
     # One way through attention and MLP in turn; a CNN's convolutions and branches are two.

@@ -22,7 +22,7 @@ def panel(finding: xarray.Dataset, way: str) -> Chart:
     tooltip = tooltips("subject", name="block") + interval_tooltips("rank", "same class before another", ".2f")
     curve = theme.curve(
         table_of(finding.sel(way=[way]), "rank"),
-        theme.depth_axis(1.02),
+        theme.depth_axis(),
         y,
         subject_colours(subjects_in(finding)),
         *ends_of("rank"),

@@ -208,7 +208,7 @@ class McDropout(SampledExperiment):
                     )
                     for name, (values, attrs) in each.items()
                 },
-                "agreement": ("subject", total.alike.numpy() / images, share),
+                "agreement": ("subject", total.alike.numpy() / images, {**share, "trials": images}),
                 "moved": ("subject", total.moved.numpy() / images, share),
             },
             coords={

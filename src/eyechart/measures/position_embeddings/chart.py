@@ -97,7 +97,9 @@ def over_distance(at: xarray.Dataset, subject: str) -> Chart:
     colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
     tooltip = tooltips("pairs", distance=("distance (patches)", ".2f"))
     tooltip += interval_tooltips("cosine", "mean cosine", ends=("low", "high"))
-    words = f"nearness {float(at.nearness):.2f}, rows {float(at.row_bonus):+.3f}, columns {float(at.column_bonus):+.3f}"
+    numbers = {"nearness": f"{float(at.nearness):.2f}", "rows": f"{float(at.row_bonus):+.3f}"}
+    numbers["columns"] = f"{float(at.column_bonus):+.3f}"
+    words = ", ".join(f"{name}\u00a0{number}" for name, number in numbers.items())  # no line ends within one
     lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)
     return theme.panel(lines + theme.reference(0, ""), (300, 260), quiet_title(words))
 

@@ -54,7 +54,8 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     tooltip = tooltips("subject", at=(axis, form)) + interval_tooltips(name, words, ".1%")
     chart = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
     if name == "accuracy" and finding.attrs["classes"]:
-        chart += theme.reference(1 / finding.attrs["classes"], "guessing" if first else "", at="start")
+        classes = finding.attrs["classes"]
+        chart += theme.reference(1 / classes, f"guessing, 1 of {classes} classes" if first else "", at="start")
     steps = f", {finding.attrs['steps']} steps" if kind == "pgd" else ""
     relative = ", relative" if name == "relative" else ""  # said by each: a screen lays panels where they fit
     return theme.panel(chart, (190, 200), title + steps + relative)

@@ -103,13 +103,14 @@ class Robustness(SampledExperiment):
     how_to_read = (
         "How often a subject still names the picture right: with a share of its patches replaced by its mean colour, "
         "with its patches in random order (finer to the right), and when every pixel value is changed a little to "
-        "mislead it, in one step (FGSM) or in many (PGD). Shades are 95 % intervals; the dashed line is what guessing "
-        "would score. Below, the same as a share of the accuracy on intact pictures."
+        "mislead it, in one step (FGSM) or in many (PGD). Shades are 95 % intervals; the dashed line is what "
+        "guessing among the classes of the images would score. Below, the same as a share of the accuracy on "
+        "intact pictures."
     )
     how_to_read_ko = (
         "그림의 조각 일부를 평균색으로 가릴 때, 조각의 순서를 뒤섞을 때(오른쪽일수록 잘게), 모든 값을 조금씩 불리하게 "
-        "바꿀 때(한 걸음 FGSM, 여러 걸음 PGD) 대상이 여전히 맞게 답하는 비율. 음영은 95 % 구간, 점선은 무작위 "
-        "추측이다. 아래는 온전한 그림에서의 정확도에 대한 비율이다."
+        "바꿀 때(한 걸음 FGSM, 여러 걸음 PGD) 대상이 여전히 맞게 답하는 비율. 음영은 95 % 구간, 점선은 이미지의 "
+        "클래스 가운데서 찍을 때이다. 아래는 온전한 그림에서의 정확도에 대한 비율이다."
     )
     method = (
         "Random cells of an 8×8 grid, one to seven eighths of them, replaced by the picture's own mean colour; cells "

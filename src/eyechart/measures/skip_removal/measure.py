@@ -63,7 +63,8 @@ class SkipRemoval(SampledExperiment):
         "lower left), intact and without the skips of its first, a middle and its last but one block, each under the "
         "accuracy that is left. An interval cut off by its panel is wider than can be drawn. Two bright squares with "
         "darkness between them mean that the model falls in two at that block; a map that is dark all over does not. A "
-        "ViT and a CNN are compared by the share of their accuracy above guessing that they lose."
+        "ViT and a CNN are compared by the share of their accuracy above guessing (one of the images' classes) that "
+        "they lose."
     )
     how_to_read_ko = (
         "학습된 모델에서 한 번에 한 블록의 잔차 연결만 없애고 다시 학습하지 않는다. 첫 그림은 블록의 깊이에 따라 "
@@ -71,8 +72,8 @@ class SkipRemoval(SampledExperiment):
         "그대로). 점선은 배치 정규화의 통계를 바뀐 망에 맞게 다시 잰 것이다. 맵은 한 모델의 층끼리의 비교(CKA, "
         "입력이 왼쪽 아래)로, 온전할 때와 첫 블록, 가운데 블록, 끝에서 둘째 블록의 잔차 연결이 없을 때이며, 위에 "
         "남은 정확도를 적었다. 그림 끝에서 잘린 구간은 그릴 수 있는 것보다 넓다. 밝은 정사각형 둘이 어둠으로 "
-        "갈라지면 모델이 그 블록에서 끊어진 것이고, 전체가 어두운 맵은 그렇지 않다. ViT와 CNN은 찍어서 맞힐 "
-        "몫을 넘는 정확도 가운데 잃은 몫으로 비교한다."
+        "갈라지면 모델이 그 블록에서 끊어진 것이고, 전체가 어두운 맵은 그렇지 않다. ViT와 CNN은 (이미지의 클래스 "
+        "가운데서) 찍어서 맞힐 몫을 넘는 정확도 가운데 잃은 몫으로 비교한다."
     )
     method = (
         "All residual additions of a block (attention and MLP) return their branch alone; blocks whose skip is "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -11,6 +13,10 @@ from eyechart.charts import theme
 from eyechart.charts.tables import interval_tooltips, subject_colours, tooltips
 from eyechart.charts.theme import Chart
 
+ALONG = ["distance along the final direction", "(lengths of the first weights)"]
+SIDE = 290
+"""Pixels: as wide as a phone, where a wider plot would become higher than wide and its angles wrong."""
+
 
 def draw(finding: xarray.Dataset) -> Chart:
     table = finding.to_dataframe().reset_index()
@@ -19,7 +25,7 @@ def draw(finding: xarray.Dataset) -> Chart:
     table["order"] = range(len(table))
     reach = float(table["radius"].max()) * 1.15 or 1.0
     scale = alt.Scale(domain=[0, reach], nice=False)
-    x = alt.X("x:Q", title="distance along the final direction (lengths of the first weights)", scale=scale)
+    x = alt.X("x:Q", title=ALONG, scale=scale)
     y = alt.Y("y:Q", title="distance off it", scale=scale)
     colour = subject_colours(table["training"], "training")
     tooltip = tooltips("subject", "moment") + interval_tooltips("radius", "radius", among=True)
@@ -36,5 +42,8 @@ def draw(finding: xarray.Dataset) -> Chart:
     )
     lines = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, order="order:Q")
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, color=colour, tooltip=tooltip)
-    words = alt.Chart(table).mark_text(dy=-11, fontSize=11, tooltip=None).encode(x, y, text="moment:N", color=colour)
-    return theme.panel(circles + lines + points + words, (380, 380))
+    beside: dict[str, Any] = {"align": "left", "baseline": "bottom", "dx": 7, "dy": -3, "fontSize": 11, "tooltip": None}
+    named = alt.Chart(table).encode(x, y, text="moment:N")
+    rim = named.mark_text(style="reference-rim", fontStyle="normal", **beside)  # no line crosses a name
+    words = named.mark_text(**beside).encode(color=colour)
+    return theme.panel(circles + lines + points + rim + words, (SIDE, SIDE))
