@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import time
 import tomllib
 import venv
@@ -39,8 +40,10 @@ def built(source: Path, out: Path, *more: str, umask: int = -1) -> Path:
 def sources(folder: Path, *left_out: str) -> Path:
     """What a build reads, copied: it leaves folders of its own beside the sources."""
     folder.mkdir()
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"):
         shutil.copy(ROOT / name, folder)
+    (folder / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "test_files.py", folder / "tests")
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__", *left_out))
     return folder
 
@@ -56,6 +59,10 @@ def test_two_builds_are_equal(tmp_path: Path) -> None:
     assert names == [f"eyechart-{version}-py3-none-any.whl", f"eyechart-{version}.tar.gz"]
     for name in names:
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
+    with tarfile.open(first / names[1]) as sdist:
+        inside = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {"setup.py", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "src/eyechart/exam.py"} <= inside
+    assert not {name for name in inside if name.startswith("tests")}, "setuptools took test*.py and no conftest.py"
 
 
 @pytest.fixture(scope="module")
