@@ -212,6 +212,23 @@ def test_the_container_copies_files_that_exist() -> None:
     assert tuple(map(int, torch.split("."))) >= tuple(map(int, least.split(".")))
 
 
+def test_the_container_is_not_sent_what_git_ignores() -> None:
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    left_out = {name.removeprefix("**/") for name in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()}
+    caches = {".mypy_cache", ".ruff_cache", ".pytest_cache", "docs/reproduction.html"}  # small, and not copied
+    assert {name.rstrip("/") for name in ignored} - caches <= left_out
+
+
+def test_what_is_published_is_built_from_the_tag_alone() -> None:
+    """A cache is shared with jobs of other branches, and a token in .git would be within reach of the build."""
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8"))["jobs"]
+    settings = {
+        step["uses"].partition("@")[0]: step.get("with", {}) for step in jobs["build"]["steps"] if "uses" in step
+    }
+    assert settings["actions/checkout"]["persist-credentials"] is False
+    assert "cache" not in settings["actions/setup-python"]
+
+
 FORMS = [path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]
 
 
