@@ -103,11 +103,15 @@ def _look_at(subject: Subject, size: int) -> None:
 
 def as_list(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[Given]:
     """One subject alone, as people write it, or several, with or without labels."""
+    given: list[Given]
     if isinstance(specs, Mapping):
         given = list(specs.values())
+    elif isinstance(specs, (str, nn.Module, Subject)):
+        given = [specs]
+    elif isinstance(specs, Iterable):
+        given = list(specs)
     else:
-        alone = isinstance(specs, (str, nn.Module, Subject)) or not isinstance(specs, Iterable)
-        given = [specs] if alone else list(specs)
+        raise UsageError(f"A subject is a spec such as 'timm:resnet50', a module or a Subject; got {specs!r}.")
     if not given:
         raise UsageError("An exam takes at least one subject, such as 'timm:resnet50' or a module; got none.")
     return given
