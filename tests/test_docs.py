@@ -18,6 +18,7 @@ from eyechart.claims.table import CLAIMS
 from eyechart.cli import main
 from eyechart.measures import measures
 from eyechart.store import FORMAT
+from tests.report.browser import Browser
 from tests.small_exam import examined
 
 ROOT = Path(__file__).parents[1]
@@ -168,14 +169,36 @@ def test_reliability_is_the_page_of_what_was_counted(monkeypatch: pytest.MonkeyP
     assert page.PAGE.read_text(encoding="utf-8") == page.text(page.read(page.COUNTS), page.read(page.FUZZED))
 
 
-@pytest.mark.usefixtures("rooms")
-def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def site(rooms: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `make docs` builds it, of an exam of one measure: a link or an anchor that leads nowhere ends it."""
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
-    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site")))
-    built = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")}
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_MKDOCS_2_WARNING", "1")
+        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder)))
+    return folder
+
+
+def test_the_site_builds_without_a_warning(site: Path) -> None:
+    built = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
     assert {"index.html", "index.ko.html", "claims.html", "api.html", "measures/cka.html", "studies.html"} <= built
-    assert 'href="studies.html"' in (tmp_path / "site" / "reproduction.html").read_text(encoding="utf-8")
+    assert 'href="studies.html"' in (site / "reproduction.html").read_text(encoding="utf-8")
+
+
+def test_pages_that_are_opened_from_the_disk_can_be_searched(site: Path, browser: Browser) -> None:
+    browser.open(site / "measures" / "skip_ratio.html")
+    browser.page.click(".md-search__input", timeout=10_000)
+    browser.page.keyboard.type("receptive")
+    assert browser.wait_for("document.querySelector('.md-search-result__link[href*=receptive_field]')")
+
+
+def test_a_figure_is_not_drawn_larger_than_it_is(site: Path, browser: Browser) -> None:
+    """One of 491 pixels filled the page, its words twice as large as those of the text."""
+    browser.open(site / "measures" / "skip_ratio.html")
+    assert browser.ask("document.querySelector('figure.wide img').clientWidth") > 500
+    small = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='200' height='100'/>"
+    browser.ask(f'document.querySelector("figure.wide img").src = "{small}"')
+    assert browser.wait_for("document.querySelector('figure.wide img').clientWidth === 200", seconds=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,3 +136,20 @@ def test_nothing_is_decided_on_modules_that_may_be_untrained(tmp_path: Path) -> 
     assert "not clearly above chance for the 10 classes of the images" in said or "less than the 80 %" in said
     page = (run.path / "report.html").read_text(encoding="utf-8")
     assert "training not known" in page
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"subjects": 5}, "A subject is a spec such as 'timm:resnet50', a module or a Subject; got 5."),
+        ({"subjects": []}, "An exam takes at least one subject, such as 'timm:resnet50' or a module; got none."),
+        ({"measures": [3]}, "Measures are asked for by their names, such as ['cka', 'recognition']; got [3]."),
+        ({"measures": 3}, "Measures are asked for by their names, such as ['cka', 'recognition']; got 3."),
+        ({"limit": "10"}, "limit must be a whole number; got '10'."),
+        ({"seed": "a"}, "seed must be a whole number; got 'a'."),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_told_in_a_sentence(tmp_path: Path, given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError) as told:
+        eyechart.exam(**{"subjects": "zoo:vit", "limit": 8, "out": tmp_path, **given})
+    assert str(told.value) == sentence

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import time
 import tomllib
 import venv
@@ -39,8 +40,10 @@ def built(source: Path, out: Path, *more: str, umask: int = -1) -> Path:
 def sources(folder: Path, *left_out: str) -> Path:
     """What a build reads, copied: it leaves folders of its own beside the sources."""
     folder.mkdir()
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"):
         shutil.copy(ROOT / name, folder)
+    (folder / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "test_files.py", folder / "tests")
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__", *left_out))
     return folder
 
@@ -56,6 +59,10 @@ def test_two_builds_are_equal(tmp_path: Path) -> None:
     assert names == [f"eyechart-{version}-py3-none-any.whl", f"eyechart-{version}.tar.gz"]
     for name in names:
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
+    with tarfile.open(first / names[1]) as sdist:
+        inside = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {"setup.py", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "src/eyechart/exam.py"} <= inside
+    assert not {name for name in inside if name.startswith("tests")}, "setuptools took test*.py and no conftest.py"
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +210,23 @@ def test_the_container_copies_files_that_exist() -> None:
     assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
     (least,) = [re.findall(r"[\d.]+", each)[0] for each in PROJECT["dependencies"] if each.startswith("torch>=")]
     assert tuple(map(int, torch.split("."))) >= tuple(map(int, least.split(".")))
+
+
+def test_the_container_is_not_sent_what_git_ignores() -> None:
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    left_out = {name.removeprefix("**/") for name in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()}
+    caches = {".mypy_cache", ".ruff_cache", ".pytest_cache", "docs/reproduction.html"}  # small, and not copied
+    assert {name.rstrip("/") for name in ignored} - caches <= left_out
+
+
+def test_what_is_published_is_built_from_the_tag_alone() -> None:
+    """A cache is shared with jobs of other branches, and a token in .git would be within reach of the build."""
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8"))["jobs"]
+    settings = {
+        step["uses"].partition("@")[0]: step.get("with", {}) for step in jobs["build"]["steps"] if "uses" in step
+    }
+    assert settings["actions/checkout"]["persist-credentials"] is False
+    assert "cache" not in settings["actions/setup-python"]
 
 
 FORMS = [path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]

@@ -34,6 +34,9 @@ reader, an indexer, a scanner for viruses."""
 NO_NAME = re.compile(r"""[\\/:*?"<>|\x00-\x1f]|[. ]$|^\.|^(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)""", re.IGNORECASE)
 """What a file cannot be called on one system or another."""
 
+FAR_BEHIND = (1 << 31) - 2
+"""The byte that Windows locks. Its `_locking` reads the place as a 32-bit `long` and fails behind that: at 1 << 40 it
+locked nothing, and `claim` took it for a file system without locks."""
 LARGEST_TEXT = 16 << 20
 """Bytes of a text that a user names (a mapping of classes, a card, claims): 16 MiB is the names of 200,000 classes."""
 
@@ -230,7 +233,7 @@ def _claim_on_windows(file: BinaryIO) -> None:
     import msvcrt
 
     position = file.tell()
-    file.seek(1 << 40)
+    file.seek(FAR_BEHIND)
     try:
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
     except PermissionError as error:  # what Windows says of a byte that somebody else has locked

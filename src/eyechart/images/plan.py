@@ -15,6 +15,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -157,13 +158,16 @@ def plan_order(
 ) -> BatchPlan:
     """`plan_batches` for a number of pictures and their labels."""
     for name, value, least in (
+        ("seed", seed, None),
         ("limit", limit, 1),
         ("folds", folds, 2),
         ("block", block, SMALLEST_BLOCK),
         ("blocks_per_shard", blocks_per_shard, 1),
         ("shards", shards, 1),
     ):
-        if value is not None and value < least:
+        if value is not None and not isinstance(value, Integral):
+            raise UsageError(f"{name} must be a whole number; got {value!r}.")
+        if value is not None and least is not None and value < least:
             raise UsageError(f"{name} must be at least {least}; got {value}.")
     order = seeded_order([0] * count if labels is None else labels.tolist(), seed, limit)
     size = block or max(SMALLEST_BLOCK, min(LARGEST_BLOCK, len(order) // 16))

@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -119,7 +119,9 @@ def choose_measures(asked: str | Sequence[str] | None, options: Mapping[str, Any
     >>> [measure.name for measure in choose_measures(["cka"], {"cka.readout": "gap"})]
     ['cka']
     """
-    words = asked.split(",") if isinstance(asked, str) else asked
+    words: Any = asked.split(",") if isinstance(asked, str) else list(asked) if isinstance(asked, Iterable) else asked
+    if words is not None and not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
+        raise UsageError(f"Measures are asked for by their names, such as ['cka', 'recognition']; got {asked!r}.")
     chosen = list(measures()) if words is None else list(dict.fromkeys(word.strip() for word in words if word.strip()))
     if not chosen:
         raise UsageError(

@@ -9,7 +9,7 @@ input size and normalisation along, in the card beside the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -104,9 +104,18 @@ def _look_at(subject: Subject, size: int) -> None:
 
 def as_list(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[Given]:
     """One subject alone, as people write it, or several, with or without labels."""
+    given: list[Given]
     if isinstance(specs, Mapping):
-        return list(specs.values())
-    return [specs] if isinstance(specs, (str, nn.Module, Subject)) else list(specs)
+        given = list(specs.values())
+    elif isinstance(specs, (str, nn.Module, Subject)):
+        given = [specs]
+    elif isinstance(specs, Iterable):
+        given = list(specs)
+    else:
+        raise UsageError(f"A subject is a spec such as 'timm:resnet50', a module or a Subject; got {specs!r}.")
+    if not given:
+        raise UsageError("An exam takes at least one subject, such as 'timm:resnet50' or a module; got none.")
+    return given
 
 
 def load_subjects(specs: Given | Sequence[Given] | Mapping[str, Given]) -> list[Subject]:
