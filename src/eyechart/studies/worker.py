@@ -52,7 +52,7 @@ def work(task: Event, report: Callable[[Event], None]) -> tuple[int, Event | Non
 
 
 def _train(run: TrainingRun, report: Callable[[Event], None]) -> tuple[int, Event | None]:
-    """Weights that another study beside this one is making are waited for: both borrow an arm, which is trained once."""
+    """Weights that another study beside this one is making are waited for: an arm that both need is trained once."""
     from eyechart.studies.examine import of_training
     from eyechart.training.loop import train
     from eyechart.training.records import Records
