@@ -247,6 +247,22 @@ def test_a_slider_goes_over_the_runs(browser: Browser, pages: tuple[Path, Path])
     assert browser.ask(RUNS_SHOWN) == ["1", "2"]
 
 
+@pytest.mark.parametrize("browser", [(390, 800)], indirect=True)
+def test_counts_are_of_the_run_that_is_shown(browser: Browser, pages: tuple[Path, Path]) -> None:
+    """ "1 of 14 changed" stood above a table without a change: it was another run's."""
+    browser.open(pages[0])
+    for place, key in ((2, "End"), (1, "Home")):
+        browser.page.locator("#run").press(key)
+        for section in browser.page.locator("#quantities details").all():
+            (said,) = section.locator("summary > [data-run]:visible").all_inner_texts()
+            assert int(said.split(": ")[1].split(" of ")[0]) == section.locator(f"td[data-run='{place}'] b").count()
+    tops = (
+        "[...document.querySelectorAll('#verdicts tbody tr')].map((row) => [...row.querySelectorAll('td:has(.badge)')]"
+    )
+    tops += ".map((cell) => cell.getBoundingClientRect().top))"
+    assert {len(set(row)) for row in browser.ask(tops) if row} <= {1}, "runs stand beside one another on a phone, too"
+
+
 @pytest.mark.parametrize("browser", [(390, 800, {"java_script_enabled": False})], indirect=True)
 def test_without_javascript_all_runs_stand_in_their_order(browser: Browser, pages: tuple[Path, Path]) -> None:
     browser.open(pages[0])

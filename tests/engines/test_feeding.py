@@ -19,7 +19,7 @@ def to_grey(picture: Image.Image) -> torch.Tensor:
     return torch.full((3, *picture.size), 0.5)
 
 
-WAYS = {
+WAYS: dict[str, Preprocessing | GivenTransform] = {
     "timm's": Preprocessing((32, 32), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     "ImageNet's": Preprocessing((32, 32)),
     "another filter": Preprocessing((32, 32), interpolation="bilinear"),

@@ -186,7 +186,8 @@ MADE_OF_PIECES = re.compile(r"1 |.*: 1 |Intervals cover which images were drawn;
 
 
 def test_fixed_entries_are_said_somewhere() -> None:
-    kinds = ("*.py", "*.html", "*.js", "claims.toml", "tour.toml", "studies/*.toml")
+    kept = "exam.json"  # verdicts of exams that were made before a sentence changed
+    kinds = ("*.py", "*.html", "*.js", "claims.toml", "tour.toml", "studies/*.toml", kept)
     files = [file for kind in kinds for file in SOURCES.rglob(kind)]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     source = re.sub(r'"\s*\n\s*f?"', "", source).replace("\u00a0", " ").lower()

@@ -332,6 +332,25 @@ def test_long_names_leave_a_phone_room_for_the_numbers(browser: Browser, tmp_pat
     assert browser.ask(f"window.eyechart.views.get({figure}).view.width()") > 280
 
 
+def long_names_beside_a_map(_: xr.Dataset) -> Any:
+    """A curve of two subjects above a map whose rows have long names: both plots begin where these end."""
+    names = ["timm:vit_small_patch16_224@random", "timm:resnet18@random"]
+    rows = pd.DataFrame({"subject": names * 2, "depth": [0.0, 0.0, 1.0, 1.0], "ratio": [1.0, 2.0, 3.0, 4.0]})
+    curve = alt.Chart(rows).mark_line().encode(x="depth:Q", y="ratio:Q", color=subject_colours(names))
+    cells = [{"x": f"{x}", "y": f"block {y} attention", "value": x * y} for x in range(30) for y in range(12)]
+    y_title = "junction (input → output)"
+    tokens = heatmap(pd.DataFrame(cells), x="x", y="y", value="value", y_title=y_title, size=(330, 260))
+    return theme.panels([theme.panel(curve, (400, 280)), tokens], columns=2)
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_a_legend_of_long_names_takes_two_lines_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """It could not become narrower, so plots shrank to 120 pixels and it was cut off all the same."""
+    figure = drawn(browser, tmp_path, long_names_beside_a_map)
+    assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
+    assert min(browser.ask(PANELS_OF % figure)[0]) > 150
+
+
 def of_a_pair(_: xr.Dataset) -> Any:
     """One panel of the ViT, whose rows are layers of the ResNet: Altair moves its table above the panel."""
     rows = pd.DataFrame({"subject": ["zoo:resnet"] * 2, "x": [0.1, 0.9], "y": [0.1, 0.9]})

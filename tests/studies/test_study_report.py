@@ -72,7 +72,7 @@ def test_every_claim_has_one_entry(found: list[Answer], records: list[Records], 
     assert all(html.count(f'id="{claim}"') == 1 for claim in CLAIMS)
     cited = {key for claim in CLAIMS.values() for key in claim.sources if "arXiv" in SOURCES[key]}
     assert all(escape(SOURCES[key]) in html.partition('id="references"')[2] for key in cited), "C41 is not tested yet"
-    assert html.count("<script") == 3  # what it says in the other language, and the switch
+    assert html.count("<script") == 5  # what it says in the other language, the switch, folds and filters
     assert "http" not in html.replace("http-equiv", "").replace("http://www.w3.org", "").replace("https://arxiv", "")
 
 
@@ -107,6 +107,11 @@ def test_the_figure_shows_every_seed_that_is_recorded(records: list[Records]) ->
         seeds = [row for rows in drawn for row in rows if "seed" in row]
         expected = sum(len(by_seed) for panel in panels for by_seed in each.values(panel["quantity"]).values())
         assert len(seeds) == expected
+        for rows in drawn:
+            steps: dict[str, list[float]] = {}
+            for row in rows:
+                steps.setdefault(row["arm"], []).append(row["step"])
+            assert all(sum(each) == 0 for each in steps.values()), "around the name of their arm"
 
 
 @pytest.mark.parametrize("browser", [(1400, 900), (390, 844)], indirect=True)
@@ -124,6 +129,7 @@ def test_the_page_fits_its_window(browser: Browser, html: str, tmp_path: Path) -
     assert max(browser.ask(stamps)) <= 3  # one for each kind: one for each of 18 verdicts was 480 px of a phone
     boxes = "[...document.querySelectorAll('.wide, figure.chart')]"
     assert browser.ask(f"{boxes}.filter((box) => box.scrollWidth > box.clientWidth).length") == 0
+    browser.ask("document.querySelectorAll('.claim-fold').forEach((fold) => { fold.open = true; })")
     seen = "[...document.querySelectorAll('.effect')].map((cell) => [...cell.querySelectorAll('.part')]"
     seen += ".filter((part) => part.checkVisibility()).length)"
     assert max(browser.ask(seen)) == 1  # the others are a click away: with all of them the page was 98,000 px high

@@ -135,8 +135,7 @@ def measures(comparison: Comparison) -> list[dict[str, Any]]:
     made: dict[str, dict[str, Any]] = {}
     for each in comparison.differences:
         title = comparison.runs[0].measures[each.measure].title
-        section = made.setdefault(each.measure, {"name": each.measure, "title": title, "rows": [], "changed": 0})
-        section["changed"] += each.clearness > 1
+        section = made.setdefault(each.measure, {"name": each.measure, "title": title, "rows": []})
         section["rows"].append(
             {
                 "name": name_of_quantity(each.quantity),
@@ -147,6 +146,9 @@ def measures(comparison: Comparison) -> list[dict[str, Any]]:
                 "changes": steps(each),
             }
         )
+    later = range(len(comparison.labels) - 1)
+    for section in made.values():  # of each later run by itself: what the slider shows
+        section["changed"] = [sum(row["changes"][at]["clear"] for row in section["rows"]) for at in later]
     return list(made.values())
 
 

@@ -161,8 +161,9 @@ def highlights(run: Run, label_of: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def clearest_verdicts(run: Run) -> list[dict[str, Any]]:
-    """Of the decided parts of verdicts the clearest, one a measure."""
-    told = [(part, verdict) for verdict in run.verdicts for part in verdict.parts if part.verdict in ("holds", "fails")]
+    """Of the decided parts of decided verdicts the clearest, one a measure: a gate may keep a verdict from it."""
+    decided = [verdict for verdict in run.verdicts if verdict.verdict in ("holds", "fails")]
+    told = [(part, verdict) for verdict in decided for part in verdict.parts if part.verdict in ("holds", "fails")]
     told.sort(key=lambda each: -min(each[0].clearness, CLEAR))
     best: dict[str, dict[str, Any]] = {}
     for part, verdict in told:

@@ -260,6 +260,13 @@
     Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
   });
 
+  // Long names in legends take two lines where nothing else makes a chart narrow enough: plots cannot push them in.
+  const wrapLegends = (part, room) => panelsOf(part).flatMap(unitsOf).flatMap(({ encoding }) => Object.values(encoding ?? {})).forEach((channel) => {
+    const { scale, legend } = channel, names = Array.isArray(scale?.domain) && legend !== null && !legend?.labelExpr ? scale.domain : [];
+    const long = names.filter((name) => typeof name === "string" && widthIn(name, LABEL) > room).map((name) => [name, wrapped(name, LABEL, room)]);
+    if (long.length) channel.legend = { ...legend, labelExpr: `${JSON.stringify(Object.fromEntries(long))}[datum.label] || datum.label` };
+  });
+
   // Cells of a map that are no longer whole pixels reach into the next ones, or pale seams would show: charts/heatmap.py.
   const overlap = (part) => unitsOf(part).filter(({ mark, encoding }) => mark?.type === "rect" && encoding?.color?.field && encoding.x2).forEach(({ mark }) => {
     Object.assign(mark, { x2Offset: 0.7, y2Offset: -0.7 });
@@ -434,7 +441,10 @@
       if (way.columns === 1) panelsOf(copy).forEach((one) => namesInside(one, room));
       if (way.capped && !way.narrow) above = excess;
       if (way.capped) cap(copy, above);
-      if (way.narrow) narrow(copy, less);
+      if (way.narrow) {
+        narrow(copy, less);
+        wrapLegends(copy, 0.4 * room);
+      }
       panelsOf(copy).filter(({ concat }) => !concat).forEach((one) => {
         wrapUpright(one);
         wordsBelow(one, only);

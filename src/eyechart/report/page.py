@@ -50,6 +50,7 @@ SCRIPTS = (
         "page.js",
         "looking.js",
         "tour.js",
+        "folds.js",
         "reading.js",
         "strips.js",
     ),

@@ -1,42 +1,15 @@
-// How the page is read: what is folded, searched, filtered, sorted and linked to. Without this script everything stands
-// unfolded in the HTML.
+// How the page of an exam is read: what is searched, filtered and sorted; folds.js folds it.
 (() => {
   "use strict";
-  const { state, set, hear, sentence } = window.eyechart;
+  const { state, set, hear, sentence, folds, reveal } = window.eyechart;
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const one = (selector) => document.querySelector(selector);
 
-  // --- folds ----------------------------------------------------------------------------------------------------------
-
-  const folds = all("details.fold"), menu = one(".menu"), narrow = window.matchMedia("(max-width: 1100px)");
-  folds.forEach((fold) => { fold.open = false; });
+  const menu = one(".menu"), narrow = window.matchMedia("(max-width: 1100px)");
   const fitMenu = () => { menu.open = !narrow.matches; };
   fitMenu();
   narrow.addEventListener("change", fitMenu);
   all(".side ol a").forEach((link) => link.addEventListener("click", fitMenu));
-
-  let folded = [];
-  window.addEventListener("beforeprint", () => {
-    folded = all("details").filter((fold) => !fold.open);
-    folded.forEach((fold) => { fold.open = true; });
-  });
-  window.addEventListener("afterprint", () => folded.forEach((fold) => { fold.open = false; }));
-
-  // --- links to single things: what is folded away or filtered out is shown before the window goes there -----------------
-
-  const reveal = (smooth) => {
-    const target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
-    if (!target) return;
-    if (target.closest("[hidden]")) reset();
-    if (target.tagName === "DETAILS") target.open = true;
-    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-    target.scrollIntoView(smooth ? {} : { behavior: "instant" });
-  };
-  window.addEventListener("hashchange", reveal);
-  document.addEventListener("click", (event) => { // a second click on the same link changes no hash
-    const link = event.target.closest?.('a[href^="#"]');
-    if (link && link.hash === window.location.hash) reveal();
-  });
 
   // --- search and filters -------------------------------------------------------------------------------------------------
 
@@ -114,6 +87,7 @@
     unfold();
   };
   one("#find-reset").addEventListener("click", reset);
+  hear("hidden", reset);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;
 
@@ -227,5 +201,5 @@
   }, { rootMargin: "-15% 0px -75% 0px" });
   sections.forEach((section) => reading.observe(section));
 
-  if (window.location.hash) reveal();
+  reveal();
 })();

@@ -16,6 +16,7 @@ from eyechart.charts.numbers import is_number, number, with_span
 from eyechart.claims.table import CLAIMS, SOURCES
 
 if TYPE_CHECKING:
+    from eyechart.claims.table import Claim
     from eyechart.claims.verdict import PartVerdict, Verdict
 
 WIDTH = 240.0
@@ -58,7 +59,7 @@ def rows(
                 "claim": verdict.claim,
                 "sentence": verdict.sentence,
                 "source": claim.figure,
-                "papers": [paper_names().get(key, key) for key in claim.sources if key not in NO_PAPER],
+                "papers": papers_of(claim),
                 "subjects": [label_of(subject) for subject in verdict.subjects],
                 "kind": KINDS[verdict.verdict],
                 "scope": verdict.scope,
@@ -139,6 +140,11 @@ NO_PAPER = ("said", "own")  # sources of claims that nobody published
 def paper_names() -> dict[str, str]:
     """The name that measures cite a paper by, for its key in the claim table."""
     return {key: name for name, key in BEHIND_CLAIMS.items()}
+
+
+def papers_of(claim: Claim) -> list[str]:
+    """The papers behind a claim, as they are cited."""
+    return [paper_names().get(key, key) for key in claim.sources if key not in NO_PAPER]
 
 
 @cache

@@ -33,20 +33,26 @@ def _panel(records: Records, panel: Any) -> Any:
     arms = [name for name in records.study.arms if (name,) in by_arm]
     if not arms:
         return None
+    # Seeds stand around the middle of their row. By the seed's number, arms with fewer of them stood above their names.
     rows = [
         {"arm": arm, "seed": seed, "value": row.value, "low": row.low, "high": row.high, "images": row.images}
+        | {"step": place - (len(by_arm[arm,]) - 1) / 2}
         for arm in arms
-        for seed, row in by_arm[arm,].items()
+        for place, (seed, row) in enumerate(by_arm[arm,].items())
     ]
+    steps = max(len(by_arm[arm,]) for arm in arms) / 2
     table = pd.DataFrame(rows)
     means = pd.DataFrame(
-        [{"arm": arm, "value": float(np.mean([r["value"] for r in rows if r["arm"] == arm]))} for arm in arms]
+        [
+            {"arm": arm, "value": float(np.mean([r["value"] for r in rows if r["arm"] == arm])), "step": 0.0}
+            for arm in arms
+        ]
     )
     ends = [0.85 * float(table.low.min()), 1.15 * float(table.high.max())]  # so that no mark lies on the frame
     scale = alt.Scale(type="log", nice=False, domain=ends) if panel.get("log") else alt.Scale(zero=True)
     x = alt.X("value:Q", title=panel["title"], scale=scale)
     y = alt.Y("arm:N", sort=arms, title=None, axis=alt.Axis(labelLimit=220))
-    shift = alt.YOffset("seed:N")
+    shift = alt.YOffset("step:Q", scale=alt.Scale(domain=[-steps, steps]))
     numbers = {name: (name, ".3g") for name in ("value", "low", "high")}
     tooltip = tooltips("arm", "seed", **numbers, images=("images", ""))
     colour = alt.value(SUBJECT_COLOURS[0])
@@ -58,5 +64,6 @@ def _panel(records: Records, panel: Any) -> Any:
     dots = (
         alt.Chart(table).mark_circle(size=36, opacity=1).encode(x=x, y=y, yOffset=shift, color=colour, tooltip=tooltip)
     )
-    mean = alt.Chart(means).mark_tick(thickness=2, height=ROW - 6).encode(x=x, y=y, color=alt.value("#7f7f7f"))
+    mean = alt.Chart(means).mark_tick(thickness=2, height=ROW - 2)
+    mean = mean.encode(x=x, y=y, yOffset=shift, color=alt.value("#7f7f7f"))
     return alt.layer(bars, mean, dots).properties(width=PLOT, height=ROW * len(arms))

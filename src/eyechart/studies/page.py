@@ -17,9 +17,9 @@ from eyechart.claims.verdict import Verdict
 from eyechart.measures import measures
 from eyechart.report import page as exam_page
 from eyechart.report.embed import picture
-from eyechart.report.verdict_rows import BEHIND_CLAIMS, KINDS, references, rows
+from eyechart.report.verdict_rows import BEHIND_CLAIMS, KINDS, papers_of, references, rows
 from eyechart.report.verdict_rows import picture as drawing_of
-from eyechart.report.words import Words, language_of, translator
+from eyechart.report.words import Words, language_of, script_words, translator
 from eyechart.studies.as_spec import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
 from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, changes_of_mind
@@ -34,14 +34,21 @@ from eyechart.studies.summary import TRIAL, summary
 from eyechart.studies.verdicts import StudyVerdict
 
 GREY = "#7f7f7f"
-SCRIPTS = ("store.js", "languages.js")
+SCRIPTS = ("store.js", "languages.js", "folds.js", "studies.js")
+STATES = {
+    "over-seeds": "decided over seeds",
+    "on-weights": "more on the bundled weights",
+    "undecided": "tested, undecided",
+    "not-yet": "not yet",
+}
+"""Of a claim, as the page counts and filters them."""
 MOST_ROWS = 4
 CITED = (*BEHIND_CLAIMS, "Chen, Hsieh & Gong 2022")
 """Papers behind claims, those that nobody has tested yet too, and the other side of D2."""
 LINKED = re.compile(
     r"\b(?P<claim>C\d\d)(?!\d)"  # in Korean a letter may follow
     r"|\barXiv:(?P<paper>\d{4}\.\d{5})"
-    r"|\brows? (?P<row>\d+)(?: (?P<joint>and|to) (?P<second>\d+))?"
+    r"|\b[Rr]ows? (?P<row>\d+)(?: (?P<joint>and|to) (?P<second>\d+))?"
     r"|(?P<korean>\d+)행"
 )
 
@@ -60,6 +67,7 @@ def page(
     quantities = {quantity.name: quantity for measure in measures().values() for quantity in measure.quantities}
     scripts = [exam_page.text_of(name) for name in SCRIPTS]
     before = earlier(all_answers, records, exams)
+    claims = [claim_context(each, before.get(each.claim.id, NOTHING)) for each in all_answers]
     context = {
         "title": "What became of every claim",
         "policy": exam_page.content_policy(scripts),
@@ -68,8 +76,12 @@ def page(
         "css": Markup(exam_page.text_of("page.css") + exam_page.text_of("studies.css")),
         "numbers": summary(all_answers),
         "kinds": [KINDS[kind] for kind in ("holds", "fails", "undecided")],
-        "claims": [claim_context(each, before.get(each.claim.id, NOTHING)) for each in all_answers],
         "changed_rules": summary_words(before),
+        "claims": claims,
+        "states": STATES,
+        "counts": Counter(claim["state"] for claim in claims),
+        "papers": sorted({paper for claim in claims for paper in claim["papers"]}),
+        "deciding": list(dict.fromkeys(one.study for each in all_answers for one in each.studied)),
         "studies": [study_context(each) for each in records],
         "questions": [
             {**vars(each), "of_papers": each.of_papers, "figures": figures_of(each, numbers, quantities)}
@@ -81,7 +93,7 @@ def page(
         "made_again": made_again,
         "trial": TRIAL,
         "references": references([], CITED),
-        "charts": exam_page.json_in_html({"words": {}}),
+        "charts": exam_page.json_in_html({"words": script_words(scripts)}),
         "scripts": [Markup(script) for script in scripts],
     }
     say = translator(measures().values(), subjects_of(all_answers, records, exams))
@@ -133,6 +145,9 @@ def claim_context(each: Answer, before: Earlier = NOTHING) -> dict[str, Any]:
     claim = each.claim
     shown, folded = divided(each.studied)
     return {
+        "state": state_of_claim(each),
+        "verdicts": sorted({f"{study}:{KINDS[verdict].slug}" for study, verdict in by_study(each)}),
+        "papers": papers_of(claim),
         "studied_kinds": studied_kinds([one.verdict for one in each.studied]),
         "id": claim.id,
         "sentence": claim.sentence,
@@ -152,6 +167,19 @@ def claim_context(each: Answer, before: Earlier = NOTHING) -> dict[str, Any]:
         "untested": each.untested,
         "missing": "" if each.verdicts else each.missing,
     }
+
+
+def state_of_claim(each: Answer) -> str:
+    """A key of STATES: what `Summary` counts the claim as."""
+    if any(one.verdict.verdict in DECIDED for one in each.studied):
+        return "over-seeds"
+    return "on-weights" if each.decided else "undecided" if each.verdicts else "not-yet"
+
+
+def by_study(each: Answer) -> list[tuple[str, str]]:
+    """Who said what of a claim; "weights" are the bundled ones."""
+    studied: list[tuple[str, str]] = [(one.study, one.verdict.verdict) for one in each.studied]
+    return [*studied, *(("weights", verdict.verdict) for verdict in each.examined)]
 
 
 def divided(studied: Sequence[StudyVerdict]) -> tuple[list[StudyVerdict], list[StudyVerdict]]:

@@ -38,7 +38,7 @@ def together(finding: xarray.Dataset, has_labels: bool) -> Chart:
     y = alt.Y("value:Q", title=title)
     apart = alt.XOffset("each_subject:N", sort=finding.each_subject.values.tolist())
     colour = subject_colours(finding.each_subject.values, "each_subject")
-    tooltip = [*tooltips(each_subject="subject"), *VALUE_TOOLTIPS]
+    tooltip = [*tooltips(each_subject="subject", replacement="weights"), *interval_tooltips("value", title, ".1f")]
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart, color=colour)
     points = alt.Chart(table).mark_point(size=90).encode(x, y, xOffset=apart, color=colour, tooltip=tooltip)
     chart = alt.layer(bars, points, theme.reference(0, "as intact" if has_labels else "same answers"))

@@ -95,7 +95,7 @@ def over_distance(at: xarray.Dataset, subject: str) -> Chart:
     y = alt.Y("cosine:Q", title="mean cosine")
     shades = alt.Scale(domain=list(kinds), range=[theme.subject_colour(subject), "#7d5ba6", "#8b9099"])
     colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
-    tooltip = tooltips("pairs", distance=("distance (patches)", ".2f"))
+    tooltip = tooltips("pairs", distance=("distance (patches)", ".3~g"))
     tooltip += interval_tooltips("cosine", "mean cosine", ends=("low", "high"))
     numbers = {"nearness": f"{float(at.nearness):.2f}", "rows": f"{float(at.row_bonus):+.3f}"}
     numbers["columns"] = f"{float(at.column_bonus):+.3f}"

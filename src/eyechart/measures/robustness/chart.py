@@ -42,7 +42,7 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     strengths = sorted(set(table["at"]))
     title, axis = TITLES[kind]
     scale = alt.Scale(type="log", base=2) if kind == "shuffle" else alt.Scale(nice=False)
-    form = "%" if kind == "occlusion" else ".3~g"
+    form = ".1~%" if kind == "occlusion" else ".3~g"
     shown = strengths[::2] if kind == "occlusion" else strengths
     x = alt.X("at:Q", title=axis, scale=scale, axis=theme.axis_at(shown, format=form, grid=False))
     words = {"accuracy": "accuracy", "relative": "of its accuracy when intact"}[name]

@@ -50,7 +50,7 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
     dash = alt.StrokeDash("read:N", scale=dashes, legend=None if shift == "one patch" else legend(500))
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     area = theme.band(table, x, y, "low", "high", color=colour, detail="read:N")
-    tooltip = tooltips("subject", name="after", read="read") + interval_tooltips("value", "similarity")
+    tooltip = tooltips("subject", name="after", read="read") + interval_tooltips("value", "similarity", ".4f")
     marks = [
         alt.Chart(along[along["follows"] == follows])
         .mark_point(size=42, filled=filled, strokeWidth=1.5)
@@ -67,7 +67,7 @@ def own_patches(finding: xarray.Dataset) -> str:
     patches = dict(zip(finding.each_subject.values.tolist(), finding.patch.values.tolist(), strict=True))
     low, high = min(patches.values()), max(patches.values())
     if low == high:
-        return f"{low} px in all of them"
+        return f"{low} px in all of them" if len(patches) > 1 else f"{low} px"
     if len(patches) > MOST_TOGETHER:
         return f"{low} to {high} px, each by its own patch"
     return "; ".join(f"{name} {patch} px" for name, patch in patches.items())
