@@ -5,9 +5,13 @@
 #   scripts/study_session.sh 22 /tmp/records cifar100.npz "4 locality --arms vit,vit-no-skip-*" "2 positions --arms vit-sam"
 #
 # All begin at once, each with its own number of workers, so that none waits for another's last training; six workers in
-# all, which share the GPU through CUDA's multi-process service, are enough. First one short training goes to its end:
-# what breaks there would break in all of them. Records are written to RECORDS/NUMBER as trainings end, so a machine that
-# is lost loses what was in flight. After MINUTES no training is begun; what is trained is examined.
+# all, which share the GPU through CUDA's multi-process service, are enough. An arm that two of them need is trained by
+# the first and waited for by the second: name it last in the --arms of the second. First one short training goes to its
+# end: what breaks there would break in all of them. Records are written to RECORDS/NUMBER as trainings end, so a machine
+# that is lost loses what was in flight. After MINUTES no training is begun; what is trained is examined.
+#
+# On a machine that takes only short commands it is left running (setsid scripts/study_session.sh … &), and
+# scripts/study_wait.sh waits for it in pieces.
 set -fuo pipefail # f: the stars of --arms are for eyechart
 if [ $# -lt 4 ]; then
   sed -n '4p' "$0" >&2
@@ -17,6 +21,9 @@ minutes=$1 records=$2 data=$3
 shift 3
 cd "$(dirname "$0")/.."
 mkdir -p "$records"
+rm -f "$records/ended"
+echo $$ >"$records/pid" # for study_wait.sh
+trap 'echo $? >"$records/ended"' EXIT
 export PYTHONPATH=src PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2 TORCHINDUCTOR_COMPILE_THREADS=4
 eyechart="${PYTHON:-python3} -m eyechart"
 command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d 2>/dev/null
