@@ -19,7 +19,7 @@ from eyechart.errors import ImagesError
 from eyechart.images.picture import Unreadable, decode, open_header
 
 THREADS = min(12, os.cpu_count() or 1)
-"""Pillow decodes and resizes outside Python's lock, so threads are enough. A JPEG of 500 × 375 pixels takes a core 5 ms
+"""Pillow decodes and resizes outside Python's lock, so threads are enough. A JPEG of 500 × 375 pixels takes a core 3 ms
 until it is fed, and a GPU looks at a thousand a second."""
 
 DECODED_AT_OPENING = 50_000
