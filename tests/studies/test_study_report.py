@@ -366,6 +366,6 @@ def test_what_was_registered_after_its_runs_says_so(found: list[Answer]) -> None
 
 def test_a_rule_before_its_change_stands_beside_the_verdict_it_would_change(html: str) -> None:
     row = html[html.index('id="C15"') : html.index('id="C16"')]
-    assert row.count("As SPEC writes it, before that change; it does not count:") == 3
+    assert row.count("By the rule before that change; it does not count:") == 3
     assert html[html.index('id="C10"') : html.index('id="C11"')].count("its verdicts would be the same") == 1
     assert re.search(r"Rules of \d+ of the tested claims were changed", html)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from eyechart.charts.numbers import in_words
 from eyechart.claims.table import EVIDENCE, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
-from eyechart.studies.as_spec import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
 from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, changes_of_mind, needs_words
+from eyechart.studies.earlier_rules import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.questions import Question
 from eyechart.studies.recorded import missing_exams, state_of
 from eyechart.studies.records import Records
@@ -147,7 +147,7 @@ def _before(before: Earlier) -> Iterator[str]:
     """What the claim would have come to by its rule before it was changed, where that is something else."""
     of_studies = [(each.verdict, f" (study `{each.study}`)") for each in before.studied]
     for verdict, where in [*of_studies, *((verdict, "") for verdict in before.examined)]:
-        yield f"- As SPEC writes it, before that change; it does not count: {_head(verdict)}{where}."
+        yield f"- By the rule before that change; it does not count: {_head(verdict)}{where}."
         yield from (f"  - {_part(part)}." for part in verdict.parts)
 
 

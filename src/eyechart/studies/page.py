@@ -20,9 +20,9 @@ from eyechart.report.embed import picture
 from eyechart.report.verdict_rows import BEHIND_CLAIMS, KINDS, papers_of, references, rows
 from eyechart.report.verdict_rows import picture as drawing_of
 from eyechart.report.words import Words, language_of, script_words, translator
-from eyechart.studies.as_spec import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
 from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, changes_of_mind
+from eyechart.studies.earlier_rules import NOTHING, Earlier, earlier, summary_words
 from eyechart.studies.figure import figure
 from eyechart.studies.question_figures import drawn_contrast, figures_of
 from eyechart.studies.questions import Numbers, Question

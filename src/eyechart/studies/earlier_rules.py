@@ -1,7 +1,7 @@
 """What claims would have come to by the rules before they were changed after results had been seen.
 
-Each rule of `claims/as_spec.toml` is judged on the numbers that today's verdicts are about: of the same arms over the
-same seeds, and of the same bundled weights. Where it says something else, the reader sees that the change decides.
+Each rule of `claims/earlier_rules.toml` is judged on the numbers that today's verdicts are about: of the same arms over
+the same seeds, and of the same bundled weights. Where it says something else, the reader sees that the change decides.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eyechart.claims.as_spec import RULES, EarlierRule
+from eyechart.claims.earlier_rules import RULES, EarlierRule
 from eyechart.claims.judge import Measured, decide
 from eyechart.claims.verdict import Verdict
 from eyechart.studies.bundled_exams import BundledExams
@@ -17,7 +17,7 @@ from eyechart.studies.claim_answers import Answer
 from eyechart.studies.records import Records
 from eyechart.studies.verdicts import StudyVerdict, exam_verdict, of_tuples, own_verdict
 
-SAME = "By the rule that SPEC writes, before that change, its verdicts would be the same."
+SAME = "By the rule before that change its verdicts would be the same."
 UNKNOWN = "What the rule before that change would say is not known: the number that it asks for is not recorded."
 PARTLY_UNKNOWN = (
     "Of some verdicts it is not known: the number that the rule before that change asks for is not recorded."
@@ -77,7 +77,7 @@ def summary_words(found: Mapping[str, Earlier]) -> str:
         return ""
     return (
         f"Rules of {len(found)} of the tested claims were changed after results on the bundled models were seen. "
-        "Where SPEC's rule says something else, that stands beside the verdict and does not count: "
+        "Where the rule before says something else, that stands beside the verdict and does not count: "
         f"{', '.join(claims)}."
     )
 

@@ -1,4 +1,4 @@
-"""The rules that `as_spec.toml` keeps: how claims were decided, as the specification writes it, before a change.
+"""The rules that `earlier_rules.toml` keeps: how claims were decided, as the specification writes it, before a change.
 
 >>> [part.asks for part in RULES["C15"][0].test.parts]
 ['at least 0.1']
@@ -45,7 +45,7 @@ def read_rule(entry: Mapping[str, Any]) -> EarlierRule:
 
 
 def _read() -> dict[str, tuple[EarlierRule, ...]]:
-    text = files(__package__).joinpath("as_spec.toml").read_text(encoding="utf-8")
+    text = files(__package__).joinpath("earlier_rules.toml").read_text(encoding="utf-8")
     rules = [read_rule(entry) for entry in tomllib.loads(text)["test"]]
     claims = dict.fromkeys(rule.test.claim for rule in rules)
     return {claim: tuple(rule for rule in rules if rule.test.claim == claim) for claim in claims}

@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from eyechart.claims.as_spec import RULES
+from eyechart.claims.earlier_rules import RULES
 from eyechart.claims.table import CLAIMS
 from eyechart.report.words import translator
-from eyechart.studies.as_spec import SAME, UNKNOWN, Earlier, earlier, summary_words
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, all_records, answers
+from eyechart.studies.earlier_rules import SAME, UNKNOWN, Earlier, earlier, summary_words
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import claim_context
 from eyechart.studies.records import Records
@@ -73,7 +73,7 @@ def test_it_stands_on_the_page_and_in_the_text_marked_as_not_counting(
 ) -> None:
     text = markdown(found, records, [], BundledExams.read())
     entry = text[text.index('<a id="c15">') : text.index('<a id="c16">')]
-    mark = "- As SPEC writes it, before that change; it does not count: **Holds over 5 seeds**: vit-gap, resnet"
+    mark = "- By the rule before that change; it does not count: **Holds over 5 seeds**: vit-gap, resnet"
     assert mark in entry
     assert summary_words(before) in text
     assert re.search(r"does not count: C05, C15, .*C31.*C58", summary_words(before))
