@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import altair as alt
@@ -378,6 +379,18 @@ def test_two_readings_of_a_claim_are_told_apart_on_the_tour() -> None:
     told = tour(rows(verdicts, lambda name: {"name": name, "colour": "#000000"}, []), [])
     (claim,) = [each for step in told for each in step["claims"] if each["claim"] == "C15"][:1]
     assert [row["reading"] for row in claim["rows"]] == ["", "Read without the class token."]
+
+
+def test_a_number_with_two_bounds_stands_once_on_the_tour() -> None:
+    """C79 asks for a depth above one bound and below another: the tour, which names no bounds, said it twice."""
+    parts = [
+        {"words": words, "asks": asks, "effect": 1.0, "low": 0.9, "high": 1.0}
+        for words, asks in (("depth", "more than 0.6"), ("depth", "less than 0.85"), ("lead", "less than 0"))
+    ]
+    row = {"claim": "C79", "kind": SimpleNamespace(word="fails"), "sentence": "", "reason": "", "id": "c79"}
+    told = tour([row | {"parts": [each | {"span": "0.9, 1.0"} for each in parts]}], [])
+    (claim,) = [each for step in told for each in step["claims"] if each["claim"] == "C79"][:1]
+    assert [part["words"] for part in claim["rows"][0]["parts"]] == ["depth", "lead"]
 
 
 def very_long(_: xr.Dataset) -> Any:
