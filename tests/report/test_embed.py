@@ -17,6 +17,8 @@ from eyechart.charts import palette
 from eyechart.charts.export import specification
 from eyechart.report import embed
 
+from .browser import Browser
+
 
 def unpacked(column: dict[str, Any]) -> list[Any]:
     """What page.js reads, by another hand."""
@@ -81,3 +83,14 @@ def test_a_picture_as_text_is_the_same_picture() -> None:
 def counted_anew(picture: str) -> str:
     """Without the numbers in names: Vega counts what it clips on from picture to picture."""
     return re.sub(r"(clip|gradient_)\d+", r"\1", picture)
+
+
+def test_words_at_the_right_of_a_picture_are_whole_in_wider_letters(browser: Browser) -> None:
+    """Room is measured in Helvetica; where the browser has none, 'learned, mean over heads' was printed as 'heac'."""
+    frame = pd.DataFrame({"x": [0.0, 1.0], "y": [0.2, 0.7], "kind": ["learned, mean over heads", "without parameters"]})
+    line = alt.Chart(frame).mark_line().encode(x="x:Q", y="y:Q", strokeDash=alt.StrokeDash("kind:N", title=None))
+    light, _ = embed.on_both_papers(specification(line))
+    wider = light.replace(" font-family=", ' font-family="DejaVu Sans, Verdana, sans-serif" data-before=', 1)
+    browser.page.set_content(wider)
+    ends = browser.ask("[...document.querySelectorAll('text')].map((each) => each.getBoundingClientRect().right)")
+    assert max(ends) <= browser.ask("document.querySelector('svg').getBoundingClientRect().right")

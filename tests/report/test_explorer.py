@@ -433,6 +433,7 @@ def test_a_map_is_called_what_it_is(
     assert browser.page.is_disabled("#explorer [data-part=tokens] button")  # no pixels, no likeness
     assert show("place") == (final, token)
     assert show("reach")[0] == reached
+    assert browser.page.is_disabled("#explorer [data-part=tokens] button")  # it is the middle that is asked
 
 
 def test_a_lesson_carries_place_and_reach_where_they_were_measured(tmp_path: Path) -> None:

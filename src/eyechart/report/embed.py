@@ -42,7 +42,9 @@ UNSTROKED = re.compile(r'(?<=^<path)(?!.* stroke=)(.*) stroke-width="[^"]*"')
 RGB = re.compile(r'"rgb\((\d+), (\d+), (\d+)\)"')
 EMPTY = re.compile(r'<path d="(?:M0,0h[\d.]+v[\d.]+h-?[\d.]+Z)?"(?: display="none")?/>')  # a panel's, without an ink
 FONT, LETTERS = re.compile(r' font-family="[^"]*"'), ' font-size="11px"'  # of nearly all words
-BARE = {"aria": False, "background": "transparent"}
+#: Words are measured in Helvetica and shown in what the reader has: 24 letters of DejaVu Sans are 18 pixels longer.
+ROOM = {"left": 6, "top": 6, "right": 24, "bottom": 6}
+BARE = {"aria": False, "background": "transparent", "padding": ROOM}
 STOOD_IN = re.compile(rf'\b(fill|stroke)="({"|".join(STAND_INS)})"')
 TAG = re.compile(r"""<\w+(?: [\w:-]+="[^"']*")*/?>""")
 NUMBERED = re.compile(r'( id="|url\(#)(clip|gradient_)(\d+)')

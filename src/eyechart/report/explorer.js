@@ -68,7 +68,7 @@
       button.value = `${y},${x}`;
       const name = queryName([y, x]).replace(/^the /, "");
       button.textContent = name[0].toUpperCase() + name.slice(1);
-      button.disabled = needsPlace();
+      button.disabled = needsPlace() || howShown(main) === "reach"; // whose query is the middle
       button.addEventListener("click", () => ask(layer().queries.findIndex((each) => each[0] === y && each[1] === x)));
       return button;
     });

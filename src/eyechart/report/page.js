@@ -91,6 +91,12 @@
     return 40 * (list?.length ?? 0);
   }));
 
+  // The same for pictures with words below each, a line a word: 58 pixels hold "brightness".
+  const wordsUnder = (part) => {
+    const marks = unitsOf(part).map(({ mark }) => mark), picture = marks.find((mark) => mark?.type === "image");
+    return picture?.width && marks.some((mark) => mark?.lineBreak === " ") ? (58 * part.width) / picture.width : 0;
+  };
+
   const axesOf = (part) => (isMap(part) ? 24 + namesBeside(part) : 66);
 
   // Panels below one another, whose plots begin at one line: none wider than the widest less what was too much.
@@ -111,7 +117,7 @@
 
   // The least width at which a panel can be read: beside others, five numbers must fit under a curve, and under a map the
   // names of its layers; one without names is a picture. Narrower ones stand below one another.
-  const leastOf = (part) => Math.max(namesAbove(part), Math.min(0.85 * part.width, isMap(part) && !namesBeside(part) ? 96 : Math.max(130, 0.35 * part.width)));
+  const leastOf = (part) => Math.max(namesAbove(part), wordsUnder(part), Math.min(0.85 * part.width, isMap(part) && !namesBeside(part) ? 96 : Math.max(130, 0.35 * part.width)));
 
   // Panels that stand beside one another, each no wider than its share of the room; false where that would be too small.
   // `excess`: what was too much before, which all panels of a row give together.

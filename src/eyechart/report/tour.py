@@ -55,6 +55,14 @@ def told(name: str, verdict_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "reported": claim.reported,
         "evidence": EVIDENCE[claim.evidence],
         "note": claim.note,
-        "rows": [{**row, "reading": row["sentence"].removeprefix(claim.sentence).strip()} for row in tested],
+        "rows": [
+            {**row, "reading": row["sentence"].removeprefix(claim.sentence).strip(), "parts": numbers(row["parts"])}
+            for row in tested
+        ],
         "untested": next((row["reason"] for row in rows if row not in tested), study or "Not asked in this exam."),
     }
+
+
+def numbers(parts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Each number once: a claim with a bound on either side asks for one twice, and the tour names no bounds."""
+    return list({(part["words"], part["effect"], part["span"]): part for part in parts}.values())

@@ -44,7 +44,7 @@ def sorted_heads(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) ->
     shown = table[table["name"].isin(names[:2] + names[-2:])]
     labels = list(dict.fromkeys(shown["name"]))
     ranks = alt.Scale(domain=[1, max(2, *table["rank"])], nice=False)
-    below = alt.Legend(orient="bottom", columns=2, labelLimit=190)
+    below = alt.Legend(orient="bottom", columns=2, labelLimit=190, columnPadding=24)
     lines = theme.curve(
         shown,
         x=alt.X("rank:Q", title="head, sorted by distance", axis=alt.Axis(tickMinStep=1), scale=ranks),

@@ -16,6 +16,7 @@ from eyechart.charts.theme import Chart
 
 TILE, COLUMNS, ROWS = 96, 4, 2
 """Pixels of a picture, and how many stand in a row and below one another in a panel; of panels two fill a wide page."""
+NAMES = 46  # pixels below a picture: a line a word, or "gaussian noise" touches "shot noise" on a phone
 ROW = 28
 
 
@@ -51,18 +52,18 @@ def strip(tiles: list[tuple[str, np.ndarray]], title: str) -> Chart:
     table = pd.DataFrame(
         {
             "x": [(index % COLUMNS + 0.5) * (TILE + 6) for index in range(len(tiles))],
-            "y": [(index // COLUMNS) * (TILE + 24) + TILE / 2 for index in range(len(tiles))],
+            "y": [(index // COLUMNS) * (TILE + NAMES) + TILE / 2 for index in range(len(tiles))],
             "name": [name for name, _ in tiles],
             "url": [drawn_small(tile) for _, tile in tiles],
         }
     )
-    width, height = COLUMNS * (TILE + 6), -(-len(tiles) // COLUMNS) * (TILE + 24)
+    width, height = COLUMNS * (TILE + 6), -(-len(tiles) // COLUMNS) * (TILE + NAMES)
     x = alt.X("x:Q", scale=alt.Scale(domain=[0, width], nice=False), axis=None)
     y = alt.Y("y:Q", scale=alt.Scale(domain=[height, 0], nice=False), axis=None)
     base = alt.Chart(table).encode(x, y)
     pictures = base.mark_image(width=TILE, height=TILE, tooltip=None).encode(url="url:N")
-    words = base.mark_text(style="note", baseline="top", dy=TILE / 2 + 4, tooltip=None).encode(text="name:N")
-    return theme.panel(pictures + words, (width, height), alt.TitleParams(title))
+    words = base.mark_text(style="note", baseline="top", dy=TILE / 2 + 4, lineBreak=" ", lineHeight=12, tooltip=None)
+    return theme.panel(pictures + words.encode(text="name:N"), (width, height), alt.TitleParams(title))
 
 
 def drawn_small(pixels: np.ndarray) -> str:

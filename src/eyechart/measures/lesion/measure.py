@@ -344,7 +344,7 @@ class Lesion(SampledExperiment):
             typical = told(jackknifed(units, partial(typical_cost, name=str(value.name)), str(value.name)))
             parts.append(
                 f"{subject} misses {name} most ({most} {said}); half of its {units.sizes['unit']} units cost {typical} "
-                "or less"
+                f"{'points ' if has_labels else ''}or less"
             )
         parts += [
             f"Convolutions in the first half of {subject} cost "

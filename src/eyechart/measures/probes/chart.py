@@ -87,9 +87,9 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
 def token_maps(finding: xarray.Dataset) -> Chart:
     """R Fig. D.4: accuracy of every token's own probe, at the first two, the middle and the last two blocks."""
     highest = float(finding.token_accuracy.max())
-    charts = []
+    rows = []
     for subject in subjects_in(finding):
-        sites = site_indices(finding, subject)
+        sites, charts = site_indices(finding, subject), []
         for site in dict.fromkeys(sites[[0, min(1, len(sites) - 1), len(sites) // 2, -2 % len(sites), -1]].tolist()):
             table = table_of(finding.isel(site=site), "token_accuracy", ends=False)
             table = table.sort_values(["y", "x"], ascending=[False, True])  # the first row of the frame is the lowest
@@ -109,4 +109,5 @@ def token_maps(finding: xarray.Dataset) -> Chart:
                     size=120,
                 )
             )
-    return theme.panels(charts, columns=5)
+        rows.append(theme.panels(charts, columns=5))
+    return theme.panels(rows, columns=1)  # on a phone too no row holds maps of two subjects

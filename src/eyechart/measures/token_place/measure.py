@@ -133,14 +133,15 @@ class TokenPlace(SampledExperiment):
         "not come from neighbours that look alike; if it stays without mean colours, it is not colour alone. Second: "
         "how well a linear decoder tells a token's row and column. Third: how much of a patch's coarse colours a "
         "linear decoder finds in the token at its place (solid), against that of an adjacent patch and of one half a "
-        "picture away. A token without information about its pixels can still hold its position, and the other way "
-        "round."
+        "picture away. An interval cut off by its panel is wider than can be drawn. A token without information about "
+        "its pixels can still hold its position, and the other way round."
     )
     how_to_read_ko = (
         "처음: 통제 조건에서 마지막 블록 토큰의 적중률. 패치를 섞어도 유지되면 이웃 패치가 닮아서 생긴 것이 아니고, "
         "평균 색을 빼도 유지되면 색만의 효과가 아니다. 둘째: 토큰에서 행과 열을 선형으로 맞히는 정도. 셋째: 토큰에서 "
         "자기 자리 패치의 대략적인 색을 선형으로 되살리는 정도(실선)를 이웃 패치와 그림 절반만큼 먼 패치의 것과 "
-        "견준다. 픽셀의 정보가 없는 토큰도 위치는 담을 수 있고, 그 반대도 마찬가지이다."
+        "견준다. 그림 끝에서 잘린 구간은 그릴 수 있는 것보다 넓다. 픽셀의 정보가 없는 토큰도 위치는 담을 수 있고, "
+        "그 반대도 마찬가지이다."
     )
     method = (
         "Hit-rate as in localisation, but on fewer images and in blocks of at most 32, so that it is less certain. "
