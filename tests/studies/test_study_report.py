@@ -219,6 +219,7 @@ def test_the_page_of_the_studies_speaks_korean(found: list[Answer], records: lis
     assert [words for words in said if english.search(words) and unescape(words) not in quotes] == []
     for question in asked:
         assert re.search("[가-힣]", question.answer_ko), question.id
+        assert "interval" not in question.answer_ko, question.id
         numbers = re.compile(r"\d+(?:[.,]\d+)*")
         assert set(numbers.findall(question.answer)) <= set(numbers.findall(question.answer_ko)), question.id
     say = translator([], [arm for each in records for arm in each.study.arms])

@@ -55,13 +55,13 @@ def with_span(value: float | None, low: float | None, high: float | None) -> tup
     return number(value, decimals), span
 
 
-def in_words(value: float | None, low: float | None, high: float | None) -> str:
+def in_words(value: float | None, low: float | None, high: float | None, *, without: str = "no interval") -> str:
     """
     >>> in_words(0.3111, 0.29, 0.332), in_words(0.14, math.nan, math.nan)
     ('0.311 [0.290, 0.332]', '0.14 (no interval)')
     """
     shown, span = with_span(value, low, high)
-    return f"{shown} [{span}]" if span else f"{shown} (no interval)"
+    return f"{shown} [{span}]" if span else f"{shown} ({without})"
 
 
 def percent(value: float) -> str:
