@@ -185,6 +185,19 @@ def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Ans
     assert not Answer(CLAIMS["C36"], (over_seeds,), (verdict("fails"),)).compared
 
 
+@pytest.mark.parametrize("browser", [(390, 844)], indirect=True)
+def test_the_glance_is_a_grid_of_signs_on_a_phone(browser: Browser, html: str, tmp_path: Path) -> None:
+    """Its claims stand in full below: with their sentences twice it was 7,000 px high."""
+    file = tmp_path / "studies.html"
+    file.write_text(html, encoding="utf-8")
+    browser.open(file)
+    assert browser.ask("document.querySelector('.glance').offsetHeight") < 2200
+    inside = "[...document.querySelectorAll('.glance li')].every((one) => one.scrollWidth <= one.clientWidth)"
+    assert browser.ask(inside)
+    browser.ask("document.querySelector('.glance a.id[href=\"#C24\"]').click()")
+    assert browser.ask("document.getElementById('C24').open")
+
+
 def test_every_question_is_quoted_and_answered_by_numbers_or_called_open(
     found: list[Answer], records: list[Records]
 ) -> None:
