@@ -9,7 +9,7 @@ import pytest
 import xarray
 
 from eyechart.intervals import jackknife
-from eyechart.reading_estimates import jackknifed, vit_minus_cnn
+from eyechart.reading_estimates import in_points, jackknifed, spanned, vit_minus_cnn
 
 
 def test_pairs_of_equal_pictures_and_no_certainty_where_both_lose_everything() -> None:
@@ -42,3 +42,21 @@ def test_a_number_made_of_variables_has_the_jackknife_of_what_was_left_out() -> 
     value, *ends = jackknifed(finding.drop_vars("ratio_replicates"), median, "ratio")
     assert value == 5.5
     assert np.isnan(ends).all()
+
+
+@pytest.mark.parametrize(
+    ("ends", "form", "said"),
+    [
+        ((0.99999999, 0.99999997, 1.0), ".0%", "100.000% [± < 0.001%]"),  # an untrained ResNet's own patch
+        ((0.99999925, 0.9999991, 0.9999994), ".2f", "1.000 [± < 0.001]"),  # features that move along with the picture
+        ((0.73124, 0.7312399, 0.7312401), ".2f", "0.731 [± < 0.001]"),
+        ((0.99987, 0.99985, 0.99989), ".2f", "0.99987 [0.99985, 0.99989]"),
+        ((-0.25, -0.25, -0.25), "+.0%", "-25% [the same in all folds]"),
+    ],
+)
+def test_no_interval_says_the_same_end_twice(ends: tuple[float, float, float], form: str, said: str) -> None:
+    assert spanned(ends, form) == said
+
+
+def test_points_without_a_spread_say_so() -> None:
+    assert in_points((0.0, 0.0, 0.0)) == "0.0 [the same in all folds]"

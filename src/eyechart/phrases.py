@@ -19,6 +19,19 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def span_of(low: str, high: str, decimals: int, width: float, unit: str = "") -> str:
+    """The ends of an interval, never twice the same: those that print alike say how near they are.
+
+    All of the interval lies within one unit of the last place of the number that stands before it.
+
+    >>> span_of("0.29", "0.33", 2, 0.04), span_of("1.000", "1.000", 3, 2e-7), span_of("0.22", "0.22", 2, 0.0)
+    ('0.29, 0.33', '± < 0.001', '± 0')
+    """
+    if low != high:
+        return f"{low}, {high}"
+    return f"± < {10.0**-decimals:.{decimals}f}{unit}" if width else "± 0"
+
+
 def did_you_mean(word: str, candidates: Iterable[str], otherwise: str) -> str:
     """The end of a sentence about an unknown word: the names that read like it, or `otherwise` where none does.
 

@@ -15,6 +15,7 @@ import numpy as np
 import xarray
 
 from eyechart.intervals import jackknife
+from eyechart.phrases import span_of
 from eyechart.quantity import PerSubjects
 
 
@@ -110,24 +111,33 @@ def quantity_in_words(finding: xarray.Dataset, quantity: str, form: str, *subjec
 
 SAME = 1e-6
 """Ends no farther apart are written alike: more digits would be rounding."""
+UNMOVED = "the same in all folds"
+"""Said instead of an interval without width: whichever fold is left out, the number stays."""
 
 
 def spanned(ends: Ends, form: str) -> str:
     """A number with its interval, with as many digits as tell its ends apart; by itself where it has no interval.
 
+    Never "[x, x]": of an interval of mere rounding, what it is narrower than; where no fold moved the number, that.
+
     >>> spanned((0.61, 0.58, 0.64), ".2f"), spanned((0.94, 0.939, 0.941), ".2f"), spanned((0.5, math.nan, 1.0), ".0%")
     ('0.61 [0.58, 0.64]', '0.940 [0.939, 0.941]', '50%')
-    >>> spanned((1.0, 0.9999999, 1.0), ".0%")
-    '100% [100%, 100%]'
+    >>> spanned((1.0, 0.9999999, 1.0), ".0%"), spanned((0.0, 0.0, 0.0), "+.1f")
+    ('100.000% [± < 0.001%]', '+0.0 [the same in all folds]')
     """
     value, low, high = ends
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value:{form}}"
+    if low == high:
+        return f"{value:{form}} [{UNMOVED}]"
     sign, _, rest = form.partition(".")
     digits, kind = int(rest[:-1]), rest[-1]
     while digits < 5 and high - low > SAME and f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
         digits += 1
-    return "{} [{}, {}]".format(*(f"{each:{sign}.{digits}{kind}}" for each in ends))
+    if f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
+        digits = max(int(rest[:-1]), 3)
+    shown = [f"{each:{sign}.{digits}{kind}}" for each in ends]
+    return f"{shown[0]} [{span_of(shown[1], shown[2], digits, high - low, kind.strip('f'))}]"
 
 
 def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:

@@ -12,6 +12,7 @@ import xarray as xr
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
+from eyechart.charts.heatmap import heatmap
 from eyechart.charts.palette import DARK
 from eyechart.measures import find_measure
 from eyechart.measures.hessian import chart as hessian_chart
@@ -98,3 +99,12 @@ def test_an_interval_that_reaches_zero_is_on_no_logarithmic_axis(low: float, kin
     """Four minibatches gave [0, 641]: all marks stood at the left end of an axis without numbers."""
     table = pd.DataFrame({"ape": [163.0, 282.0], "ape_low": [low, 125.0], "ape_high": [641.0, 483.0]})
     assert hessian_chart.scale_of("ape", table).to_dict().get("type") == kind
+
+
+def test_a_short_name_is_whole_below_a_narrow_map() -> None:
+    """Of 10 layers × 18 the map is 78 pixels wide: a name may stand out by 12 on either side."""
+    cells = pd.DataFrame([{"x": f"b{x}", "y": f"c{y}", "value": 0.5} for x in range(10) for y in range(18)])
+    chart = heatmap(cells, x="x", y="y", value="value", x_title="zoo:resnet-18 →", y_title="zoo:alternet →", size=140)
+    spec = specification(theme.dress(chart))
+    assert spec["width"] < 85
+    assert "zoo:resnet-18 →<" in vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])

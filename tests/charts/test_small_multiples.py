@@ -14,15 +14,20 @@ from eyechart.charts.export import specification
 from eyechart.charts.tables import subject_colours
 
 
-def curves(count: int) -> Any:
+def curves(*counts: int) -> Any:
+    """A panel for each count, of that many subjects."""
+    with theme.drawing(subjects=[f"s{number}" for number in range(max(counts))]):
+        return theme.panels([panel(count) for count in counts], columns=2)
+
+
+def panel(count: int) -> Any:
     subjects = [f"s{number}" for number in range(count)]
     rows = [{"subject": s, "depth": at / 3, "value": at + n} for n, s in enumerate(subjects) for at in range(4)]
     frame = pd.DataFrame(rows)
     frame = frame.assign(low=frame["value"] - 1, high=frame["value"] + 1)
-    with theme.drawing(subjects=subjects):
-        chart = theme.curve(frame, theme.depth_axis(), alt.Y("value:Q"), subject_colours(subjects), "low", "high")
-        chart = chart + theme.reference(0, "nothing")
-        return theme.panels([chart.properties(width=380, height=200, title="values")], columns=2)
+    chart = theme.curve(frame, theme.depth_axis(), alt.Y("value:Q"), subject_colours(subjects), "low", "high")
+    chart = chart + theme.reference(0, "nothing")
+    return chart.properties(width=380, height=200, title="values")
 
 
 def test_three_stay_together() -> None:
@@ -40,3 +45,10 @@ def test_more_get_a_panel_each(count: int) -> None:
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     assert svg.count(">nothing<") == 2 * count  # the reference, with its rim, stands in every panel
     assert svg.count("mark-line") == count
+
+
+def test_what_fewer_subjects_have_gets_panels_of_the_same_size() -> None:
+    """Two of six subjects have a class token: beside panels of one subject each, theirs was higher."""
+    many, two = specification(curves(4, 2))["concat"]
+    assert [panel["title"]["text"] for panel in two["concat"]] == ["s0", "s1"]
+    assert {(panel["width"], panel["height"]) for panel in [*many["concat"], *two["concat"]]} == {(190, 150)}

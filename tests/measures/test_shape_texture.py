@@ -14,7 +14,7 @@ from torch import Tensor
 
 from eyechart.claims.asking import asked_of
 from eyechart.claims.judge import judge
-from eyechart.intervals import with_intervals
+from eyechart.intervals import room_for, with_intervals
 from eyechart.measure import Views
 from eyechart.measures.shape_texture.measure import (
     CONDITIONS,
@@ -249,6 +249,17 @@ def test_without_labels_no_claim_is_decided() -> None:
 
 
 # --- real subjects --------------------------------------------------------------------------------------------------
+
+
+def test_a_loss_of_nothing_has_the_bound_of_so_many_pictures() -> None:
+    """Answers that no shuffling or filter changes (an untrained module names one class) are no certain zero."""
+    same = {"low": 1.0, "high": 1.0, "shuffled": 1.0, "phase": 0.5}
+    finding = play({"vit": same, "cnn": same}, images=64)
+    for name in ("shuffle_loss", "filter_bias"):
+        value, low, high = (finding[f"{name}{end}"].values for end in ("", "_low", "_high"))
+        assert (value == 0).all()
+        assert low == pytest.approx(-room_for(64))
+        assert high == pytest.approx(room_for(64))
 
 
 def test_one_shard_and_many_give_the_same() -> None:

@@ -356,3 +356,14 @@ def test_without_javascript_the_chosen_language_is_shown(browser: Browser, korea
     browser.open(korean_page)
     assert browser.page.locator("#verdicts h2").inner_text().startswith("판정")
     assert not browser.page.locator(".languages").is_visible()
+
+
+def test_a_number_that_no_fold_moved_says_so_in_korean(say: Translator) -> None:
+    english = (
+        "zoo:vit: when the picture moves by 16 px, features that move along keep a similarity of 1.00 [the same in all "
+        "folds] (left where they were: 0.571 [± < 0.001])"
+    )
+    korean = say(english)
+    assert korean is not None
+    assert "1.00 [모든 폴드에서 같음]" in korean
+    assert "0.571 [± < 0.001]" in korean

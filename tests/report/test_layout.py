@@ -219,6 +219,20 @@ def test_a_row_of_four_becomes_two_of_two(browser: Browser, tmp_path: Path) -> N
     assert rows[0] == rows[1] < rows[2] == rows[3] < rows[4]
 
 
+def twenty_one_maps(_: xr.Dataset) -> Any:
+    """As in `cka` of six subjects."""
+    cells = pd.DataFrame({"x": list("abcabc"), "y": list("dddeee"), "value": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]})
+    return theme.panels([heatmap(cells, x="x", y="y", value="value", size=140)] * 21, columns=5)
+
+
+@pytest.mark.parametrize("browser", [(800, 900)], indirect=True)
+def test_rows_of_five_become_as_many_as_there_is_room_for(browser: Browser, tmp_path: Path) -> None:
+    """Five have no half: with two a row, two fifths of the figure were empty."""
+    places = browser.ask(PLACES % drawn(browser, tmp_path, twenty_one_maps))
+    assert len(places) == 21
+    assert len({y for _, y in places}) <= 7
+
+
 def by_corruption(_: xr.Dataset) -> Any:
     kinds = ["gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"]
     pictures = np.zeros((1, 16, 32, 32, 3), np.uint8)

@@ -269,7 +269,7 @@ def test_names_survive_in_chart_data(cruel: Outline) -> None:
 
 def test_numbers_without_interval() -> None:
     assert numbers.with_span(0.5, float("nan"), float("nan")) == ("0.5", "")
-    assert numbers.with_span(3.0, 3.0, 3.0) == ("3.000", "3.000, 3.000")  # no width is not no interval
+    assert numbers.with_span(3.0, 3.0, 3.0) == ("3.000", "± 0")  # no width is not no interval
     assert numbers.with_span(None, None, None) == ("n/a", "")
     assert numbers.number(0.00000012) == "1.2e−07"
 

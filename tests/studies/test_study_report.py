@@ -185,6 +185,19 @@ def test_a_study_and_the_bundled_weights_that_differ_are_told_so(found: list[Ans
     assert not Answer(CLAIMS["C36"], (over_seeds,), (verdict("fails"),)).compared
 
 
+@pytest.mark.parametrize("browser", [(390, 844)], indirect=True)
+def test_the_glance_is_a_grid_of_signs_on_a_phone(browser: Browser, html: str, tmp_path: Path) -> None:
+    """Its claims stand in full below: with their sentences twice it was 7,000 px high."""
+    file = tmp_path / "studies.html"
+    file.write_text(html, encoding="utf-8")
+    browser.open(file)
+    assert browser.ask("document.querySelector('.glance').offsetHeight") < 2200
+    inside = "[...document.querySelectorAll('.glance li')].every((one) => one.scrollWidth <= one.clientWidth)"
+    assert browser.ask(inside)
+    browser.ask("document.querySelector('.glance a.id[href=\"#C24\"]').click()")
+    assert browser.ask("document.getElementById('C24').open")
+
+
 def test_every_question_is_quoted_and_answered_by_numbers_or_called_open(
     found: list[Answer], records: list[Records]
 ) -> None:
@@ -219,6 +232,7 @@ def test_the_page_of_the_studies_speaks_korean(found: list[Answer], records: lis
     assert [words for words in said if english.search(words) and unescape(words) not in quotes] == []
     for question in asked:
         assert re.search("[가-힣]", question.answer_ko), question.id
+        assert "interval" not in question.answer_ko, question.id
         numbers = re.compile(r"\d+(?:[.,]\d+)*")
         assert set(numbers.findall(question.answer)) <= set(numbers.findall(question.answer_ko)), question.id
     say = translator([], [arm for each in records for arm in each.study.arms])

@@ -133,7 +133,9 @@ def _axis(names: dict[str, int], title: str, pixels: int, labels: bool, up: bool
     turned: dict[str, Any] = {} if up or max(map(len, names), default=0) <= 3 else {"labelAngle": -45}
     return alt.Axis(
         title=title or None,
-        titleLimit=pixels,  # a long name is cut there; the panel's own title has it whole
+        # A long name is cut there; the panel's own title has it whole. Below a map it may stand out a little: the page
+        # allows as much, and "zoo:vit-gap →" was cut below the narrow map of 9 blocks × 17.
+        titleLimit=pixels + (0 if up else 24),
         values=[index + 0.5 for index in shown],
         tickCount=len(shown),
         labelExpr=f"{listed}[floor(datum.value)]",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from eyechart.phrases import span_of
+
 
 def is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
@@ -41,22 +43,25 @@ def with_span(value: float | None, low: float | None, high: float | None) -> tup
 
     >>> with_span(0.3111, 0.29, 0.332), with_span(0.06, -0.0021, 0.13)
     (('0.311', '0.290, 0.332'), ('0.060', '−0.002, 0.130'))
+    >>> with_span(0.99999925, 0.9999991, 0.9999994), with_span(3.0, 3.0, 3.0)
+    (('0.999999', '± < 0.000001'), ('3.000', '± 0'))
     """
     if low is None or high is None or not (is_number(low) and is_number(high)):
         return number(value), ""
     decimals = decimals_for(low, high)
     for end in (low, high):  # on which side of zero an end lies is what it is read for
         decimals += end != 0 and decimals < 6 and round(end, decimals) == 0
-    return number(value, decimals), f"{number(low, decimals)}, {number(high, decimals)}"
+    span = span_of(number(low, decimals), number(high, decimals), decimals, high - low)
+    return number(value, decimals), span
 
 
-def in_words(value: float | None, low: float | None, high: float | None) -> str:
+def in_words(value: float | None, low: float | None, high: float | None, *, without: str = "no interval") -> str:
     """
     >>> in_words(0.3111, 0.29, 0.332), in_words(0.14, math.nan, math.nan)
     ('0.311 [0.290, 0.332]', '0.14 (no interval)')
     """
     shown, span = with_span(value, low, high)
-    return f"{shown} [{span}]" if span else f"{shown} (no interval)"
+    return f"{shown} [{span}]" if span else f"{shown} ({without})"
 
 
 def percent(value: float) -> str:

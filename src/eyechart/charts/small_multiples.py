@@ -33,7 +33,13 @@ def _walk(part: dict[str, Any], datasets: Mapping[str, Any], table: str | None =
         return part if len(subjects) <= MOST_TOGETHER else _multiplied(part, field, subjects, table, datasets)
     inner = [_walk(each, datasets, table) for each in part["concat"]]
     changed = any("concat" in new and "concat" not in old for new, old in zip(inner, part["concat"], strict=True))
-    return {**part, "concat": inner} | ({"columns": 1} if changed else {})
+    if not changed:
+        return {**part, "concat": inner}
+    # What fewer subjects have (a class token) gets panels of the same size: two of one row had different heights.
+    for at, each in enumerate(inner):
+        field, subjects = _subjects_of_lines(each, table, datasets) if "concat" not in each else ("", [])
+        inner[at] = _multiplied(each, field, subjects, table, datasets) if subjects else each
+    return {**part, "concat": inner, "columns": 1}
 
 
 def _layers(part: dict[str, Any], table: str | None) -> list[tuple[dict[str, Any], str | None]]:

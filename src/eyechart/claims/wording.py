@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eyechart.phrases import count
+from eyechart.phrases import count, span_of
 
 THESE_WEIGHTS = "these weights"
 
@@ -36,12 +36,15 @@ def interval_words(value: float, low: float, high: float) -> str:
     """
     >>> interval_words(0.3123, 0.2911, 0.3335), interval_words(0.5, math.nan, math.nan)
     ('0.312 [0.291, 0.334]', '0.50 (no interval)')
+    >>> interval_words(0.2214, 0.2214, 0.2214), interval_words(1.0, 0.9999999, 1.0)
+    ('0.22 [± 0]', '1.000000 [± < 0.000001]')
     """
     half = (high - low) / 2
     # Two digits of the half-width; an exact or unknown width says nothing about digits.
     digits = 1 - math.floor(math.log10(half)) if half > 0 else 2
-    shown = [f"{x:.{min(max(digits, 2), 6)}f}".replace("-", "−") for x in (value, low, high)]
-    return f"{shown[0]} (no interval)" if math.isnan(half) else f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    digits = min(max(digits, 2), 6)
+    shown = [f"{x:.{digits}f}".replace("-", "−") for x in (value, low, high)]
+    return shown[0] + (" (no interval)" if math.isnan(half) else f" [{span_of(shown[1], shown[2], digits, half)}]")
 
 
 def count_parts(decisions: Sequence[str], least: int = 0) -> str:

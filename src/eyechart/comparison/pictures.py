@@ -54,7 +54,7 @@ def panel(each: Difference, labels: Sequence[str], shown: Mapping[str, str] | No
     colour = alt.Color("subject:N", scale=theme.subject_scale([each.subjects[0]]), legend=None)
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
     written = [(shown or {}).get(name, name) for name in each.subjects]
-    name, subjects = name_of_quantity(each.quantity), " and ".join(written)
+    name, subjects = name_of_quantity(each.quantity), ", ".join(written)
     # Longer names were cut: a line holds as many letters as a panel is wide in the widest of readers' fonts.
     lines = textwrap.wrap(name, LETTERS)
     title = alt.TitleParams(lines, subtitle=textwrap.wrap(subjects, LETTERS + 8), limit=PANEL[0] + 60)

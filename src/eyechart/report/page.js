@@ -62,7 +62,8 @@
     if (part.concat) {
       const own = part.columns || part.concat.length;
       part.columns = Math.min(own, most);
-      while (part.columns > 2 && part.concat.length > own && own % part.columns) part.columns -= 1; // four above four: two a row, not three
+      const even = Array.from({ length: Math.max(0, part.columns - 1) }, (_, less) => part.columns - less).find((many) => own % many === 0);
+      if (part.concat.length > own && even) part.columns = even; // four above four: two a row, not three; five have no such half
       if (part.columns < Math.min(own, most)) fill(part, room);
     }
     (part.concat || []).forEach((one) => atMost(one, columns, room));

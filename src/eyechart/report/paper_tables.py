@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("latex", "markdown", "csv")
 #: Signs that stand in our texts and that LaTeX knows only in mathematics.
 SIGNS = {
-    "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$", "±": r"$\pm$", "→": r"$\rightarrow$",
+    "−": "$-$", "<": "$<$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$", "±": r"$\pm$", "→": r"$\rightarrow$",
     "∞": r"$\infty$", "²": "$^2$", "ᵀ": r"$^\top$", "√": r"$\surd$", "λ": r"$\lambda$", "π": r"$\pi$",
     "σ": r"$\sigma$", "ε": r"$\epsilon$", "…": r"\ldots{}", "\u00a0": "~", "\u2011": "-",
 }  # fmt: skip

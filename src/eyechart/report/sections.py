@@ -10,6 +10,7 @@ from eyechart.charts.small_multiples import MOST_TOGETHER
 from eyechart.measure import SampledExperiment
 from eyechart.phrases import harmless_cell
 from eyechart.quantity import quantities_in
+from eyechart.reading_estimates import UNMOVED
 from eyechart.report.embed import data_uri, embed, svg_uri
 from eyechart.report.sentences import lines, name_of_quantity, of_these, typeset
 
@@ -136,7 +137,7 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
             continue
         met.add((name, *subjects, *ends))
         shown, span = with_span(value, low, high)
-        exact = low == high and finding.attrs.get("of_weights")
+        still = low == high and ("exact" if finding.attrs.get("of_weights") else UNMOVED)
         if not made or made[-1]["key"] != name:
             group = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
             made.append(group)
@@ -146,7 +147,7 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
                 "value": shown,
                 "number": value,
                 "width": high - low,
-                "span": "exact" if exact else f"[{span}]" if span else "",
+                "span": still or (f"[{span}]" if span else ""),
                 "unit": row["quantity_unit"],
             }
         )

@@ -28,6 +28,8 @@ BREAK = re.compile(r"(?<=[^.]{2}[.;]) (?=\S)|(?<=\.\d[.;]) (?=\S)|(?<=[?!]) (?=\
 WITHIN = r"(?:(?!(?<!al)(?<!Fig)[.;?!] ).)+?"
 """Any words of one clause; "et al. 2021, Fig. 3" is one."""
 LIST = re.compile(r"; |, then |, and |, (?![^\[]*\])| and ")  # the comma of an interval divides nothing
+WORDS_FOR_ENDS = re.compile(r"(?<=\[)[a-z ]+(?=\])")
+"""What a number says instead of an interval: "[the same in all folds]"."""
 END = ".;"
 PLAIN_SIGNS = str.maketrans("\u00a0−\u2011", " --")
 
@@ -104,7 +106,7 @@ class Translator:
                     return None
                 said[name] = ", ".join(item for item in items if item)
             else:
-                said[name] = value
+                said[name] = WORDS_FOR_ENDS.sub(lambda ends: self(ends[0]) or ends[0], value)
         return PLACE.sub(lambda match: said[match[1]], other)
 
 

@@ -29,6 +29,8 @@ AT_EQUAL = ", at equal data and recipe"
 """Behind the name of a study: a correlation over those of its arms that differ in their architecture alone."""
 NOT_YET = "Not yet: a number that it needs is not recorded."
 NOT_YET_KO = "아직 없음: 필요한 수가 기록되지 않았다."
+WITHOUT = {False: "no interval", True: "구간 없음"}
+"""What stands behind a number without an interval, in English and in Korean."""
 KOREAN = {"holds": "성립", "fails": "불성립", "undecided": "미정", "not yet": "아직 없음"}
 
 
@@ -104,13 +106,15 @@ class Numbers:
         name, _, where = what.rpartition(" of ")
         if kind == "exam":
             value = self.exam.get((name, where.replace(", ", " | ")))
-            return None if value is None else in_words(*value)
+            return None if value is None else in_words(*value, without=WITHOUT[korean])
         if kind == "seeds":
             over_seeds = self.over_seeds(name, where)
-            return None if over_seeds is None else in_words(over_seeds.value, over_seeds.low, over_seeds.high)
+            if over_seeds is None:
+                return None
+            return in_words(over_seeds.value, over_seeds.low, over_seeds.high, without=WITHOUT[korean])
         study = where.removesuffix(AT_EQUAL)
         if kind == "contrast":
-            return self._contrast(name, study)
+            return self._contrast(name, study, korean)
         return self._correlation(name, self.of_study(study), where != study, korean)
 
     def added(self, contrasts: Sequence[str]) -> tuple[str, str]:
@@ -146,12 +150,14 @@ class Numbers:
         at = {"over seeds": "시드에 걸쳐 ", "on the bundled weights": "번들 가중치에서 ", "": ""}[where]
         return f"{name}: {at}{said}{'(읽는 법이나 모델에 따라)' if several else ''}."
 
-    def _contrast(self, name: str, study: str) -> str | None:
+    def _contrast(self, name: str, study: str, korean: bool) -> str | None:
         records = self.of_study(study)
         if name not in records.study.contrasts:
             raise EyechartError(f"questions.toml: {study} has no contrast {name!r}.")
         interval = interval_of(records.study.contrasts[name], records)
-        return None if interval is None else in_words(interval.value, interval.low, interval.high)
+        if interval is None:
+            return None
+        return in_words(interval.value, interval.low, interval.high, without=WITHOUT[korean])
 
     def _correlation(self, names: str, records: Records, at_equal: bool, korean: bool) -> str | None:
         means = arm_means(records, *names.split(", "))

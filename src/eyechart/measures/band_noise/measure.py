@@ -28,7 +28,7 @@ from eyechart.measure import SampledExperiment, Source, Views, option, subject_c
 from eyechart.methods.scoring import has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import filtered, rings, share_of_ring, with_rms
 from eyechart.quantity import Compute, Quantity, of_each
-from eyechart.reading_estimates import scored_vit_minus_cnn, with_ends
+from eyechart.reading_estimates import in_points, scored_vit_minus_cnn, spanned, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import gives_answers
 from eyechart.sites import Anatomy
@@ -299,11 +299,8 @@ class BandNoise(SampledExperiment):
         for subject in finding.subject.values.tolist():
             row = finding.sel(subject=subject)
             what = "accuracy" if str(row.scored.item()) == "accuracy" else "agreement with its own intact answers"
-            low_end, high_end = (
-                "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * each for each in with_ends(row, name)))
-                for name in ("low_cost", "high_cost")
-            )
+            low_end, high_end = (in_points(with_ends(row, name)) for name in ("low_cost", "high_cost"))
             parts.append(f"{subject} loses {low_end} points of {what} below 0.3 π and {high_end} above 0.7 π")
         size = "height" if finding.attrs["scaling"] == "paper" else "RMS"
-        noise = f"{size} {strength:.2f} [{low:.2f}, {high:.2f}] quarters of the pixel range"
+        noise = f"{size} {spanned((strength, low, high), '.2f')} quarters of the pixel range"
         return f"At noise of {noise}: {'; '.join(parts)}."

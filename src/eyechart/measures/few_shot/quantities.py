@@ -14,7 +14,7 @@ import xarray
 
 from eyechart.methods.twins import snapshot
 from eyechart.quantity import Compute, PerSubjects, of_each, subjects_in
-from eyechart.reading_estimates import spec_of
+from eyechart.reading_estimates import in_points, spanned, spec_of
 
 
 def slope(values: np.ndarray, over: np.ndarray) -> float:
@@ -120,12 +120,12 @@ def pair_sentence(finding: xarray.Dataset) -> list[str]:
     if ahead[0] < 0:
         subjects = subjects[::-1]
         ahead, spread = ([-numbers[0], -numbers[2], -numbers[1]] for numbers in (ahead, spread))
-    points = "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * number for number in ahead))
+    points = in_points((ahead[0], ahead[1], ahead[2]))
     one, other = subjects
     tighter, wider = (one, other) if spread[0] < 0 else (other, one)
     if spread[0] > 0:
         spread = [-spread[0], -spread[2], -spread[1]]
-    spreads = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*spread)
+    spreads = spanned((spread[0], spread[1], spread[2]), "+.3f")
     return [
         f"In episodes {one} is ahead of {other} by {points} points"
         if ahead[1] > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsFloat
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from eyechart.curvature import Eigenvalues
 from eyechart.intervals import jackknife, t_quantile
 from eyechart.quantity import Bounds, Compute
+from eyechart.reading_estimates import spanned, with_ends
 
 
 def share_gap_bounds(compute: Compute, variant: str) -> Callable[[xarray.Dataset], Bounds]:
@@ -116,8 +117,8 @@ def spectra_in_words(finding: xarray.Dataset) -> str:
         parts = []
         for variant in dict.fromkeys([of_subject.variant.values[0], of_subject.variant.values[-1]]):
             one = of_subject.sel(variant=variant)
-            nep = with_ends("{:.0%}", one.nep, one.nep_low, one.nep_high)
-            ape = with_ends("{:.0f}", one.ape, *ape_ends(finding, subject, variant))
+            nep = spanned(with_ends(one, "nep"), ".0%")
+            ape = spanned((float(one.ape), *ape_ends(finding, subject, variant)), ".0f")
             steep = f"the positive ones average {ape}" if np.isfinite(one.ape) else "none is positive"
             parts.append(f"{nep} of the eigenvalues are negative and {steep} ({variant})")
         said.append(f"for {subject} " + ", and ".join(parts))
@@ -133,17 +134,6 @@ def spectra_in_words(finding: xarray.Dataset) -> str:
     remarks = "; ".join([*(certainty if np.isfinite(worst) else ()), *ends])
     told = f"Over {minibatches}: {'; '.join(said)}."
     return f"{told}\n{remarks[0].upper()}{remarks[1:]}." if remarks else told
-
-
-def with_ends(form: str, *numbers: SupportsFloat) -> str:
-    """The number and its interval, if it has one.
-
-    >>> with_ends("{:.0%}", 0.5, 0.4, 0.6), with_ends("{:.0f}", 44, float("nan"), float("nan"))
-    ('50% [40%, 60%]', '44')
-    """
-    number, *ends = map(float, numbers)
-    interval = " [" + ", ".join(map(form.format, ends)) + "]"
-    return form.format(number) + (interval if np.isfinite(ends).all() else "")
 
 
 def at_most(trials: int) -> float:

@@ -209,6 +209,8 @@ class ShapeTexture(SampledExperiment):
         decided = total.by_phase + total.by_amplitude
         unit = {"limits": (0.0, 1.0), "trials": max(1.0, float(total.seen.max()))}
         paired = {"limits": (0.0, 1.0), "trials": max(1.0, float(total.pairs.max()))}
+        # What is lost is lost of the pictures that were right: none moved in so many bounds how many might have.
+        same = {"pairs": max(1.0, float(total.right[:, 0].min()))}
         fewest = {"limits": (0.0, 1.0), "trials": max(1.0, float(decided.min()))}
         return xarray.Dataset(
             {
@@ -216,8 +218,8 @@ class ShapeTexture(SampledExperiment):
                 "low_passed": (("subject", "cutoff"), low, unit),
                 "high_passed": (("subject", "cutoff"), high, unit),
                 "shuffled": (("subject", "pieces"), pieces, unit),
-                "filter_bias": ("subject", filter_bias),
-                "shuffle_loss": ("subject", shuffle_loss, {"limits": (None, 1.0)}),
+                "filter_bias": ("subject", filter_bias, same),
+                "shuffle_loss": ("subject", shuffle_loss, {"limits": (None, 1.0), **same}),
                 "phase_share": ("subject", (total.by_phase / decided).numpy(), fewest),
                 "decided": ("subject", (decided / total.pairs).numpy(), paired),
                 "clipped": ("subject", (total.conflict_clipped / total.pairs).numpy(), {"limits": (0.0, 1.0)}),
