@@ -11,7 +11,7 @@ from eyechart.engines.plan import scene_of
 from eyechart.exam import prepare
 from eyechart.measures import planned_measures
 from eyechart.subjects.list_file import listed_subjects
-from eyechart.subjects.preprocessing import Preprocessing
+from eyechart.subjects.preprocessing import Resizing
 from eyechart.subjects.subject import Subject
 from tests.small_subjects import TINY, write_subjects
 
@@ -43,14 +43,14 @@ def test_each_of_many_subjects_runs_once_for_each_picture(listed: list[str], mon
         return call(subject, images)
 
     fed = Counter[str]()
-    feed = Preprocessing.__call__
+    feed = Resizing.__call__
 
-    def counted_feed(preprocessing: Preprocessing, pictures: Any) -> Any:
-        fed["pictures"] += len(pictures)
-        return feed(preprocessing, pictures)
+    def counted_feed(resizing: Resizing, picture: Any) -> Any:
+        fed["pictures"] += 1
+        return feed(resizing, picture)
 
     monkeypatch.setattr(Subject, "call", counted)
-    monkeypatch.setattr(Preprocessing, "__call__", counted_feed)
+    monkeypatch.setattr(Resizing, "__call__", counted_feed)
     chosen, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
     assert [measure.name for measure in chosen] == names
     tallies = [prepared.compute(shard, chosen, scene)["cka"] for shard in range(SHARDS)]
