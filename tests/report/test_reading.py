@@ -353,8 +353,10 @@ def test_a_held_finger_brushes_heads_and_a_quick_one_scrolls(browser: Browser, f
         points = [{"x": at[0], "y": at[1]}] if at else []
         fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
-    def drag(hold: int) -> None:
+    def drag(hold: int) -> float:
+        """Where the page stood when the finger came down: bringing the figure into view may move it by a pixel."""
         canvas.scroll_into_view_if_needed()
+        stood = float(browser.ask("window.scrollY"))
         edge = canvas.bounding_box()
         assert edge
         start, end = (edge["x"] + 60, edge["y"] + 250), (edge["x"] + edge["width"] - 20, edge["y"] + 30)
@@ -363,6 +365,7 @@ def test_a_held_finger_brushes_heads_and_a_quick_one_scrolls(browser: Browser, f
         for share in (0.3, 0.6, 1.0):
             touch("touchMove", *(one + share * (two - one) for one, two in zip(start, end, strict=True)))
         touch("touchEnd")
+        return stood
 
     assert "Hold a finger" in browser.ask("document.querySelector('[data-chart=attention_distance] .hint').textContent")
     drag(hold=0)
@@ -371,8 +374,7 @@ def test_a_held_finger_brushes_heads_and_a_quick_one_scrolls(browser: Browser, f
     tall = 0.0
     while tall != (tall := browser.ask("document.documentElement.scrollHeight")):  # a figure above is still drawn
         browser.page.wait_for_timeout(600)
-    before = browser.ask("window.scrollY")
-    drag(hold=500)
+    before = drag(hold=500)
     assert browser.wait_for("Number(document.querySelector('.brushed')?.dataset.heads) > 0")
     assert browser.ask("document.querySelectorAll('.brush').length") == 0
     assert browser.ask("window.scrollY") == before
