@@ -8,23 +8,13 @@ from eyechart.claims.earlier_rules import RULES
 from eyechart.claims.table import CLAIMS
 from eyechart.report.words import translator
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer, all_records, answers
+from eyechart.studies.claim_answers import Answer
 from eyechart.studies.earlier_rules import SAME, UNKNOWN, Earlier, earlier, summary_words
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import claim_context
 from eyechart.studies.records import Records
 
 NOT_RECORDED = {"C14", "C20", "C21", "C23", "C24", "C30", "C34", "C35", "C68"}
-
-
-@pytest.fixture(scope="module")
-def records() -> list[Records]:
-    return all_records()
-
-
-@pytest.fixture(scope="module")
-def found(records: list[Records]) -> list[Answer]:
-    return answers(records, BundledExams.read().verdicts)
 
 
 @pytest.fixture(scope="module")

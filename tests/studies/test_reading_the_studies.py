@@ -6,17 +6,12 @@ from pathlib import Path
 import pytest
 
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer, all_records, answers
+from eyechart.studies.claim_answers import Answer
 from eyechart.studies.page import STATES, page, state_of_claim
 from eyechart.studies.summary import summary
 from tests.report.browser import Browser
 
 SHOWN = "[...document.querySelectorAll('{}')].filter((each) => !each.hidden).length"
-
-
-@pytest.fixture(scope="module")
-def found() -> list[Answer]:
-    return answers(all_records(), BundledExams.read().verdicts)
 
 
 @pytest.fixture(scope="module")

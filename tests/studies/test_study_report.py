@@ -19,7 +19,7 @@ from eyechart.measures import measures
 from eyechart.report.words import translator
 from eyechart.run import Run
 from eyechart.studies.bundled_exams import BundledExams, images_of
-from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind
+from eyechart.studies.claim_answers import Answer, changes_of_mind
 from eyechart.studies.examine import RECORDED_FACTS
 from eyechart.studies.figure import figure
 from eyechart.studies.markdown import markdown
@@ -44,16 +44,6 @@ quantity = "test_accuracy"
 words = "accuracy, one minus other"
 weights = { one = 1, other = -1 }
 """
-
-
-@pytest.fixture(scope="module")
-def records() -> list[Records]:
-    return all_records()
-
-
-@pytest.fixture(scope="module")
-def found(records: list[Records]) -> list[Answer]:
-    return answers(records, BundledExams.read().verdicts)
 
 
 @pytest.fixture(scope="module")
