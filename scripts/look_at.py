@@ -20,7 +20,8 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-FAULTS = (Path(__file__).parent / "look" / "faults.js").read_text()
+HERE = Path(__file__).parent / "look"
+FAULTS, PARTS = (HERE / "faults.js").read_text(), (HERE / "parts.js").read_text()
 BROADEST = 1200
 HEIGHTS = {1440: 980, 800: 1400, 390: 980}
 """So that a picture is about one megapixel, which is shown without shrinking."""
@@ -43,24 +44,21 @@ def drawn(page: Page) -> None:
     page.wait_for_timeout(600)
 
 
-PLACES = """[...document.querySelectorAll("header#top, main section[id], main > details[id], main > article[id], footer")]
-  .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height > 30 && !each.querySelector("section[id]"))
-  .map((each) => [each.id || each.tagName.toLowerCase(), each.getBoundingClientRect().top + window.scrollY, each.getBoundingClientRect().height])"""
-"""The parts of the page: name, top and height of each."""
-
-
 def pictures(page: Page, folder: Path, combination: str) -> None:
-    """Each part in slices of one window, as many beside one another as are read without shrinking: PART-1440-light-en-0.png"""
+    """Each part in slices of one window, as many beside one another as are read without shrinking.
+
+    They are called PART-1440-light-en-0.png and so on.
+    """
     width, height = page.evaluate("[window.innerWidth, window.innerHeight]")
     left = page.evaluate("document.querySelector('.paper')?.getBoundingClientRect().left ?? 0")
     abreast = max(1, BROADEST // (width - left))
-    for name, top, tall in page.evaluate(PLACES):
+    for name, top, tall in page.evaluate(PARTS):
         shots = []
         for start in range(0, int(tall), height):
             page.evaluate(f"window.scrollTo(0, {top + start})")
             page.wait_for_timeout(60)
             above = page.evaluate(f"{top + start} - window.scrollY")  # at the end of the page it does not scroll so far
-            clip = {"x": left, "y": above, "width": width - left, "height": min(height - above, tall - start + 8)}
+            clip: Any = {"x": left, "y": above, "width": width - left, "height": min(height - above, tall - start + 8)}
             shots.append(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB"))
         for number, some in enumerate(shots[at : at + abreast] for at in range(0, len(shots), abreast)):
             sheet = Image.new(
@@ -73,7 +71,7 @@ def pictures(page: Page, folder: Path, combination: str) -> None:
             sheet.save(folder / f"{name}-{combination}-{number}.png")
 
 
-def look(browser: Browser, address: str, combination: tuple[int, str, str], options: Any) -> list[dict[str, str]]:
+def look(browser: Browser, address: str, combination: tuple[int, Any, str], options: Any) -> list[dict[str, str]]:
     width, theme, language = combination
     height = options.height or HEIGHTS.get(width, 980)
     context = browser.new_context(
@@ -81,13 +79,12 @@ def look(browser: Browser, address: str, combination: tuple[int, str, str], opti
     )
     page = context.new_page()
     said: list[dict[str, str]] = []
-    page.on(
-        "console",
-        lambda line: (
-            line.type in ("error", "warning") and said.append({"kind": "console", "where": "page", "what": line.text})
-        ),
-    )
-    page.on("pageerror", lambda error: said.append({"kind": "console", "where": "page", "what": str(error)}))
+
+    def hear(words: str) -> None:
+        said.append({"kind": "console", "where": "page", "what": words})
+
+    page.on("console", lambda line: hear(line.text) if line.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: hear(str(error)))
     page.goto(address)
     if page.evaluate("document.documentElement.lang") != language:
         page.evaluate(f"document.querySelector('[data-language={language}]')?.click()")
@@ -130,7 +127,8 @@ def main() -> None:
             print(name, dict(Counter(each["kind"] for each in faults)), flush=True)
             for each in faults:
                 places = found.setdefault((each["kind"], each["where"], each["what"]), [])
-                places.append(name) if name not in places else None
+                if name not in places:
+                    places.append(name)
         browser.close()
     lines = [
         {"kind": kind, "where": where, "what": what, "in": places}
