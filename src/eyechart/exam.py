@@ -179,7 +179,7 @@ def examined(
     workers.admit(folder, overwrite=overwrite)
     run = open_folder(prepared.plan, folder, overwrite=overwrite)
     clock = Clock(Workload(list(run.measures.values()), run.scene, prepared.batches), progress, began)
-    with threads_of(run):
+    with threads_of(run.plan):
         judged = run.judged
         complete = run.finished if page else judged
         with finishing_the_shard(lambda words: progress(words, 0, 0)):
@@ -224,7 +224,10 @@ def forecast(
     >>> [row.name for row in cost.rows], 0 < cost.seconds < 600
     (['recognition', 'cka'], True)
     """
-    return forecast_of(prepare(subjects, images, measures, progress=progress, **settings), progress)
+    again = functools.partial(prepare, subjects, images, measures, **settings)
+    prepared = again(progress=progress)
+    with threads_of(prepared.plan):
+        return forecast_of(prepared, again, progress)
 
 
 def prepare(
@@ -322,12 +325,12 @@ def prepare(
 
 
 @contextmanager
-def threads_of(run: Run) -> Iterator[None]:
+def threads_of(plan: Mapping[str, Any]) -> Iterator[None]:
     """As many threads as the plan says: sums over other numbers of them are rounded otherwise."""
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(max(1, int(run.plan["settings"].get("threads", before))))
+    torch.set_num_threads(max(1, int(plan["settings"].get("threads", before))))
     try:
         yield
     finally:

@@ -133,20 +133,30 @@ def print_findings(run: Run) -> None:
 
 def print_forecast(forecast: Forecast) -> None:
     """What each measure would cost, dearest last so that it stands above the sum."""
+
+    def shared_out(seconds: float) -> str:
+        return duration(seconds / forecast.processes)
+
     rows = table("measure", "images", "time", "memory", "disk")
     for row in sorted(forecast.rows, key=lambda row: row.seconds):
         images = f"{row.images:,}" if row.images else "(weights)"
-        rows.add_row(row.name, images, duration(row.seconds), megabytes(row.memory), megabytes(row.disk))
+        rows.add_row(row.name, images, shared_out(row.seconds), megabytes(row.memory), megabytes(row.disk))
     shared = f"{forecast.images:,}" if forecast.shared_seconds else ""
-    rows.add_row("(the pass they share)", shared, duration(forecast.shared_seconds), "", "")
+    rows.add_row("(the pass they share)", shared, shared_out(forecast.shared_seconds), "", "")
     held = megabytes(forecast.memory) if forecast.memory else "?"
     rows.add_row("in all", "", duration(forecast.seconds), held, megabytes(forecast.disk))
     show(rows)
     for name, reason in forecast.left_out.items():
         show(escape(wrapped(f"{name} would be left out: {reason}", hang=4)))
     show(escape(wrapped(forecast.method)))
-    words = "Memory: the tally of each measure; in all, what this process held at most while it timed them. Disk: at "
-    show(wrapped(words + "most, until the run is finished; findings and page then stay (20 MB for the bundled pair)."))
+    several = f", once for each of the {forecast.processes} processes that would share the work"
+    show(
+        wrapped(
+            "Memory: the tally of each measure; in all, what this process held at most while it timed them"
+            f"{several if forecast.processes > 1 else ''}. Disk: at most, until the run is finished; findings and page "
+            "then stay (20 MB for the bundled pair)."
+        )
+    )
 
 
 def duration(seconds: float) -> str:

@@ -7,14 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import eyechart
+from eyechart.engines import forecast as forecast_room
+from eyechart.engines import shard_helper
 from eyechart.engines.clock import Clock
 from eyechart.engines.workload import Part, Workload
 from eyechart.images.plan import plan_order
 from eyechart.measure import SPEED, SampledExperiment
 from eyechart.measures import measures
 from eyechart.scene import Scene
+from eyechart.subjects.subject import Subject
 from tests.measures.staging import anatomy, site
 
 PLAN = plan_order(np.zeros(160, np.int64), 160, "", folds=16)  # 16 blocks of 10 images
@@ -144,3 +148,27 @@ def test_the_forecast_follows_the_measured_pass_and_the_plan() -> None:
     assert cost.memory is not None
     assert cost.memory > 10_000_000
     assert "zoo:resnet" in cost.method
+
+
+def test_the_forecast_times_passes_as_the_exam_would_run_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads of a small subject wait for each other on a busy machine: hours were foretold for two minutes."""
+    threads: list[int] = []
+    bare = forecast_room.bare_seconds
+
+    def timed(subject: Subject, images: torch.Tensor) -> float:
+        threads.append(torch.get_num_threads())
+        return bare(subject, images)
+
+    monkeypatch.setattr(forecast_room, "bare_seconds", timed)
+    monkeypatch.setattr(forecast_room, "ENOUGH", 0.01)
+    monkeypatch.setattr(shard_helper, "WORTH", 1e-6)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        cost = eyechart.forecast("zoo:resnet", measures="recognition", limit=64)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(threads) == {1}
+    assert cost.processes == 2
+    assert cost.seconds == pytest.approx((cost.shared_seconds + cost.rows[0].seconds) / 2)

@@ -18,6 +18,7 @@ import torch
 
 from eyechart.engines.plan import scene_of
 from eyechart.engines.shard import SiteViews, TappedSubject
+from eyechart.engines.shard_helper import processes_worth
 from eyechart.engines.workload import Part, Workload, estimates_of
 from eyechart.images import common_crop
 from eyechart.images.source import THREADS
@@ -28,7 +29,7 @@ from eyechart.subjects.subject import blamed
 from eyechart.tally import Concat
 
 if TYPE_CHECKING:
-    from eyechart.engines.prepared import Prepared
+    from eyechart.engines.prepared import Prepare, Prepared
     from eyechart.measure import Measure
     from eyechart.scene import Batch, Scene
     from eyechart.subjects.subject import Subject
@@ -48,6 +49,7 @@ class Row:
     shares: bool
     """Whether it looks on in the shared pass, whose seconds are not among its own."""
     seconds: float
+    """As one process would take them."""
     memory: int
     """Bytes of its tally; when shards are added there are two."""
     disk: int
@@ -65,13 +67,16 @@ class Forecast:
     calibrated_on: int
     """Images of the passes that were timed."""
     memory: int | None
-    """Bytes that this process (on a GPU: its tensors) held at most while they were; None: not known on this system."""
+    """Bytes that this process (on a GPU: its tensors) held at most while they were, once for each process that would
+    share the work; None: not known on this system."""
     left_out: Mapping[str, str]
     """Measures that would not run, with the reasons."""
+    processes: int = 1
+    """How many would share the work: several for small subjects on a CPU."""
 
     @property
     def seconds(self) -> float:
-        return self.shared_seconds + sum(row.seconds for row in self.rows)
+        return (self.shared_seconds + sum(row.seconds for row in self.rows)) / self.processes
 
     @property
     def disk(self) -> int:
@@ -88,8 +93,8 @@ class Forecast:
         )
 
 
-def forecast_of(prepared: Prepared, progress: Callable[[str], None] = lambda what: None) -> Forecast:
-    """Time what can be timed shortly, and reckon the rest."""
+def forecast_of(prepared: Prepared, again: Prepare, progress: Callable[[str], None] = lambda what: None) -> Forecast:
+    """Time what can be timed shortly, on as many threads as the exam would use, and reckon the rest."""
     measures, scene = planned_measures(prepared.plan["measures"]), scene_of(prepared.plan)
     workload = Workload(measures, scene, prepared.batches)
     began = time.perf_counter()
@@ -118,14 +123,18 @@ def forecast_of(prepared: Prepared, progress: Callable[[str], None] = lambda wha
         for measure in measures
     ]
     progress(f"calibrated in {time.perf_counter() - began:.1f} s")
+    shared, held = scene.images * (looked_on + waited), memory_held(prepared.subjects[0].device)
+    on_images = shared + sum(cost for part, cost in parts.items() if part.kind != "intervals")
+    processes = processes_worth(prepared.plan["settings"], again, on_images, len(prepared.batches.shards))
     return Forecast(
         tuple(rows),
-        scene.images * (looked_on + waited),
+        shared,
         seconds,
         scene.images,
         len(pictures[0]),
-        memory_held(prepared.subjects[0].device),
+        held * processes if held else None,
         {entry["measure"]: entry["reason"] for entry in prepared.plan["left_out"]},
+        processes,
     )
 
 

@@ -54,10 +54,15 @@ def division(subjects: Sequence[Subject], anatomies: Sequence[Anatomy]) -> dict[
 
 def helpers_worth(settings: Mapping[str, Any], again: Prepare, clock: Clock, shards: int) -> int:
     """How many helpers are started for so many missing shards."""
+    return processes_worth(settings, again, clock.left_on_images, shards) - 1
+
+
+def processes_worth(settings: Mapping[str, Any], again: Prepare, seconds: float, shards: int) -> int:
+    """How many processes share so many seconds of work on the images of so many shards."""
     if not can_be_told(again):
-        return 0
-    most = min(int(settings.get("processes", 1)), shards, int(clock.left_on_images / WORTH))
-    return max(0, min(most - 1, free_memory() // MEMORY))
+        return 1
+    most = min(int(settings.get("processes", 1)), shards, int(seconds / WORTH))
+    return 1 + max(0, min(most - 1, free_memory() // MEMORY))
 
 
 def can_be_told(again: Prepare) -> bool:
