@@ -78,6 +78,7 @@ def look(browser: Browser, address: str, combination: tuple[int, Any, str], opti
         viewport={"width": width, "height": height}, color_scheme=theme, has_touch=width < 500
     )
     page = context.new_page()
+    page.set_default_timeout(180_000)
     said: list[dict[str, str]] = []
 
     def hear(words: str) -> None:
