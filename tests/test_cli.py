@@ -56,6 +56,12 @@ except SystemExit as end:
     assert result.returncode == 0, result.stderr
 
 
+def test_the_list_of_commands_holds_whole_sentences() -> None:
+    listed = call("--help").stdout.split("Commands:")[1].split("Exit codes:")[0]
+    assert "..." not in listed
+    assert "for eyechart." in listed  # the end of a sentence that one line of 80 columns cannot hold
+
+
 def test_it_runs_as_a_module_under_its_own_name() -> None:
     helped = subprocess.run([sys.executable, "-m", "eyechart", "exam", "--help"], capture_output=True, text=True)
     assert helped.returncode == 0, helped.stderr
