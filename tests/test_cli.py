@@ -76,6 +76,14 @@ def test_importing_eyechart_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
+def test_show_writes_a_number_with_the_decimals_of_its_interval(folder: Path) -> None:
+    shown = call("show", folder).stdout
+    assert re.search(r"\[−?\d\.\d+, −?\d\.\d+\]", shown)
+    assert not re.search(r"\s-\d|\[-\d", shown), "a minus sign is one, as on the page"
+    for value, low, high in re.findall(r"([−\d.]+)(?: \w+)* +\[([−\d.]+), ([−\d.]+)\]", shown):
+        assert len({len(number.partition(".")[2]) for number in (value, low, high)}) == 1, (value, low, high)
+
+
 def test_show_json(folder: Path) -> None:
     shown = json.loads(call("show", folder, "--json").stdout)
     assert shown["subjects"] == ["zoo:vit", "zoo:resnet"]

@@ -56,7 +56,7 @@ class GroupWithPlainErrors(click.Group):
         """Whole sentences, over several lines; click cuts each after one line of 80 columns."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in commands if command])
+            formatter.write_dl([(name, each.get_short_help_str(limit=1000)) for name, each in commands if each])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
