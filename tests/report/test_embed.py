@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from eyechart.charts import palette
+from eyechart.charts import export, palette, theme
 from eyechart.charts.export import specification
 from eyechart.report import embed
 
@@ -57,7 +57,7 @@ def test_columns_are_small() -> None:
 @pytest.mark.parametrize("dark", [False, True])
 def test_inks_put_in_afterwards_are_those_drawn_with(dark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every style, axis and legend that has an ink, and a point whose colour is its own."""
-    monkeypatch.setattr(embed, "WIDEST", 1)  # words have room for wider letters: another matter
+    monkeypatch.setattr(export, "WIDEST", 1)  # words have room for wider letters: another matter
     frame = pd.DataFrame({"x": [0.0, 1.0], "y": [0.2, 0.7], "kind": ["one", "two"]})
     styles = [style for style in palette.configuration()["style"] if style != "boundary"]
     marks = [alt.Chart(frame).mark_rule(style=style).encode(y="y:Q") for style in styles]
@@ -104,8 +104,9 @@ def test_names_do_not_run_into_one_another_in_wider_letters(browser: Browser) ->
     frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "name": names, "kind": kinds})
     dash = alt.StrokeDash("kind:N", title=None, legend=alt.Legend(orient="bottom", labelLimit=400))
     line = alt.Chart(frame).mark_line().encode(x="x:Q", y=alt.Y("name:N", title="junction (input to output)"))
-    light, dark = embed.on_both_papers(specification(line.encode(strokeDash=dash)))
-    for picture in (light, dark):
+    chart = line.encode(strokeDash=dash)
+    file = export.picture_of(specification(theme.dress(chart)), "svg").decode()  # of `eyechart figures`
+    for picture in (*embed.on_both_papers(specification(chart)), file):
         assert set(re.findall(r'font-size="([\d.]+)px"', picture)) == {"11", "12"}  # as large as they were
         wider = picture.replace(" font-family=", ' font-family="DejaVu Sans, Verdana, sans-serif" data-before=', 1)
         browser.page.set_content(wider)

@@ -22,9 +22,8 @@ from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from eyechart.charts import theme
-from eyechart.charts.export import specification
+from eyechart.charts.export import specification, svg_with_room
 from eyechart.charts.palette import DARK, LIGHT, PALE_ON_DARK, PALE_ON_LIGHT, STAND_IN_PALENESS, STAND_INS, in_inks
-from eyechart.charts.paper import FONT_SIZES
 from eyechart.report.words import chart_words, retitled
 
 if TYPE_CHECKING:
@@ -44,10 +43,6 @@ RGB = re.compile(r'"rgb\((\d+), (\d+), (\d+)\)"')
 EMPTY = re.compile(r'<path d="(?:M0,0h[\d.]+v[\d.]+h-?[\d.]+Z)?"(?: display="none")?/>')  # a panel's, without an ink
 FONT, LETTERS = re.compile(r' font-family="[^"]*"'), ' font-size="11px"'  # of nearly all words
 ROOM = {"left": 6, "top": 6, "right": 24, "bottom": 6}
-#: Words are measured in Helvetica and shown in what the reader has. In DejaVu Sans, the widest of usual fonts, they are
-#: this much longer: names ran under the titles of their axes, and into the next name of a legend.
-WIDEST = 1.16
-FONT_SIZE = re.compile(r'(?<= font-size=")[\d.]+(?=px")')
 BARE = {"aria": False, "background": "transparent", "padding": ROOM}
 STOOD_IN = re.compile(rf'\b(fill|stroke)="({"|".join(STAND_INS)})"')
 TAG = re.compile(r"""<\w+(?: [\w:-]+="[^"']*")*/?>""")
@@ -165,32 +160,9 @@ def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:
 
     Without marks' labels for screen readers: on the page the sentence beside it speaks.
     """
-    sizes: dict[str, str] = {}
-    dressed = measured_wide({**spec, "config": in_inks(STAND_INS, STAND_IN_PALENESS) | BARE}, sizes)
-    drawn = vl_convert.vegalite_to_svg(dressed, allowed_base_urls=[])
-    picture = smaller(FONT_SIZE.sub(lambda size: sizes.get(size.group(), size.group()), drawn))
+    dressed = {**spec, "config": in_inks(STAND_INS, STAND_IN_PALENESS) | BARE}
+    picture = smaller(svg_with_room(dressed))
     return with_inks(picture, LIGHT), with_inks(picture, DARK, PALE_ON_DARK)
-
-
-def measured_wide(part: Any, sizes: dict[str, str]) -> Any:
-    """The chart with words of the widest font's room; `sizes` gets what they are to be drawn in.
-
-    >>> sizes = {}
-    >>> measured_wide({"title": {"text": "CKA", "fontSize": 13}, "datasets": {"fontSize": 1}}, sizes), sizes
-    ({'title': {'text': 'CKA', 'fontSize': 15.08}, 'datasets': {'fontSize': 1}}, {'15.08': '13'})
-    """
-    if isinstance(part, list):
-        return [measured_wide(each, sizes) for each in part]
-    if not isinstance(part, dict):
-        return part
-    made = {}
-    for key, value in part.items():
-        if key in FONT_SIZES and isinstance(value, int | float):
-            made[key] = round(value * WIDEST, 2)
-            sizes[f"{made[key]:g}"] = f"{value:g}"
-        else:
-            made[key] = value if key == "datasets" else measured_wide(value, sizes)
-    return made
 
 
 def picture(spec: dict[str, Any], subjects: Sequence[str] = ()) -> dict[str, Any]:
