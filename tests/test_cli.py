@@ -56,6 +56,12 @@ except SystemExit as end:
     assert result.returncode == 0, result.stderr
 
 
+def test_the_list_of_commands_holds_whole_sentences() -> None:
+    listed = call("--help").stdout.split("Commands:")[1].split("Exit codes:")[0]
+    assert "..." not in listed
+    assert "for eyechart." in listed  # the end of a sentence that one line of 80 columns cannot hold
+
+
 def test_it_runs_as_a_module_under_its_own_name() -> None:
     helped = subprocess.run([sys.executable, "-m", "eyechart", "exam", "--help"], capture_output=True, text=True)
     assert helped.returncode == 0, helped.stderr
@@ -68,6 +74,14 @@ def test_it_runs_as_a_module_under_its_own_name() -> None:
 def test_importing_eyechart_does_not_import_torch() -> None:
     program = "import sys, eyechart; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_show_writes_a_number_with_the_decimals_of_its_interval(folder: Path) -> None:
+    shown = call("show", folder).stdout
+    assert re.search(r"\[−?\d\.\d+, −?\d\.\d+\]", shown)
+    assert not re.search(r"\s-\d|\[-\d", shown), "a minus sign is one, as on the page"
+    for value, low, high in re.findall(r"([−\d.]+)(?: \w+)* +\[([−\d.]+), ([−\d.]+)\]", shown):
+        assert len({len(number.partition(".")[2]) for number in (value, low, high)}) == 1, (value, low, high)
 
 
 def test_show_json(folder: Path) -> None:

@@ -336,6 +336,10 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
     from eyechart.claims.table import CLAIMS, STUDIES, add_claims
     from eyechart.files import read_text
     from eyechart.studies.study import studies_of_claims
+    from eyechart.terminal import wrapped
+
+    def tell(words: str, hang: int = 17) -> None:  # piped, a line stays one, so that grep works on it
+        say(wrapped(words, hang=hang) if sys.stdout.isatty() else words)
 
     if claims_file is not None:
         add_claims(read_text(claims_file, "--claims"), str(claims_file))
@@ -349,23 +353,23 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
         return
     studies = studies_of_claims() if any(claim.settled_by != "exam" for claim in chosen) else {}
     for claim in chosen:
-        say(f"{claim.id}  {claim.sentence}")
-        say(f"     source      {claim.figure}; reported: {claim.reported}")
-        say(f"     decided by  {claim.decide}")
-        say(f"     holds if    {claim.margin}")
+        tell(f"{claim.id}  {claim.sentence}", hang=5)
+        tell(f"     source      {claim.figure}; reported: {claim.reported}")
+        tell(f"     decided by  {claim.decide}")
+        tell(f"     holds if    {claim.margin}")
         if claim.settled_by == "exam":
-            say(f"     settled by  exam ({', '.join(claim.measures)}); needs {claim.wants}")
+            tell(f"     settled by  exam ({', '.join(claim.measures)}); needs {claim.wants}")
         else:
-            say(f"     settled by  study {', '.join(studies[claim.id])}; needs {STUDIES[claim.settled_by]}")
+            tell(f"     settled by  study {', '.join(studies[claim.id])}; needs {STUDIES[claim.settled_by]}")
         if claim.null:
-            say(f"     null        {claim.null}")
+            tell(f"     null        {claim.null}")
         if claim.changed:
-            say(f"     changed     {claim.changed}")
+            tell(f"     changed     {claim.changed}")
         if wanted:
             for test in claim.tests:
                 asked = "; ".join(f"{part.quantity} {part.asks}" for part in test.parts)
                 read = f", read {test.reading}" if test.reading else ""
-                say(f"     test        {test.measure}{read}: {asked}")
+                tell(f"     test        {test.measure}{read}: {asked}")
     if studies:
         say(
             "\nexam: `eyechart exam` decides it on subjects that have what it needs. study: no exam decides it, only\n"

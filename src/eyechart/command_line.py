@@ -52,6 +52,12 @@ class GroupWithPlainErrors(click.Group):
         print_what_can_be()
         return super().main(*args, **settings)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Whole sentences, over several lines; click cuts each after one line of 80 columns."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(limit=1000)) for name, each in commands if each])
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

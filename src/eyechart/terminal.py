@@ -90,10 +90,12 @@ def print_verdicts(run: Run) -> None:
 
 
 def effect_of(verdict: Verdict) -> str:
+    from eyechart.charts.numbers import with_span
+
     if verdict.effect is None or not math.isfinite(verdict.effect):
         return "–"
-    bounded = all(end is not None and math.isfinite(end) for end in (verdict.low, verdict.high))
-    return f"{verdict.effect:.3g}" + (f" [{verdict.low:.3g}, {verdict.high:.3g}]" if bounded else "")
+    value, span = with_span(verdict.effect, verdict.low, verdict.high)
+    return f"{value} [{span}]" if span else value
 
 
 def quantity_of(verdict: Verdict) -> str:
@@ -122,11 +124,13 @@ def not_checked(verdicts: Sequence[Verdict], recognised: bool) -> list[str]:
 
 
 def print_findings(run: Run) -> None:
+    from eyechart.charts.numbers import with_span
+
     rows = table("measure", "quantity", "subjects", "value", "95 % interval")
     for row in run.quantities():
-        value = f"{row['value']:.4g} {row['unit']}".strip() if math.isfinite(row["value"]) else "not defined here"
-        bounded = math.isfinite(row["low"]) and math.isfinite(row["high"])
-        interval = f"{row['low']:.4g} … {row['high']:.4g}" if bounded else "–"
+        number, span = with_span(row["value"], row["low"], row["high"])
+        value = f"{number} {row['unit']}".strip() if math.isfinite(row["value"]) else "not defined here"
+        interval = f"[{span}]" if span and math.isfinite(row["value"]) else "–"
         rows.add_row(*map(escape, (row["measure"], row["quantity"], row["subjects"], value, interval)))
     show(rows)
 
@@ -231,6 +235,7 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
         show("\n".join(row["spec"] for row in rows))
         return
     listed = table("subject", "parameters", "accuracy", "data", "recipe", "what it is")
+    listed.columns[0].no_wrap = True  # it is to be copied; the sentence at the end of the row can be broken
     for row in rows:
         card = row.get("card", {})
         recipe = card.get("recipe", {})

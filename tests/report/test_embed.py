@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from eyechart.charts import palette
+from eyechart.charts import export, palette, theme
 from eyechart.charts.export import specification
 from eyechart.report import embed
 
@@ -55,8 +55,9 @@ def test_columns_are_small() -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_inks_put_in_afterwards_are_those_drawn_with(dark: bool) -> None:
+def test_inks_put_in_afterwards_are_those_drawn_with(dark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every style, axis and legend that has an ink, and a point whose colour is its own."""
+    monkeypatch.setattr(export, "WIDEST", 1)  # words have room for wider letters: another matter
     frame = pd.DataFrame({"x": [0.0, 1.0], "y": [0.2, 0.7], "kind": ["one", "two"]})
     styles = [style for style in palette.configuration()["style"] if style != "boundary"]
     marks = [alt.Chart(frame).mark_rule(style=style).encode(y="y:Q") for style in styles]
@@ -94,3 +95,30 @@ def test_words_at_the_right_of_a_picture_are_whole_in_wider_letters(browser: Bro
     browser.page.set_content(wider)
     ends = browser.ask("[...document.querySelectorAll('text')].map((each) => each.getBoundingClientRect().right)")
     assert max(ends) <= browser.ask("document.querySelector('svg').getBoundingClientRect().right")
+
+
+def test_names_do_not_run_into_one_another_in_wider_letters(browser: Browser) -> None:
+    """Names of layers ran under the title of their axis, and a name of a legend over the next one's line."""
+    kinds = ["attention matrix (mixed - values)", "branch - skip", "sub-layer of the last block"]
+    names = [f"block {number} attention" for number in (1, 2, 3)]
+    frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "name": names, "kind": kinds})
+    dash = alt.StrokeDash("kind:N", title=None, legend=alt.Legend(orient="bottom", labelLimit=400))
+    line = alt.Chart(frame).mark_line().encode(x="x:Q", y=alt.Y("name:N", title="junction (input to output)"))
+    chart = line.encode(strokeDash=dash)
+    file = export.picture_of(specification(theme.dress(chart)), "svg").decode()  # of `eyechart figures`
+    for picture in (*embed.on_both_papers(specification(chart)), file):
+        assert set(re.findall(r'font-size="([\d.]+)px"', picture)) == {"11", "12"}  # as large as they were
+        wider = picture.replace(" font-family=", ' font-family="DejaVu Sans, Verdana, sans-serif" data-before=', 1)
+        browser.page.set_content(wider)
+        boxes = "[...document.querySelectorAll('text')].map((each) => each.getBoundingClientRect().toJSON())"
+        words = browser.ask(boxes)
+        pairs = [(one, two) for at, one in enumerate(words) for two in words[at + 1 :]]
+        assert not [pair for pair in pairs if overlap(*pair)]
+        begins, ends = ({round(each[side]) for each in words} for side in ("left", "right"))
+        assert min(begins) >= 0
+        assert max(ends) <= browser.ask("document.querySelector('svg').getBoundingClientRect().right")
+
+
+def overlap(one: dict[str, float], two: dict[str, float]) -> bool:
+    apart = one["right"] <= two["left"] or two["right"] <= one["left"]
+    return not (apart or one["bottom"] <= two["top"] or two["bottom"] <= one["top"])

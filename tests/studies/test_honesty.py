@@ -192,9 +192,9 @@ def test_a_correlation_over_arms_is_told_among_equal_data_and_recipe_too() -> No
     means = arm_means(records, "test_accuracy", "test_nll")
     assert alike(records, means) == arms[4:]
     numbers = Numbers({"made-up": records}, (), {})
-    assert "(r over 10 arms)" in (numbers.of("correlation", "test_accuracy, test_nll of made-up") or "")
+    assert "] over 10 arms" in (numbers.of("correlation", "test_accuracy, test_nll of made-up") or "")
     equal = numbers.of("correlation", "test_accuracy, test_nll of made-up, at equal data and recipe")
-    assert "(r over 6 arms)" in (equal or "")
+    assert "] over 6 arms" in (equal or "")
 
 
 def test_quantities_of_a_study_are_answered_by_their_mean_over_seeds(records: list[Records]) -> None:

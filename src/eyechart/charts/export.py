@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import altair as alt
 import vl_convert
 from PIL import Image
 
+from eyechart.charts.paper import FONT_SIZES
 from eyechart.charts.small_multiples import apart
 from eyechart.errors import UsageError
 from eyechart.phrases import UNPRINTABLE, printable
 
 FORMATS = ("png", "svg", "pdf")
+#: Words are measured in Helvetica and shown in what the reader has. In DejaVu Sans, the widest of usual fonts, they are
+#: this much longer: names ran under the titles of their axes, and into the next name of a legend.
+WIDEST = 1.16
+FONT_SIZE = re.compile(r'(?<= font-size=")[\d.]+(?=px")')
 
 
 def specification(chart: Any, validate: bool = True) -> dict[str, Any]:
@@ -37,10 +43,38 @@ def picture_of(spec: dict[str, Any], format: str = "png", scale: float = 2) -> b
     if format == "png":
         return smaller_png(vl_convert.vegalite_to_png(spec, scale=scale, ppi=72, allowed_base_urls=[]), scale)
     if format == "svg":
-        return vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()
+        return svg_with_room(spec).encode()
     if format == "pdf":
         return vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])
     raise UsageError(f"Figures can be {', '.join(FORMATS)}; got {format!r}.")
+
+
+def svg_with_room(spec: dict[str, Any]) -> str:
+    """An SVG, whose words whoever looks at it sees in a font of theirs."""
+    sizes: dict[str, str] = {}
+    drawn = vl_convert.vegalite_to_svg(measured_wide(spec, sizes), allowed_base_urls=[])
+    return FONT_SIZE.sub(lambda size: sizes.get(size.group(), size.group()), drawn)
+
+
+def measured_wide(part: Any, sizes: dict[str, str]) -> Any:
+    """The chart with words of the widest font's room; `sizes` gets what they are to be drawn in.
+
+    >>> sizes = {}
+    >>> measured_wide({"title": {"text": "CKA", "fontSize": 13}, "datasets": {"fontSize": 1}}, sizes), sizes
+    ({'title': {'text': 'CKA', 'fontSize': 15.08}, 'datasets': {'fontSize': 1}}, {'15.08': '13'})
+    """
+    if isinstance(part, list):
+        return [measured_wide(each, sizes) for each in part]
+    if not isinstance(part, dict):
+        return part
+    made = {}
+    for key, value in part.items():
+        if key in FONT_SIZES and isinstance(value, int | float):
+            made[key] = round(value * WIDEST, 2)
+            sizes[f"{made[key]:g}"] = f"{value:g}"
+        else:
+            made[key] = value if key == "datasets" else measured_wide(value, sizes)
+    return made
 
 
 def smaller_png(png: bytes, scale: float) -> bytes:

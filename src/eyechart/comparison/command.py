@@ -87,7 +87,9 @@ def print_comparison(comparison: Comparison) -> None:
     changed.sort(key=lambda row: -rank(row[0]))
     rows = table("quantity", "of", labels[0], *(["run"] if len(labels) > 2 else []), "changed to", "by", "", "")
     for _, each, place in changed[:MOST_ROWS]:
-        before, after = (f"{value.value:.4g}" for value in (each.values[0], each.values[place + 1]))
+        before, after = (
+            with_span(value.value, value.low, value.high)[0] for value in (each.values[0], each.values[place + 1])
+        )
         by, span = with_span(*(getattr(each.changes[place], part) for part in ("value", "low", "high")))
         which = [labels[place + 1]] if len(labels) > 2 else []
         cells = (

@@ -22,7 +22,7 @@ from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from eyechart.charts import theme
-from eyechart.charts.export import specification
+from eyechart.charts.export import specification, svg_with_room
 from eyechart.charts.palette import DARK, LIGHT, PALE_ON_DARK, PALE_ON_LIGHT, STAND_IN_PALENESS, STAND_INS, in_inks
 from eyechart.report.words import chart_words, retitled
 
@@ -42,7 +42,6 @@ UNSTROKED = re.compile(r'(?<=^<path)(?!.* stroke=)(.*) stroke-width="[^"]*"')
 RGB = re.compile(r'"rgb\((\d+), (\d+), (\d+)\)"')
 EMPTY = re.compile(r'<path d="(?:M0,0h[\d.]+v[\d.]+h-?[\d.]+Z)?"(?: display="none")?/>')  # a panel's, without an ink
 FONT, LETTERS = re.compile(r' font-family="[^"]*"'), ' font-size="11px"'  # of nearly all words
-#: Words are measured in Helvetica and shown in what the reader has: 24 letters of DejaVu Sans are 18 pixels longer.
 ROOM = {"left": 6, "top": 6, "right": 24, "bottom": 6}
 BARE = {"aria": False, "background": "transparent", "padding": ROOM}
 STOOD_IN = re.compile(rf'\b(fill|stroke)="({"|".join(STAND_INS)})"')
@@ -161,9 +160,8 @@ def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:
 
     Without marks' labels for screen readers: on the page the sentence beside it speaks.
     """
-    dressed = copy.copy(dict(spec))
-    dressed["config"] = in_inks(STAND_INS, STAND_IN_PALENESS) | BARE
-    picture = smaller(vl_convert.vegalite_to_svg(dressed, allowed_base_urls=[]))
+    dressed = {**spec, "config": in_inks(STAND_INS, STAND_IN_PALENESS) | BARE}
+    picture = smaller(svg_with_room(dressed))
     return with_inks(picture, LIGHT), with_inks(picture, DARK, PALE_ON_DARK)
 
 

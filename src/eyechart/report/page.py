@@ -215,7 +215,7 @@ def filled(context: Mapping[str, Any], template: str = "page.html", words: Words
 
 BRACKET_BEFORE_PARTICLE = re.compile(r"(?<=[\])%])(?=[가-힣])")
 BOUND = re.compile(
-    r"\b(than|least|most|fails at) (?=[−\d])|(?<=\d) (?=%|초과|이상|미만|이하)|(?<=ε) (?==)|(?<==) (?=\d)"
+    r"\b(than|least|most|fails at) (?=[−\d])|(?<=\d) (?=%|초과|이상|미만|이하)|(?<=\w) (?== \d)|(?<==) (?=\d)"
 )
 INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
 
@@ -232,6 +232,8 @@ def whole_options(said: Markup) -> Markup:
     Markup('claimed: more than\\xa00')
     >>> whole_options(Markup("under PGD with ε = 1/255"))
     Markup('under PGD with ε\\xa0=\\xa01/255')
+    >>> whole_options(Markup("거리(균등 = 1)"))
+    Markup('거리(균등\\xa0=\\xa01)')
     >>> whole_options(Markup("[0.1, 0.2]이다"))
     Markup('[0.1,\\xa00.2]\\u2060이다')
     """

@@ -10,6 +10,7 @@ SPELLED = {
     "cls": "class token",
     **{word.lower(): word for word in ("APE", "CKA", "CNN", "ECE", "FGSM", "MC", "MLP", "NEP", "NLL", "PGD")},
     "conv": "convolution",
+    "brier": "Brier score",
 }
 
 WALL = 160  # letters that are easily read in one paragraph

@@ -47,9 +47,11 @@
   all(".finder, .folding").forEach((part) => { part.hidden = false; });
   filter();
 
-  const links = new Map(all(".contents ol a").map((link) => [link.hash.slice(1), link]));
+  const links = new Map(all(".contents ol a").map((link) => [link.hash.slice(1), link])), list = one(".contents ol");
   const reading = new IntersectionObserver((entries) => entries.filter(({ isIntersecting }) => isIntersecting).forEach(({ target }) => {
     links.forEach((link, id) => link[id === target.id ? "setAttribute" : "removeAttribute"]("aria-current", "true"));
+    const { offsetLeft, offsetWidth } = links.get(target.id); // on a phone the contents are wider than the window
+    list.scrollLeft = offsetLeft - list.offsetLeft + (offsetWidth - list.clientWidth) / 2;
   }), { rootMargin: "-15% 0px -80% 0px" });
   links.forEach((_, id) => reading.observe(document.getElementById(id)));
   reveal();

@@ -125,6 +125,7 @@ def _report(out: Path, exam_runs: Sequence[Path], lang: str) -> None:
 def _list(json_: bool) -> None:
     from eyechart.studies.records import Records, records_folder
     from eyechart.studies.study import find, names
+    from eyechart.terminal import wrapped
 
     rows: list[dict[str, Any]] = []
     for each in map(find, names()):
@@ -150,14 +151,19 @@ def _list(json_: bool) -> None:
     if json_:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
+    piped = not sys.stdout.isatty()
     for row in rows:
-        click.echo(f"{row['study']}  (row {row['row']})  {row['title']}")
-        click.echo(
-            f"    {row['trained']} of {row['runs']} trainings recorded ({row['arms']} arms), {row['recorded']} of them "
-            f"with all exams, {row['failed']} failed; about {row['minutes_left']:g} minutes left "
-            f"({row['minutes']:g} planned in all)"
-        )
-        click.echo(f"    decides {', '.join(row['claims']) or 'no claim; its contrasts answer questions of the notes'}")
+        left_now = f"about {row['minutes_left']:.0f} minutes left" if row["minutes_left"] else "nothing left to run"
+        for words, indent in (
+            (f"{row['study']}  (row {row['row']})  {row['title']}", 0),
+            (
+                f"{row['trained']} of {row['runs']} trainings recorded ({row['arms']} arms), {row['recorded']} of them "
+                f"with all exams, {row['failed']} failed; {left_now} ({row['minutes']:g} planned for its own)",
+                4,
+            ),
+            (f"decides {', '.join(row['claims']) or 'no claim; its contrasts answer questions of the notes'}", 4),
+        ):
+            click.echo(" " * indent + words if piped else wrapped(words, indent=indent, hang=4 - indent))
 
 
 def _of_rows(rows: str) -> list[str]:

@@ -49,16 +49,17 @@ def _panel(records: Records, panel: Any) -> Any:
         ]
     )
     ends = [0.85 * float(table.low.min()), 1.15 * float(table.high.max())]  # so that no mark lies on the frame
-    scale = alt.Scale(type="log", nice=False, domain=ends) if panel.get("log") else alt.Scale(zero=True)
+    from_zero = table.low.min() < table.high.max() / 3  # else all dots lay in one half: 0.47 to 0.68 on 0 to 0.7
+    scale = alt.Scale(type="log", nice=False, domain=ends) if panel.get("log") else alt.Scale(zero=bool(from_zero))
     x = alt.X("value:Q", title=panel["title"], scale=scale)
-    y = alt.Y("arm:N", sort=arms, title=None, axis=alt.Axis(labelLimit=220))
+    y = alt.Y("arm:N", sort=arms, title=None, axis=alt.Axis(labelLimit=220, labelPadding=8))
     shift = alt.YOffset("step:Q", scale=alt.Scale(domain=[-steps, steps]))
     numbers = {name: (name, ".3g") for name in ("value", "low", "high")}
     tooltip = tooltips("arm", "seed", **numbers, images=("images", ""))
     colour = alt.value(SUBJECT_COLOURS[0])
     bars = (
         alt.Chart(table)
-        .mark_rule(opacity=0.45)
+        .mark_rule(style="interval-bar")
         .encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, yOffset=shift, color=colour)
     )
     dots = (

@@ -71,7 +71,7 @@ def _questions(asked: Sequence[Question]) -> Iterator[str]:
 def _overview(all_answers: Sequence[Answer], changed_rules: str) -> Iterator[str]:
     numbers = summary(all_answers)
     yield (
-        f"Of {numbers.claims} claims {numbers.over_seeds} are decided over seeds, {numbers.of_weights} more on the "
+        f"Of {numbers.claims} claims, {numbers.over_seeds} are decided over seeds, {numbers.of_weights} more on the "
         f"bundled weights, {numbers.undecided} are tested and undecided, and {numbers.not_yet} are not tested yet. "
         f"{' '.join([*numbers.sentences, *([changed_rules] if changed_rules else [])])}\n"
     )

@@ -160,6 +160,7 @@ def claim_context(each: Answer, before: Earlier = NOTHING) -> dict[str, Any]:
         "folded": [studied_context(one) for one in folded],
         "folded_kinds": studied_kinds([one.verdict for one in folded]),
         "examined": [examined_context(verdict) for verdict in each.examined],
+        "examined_kinds": studied_kinds(each.examined),
         "before": [*map(studied_context, before.studied), *map(examined_context, before.examined)],
         "before_words": before.words,
         "compared": each.compared,
@@ -220,6 +221,7 @@ def studied_kinds(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
             "kind": KINDS[kind],
             "number": len(alike),
             "words": alike[0].words if len(alike) == 1 else kind,
+            "subjects": list(dict.fromkeys(name for each in alike for name in each.subjects)),
             "corrected_away": all(each.stands is False for each in alike),
         }
         for kind, alike in of_kind.items()

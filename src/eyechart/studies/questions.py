@@ -165,9 +165,9 @@ class Numbers:
         if len(pairs) < 4:
             return None
         r = float(np.corrcoef(np.array(pairs).T)[0, 1])
-        arms = f"실험군 {len(pairs)}개의 r" if korean else f"r over {len(pairs)} arms"
         value, low, high = (number(each, 2) for each in (r, *fisher(r, len(pairs))))
-        return f"{value} [{low}, {high}] ({arms})"
+        said = f"r = {value} [{low}, {high}]"
+        return f"실험군 {len(pairs)}개에서 {said}" if korean else f"{said} over {len(pairs)} arms"
 
 
 def arm_means(records: Records, one: str, other: str) -> dict[str, tuple[float, float]]:

@@ -51,7 +51,7 @@ class Summary:
     @property
     def sentences(self) -> list[str]:
         told = [
-            f"Of the {self.over_seeds} claims decided over seeds {self.whole} are decided as a whole "
+            f"Of the {self.over_seeds} claims decided over seeds, {self.whole} are decided as a whole "
             f"({self.hold[0]} hold, {self.whole - self.hold[0]} fail): alike in every reading and on every model that "
             f"was asked, with nothing left to ask. {self.partly} are decided in part ({self.hold[1]} hold, "
             f"{self.partly - self.hold[1]} fail): something of them is undecided, not tested, or to come."
