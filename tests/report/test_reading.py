@@ -292,6 +292,10 @@ def test_a_layer_is_marked_everywhere_and_a_cell_becomes_curves(browser: Browser
     assert set(browser.ask(curves)) == {theme.SUBJECT_COLOURS[0]}  # of the ViT, and not Vega's own blue
     pressed = "button.layer[aria-pressed=true]"
     assert seen(browser, pressed) == ["3", "4"]
+    browser.click(*middle)  # on the diagonal: one layer, and one curve
+    assert browser.wait_for("document.querySelector('.cell')?.dataset.shown === 'block 3 block 3'")
+    assert browser.ask("document.querySelector('button.looking').textContent") == "Marked: zoo:vit, block 3. Unmark"
+    assert browser.ask("window.eyechart.shown[1].concat.length") == 1
     browser.page.click("button.looking")
     assert seen(browser, pressed) == []
     assert visible(browser, ".cell") == 0
