@@ -434,8 +434,11 @@ def test_without_javascript_everything_stands_there(browser: Browser, file: Path
 def test_a_phone_finds_the_contents_behind_a_button(browser: Browser, file: Path) -> None:
     browser.open(file)
     assert visible(browser, ".side li a") == 0
+    button = "(({ right, top }) => [right, top])(document.querySelector('.menu > summary').getBoundingClientRect())"
+    place = browser.ask(button)
     browser.page.click(".menu > summary")
     assert visible(browser, ".side li a") > 8
+    assert browser.ask(button) == pytest.approx(place, abs=2)  # where a second tap closes it
     browser.page.click(".side a[href='#measure-cka']")
     assert visible(browser, ".side li a") == 0
     assert browser.wait_for("document.querySelector('#measure-cka .live canvas')")
