@@ -25,7 +25,8 @@ FAULTS, PARTS = (HERE / "faults.js").read_text(), (HERE / "parts.js").read_text(
 BROADEST = 1200
 HEIGHTS = {1440: 980, 800: 1400, 390: 980}
 """So that a picture is about one megapixel, which is shown without shrinking."""
-UNFOLD = "document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
+UNFOLD = "document.querySelectorAll('details:not(.menu)').forEach((fold) => { fold.open = true; })"
+"""All but the contents, which lie over the whole screen of a phone."""
 ALIVE = "!document.querySelectorAll('figure[data-chart]')[%d].querySelector('.live')?.hidden"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from eyechart.report.anatomy_drawing import drawings
 from eyechart.sites import Anatomy
 
@@ -20,3 +22,10 @@ def test_stages_blocks_and_what_they_add() -> None:
     assert first["name"] == "block 1"
     assert [mark["kind"] for mark in first["marks"]] == ["attention", "mlp"]
     assert first["said"] == "block 1: attention of 8 heads, then MLP; 256 channels"
+
+
+def test_what_a_block_without_a_sign_means_is_said_where_there_is_one() -> None:
+    body = resnet("b")
+    sites = tuple(site for site in body.sites if not (site.role == "junction" and site.block == body.sites[-1].block))
+    assert not drawings([body], lambda name: {"name": name})["bare"]
+    assert drawings([dataclasses.replace(body, sites=sites)], lambda name: {"name": name})["bare"]

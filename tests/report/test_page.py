@@ -213,7 +213,7 @@ def test_intervals_of_weights_are_not_said_to_be_about_images() -> None:
 def test_what_a_correction_for_many_tests_leaves_is_said_and_marked(outline: Outline) -> None:
     html = outline.html
     assert "With Holm&#39;s correction for all 5 intervals, 2 of 3 decided verdicts stay decided." in html
-    assert html.count(">not under Holm</span>") == 2  # in the key and at the verdict
+    assert html.count(">not under Holm</span>") == 3  # in the key, at the verdict and in the tour
     assert html.count('class="stamp fails corrected-away"') == 1
     assert "Holm" not in verdict_summary.multiplicity(Summary(intervals=2, undecided=1))
     assert "The others" not in verdict_summary.multiplicity(Summary(intervals=2, holds=1, stand=1))
@@ -415,6 +415,12 @@ def test_every_paper_that_a_measure_cites_is_listed_with_its_address() -> None:
             if source.paper != "eyechart":
                 (reference,) = verdict_rows.references([], [source.paper])
                 assert reference["link"].startswith("https://arxiv.org/abs/"), (name, source.paper)
+
+
+def test_a_paper_is_named_once_and_its_number_is_the_link(outline: Outline) -> None:
+    listed = outline.html.partition('<section id="references">')[2].partition("</section>")[0]
+    assert listed.count("</a>") > 1
+    assert listed.count("arXiv:") == listed.count(' rel="noreferrer">arXiv:') == listed.count("arxiv.org")
 
 
 def test_tooltips_keep_their_own_looks() -> None:

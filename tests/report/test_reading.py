@@ -279,6 +279,8 @@ def test_a_layer_is_marked_everywhere_and_a_cell_becomes_curves(browser: Browser
         "share",
         "0.31 [0.29, 0.33]",
     ]
+    narrow = interval.replace("'0.29'", "'0.31'").replace("'0.33'", "'0.31'")
+    assert "0.31 (±<0.005)" in browser.ask(told_of % narrow)
     browser.ask("document.documentElement.lang = 'ko'")
     cells = [cell for cell in re.split("<[^>]*>", browser.ask(told_of % interval)) if cell]
     assert cells[1::2] == ["블록 3 어텐션", "합성곱", "2행 7열", "0.31 [0.29, 0.33]"]
@@ -292,6 +294,10 @@ def test_a_layer_is_marked_everywhere_and_a_cell_becomes_curves(browser: Browser
     assert set(browser.ask(curves)) == {theme.SUBJECT_COLOURS[0]}  # of the ViT, and not Vega's own blue
     pressed = "button.layer[aria-pressed=true]"
     assert seen(browser, pressed) == ["3", "4"]
+    browser.click(*middle)  # on the diagonal: one layer, and one curve
+    assert browser.wait_for("document.querySelector('.cell')?.dataset.shown === 'block 3 block 3'")
+    assert browser.ask("document.querySelector('button.looking').textContent") == "Marked: zoo:vit, block 3. Unmark"
+    assert browser.ask("window.eyechart.shown[1].concat.length") == 1
     browser.page.click("button.looking")
     assert seen(browser, pressed) == []
     assert visible(browser, ".cell") == 0
@@ -430,8 +436,11 @@ def test_without_javascript_everything_stands_there(browser: Browser, file: Path
 def test_a_phone_finds_the_contents_behind_a_button(browser: Browser, file: Path) -> None:
     browser.open(file)
     assert visible(browser, ".side li a") == 0
+    button = "(({ right, top }) => [right, top])(document.querySelector('.menu > summary').getBoundingClientRect())"
+    place = browser.ask(button)
     browser.page.click(".menu > summary")
     assert visible(browser, ".side li a") > 8
+    assert browser.ask(button) == pytest.approx(place, abs=2)  # where a second tap closes it
     browser.page.click(".side a[href='#measure-cka']")
     assert visible(browser, ".side li a") == 0
     assert browser.wait_for("document.querySelector('#measure-cka .live canvas')")

@@ -31,7 +31,8 @@ def drawings(anatomies: Iterable[Anatomy], label_of: Callable[[str], Mapping[str
     boxes = [box for row in rows for stage in row["stages"] for box in stage["layers"]]
     met = {mark["kind"] for box in boxes for mark in box["marks"]}
     key = [mark_of(kind) for kind in KIND_MARKS if kind in met]
-    return {"rows": [row for row in rows if row["stages"]], "key": key}
+    bare = any(not box["marks"] and box["short"] != "stem" for box in boxes)
+    return {"rows": [row for row in rows if row["stages"]], "key": key, "bare": bare}
 
 
 def stages(anatomy: Anatomy) -> list[dict[str, Any]]:

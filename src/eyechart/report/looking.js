@@ -99,7 +99,8 @@
       const datum = item?.datum;
       if (!datum || typeof datum.subject !== "string" || typeof datum.name !== "string") return;
       if (typeof datum.other_name === "string" && item.mark.marktype === "rect") {
-        pick({ subject: datum.subject, name: datum.name }, { subject: datum.other_subject, name: datum.other_name });
+        const across = { subject: datum.subject, name: datum.name }, up = { subject: datum.other_subject, name: datum.other_name };
+        pick(across, ...(same(across, up.subject, up.name) ? [] : [up])); // on the diagonal it is one layer
         if (state.layers.length) curves(figure, datum);
       } else pick({ subject: datum.subject, name: layerOf(datum.name) });
       if (typeof datum.head === "number" && state.layers.length) tell("heads", { figure, heads: [datum] });
@@ -136,7 +137,8 @@
     cell.hidden = false;
     const across = figure.clientWidth < 840 ? 1 : 2;
     if (across === 1) [one, two].forEach((each) => { each.width = Math.max(160, figure.clientWidth - 80); });
-    window.eyechart.show(cell, { concat: [one, two], columns: across }).then(() => { cell.dataset.shown = `${datum.name} ${datum.other_name}`; });
+    const diagonal = datum.subject === datum.other_subject && datum.name === datum.other_name;
+    window.eyechart.show(cell, { concat: diagonal ? [one] : [one, two], columns: across }).then(() => { cell.dataset.shown = `${datum.name} ${datum.other_name}`; });
   };
 
   // --- heads under a brush ------------------------------------------------------------------------------------------------

@@ -218,14 +218,22 @@ BOUND = re.compile(
     r"\b(than|least|most|fails at) (?=[−\d])|(?<=\d) (?=%|초과|이상|미만|이하)|(?<=\w) (?== \d)|(?<==) (?=\d)"
 )
 INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
+COSINE = re.compile(r"\bcos\([^()<>]+\)")
+UNBROKEN = re.compile(
+    r"--[a-z][\w-]*(?: [a-z][\w=]{,23}\b)?|\b(?=[\w:-]{,24}(?![\w:-]))[a-z]+:\w+-[\w-]+|softmax\([^\s()]+\)"
+)
+"""An option with its value; a softmax; the name of a subject with a hyphen, unless it is longer than a narrow line."""
 
 
 def whole_options(said: Markup) -> Markup:
-    """Words of the page in which no line ends within an option, within an interval, before a per cent sign, between a
-    bound and its number or between a bracket and its Korean particle; commands look like commands.
+    """Words of the page in which no line ends within an option, the name of a subject, an interval or a formula, before
+    a per cent sign, between a bound and its number or between a bracket and its Korean particle; commands look like
+    commands.
 
     >>> whole_options(Markup("try --effort full, or `eyechart train`"))
-    Markup('try <span class="option">--effort</span> full, or <code>eyechart train</code>')
+    Markup('try <span class="option">--effort full</span>, or <code>eyechart train</code>')
+    >>> whole_options(Markup("in zoo:vit-gap"))
+    Markup('in <span class="option">zoo:vit-gap</span>')
     >>> whole_options(Markup("31 % [29 %, 33 %], and so on"))
     Markup('31\\xa0% [29\\xa0%,\\xa033\\xa0%], and so on')
     >>> whole_options(Markup("claimed: more than 0"))
@@ -236,12 +244,15 @@ def whole_options(said: Markup) -> Markup:
     Markup('거리(균등\\xa0=\\xa01)')
     >>> whole_options(Markup("[0.1, 0.2]이다"))
     Markup('[0.1,\\xa00.2]\\u2060이다')
+    >>> whole_options(Markup("by cos(z, z + f) there"))
+    Markup('by cos(z,\\xa0z\\xa0+\\xa0f) there')
     """
     whole = INTERVAL.sub("[\\1,\u00a0\\2]", str(said))
+    whole = COSINE.sub(lambda match: match[0].replace(" ", "\u00a0"), whole)
     whole = BOUND.sub(lambda match: f"{match[1] or ''}\u00a0", whole)
     with_code = re.sub(r"`([^`<>]+)`", r"<code>\1</code>", whole)
     with_particles = BRACKET_BEFORE_PARTICLE.sub("\u2060", with_code)  # a word joiner, which has no width
-    return Markup(re.sub(r"--[a-z][\w-]*", r'<span class="option">\g<0></span>', with_particles))
+    return Markup(UNBROKEN.sub(r'<span class="option">\g<0></span>', with_particles))
 
 
 def content_policy(scripts: Sequence[str]) -> str:

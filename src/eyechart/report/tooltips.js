@@ -14,13 +14,19 @@
   };
   const isThere = (end) => end !== "null" && end !== "NaN" && end !== "undefined";
 
+  // Ends that read like the number itself say less than that they are nearer than its last digit shows.
+  const interval = (value, low, high) => {
+    const [whole, tail = "", unit] = /^[−-]?\d+(?:\.(\d+))?(%?)$/.exec(value) ?? [];
+    return whole && low === value && high === value ? ` (±<0.${"0".repeat(tail.length)}5${unit})` : ` [${low}, ${high}]`;
+  };
+
   // "from" and "to" after a number are its interval: charts.tables.interval_tooltips.
   const lines = (entries) => {
     const made = [];
     for (let at = 0; at < entries.length; at += 1) {
       const [title, value] = entries[at], [low, high] = entries.slice(at + 1, at + 3);
       const hasEnds = low?.[0].endsWith(sentence("from")) && high?.[0].endsWith(sentence("to"));
-      const span = hasEnds && isThere(low[1]) && isThere(high[1]) ? ` [${low[1]}, ${high[1]}]` : "";
+      const span = hasEnds && isThere(low[1]) && isThere(high[1]) ? interval(value, low[1], high[1]) : "";
       made.push([title, said(value) + span]);
       if (hasEnds) at += 2;
     }
