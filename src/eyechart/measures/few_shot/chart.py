@@ -41,11 +41,11 @@ def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
     title = alt.TitleParams(f"episodes: {subject}", limit=SIDE)
     if table.empty:
         return theme.nothing(title, (SIDE, SIDE), TOO_FEW)
-    table["ways"] = table["way"].map("{} ways".format)
-    names = [f"{way} ways" for way in finding.way.values]
+    table["ways"] = table["way"].map("{} classes".format)
+    names = [f"{way} classes" for way in finding.way.values]
     colour = alt.Color("ways:N", scale=theme.ordered_scale(names), sort=None, title=None)
     y = alt.Y("episodes:Q", title="episode accuracy", scale=alt.Scale(domain=[0, 1]))
-    tooltip = tooltips("subject", shot=("shots", ""), way=("ways", "")) + interval_tooltips("episodes", "accuracy")
+    tooltip = tooltips("subject", shot=("shots", ""), way=("classes", "")) + interval_tooltips("episodes", "accuracy")
     lines = theme.curve(table, shot_axis(), y, colour, *ends_of("episodes"), tooltip=tooltip)
     guesses = table[["way", "ways"]].drop_duplicates().assign(guess=lambda rows: 1 / rows["way"])
     dashed: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[5, 4], strokeWidth=1.75, tooltip=None)
