@@ -259,7 +259,7 @@ def reference(
     if axis == "y":
         end = "right" if at_end else "left"
         words: dict[str, Any] = {"align": end, "baseline": "bottom", "dx": -2 if at_end else 2, "dy": -4}
-        words = {"align": "left", "baseline": "middle", "dx": 5} if at == "beyond" else words
+        words = {"align": "left", "baseline": "middle", "dx": 8} if at == "beyond" else words
         place: dict[str, Any] = {"x": alt.value("width") if at_end else alt.value(0), "y": alt.Y("reference:Q")}
     else:
         words = {"baseline": "top" if at_end else "bottom", "dy": 2 if at_end else -2}
