@@ -105,6 +105,21 @@ def test_names_of_even_attention_stand_where_no_head_is() -> None:
         assert name.mark["dx"] > 4
 
 
+@pytest.mark.parametrize(("share", "baseline"), [(0.1, "top"), (0.001, "bottom")])
+def test_guessing_is_named_below_its_line_where_there_is_room(share: float, baseline: str) -> None:
+    """Above it the name lay on the points of an untrained network; below 1 of 1,000 it would lie on the axis."""
+    line = specification(theme.panel(theme.chance(share, "guessing"), (200, 200)), validate=False)
+    assert {each.mark["baseline"] for each in every_layer(line) if each.style.startswith("reference-")} == {baseline}
+
+
+@pytest.mark.parametrize("measure", ["attention_distance", "grouping"])
+def test_dashed_lines_lie_behind_the_heads(measure: str) -> None:
+    drawn = list(every_layer(specification(find_measure(measure).chart(finding_of(measure)), validate=False)))
+    for panel in {each.panel for each in drawn}:
+        styles = [each.style.startswith("reference") for each in drawn if each.panel == panel]
+        assert styles == sorted(styles, reverse=True)
+
+
 def bars(part: Any) -> list[tuple[float, float]]:
     """Domains of the colour bars that a chart has, each once where panels share it."""
     if "concat" in part:

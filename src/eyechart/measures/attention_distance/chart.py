@@ -58,7 +58,7 @@ def sorted_heads(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) ->
         high="distance_high",
         tooltip=head_tooltips(),
     )
-    return theme.panel(lines + references(uniform), (400, 260), f"{subject}: lowest and highest blocks")
+    return theme.panel(references(uniform) + lines, (400, 260), f"{subject}: lowest and highest blocks")
 
 
 def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) -> Chart:
@@ -68,7 +68,7 @@ def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) 
     dots = alt.Chart(table).mark_point(style="one-of-many", filled=True, size=46)
     dots = dots.encode(x, y, color=colour, tooltip=head_tooltips())
     bars = theme.error_bars(table, x, y, "distance_low", "distance_high", color=colour)
-    return theme.panel(bars + dots + references(uniform), (400, 260), f"{subject}: all heads")
+    return theme.panel(references(uniform) + bars + dots, (400, 260), f"{subject}: all heads")
 
 
 def references(uniform: float) -> alt.LayerChart:

@@ -27,12 +27,13 @@ def linear_curves(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "linear")
     if table.empty:
         return theme.nothing("linear evaluation", (SIDE, SIDE), TOO_FEW)
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220)
+    abreast = 2 if max(map(len, finding.subject.values)) <= 16 else 1  # a legend wider than its panel parts the panels
+    legend = alt.Legend(title=None, orient="bottom", columns=abreast, labelLimit=220)
     colour = subject_colours(finding.subject.values, legend=legend)
     y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]))
     tooltip = tooltips("subject", shot=("shots", "")) + interval_tooltips("linear", "accuracy")
     lines = theme.curve(table, shot_axis(), y, colour, *ends_of("linear"), tooltip=tooltip)
-    chance = theme.reference(1 / int(finding.way.max()), "guessing")
+    chance = theme.chance(1 / int(finding.way.max()), "guessing")
     return theme.panel(lines + chance, (SIDE, SIDE), "linear evaluation")
 
 

@@ -40,5 +40,5 @@ def panel(finding: xarray.Dataset, way: str) -> Chart:
     tooltip = [*tooltips("subject", "name", "head"), *interval_tooltips("value", "grouping", ".2f")]
     points = alt.Chart(heads).mark_point(style="one-of-many", size=30).encode(x, y, color=colour, tooltip=tooltip)
     curves = lines.encode(x, y, color=colour, strokeDash=dash)
-    chart = alt.layer(band, curves, points, theme.reference(0, "by place alone", at="beyond"))
+    chart = alt.layer(theme.reference(0, "by place alone", at="beyond"), band, curves, points)
     return theme.panel(chart, (380, 250), alt.TitleParams(TITLES[way]))
