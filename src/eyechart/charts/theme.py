@@ -278,7 +278,7 @@ def reference(
 def chance(share: float, text: str) -> alt.LayerChart:
     """The line of guessing on an axis from 0 to 1, named below it where there is room: nobody scores less, while those
     who know nothing score just as much."""
-    return reference(share, text, under=share >= 0.08)
+    return reference(share, text, under=share >= 0.09)
 
 
 def axis_at(values: Sequence[float], **more: Any) -> alt.Axis:
