@@ -244,7 +244,7 @@ SHOWN = {
 
 #: The names on dashed lines: what chance, a uniform or an idle model would score.
 REFERENCES = {
-    "attention_distance": {"uniform attention", "attends itself", "uniform", "itself"},
+    "attention_distance": {"uniform", "itself"},
     "attention_maps": {"uniform attention", "a single key"},
     "attention_role": {"as intact"},
     "band_noise": {"low", "high", "10 points", "strength of the first panel"},
@@ -266,6 +266,7 @@ SAME_DOMAIN = [
     ("attention_role", "y", "value", 3),
     ("cka", "color", "cka", 3),
     ("fourier", "y", "delta", 2),
+    ("grouping", "y", "value", 2),
     ("hessian", "y", "density", 4),
     ("landscape", "color", "value", 8),
     ("probes", "color", "token_accuracy", 8),

@@ -13,7 +13,7 @@ import xarray as xr
 from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.charts.heatmap import heatmap
-from eyechart.charts.palette import DARK
+from eyechart.charts.palette import DARK, LIGHT, PALE_ON_DARK, PALE_ON_LIGHT
 from eyechart.measures import find_measure
 from eyechart.measures.hessian import chart as hessian_chart
 from eyechart.measures.shift.chart import own_patches
@@ -21,6 +21,7 @@ from eyechart.report.translation import Translator
 from eyechart.report.words import read
 
 from .findings import finding_of
+from .layers import every_layer, layers_of
 
 
 def luminance(colour: str) -> float:
@@ -42,6 +43,81 @@ def test_colours_of_ordered_lines_stand_out_from_both_papers() -> None:
         own, white, dark = map(luminance, (colour, "#ffffff", DARK[4]))
         assert (own + 0.05) / (dark + 0.05) >= 3, colour
         assert (white + 0.05) / (own + 0.05) >= 2, colour
+
+
+def test_one_point_of_many_stands_out_from_both_papers() -> None:
+    """On dark paper the blue ones, drawn as pale as on white, had a contrast of 1.7."""
+    for paper, opacity, least in ((LIGHT[4], PALE_ON_LIGHT[2], 1.6), (DARK[4], PALE_ON_DARK[2], 2.5)):
+        for colour in theme.SUBJECT_COLOURS[:4]:
+            inks = [[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in (colour, paper)]
+            mixed = "#" + "".join(
+                f"{round(opacity * ink + (1 - opacity) * under):02x}" for ink, under in zip(*inks, strict=True)
+            )
+            lighter, darker = sorted(map(luminance, (mixed, paper)), reverse=True)
+            assert (lighter + 0.05) / (darker + 0.05) >= least, (colour, paper)
+
+
+@pytest.mark.parametrize("measure", ["attention_distance", "attention_role", "grouping"])
+def test_heads_are_points_of_many(measure: str) -> None:
+    chart = find_measure(measure).chart(finding_of(measure))
+    assert "one-of-many" in {each.style for each in layers_of(specification(chart, validate=False))}
+
+
+def items_of(spec: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    """What Vega draws in this role, such as the numbers along a bar of colours."""
+    found: list[dict[str, Any]] = []
+    pending = [vl_convert.vegalite_to_scenegraph(spec)["scenegraph"]]
+    while pending:
+        item = pending.pop()
+        pending += item.get("items", [])
+        if item.get("role") == role:
+            found += item["items"]
+    return found
+
+
+def test_numbers_along_a_bar_of_colours_do_not_touch() -> None:
+    """Below a map of 158 pixels "0.00 0.25" was one number: Vega moves the outer ones towards the middle."""
+    cells = pd.DataFrame([{"x": x, "y": y, "value": 0.5} for x in "ab" for y in "ab"])
+    spec = specification(theme.dress(heatmap(cells, x="x", y="y", value="value", domain=(0, 1), legend=136)))
+    for layer in spec["layer"]:
+        if legend := layer.get("encoding", {}).get("color", {}).get("legend"):
+            legend |= {"orient": "bottom", "direction": "horizontal"}
+    words = [each["text"] for each in items_of(spec, "legend-label") if each.get("opacity", 1)]
+    assert words == ["0.00", "0.50", "1.00"]
+
+
+def test_a_bar_of_colours_names_round_numbers() -> None:
+    """Of accuracies up to 0.96 it named 0.24, 0.48 and 0.72."""
+    cells = pd.DataFrame([{"x": x, "y": y, "value": 0.5} for x in "ab" for y in "ab"])
+    spec = specification(heatmap(cells, x="x", y="y", value="value", domain=(0, 0.963)))
+    legends = [layer.get("encoding", {}).get("color", {}).get("legend") for layer in spec["layer"]]
+    assert [legend["values"] for legend in legends if legend] == [[0.0, 0.2, 0.4, 0.6, 0.8]]
+
+
+def test_names_of_even_attention_stand_where_no_head_is() -> None:
+    """Above the line they lay on the curves of heads that look farther than even attention does."""
+    spec = specification(find_measure("attention_distance").chart(finding_of("attention_distance")), validate=False)
+    names = [each for each in every_layer(spec) if each.style == "reference-label"]
+    assert len(names) == 8
+    for name in names:
+        assert name.encoding["x"] == {"value": "width"}
+        assert name.mark["align"] == "left"
+        assert name.mark["dx"] > 4
+
+
+@pytest.mark.parametrize(("share", "baseline"), [(0.1, "top"), (0.001, "bottom")])
+def test_guessing_is_named_below_its_line_where_there_is_room(share: float, baseline: str) -> None:
+    """Above it the name lay on the points of an untrained network; below 1 of 1,000 it would lie on the axis."""
+    line = specification(theme.panel(theme.chance(share, "guessing"), (200, 200)), validate=False)
+    assert {each.mark["baseline"] for each in every_layer(line) if each.style.startswith("reference-")} == {baseline}
+
+
+@pytest.mark.parametrize("measure", ["attention_distance", "grouping"])
+def test_dashed_lines_lie_behind_the_heads(measure: str) -> None:
+    drawn = list(every_layer(specification(find_measure(measure).chart(finding_of(measure)), validate=False)))
+    for panel in {each.panel for each in drawn}:
+        styles = [each.style.startswith("reference") for each in drawn if each.panel == panel]
+        assert styles == sorted(styles, reverse=True)
 
 
 def bars(part: Any) -> list[tuple[float, float]]:

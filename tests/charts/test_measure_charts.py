@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
@@ -93,10 +94,18 @@ def test_panels_that_are_compared_have_one_domain(measure: str, channel: str, co
     assert len({tuple(layer.scale(channel)["domain"]) for layer in drawn}) == 1
 
 
-def test_both_panels_of_a_subject_have_one_axis_of_distances() -> None:
-    drawn = [layer for layer in layers("attention_distance") if layer.field("y") == "distance"]
+@pytest.mark.parametrize(("other", "alike"), [(17.0, True), (110.0, False)])
+def test_subjects_who_see_pictures_of_one_size_have_one_axis_of_distances(other: float, alike: bool) -> None:
+    """Three ended at 18, 22 and 20 pixels: the same height was another distance in each."""
+    finding = finding_of("attention_distance").copy(deep=True)
+    finding["uniform"] = xr.where(finding.subject == VIT, 16.0, other)
+    finding["distance"] = finding.uniform * finding.distance
+    spec = specification(find_measure("attention_distance").chart(finding), validate=False)
+    drawn = [layer for layer in layers_of(spec) if layer.field("y") == "distance"]
     ends = {layer.panel: tuple(layer.scale("y")["domain"]) for layer in drawn}
-    assert ends[0,] == ends[1,] != ends[2,] == ends[3,]
+    assert ends[0,] == ends[1,]
+    assert ends[2,] == ends[3,]
+    assert (ends[0,] == ends[2,]) is alike
 
 
 @pytest.mark.parametrize("measure", SHOWN)

@@ -52,3 +52,14 @@ def test_what_fewer_subjects_have_gets_panels_of_the_same_size() -> None:
     many, two = specification(curves(4, 2))["concat"]
     assert [panel["title"]["text"] for panel in two["concat"]] == ["s0", "s1"]
     assert {(panel["width"], panel["height"]) for panel in [*many["concat"], *two["concat"]]} == {(190, 150)}
+
+
+def test_points_beside_small_panels_keep_their_legend() -> None:
+    """Small panels are named above; the five colours of the points beside them were named nowhere."""
+    subjects = [f"s{number}" for number in range(5)]
+    rows = pd.DataFrame({"subject": subjects, "what": "lost", "value": range(5)})
+    points = alt.Chart(rows).mark_point().encode(alt.X("what:N"), alt.Y("value:Q"), color=subject_colours(subjects))
+    with theme.drawing(subjects=subjects):
+        spec = specification(theme.panels([theme.panel(alt.layer(points), (200, 100)), panel(5)], columns=2))
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    assert all(svg.count(f">{subject}<") == 2 for subject in subjects)  # above its panel and in the legend

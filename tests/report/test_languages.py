@@ -279,7 +279,7 @@ def test_names_along_the_sides_of_maps_are_said() -> None:
     assert [f">{name}<" in told for name in ("스템", "블록 1", "&lt;/b&gt;", "stem")] == [True, True, True, False]
     heads = attention_maps_chart.named(["picture\nas fed", "block 1\nhead 2"], orient="top").to_dict()
     said = words.retitled(heads, words.chart_words([heads], []))
-    assert json.loads(said["labelExpr"].partition("]]")[0] + "]]") == [["그림", "본 그대로"], ["블록 1", "헤드 2"]]
+    assert json.loads(said["labelExpr"].partition("]]")[0] + "]]") == [["그림", "입력 그대로"], ["블록 1", "헤드 2"]]
 
 
 SIGNS = {"CKA", "R²", "NLL", "FGSM", "PGD", "λ"}

@@ -18,6 +18,7 @@ from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import subject_colours
 from eyechart.claims.verdict import Verdict
+from eyechart.measures import find_measure
 from eyechart.measures.corruption import chart as corruption_chart
 from eyechart.measures.hessian import chart as hessian_chart
 from eyechart.report import page
@@ -271,6 +272,24 @@ def test_names_lie_over_nothing_on_a_phone(browser: Browser, tmp_path: Path, cha
             across = between if other in words else 0
             beside = one[2] + across <= other[0] or other[2] + across <= one[0]
             assert beside or one[3] <= other[1] + 1 or other[3] <= one[1] + 1
+
+
+GRID = """(() => {
+  const found = [], look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
+    if (mark.role === 'axis-grid') found.push(mark.zindex ?? 0);
+    if (mark.marktype === 'group') look(item);
+  }));
+  window.eyechart.views.get(%s).view.scenegraph().root.items.forEach(look);
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_no_line_crosses_the_points_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """Names of rows stand above all marks there, and with them stood the grid: each point was cut in two."""
+    chart = find_measure("recognition").chart
+    figure = drawn(browser, tmp_path, lambda _: chart(finding_of("recognition")))
+    assert not browser.ask(GRID % figure)
 
 
 def named_below(_: xr.Dataset) -> Any:

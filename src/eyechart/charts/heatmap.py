@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -107,13 +109,29 @@ def heatmap(
 def _colour_bar(
     title: str, low: float, high: float, form: str, marks: Mapping[float, str] | None, length: int
 ) -> alt.Legend:
-    """A legend no longer than its map, with five even values or with those of `marks` that lie on it."""
+    """A legend no longer than its map, with five even values at most or with those of `marks` that lie on it."""
     looks: dict[str, Any] = {"title": title or None, "gradientLength": length}
     if marks is None:
-        return alt.Legend(format=form, values=list(np.linspace(low, high, 5)), tickCount=5, **looks)
+        even = even_marks(low, high, form)
+        return alt.Legend(format=form, values=even, tickCount=len(even), **looks)
     named = {value: words for value, words in marks.items() if low <= value <= high}
     names = f"{json.dumps(list(named.values()))}[indexof({json.dumps(list(named))}, datum.value)]"
     return alt.Legend(labelExpr=names, values=list(named), tickCount=len(named), **looks)
+
+
+def even_marks(low: float, high: float, form: str) -> list[float]:
+    """Round numbers between two, five at most; where this format would round them, five even ones.
+
+    >>> even_marks(0.0, 0.963, ".2f"), even_marks(0.0, 6.0, ".0f"), even_marks(0.0, 0.002, ".2f")
+    ([0.0, 0.2, 0.4, 0.6, 0.8], [0.0, 2.0, 4.0, 6.0], [0.0, 0.0005, 0.001, 0.0015, 0.002])
+    """
+    places = int(form[1:-1]) if re.fullmatch(r"\.\d+f", form) else 12
+    power = 10.0 ** np.floor(np.log10((high - low) / 4))
+    for step in (float(power) * many for many in (1, 2, 2.5, 5, 10)):
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if 2 <= last - first + 1 <= 5 and math.isclose(round(step, places), step):
+            return [round(at * step, 12) for at in range(first, last + 1)]
+    return [float(mark) for mark in np.linspace(low, high, 5)]
 
 
 def _places(frame: pd.DataFrame, column: str) -> dict[str, int]:

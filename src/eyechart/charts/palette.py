@@ -53,10 +53,10 @@ DARK = ("#e8eaed", "#a3aab5", "#4b525d", "#2b3038", "#16191e")
 #: Colours that no chart has: a picture drawn in them is dressed for either paper by putting the inks in their places.
 STAND_INS = ("#01f203", "#02f304", "#03f405", "#04f506", "#05f607")
 
-#: How opaque intervals are, as bands and as bars. On dark paper more: the blue of the first subject has a contrast of
-#: 3.4 there, and as pale as on white its intervals could not be seen.
-PALE_ON_LIGHT, PALE_ON_DARK = (0.18, 0.7), (0.3, 1.0)
-STAND_IN_PALENESS = (0.181, 0.701)
+#: How opaque intervals are, as bands and as bars, and one point of many. On dark paper more: the blue of the first
+#: subject has a contrast of 3.4 there, and as pale as on white it could not be seen.
+PALE_ON_LIGHT, PALE_ON_DARK = (0.18, 0.7, 0.55), (0.3, 1.0, 0.9)
+STAND_IN_PALENESS = (0.181, 0.701, 0.551)
 
 
 def configuration(dark: bool = False) -> dict[str, Any]:
@@ -64,9 +64,9 @@ def configuration(dark: bool = False) -> dict[str, Any]:
     return in_inks(DARK, PALE_ON_DARK) if dark else in_inks(LIGHT)
 
 
-def in_inks(inks: Sequence[str], paleness: tuple[float, float] = PALE_ON_LIGHT) -> dict[str, Any]:
+def in_inks(inks: Sequence[str], paleness: tuple[float, float, float] = PALE_ON_LIGHT) -> dict[str, Any]:
     ink, quiet, line, faint, paper = inks
-    band, bar = paleness
+    band, bar, point = paleness
     return {
         # Not transparent: vl-convert's PNGs then have premultiplied colours, and every pale line turns grey.
         "background": paper,
@@ -97,6 +97,7 @@ def in_inks(inks: Sequence[str], paleness: tuple[float, float] = PALE_ON_LIGHT) 
             "labelColor": ink,
             "labelFontSize": 11,
             "labelLimit": 220,
+            "labelSeparation": 4,  # of numbers along a bar of colours: the outer ones are moved towards the middle
             "columnPadding": 18,  # pictures are measured in Arial: in wider fonts a word ran into the next symbol
             "titleColor": quiet,
             "titleFontSize": 11,
@@ -137,6 +138,7 @@ def in_inks(inks: Sequence[str], paleness: tuple[float, float] = PALE_ON_LIGHT) 
             "note": {"color": quiet, "fontSize": 11},
             "interval-band": {"opacity": band},
             "interval-bar": {"opacity": bar},
+            "one-of-many": {"opacity": point},
         },
     }
 

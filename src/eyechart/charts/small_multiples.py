@@ -39,7 +39,19 @@ def _walk(part: dict[str, Any], datasets: Mapping[str, Any], table: str | None =
     for at, each in enumerate(inner):
         field, subjects = _subjects_of_lines(each, table, datasets) if "concat" not in each else ("", [])
         inner[at] = _multiplied(each, field, subjects, table, datasets) if subjects else each
-    return {**part, "concat": inner, "columns": 1}
+    # Small panels need no legend; where panels of points share it with them, they would lose theirs.
+    own = any("concat" not in each and _is_coloured_by_subject(each, table) for each in inner)
+    resolve = {"resolve": _with_own_colours(part.get("resolve", {}))} if own else {}
+    return {**part, "concat": inner, "columns": 1, **resolve}
+
+
+def _is_coloured_by_subject(part: dict[str, Any], table: str | None) -> bool:
+    colours = [layer.get("encoding", {}).get("color", {}) for layer, _ in _layers(part, table)]
+    return any(each.get("field") in SUBJECT_FIELDS and each.get("legend", True) is not None for each in colours)
+
+
+def _with_own_colours(resolve: Mapping[str, Any]) -> dict[str, Any]:
+    return {**resolve, "scale": {**resolve.get("scale", {}), "color": "independent"}}
 
 
 def _layers(part: dict[str, Any], table: str | None) -> list[tuple[dict[str, Any], str | None]]:

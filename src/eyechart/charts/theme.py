@@ -247,19 +247,21 @@ def reference(
     axis: Literal["x", "y"] = "y",
     at: Literal["start", "end", "beyond"] = "end",
     side: Literal["left", "right"] = "right",
+    under: bool = False,
 ) -> alt.LayerChart:
     """A dashed line at a known value, with its name on it: what chance, a uniform or an idle model would score.
 
     `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line, and
     `side` of an upright one. It stands on a rim of paper, so that a curve or an interval behind it does not cross it;
-    among points, which it would hide, the name of a level line stands "beyond" the plot.
+    among points, which it would hide, the name of a level line stands "beyond" the plot, or `under` the line.
     """
     frame = pd.DataFrame({"reference": [float(value)], "text": [text]})
     at_end = at != "start"
     if axis == "y":
         end = "right" if at_end else "left"
-        words: dict[str, Any] = {"align": end, "baseline": "bottom", "dx": -2 if at_end else 2, "dy": -4}
-        words = {"align": "left", "baseline": "middle", "dx": 5} if at == "beyond" else words
+        words: dict[str, Any] = {"align": end, "dx": -2 if at_end else 2}
+        words |= {"baseline": "top", "dy": 4} if under else {"baseline": "bottom", "dy": -4}
+        words = {"align": "left", "baseline": "middle", "dx": 8} if at == "beyond" else words
         place: dict[str, Any] = {"x": alt.value("width") if at_end else alt.value(0), "y": alt.Y("reference:Q")}
     else:
         words = {"baseline": "top" if at_end else "bottom", "dy": 2 if at_end else -2}
@@ -271,6 +273,12 @@ def reference(
         for style in ("reference-rim", "reference-label")
     ]
     return cast(alt.LayerChart, alt.layer(rule, *(labels if text else [])))
+
+
+def chance(share: float, text: str) -> alt.LayerChart:
+    """The line of guessing on an axis from 0 to 1, named below it where there is room: nobody scores less, while those
+    who know nothing score just as much."""
+    return reference(share, text, under=share >= 0.09)
 
 
 def axis_at(values: Sequence[float], **more: Any) -> alt.Axis:

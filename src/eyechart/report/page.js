@@ -235,13 +235,14 @@
     [...(part.concat ?? []), ...(part.layer ?? [])].forEach((one) => fitReferences(one, datasets, width, name));
   };
 
-  // Names of rows beside a plot that would become narrow stand in it, above their rows.
+  // Names of rows beside a plot that would become narrow stand in it, above their rows and all marks; so would the lines
+  // of a grid, across the points.
   const namesInside = (part, room) => {
     const rows = unitsOf(part).map(({ encoding }) => encoding?.y).filter((y) => y?.type === "nominal" && y.axis && typeof part.width === "number" && !isMap(part));
     if (rows.length) part.width = Math.min(part.width, room - 24);
     const beside = unitsOf(part).map(({ encoding }) => encoding?.yOffset?.sort?.length ?? 1), step = part.height?.step ?? 0;
     const above = 12 + (step * (Math.max(1, ...beside) - 1)) / 2; // of several marks in a row the first is the highest
-    rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -above, labelLimit: part.width, ticks: false, zindex: 1 }));
+    rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -above, labelLimit: part.width, ticks: false, grid: false, zindex: 1 }));
   };
 
   // Names of categories below a plot have as many lines as their share of it asks for; slanted ones are level where they fit.

@@ -14,11 +14,15 @@ from eyechart.quantity import subjects_in
 
 def draw(finding: xarray.Dataset) -> Chart:
     panels = []
-    for subject in subjects_in(finding):
-        table = head_table(finding, subject)
-        uniform = float(finding.uniform.values[finding.subject.values == subject].max())
-        reach = alt.Scale(domain=[0, 1.06 * max([uniform, *table["distance"]])], nice=False)
-        y = alt.Y("distance:Q", title="mean attention distance (px)", scale=reach)  # the same beside one another
+    tables = {subject: head_table(finding, subject) for subject in subjects_in(finding)}
+    uniforms = {each: float(finding.uniform.values[finding.subject.values == each].max()) for each in tables}
+    tops = {subject: max([uniforms[subject], *table["distance"]]) for subject, table in tables.items()}
+    for subject, table in tables.items():
+        uniform = uniforms[subject]
+        # One axis for all who see pictures of about one size; of 32 px on an axis for 224 px nothing would be seen.
+        alike = [other for other in tops if 0.8 * uniform < uniforms[other] < 1.25 * uniform]
+        reach = alt.Scale(domain=[0, 1.06 * max(tops[other] for other in alike)], nice=False)
+        y = alt.Y("distance:Q", title="mean attention distance (px)", scale=reach)
         panels += [sorted_heads(table, subject, uniform, y), heads_by_depth(table, subject, uniform, y)]
     return theme.panels(panels, columns=2, shared=())
 
@@ -54,16 +58,19 @@ def sorted_heads(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) ->
         high="distance_high",
         tooltip=head_tooltips(),
     )
-    references = theme.reference(uniform, "uniform attention", at="start") + theme.reference(0, "attends itself")
-    return theme.panel(lines + references, (400, 260), f"{subject}: lowest and highest blocks")
+    return theme.panel(references(uniform) + lines, (400, 260), f"{subject}: lowest and highest blocks")
 
 
 def heads_by_depth(table: pd.DataFrame, subject: str, uniform: float, y: alt.Y) -> Chart:
     """V's figure: every head as a dot over depth."""
     x = theme.depth_axis()
     colour = alt.value(theme.subject_colour(subject))
-    dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75)
+    dots = alt.Chart(table).mark_point(style="one-of-many", filled=True, size=46)
     dots = dots.encode(x, y, color=colour, tooltip=head_tooltips())
     bars = theme.error_bars(table, x, y, "distance_low", "distance_high", color=colour)
-    references = theme.reference(uniform, "uniform", at="beyond") + theme.reference(0, "itself", at="beyond")
-    return theme.panel(bars + dots + references, (400, 260), f"{subject}: all heads")
+    return theme.panel(references(uniform) + bars + dots, (400, 260), f"{subject}: all heads")
+
+
+def references(uniform: float) -> alt.LayerChart:
+    """Attention to all patches alike, and to the patch itself; named beside the plot, as heads lie on both sides."""
+    return theme.reference(uniform, "uniform", at="beyond") + theme.reference(0, "itself", at="beyond")

@@ -211,9 +211,10 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     )
     tooltip = tooltips("subject", "name", "head:Q", asking="asked from")
     tooltip += interval_tooltips("value", "entropy, of uniform", ".2f") + tooltips(nats=("entropy in nats", ".2f"))
+    looks: dict[str, dict[str, Any]] = {"query patches": {"opacity": 0.8}, "class token": {"style": "one-of-many"}}
     dots = [
         alt.Chart(frame[frame["asking"] == kind])
-        .mark_point(filled=True, size=46, opacity=0.8 if kind == "query patches" else 0.4)
+        .mark_point(filled=True, size=46, **looks[kind])
         .encode(x, y, color=colour, shape=shape, tooltip=tooltip)
         for kind in kinds
     ]

@@ -292,9 +292,9 @@ class AttentionMaps(SampledExperiment):
             row, head = np.unravel_index(np.nanargmin(values), values.shape)
             name = finding.name.values[site_indices(finding, subject)[row]].removesuffix(" attention")
             parts.append(
-                f"Heads of {subject} spread their attention over {told['first_attention_entropy']} of the entropy of "
-                f"uniform attention in its first block and {told['last_attention_entropy']} in its last; the narrowest "
-                f"is head {head + 1} of {name} with {told['narrowest_head']}"
+                f"On average, heads of {subject} have {told['first_attention_entropy']} of the entropy of uniform "
+                f"attention in its first block and {told['last_attention_entropy']} in its last; the narrowest is "
+                f"head {head + 1} of {name} with {told['narrowest_head']}"
             )
         reasons = zip(finding.shown_subject.values.tolist(), finding.no_rollout.values.tolist(), strict=True)
         parts += [f"There is no rollout for {subject}: {reason}" for subject, reason in reasons if reason]

@@ -35,7 +35,9 @@ def together(finding: xarray.Dataset, has_labels: bool) -> Chart:
     table, title = costs(finding, has_labels)
     words = alt.Axis(labelAngle=0, labelExpr=theme.A_LINE_A_WORD)
     x = alt.X("replacement:N", sort=list(REPLACEMENTS), title=None, axis=words)
-    y = alt.Y("value:Q", title=title)
+    low, high = min(0.0, float(table["low"].min())), max(0.0, float(table["high"].max()))
+    above = alt.Scale(domainMax=high + 0.06 * (high - low), nice=6)  # room for the name of the dashed line
+    y = alt.Y("value:Q", title=title, scale=above)
     apart = alt.XOffset("each_subject:N", sort=finding.each_subject.values.tolist())
     colour = subject_colours(finding.each_subject.values, "each_subject")
     tooltip = [*tooltips(each_subject="subject", replacement="weights"), *interval_tooltips("value", title, ".1f")]
@@ -47,7 +49,8 @@ def together(finding: xarray.Dataset, has_labels: bool) -> Chart:
 
 def alone(finding: xarray.Dataset, has_labels: bool, replacement: str) -> Chart:
     every, title = costs(finding, has_labels, "_alone")
-    ends = alt.Scale(domain=[float(every["low"].min()), float(every["high"].max())])  # the same for all replacements
+    limits = [float(every["low"].min()), float(every["high"].max())]
+    ends = alt.Scale(domain=limits, nice=6)  # the same for all replacements
     table = every[every["replacement"] == replacement]
     x = theme.depth_axis()
     y = alt.Y("value:Q", title=title, scale=ends)
@@ -70,12 +73,12 @@ def specific(finding: xarray.Dataset) -> Chart:
     kinds = ["from picture to picture", "from head to head"]
     lines = pd.concat([means.assign(varies=kinds[0]), between.assign(varies=kinds[1])], ignore_index=True)
     x = theme.depth_axis()
-    y = alt.Y("value:Q", title="share of the kernel that varies", scale=alt.Scale(domainMin=0))
+    y = alt.Y("value:Q", title="share of the kernel that varies", scale=alt.Scale(domainMin=0, nice=6))
     colour = subject_colours(finding.subject.values)
     dashes = alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])
     dash = alt.StrokeDash("varies:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400, orient="bottom"))
     line = alt.Chart(lines).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
-    points = alt.Chart(heads).mark_point(size=26, opacity=0.55)
+    points = alt.Chart(heads).mark_point(style="one-of-many", size=26)
     chart = line + points.encode(x, y, color=colour, tooltip=[*tooltips("subject", "name", "head"), *VALUE_TOOLTIPS])
     words = alt.TitleParams("how much of each head's pattern varies")
     return theme.panel(chart, (380, 250), words)

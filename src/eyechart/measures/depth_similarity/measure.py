@@ -118,7 +118,7 @@ class DepthSimilarity(Measure):
         "사이의 맵과 블록마다 가장 비슷한 블록의 곡선으로 보인다."
     )
     method = (
-        "Linear minibatch CKA with the unbiased HSIC estimator, as in the first measure and from the same Gram "
+        "Linear minibatch CKA with the unbiased HSIC estimator, as in the section on CKA and from the same Gram "
         "matrices, between block i of one subject and block i of its twin. A class-token model is compared with its "
         "GAP twin by patch tokens alone. Twins are recognised by their anatomy (blocks, grids, heads) and their cards."
     )

@@ -27,12 +27,13 @@ def linear_curves(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "linear")
     if table.empty:
         return theme.nothing("linear evaluation", (SIDE, SIDE), TOO_FEW)
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220)
+    abreast = 2 if max(map(len, finding.subject.values)) <= 16 else 1  # a legend wider than its panel parts the panels
+    legend = alt.Legend(title=None, orient="bottom", columns=abreast, labelLimit=220)
     colour = subject_colours(finding.subject.values, legend=legend)
     y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]))
     tooltip = tooltips("subject", shot=("shots", "")) + interval_tooltips("linear", "accuracy")
     lines = theme.curve(table, shot_axis(), y, colour, *ends_of("linear"), tooltip=tooltip)
-    chance = theme.reference(1 / int(finding.way.max()), "guessing")
+    chance = theme.chance(1 / int(finding.way.max()), "guessing")
     return theme.panel(lines + chance, (SIDE, SIDE), "linear evaluation")
 
 
@@ -41,11 +42,11 @@ def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
     title = alt.TitleParams(f"episodes: {subject}", limit=SIDE)
     if table.empty:
         return theme.nothing(title, (SIDE, SIDE), TOO_FEW)
-    table["ways"] = table["way"].map("{} ways".format)
-    names = [f"{way} ways" for way in finding.way.values]
+    table["ways"] = table["way"].map("{} classes".format)
+    names = [f"{way} classes" for way in finding.way.values]
     colour = alt.Color("ways:N", scale=theme.ordered_scale(names), sort=None, title=None)
     y = alt.Y("episodes:Q", title="episode accuracy", scale=alt.Scale(domain=[0, 1]))
-    tooltip = tooltips("subject", shot=("shots", ""), way=("ways", "")) + interval_tooltips("episodes", "accuracy")
+    tooltip = tooltips("subject", shot=("shots", ""), way=("classes", "")) + interval_tooltips("episodes", "accuracy")
     lines = theme.curve(table, shot_axis(), y, colour, *ends_of("episodes"), tooltip=tooltip)
     guesses = table[["way", "ways"]].drop_duplicates().assign(guess=lambda rows: 1 / rows["way"])
     dashed: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[5, 4], strokeWidth=1.75, tooltip=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import xarray
 
@@ -28,14 +29,16 @@ def panel(finding: xarray.Dataset, way: str) -> Chart:
     means = heads.groupby(["subject", "name", "depth"], sort=False)["value"].mean().reset_index().assign(read=LEARNED)
     free = value_table(finding.sel(way=way), "free").assign(read=FREE)
     x = theme.depth_axis()
-    y = alt.Y("value:Q", title="grouping (0: none, 1: all)")
+    drawn = np.concatenate([finding[name].values.ravel() for name in ("learned", "free_low", "free_high")])
+    ends = alt.Scale(domain=[min(0.0, np.nanmin(drawn)), np.nanmax(drawn)], nice=6)  # both ways are compared
+    y = alt.Y("value:Q", title="grouping (0: none, 1: all)", scale=ends)
     colour = subject_colours(subjects_in(finding))
     dashes = alt.Scale(domain=[LEARNED, FREE], range=[[1, 0], [6, 4]])
     dash = alt.StrokeDash("read:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400))
     lines = alt.Chart(pd.concat([means, free], ignore_index=True)).mark_line(tooltip=None)
     band = theme.band(free, x, y, "low", "high", color=colour)
     tooltip = [*tooltips("subject", "name", "head"), *interval_tooltips("value", "grouping", ".2f")]
-    points = alt.Chart(heads).mark_point(size=30, opacity=0.55).encode(x, y, color=colour, tooltip=tooltip)
+    points = alt.Chart(heads).mark_point(style="one-of-many", size=30).encode(x, y, color=colour, tooltip=tooltip)
     curves = lines.encode(x, y, color=colour, strokeDash=dash)
-    chart = alt.layer(band, curves, points, theme.reference(0, "by place alone", at="beyond"))
+    chart = alt.layer(theme.reference(0, "by place alone", at="beyond"), band, curves, points)
     return theme.panel(chart, (380, 250), alt.TitleParams(TITLES[way]))

@@ -124,9 +124,9 @@ class HeadSubsets(Measure):
     sources = (Source("Raghu et al. 2021", "Figure 5"),)
     how_to_read = (
         "Each point is a group of heads of the first attention, from those that look nearest (left) to those that look "
-        "farthest (right); its height says how alike the group and a low layer of the CNN are (CKA). One curve a CNN "
-        "layer, from lowest to higher. Curves that fall from left to right mean that heads which look near do what low "
-        "convolutions do, and heads which look far do something else. The dashed line is attention "
+        "farthest (right); its height says how alike the group and a low layer of the CNN are (CKA). Each curve is "
+        "a layer of the CNN, the lowest first. Curves that fall from left to right mean that heads which look near do "
+        "what low convolutions do, and heads which look far do something else. The dashed line is attention "
         "spread evenly over the picture. Neighbouring groups share heads."
     )
     how_to_read_ko = (

@@ -61,7 +61,7 @@ def one_readout(finding: xarray.Dataset, readout: str, width: int) -> alt.LayerC
     y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]))
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of("accuracy"), tooltip=TOOLTIPS)
-    chance = theme.reference(float(finding.chance[0]), "commonest class")
+    chance = theme.chance(float(finding.chance[0]), "commonest class")
     return theme.panel(lines + chance, (width, 240))
 
 
@@ -80,7 +80,7 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=colour)
     lines = alt.Chart(table).mark_line(strokeWidth=1.8, tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(table).mark_point(size=24).encode(x, y, color=colour, tooltip=TOOLTIPS)
-    chance = theme.reference(float(finding.chance[0]), "commonest class")
+    chance = theme.chance(float(finding.chance[0]), "commonest class")
     return theme.panel(bars + lines + points + chance, (380, 240), "one vector")
 
 
@@ -101,7 +101,7 @@ def token_maps(finding: xarray.Dataset) -> Chart:
                     y="y",
                     value="token_accuracy",
                     value_title="accuracy",
-                    title=alt.TitleParams(str(finding.name.values[site]), subtitle=subject, limit=130),
+                    title=alt.TitleParams(str(finding.name.values[site]), subtitle=subject, limit=120),
                     domain=(0.0, highest),
                     x_labels=False,
                     y_labels=False,
