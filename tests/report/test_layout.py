@@ -20,6 +20,7 @@ from eyechart.charts.tables import subject_colours
 from eyechart.claims.verdict import Verdict
 from eyechart.measures.corruption import chart as corruption_chart
 from eyechart.measures.hessian import chart as hessian_chart
+from eyechart.measures.recognition import chart as recognition_chart
 from eyechart.report import page
 from eyechart.report.tour import tour
 from eyechart.report.verdict_rows import rows
@@ -271,6 +272,27 @@ def test_names_lie_over_nothing_on_a_phone(browser: Browser, tmp_path: Path, cha
             across = between if other in words else 0
             beside = one[2] + across <= other[0] or other[2] + across <= one[0]
             assert beside or one[3] <= other[1] + 1 or other[3] <= one[1] + 1
+
+
+LINES_ABOVE_MARKS = """(() => {
+  let found = 0;
+  const look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
+    if (mark.role === 'axis' && mark.zindex > 0) found += item.items.filter((inner) => inner.role === 'axis-grid').length;
+    if (mark.marktype === 'group') look(item);
+  }));
+  window.eyechart.views.get(%s).view.scenegraph().root.items.forEach(look);
+  return found;
+})()"""
+
+
+def recognised(_: xr.Dataset) -> Any:
+    return recognition_chart.draw(finding_of("recognition"))
+
+
+@pytest.mark.parametrize("browser", [PHONE], indirect=True)
+def test_no_line_lies_over_the_marks_of_a_row(browser: Browser, tmp_path: Path) -> None:
+    """The names stand above the marks, and their lines went with them: each accuracy was struck through."""
+    assert browser.ask(LINES_ABOVE_MARKS % drawn(browser, tmp_path, recognised)) == 0
 
 
 def named_below(_: xr.Dataset) -> Any:

@@ -241,7 +241,7 @@
     if (rows.length) part.width = Math.min(part.width, room - 24);
     const beside = unitsOf(part).map(({ encoding }) => encoding?.yOffset?.sort?.length ?? 1), step = part.height?.step ?? 0;
     const above = 12 + (step * (Math.max(1, ...beside) - 1)) / 2; // of several marks in a row the first is the highest
-    rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -above, labelLimit: part.width, ticks: false, zindex: 1 }));
+    rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -above, labelLimit: part.width, ticks: false, grid: false, zindex: 1 })); // its lines would lie over the marks, too
   };
 
   // Names of categories below a plot have as many lines as their share of it asks for; slanted ones are level where they fit.
