@@ -277,7 +277,7 @@ def test_names_lie_over_nothing_on_a_phone(browser: Browser, tmp_path: Path, cha
 LINES_ABOVE_MARKS = """(() => {
   let found = 0;
   const look = (group) => group.items.forEach((mark) => mark.items.forEach((item) => {
-    if (mark.role === 'axis' && mark.zindex > 0) found += item.items.filter((inner) => inner.role === 'axis-grid').length;
+    if (mark.role === 'axis' && mark.zindex > 0) found += item.items.filter(({ role }) => role === 'axis-grid').length;
     if (mark.marktype === 'group') look(item);
   }));
   window.eyechart.views.get(%s).view.scenegraph().root.items.forEach(look);

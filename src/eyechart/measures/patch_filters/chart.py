@@ -32,7 +32,8 @@ def draw(finding: xarray.Dataset) -> Chart:
             words = f"the {shown} largest of its {int(at.filters)} filters"
             raw = picture(at.filter_tile.values[:shown, :, : size[0], : size[1]], subject, words)
             tiles = theme.panels([raw, tiles], columns=1, shared=())
-        curves = theme.panels([frequencies(at, subject, count, top), variance(at, subject, count)], columns=1, shared=())
+        both = [frequencies(at, subject, count, top), variance(at, subject, count)]
+        curves = theme.panels(both, columns=1, shared=())
         rows += [theme.of_subject(tiles, subject), theme.of_subject(curves, subject)]
     return theme.panels(rows, columns=2, shared=())
 

@@ -59,9 +59,7 @@ def grid_of_grids(at: xarray.Dataset, subject: str, *, legend: bool) -> Chart:
     return side_by_side(flat, (height, width), "cosine", **looks)
 
 
-def side_by_side(
-    flat: np.ndarray, tile: tuple[int, int], value_title: str, *, size: int = SIZE, **looks: Any
-) -> Chart:
+def side_by_side(flat: np.ndarray, tile: tuple[int, int], value_title: str, *, size: int = SIZE, **looks: Any) -> Chart:
     """Maps that lie side by side in one array, lowest row first, with lines between them."""
     up, across = np.divmod(np.arange(flat.size), flat.shape[1])
     table = pd.DataFrame({"x": across.astype(str), "y": up.astype(str), "value": flat.ravel()})

@@ -32,7 +32,7 @@ def controls(finding: xarray.Dataset) -> Chart:
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour, tooltip=tooltip)
     bars = alt.Chart(table).mark_rule(strokeWidth=1.6, tooltip=None)
     bars = bars.encode(x, alt.Y("hit_rate_low:Q"), offset, colour, y2="hit_rate_high:Q")
-    # More subjects than curves have room for get a row of their own, above one panel each: page.js puts 270 beside them.
+    # Of many, whose curves get a panel each, it is a row of its own: page.js would put one of 270 beside those panels.
     width = 270 if len(subjects_in(finding)) <= MOST_TOGETHER else 440
     return theme.panel(bars + points, (width, 250), "last block, under controls")
 
