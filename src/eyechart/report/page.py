@@ -221,11 +221,14 @@ INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
 
 
 def whole_options(said: Markup) -> Markup:
-    """Words of the page in which no line ends within an option, within an interval, before a per cent sign, between a
-    bound and its number or between a bracket and its Korean particle; commands look like commands.
+    """Words of the page in which no line ends within an option, within a bundled subject's name, within an interval,
+    before a per cent sign, between a bound and its number or between a bracket and its Korean particle; commands look
+    like commands.
 
     >>> whole_options(Markup("try --effort full, or `eyechart train`"))
     Markup('try <span class="option">--effort</span> full, or <code>eyechart train</code>')
+    >>> whole_options(Markup("by zoo:vit-gap"))
+    Markup('by <span class="option">zoo:vit-gap</span>')
     >>> whole_options(Markup("31 % [29 %, 33 %], and so on"))
     Markup('31\\xa0% [29\\xa0%,\\xa033\\xa0%], and so on')
     >>> whole_options(Markup("claimed: more than 0"))
@@ -239,7 +242,7 @@ def whole_options(said: Markup) -> Markup:
     whole = BOUND.sub(lambda match: f"{match[1] or ''}\u00a0", whole)
     with_code = re.sub(r"`([^`<>]+)`", r"<code>\1</code>", whole)
     with_particles = BRACKET_BEFORE_PARTICLE.sub("\u2060", with_code)  # a word joiner, which has no width
-    return Markup(re.sub(r"--[a-z][\w-]*", r'<span class="option">\g<0></span>', with_particles))
+    return Markup(re.sub(r"--[a-z][\w-]*|\bzoo:\w+-\w+", r'<span class="option">\g<0></span>', with_particles))
 
 
 def content_policy(scripts: Sequence[str]) -> str:
