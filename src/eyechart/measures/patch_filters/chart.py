@@ -92,7 +92,7 @@ def frequencies(at: xarray.Dataset, subject: str, count: int, top: float) -> Cha
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour)
     dots = alt.Chart(table).mark_point(size=36, filled=True).encode(x, y, color=colour, tooltip=tooltip)
     middle = theme.reference(float(at.random_mean.mean()), "")
-    words = "grey: 95 % of the components of random filters; dashed: their mean"
+    words = "random filters: 95 % (grey), mean (dashed)"
     title = alt.TitleParams(words, fontSize=12, fontWeight="normal")
     last = pd.DataFrame({"component": [COLUMNS + 0.5]} if count > COLUMNS else {"component": []})
     ends = alt.Chart(last).mark_rule(color="#8b9099", tooltip=None).encode(x)

@@ -84,7 +84,9 @@ def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) ->
     marks = [2**power for power in range(int(table["px"].max()).bit_length())] if len(table) else [1]
     scale = alt.Scale(type="log", base=2, nice=False, domain=[0.8, 1.25 * marks[-1]])
     x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=theme.axis_at(marks))
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=variable == "variation"))
+    zero = variable == "variation"
+    # Axes that end at a number, or the titles above the two panels are not level; answers can stay in all pictures.
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=zero, nice=6, **({} if zero else {"domainMax": 1})))
     colour = colour_of(subjects, with_legend=False)  # the row above has it
     tooltip = tooltips("subject", px=("pixels", "")) + interval_tooltips("value", title)
     curve = theme.curve(table, x, y, colour, tooltip=tooltip)
