@@ -16,7 +16,7 @@ from eyechart.charts.heatmap import heatmap
 from eyechart.charts.palette import DARK, LIGHT, PALE_ON_DARK, PALE_ON_LIGHT
 from eyechart.measures import find_measure
 from eyechart.measures.hessian import chart as hessian_chart
-from eyechart.measures.shift.chart import own_patches
+from eyechart.measures.shift.chart import answers, own_patches
 from eyechart.report.translation import Translator
 from eyechart.report.words import read
 
@@ -184,3 +184,40 @@ def test_a_short_name_is_whole_below_a_narrow_map() -> None:
     spec = specification(theme.dress(chart))
     assert spec["width"] < 85
     assert "zoo:resnet-18 →<" in vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+
+
+def copies_of(finding: xr.Dataset, axis: str, count: int) -> xr.Dataset:
+    """A finding of so many subjects, all with the numbers of the first."""
+    first = finding.isel({axis: [0]})
+    each = [first.assign_coords({axis: [f"zoo:{at}"]}) for at in range(count)]
+    return xr.concat(each, axis, data_vars="minimal", coords="minimal", compat="override", join="override")
+
+
+@pytest.mark.parametrize(("count", "aside"), [(2, True), (4, False)])
+def test_marks_stand_beside_one_another_only_in_one_panel(count: int, aside: bool) -> None:
+    """Of four subjects each had a panel of its own, and its points stood beside the marks of the axis."""
+    variables = [f"variation{end}" for end in ("", "_low", "_high")]
+    chart = answers(copies_of(finding_of("shift")[variables], "each_subject", count), "variation", "", "")
+    rows = [row for table in chart.to_dict()["datasets"].values() for row in table]
+    assert any(row["at"] != row["px"] for row in rows) == aside
+
+
+def test_likeness_over_distance_has_one_axis_for_all_subjects() -> None:
+    """One began at −0.6 and the next at −0.8."""
+    finding = finding_of("position_embeddings")
+    lower = finding.assign(aside_low=finding.aside_low - 0.5)
+    both = xr.concat([finding, lower], "table", data_vars="minimal", coords="minimal", compat="override")
+    spec = specification(find_measure("position_embeddings").chart(both), validate=False)
+    lines = [layer for layer in layers_of(spec) if layer.field("y") == "cosine"]
+    assert len({layer.panel for layer in lines}) == 2
+    assert len({tuple(layer.scale("y").get("domain", ())) for layer in lines} - {()}) == 1
+    assert all(layer.scale("y")["domain"][0] <= float(lower.aside_low.min()) for layer in lines)
+
+
+def test_colours_are_named_beside_the_panel_of_all_subjects() -> None:
+    """On a tablet they stood below the diagrams, each of which has its name above it, far from the errors."""
+    each = copies_of(finding_of("calibration"), "subject", 3)
+    drawn = layers_of(specification(find_measure("calibration").chart(each), validate=False))
+    named = [layer.panel for layer in drawn if layer.encoding["color"].get("legend", {}) is not None]
+    assert {panel[0] for panel in named} == {1}
+    assert {layer.panel[0] for layer in drawn} == {0, 1}

@@ -145,7 +145,7 @@ def test_the_phase_change_of_the_class_token() -> None:
         assert found[f"cls_phase_{kind}", "v"][0] == pytest.approx(np.log(8) - np.log(2), rel=1e-5)
         assert found[f"grid_first_minus_second_{kind}", "v"][0] == pytest.approx(0, abs=1e-5)
     eight, two = "8.000 [± < 0.001]", "2.000 [± < 0.001]"
-    told = f"{eight} times at attention in the first half and {two} in the second; {eight} times at MLPs"
+    told = f"{eight} times at attention in the first half of the blocks and {two} in the second; {eight} times at MLPs"
     assert told in SkipRatio().sentence(finding)
 
 

@@ -223,7 +223,8 @@ def dots_with_intervals(
     """One row a subject: its number as a point on its interval, in the subject's colour. `y` names the subjects."""
     colour = alt.Color(y, type="nominal", scale=subject_scale(frame[y].astype(str).tolist()), legend=None)
     row = alt.Y(y, type="nominal", sort=None, title=None, axis=alt.Axis(labelFontSize=12, labelLimit=260, grid=True))
-    span = alt.X(x, type="quantitative", title=x_title or x, scale=alt.Scale(zero=False, padding=20))
+    shares = alt.Axis(format="~%") if format.endswith("%") else alt.Axis()
+    span = alt.X(x, type="quantitative", title=x_title or x, scale=alt.Scale(zero=False, padding=20), axis=shares)
     shown = [alt.Tooltip(y, type="nominal", title=y)] + [
         alt.Tooltip(field, type="quantitative", format=format, title=title)
         for field, title in ((x, x_title or x), (low, "from"), (high, "to"))

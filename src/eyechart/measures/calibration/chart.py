@@ -18,15 +18,17 @@ def draw(finding: xarray.Dataset) -> Chart:
     if len(subjects) <= TOGETHER:
         return theme.panels([reliability(finding, subjects, "reliability", 330), errors(finding)], columns=2)
     each = [reliability(finding.sel(subject=[subject]), subjects, subject, 190) for subject in subjects]
-    return theme.panels([theme.panels(each, columns=2), errors(finding)], columns=2)
+    # The names of colours stand with the errors: each diagram has its subject's name above it.
+    return theme.panels([theme.panels(each, columns=2), errors(finding)], columns=2, shared=())
 
 
 def reliability(finding: xarray.Dataset, subjects: list[str], title: str, side: int) -> Chart:
-    """Of the subjects in `finding`, in colours among all `subjects`."""
+    """Of the subjects in `finding`, in colours among all `subjects`, which a diagram of one need not name."""
     table = table_of(finding, "accuracy_in_bin", also=["confidence_in_bin", "share_in_bin"])
-    x = alt.X("confidence_in_bin:Q", title="confidence", scale=alt.Scale(domain=[0, 1]))
-    y = alt.Y("accuracy_in_bin:Q", title="share named right", scale=alt.Scale(domain=[0, 1]))
-    colour = subject_colours(subjects)
+    whole = alt.Scale(domain=[0, 1], padding=10, nice=False)  # points stood out at the top and pushed their titles up
+    x = alt.X("confidence_in_bin:Q", title="confidence", scale=whole)
+    y = alt.Y("accuracy_in_bin:Q", title="share named right", scale=whole)
+    colour = subject_colours(subjects, **({} if finding.sizes["subject"] > 1 else {"legend": None}))
     size = alt.Size("share_in_bin:Q", scale=alt.Scale(range=[20, 420]), legend=None)
     tooltip = tooltips("subject", bin="confidence") + interval_tooltips("accuracy_in_bin", "named right", ".1%")
     tooltip += tooltips(share_in_bin=("of the pictures", ".1%"))

@@ -95,15 +95,16 @@ class Calibration(Measure):
     sources = (Source("Park & Kim 2022", "uncertainty of the released models"), Source("Guo et al. 2017", "Figure 4"))
     how_to_read = (
         "Each point is a tenth of the confidence range: how confident the model was there, and how often it was right, "
-        "with a 95 % interval; larger points hold more pictures. On the dashed diagonal confidence equals accuracy; "
-        "below it the model is over-confident. Next: the calibration error before and after one temperature "
-        "was fitted on other pictures; the short stroke is what a perfectly calibrated model of the same confidences "
-        "would score by chance."
+        "with a 95 % interval; larger points hold more pictures, and one without an interval holds too few. On the "
+        "dashed diagonal confidence equals accuracy; below it the model is over-confident. Next: the calibration error "
+        "before and after one temperature was fitted on other pictures; the short stroke is what a perfectly "
+        "calibrated model of the same confidences would score by chance."
     )
     how_to_read_ko = (
         "점 하나는 확신도의 십분의 일 구간이다. 가로는 확신도, 세로는 실제 정답률과 95 % 구간이고 점이 클수록 "
-        "그림이 많다. 점선 위에 있으면 확신도가 정답률과 같고, 아래면 지나치게 확신한다. 다음은 온도 하나를 "
-        "다른 그림에서 맞추기 전과 후의 보정 오차이며, 짧은 선은 완벽히 보정된 모델도 우연히 얻는 값이다."
+        "그림이 많다. 구간이 없는 점은 그림이 너무 적은 것이다. 점선 위에 있으면 확신도가 정답률과 같고, 아래면 "
+        "지나치게 확신한다. 다음은 온도 하나를 다른 그림에서 맞추기 전과 후의 보정 오차이며, 짧은 선은 완벽히 보정된 "
+        "모델도 우연히 얻는 값이다."
     )
     method = (
         "Expected calibration error over ten equal-width bins of confidence, and mean confidence minus accuracy "

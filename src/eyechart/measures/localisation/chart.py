@@ -59,7 +59,7 @@ def token_tiles(at: xarray.Dataset, floor: bool, highest: float) -> Chart:
     said = f"{at.name.item()}, {some}{cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
     subject = str(at.subject.item())
     title, patch_names = alt.TitleParams(subject, subtitle=said), at.patch_place.values.tolist()
-    made = tiles(maps, cells, patch_names, title=title, size=300, highest=highest, legend=160)
+    made = tiles(maps, cells, patch_names, title=title, size=320, highest=highest, legend=160)
     return theme.of_subject(made, subject)
 
 
@@ -91,8 +91,8 @@ def over_depth(
     table["weights"] = ["untrained twin" if subject in owner else "as given" for subject in table["subject"]]
     table["line"] = [owner.get(subject, subject) for subject in table["subject"]]
     x, share = theme.depth_axis(), variable == "hit_rate"
-    scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=True)
-    y = alt.Y(f"{variable}:Q", title=title, axis=alt.Axis(format=".0%" if share else ".2f"), scale=scale)
+    scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=True, nice=6)
+    y = alt.Y(f"{variable}:Q", title=None, axis=alt.Axis(format=".0%" if share else ".2f"), scale=scale)
     colour = subject_colours(table["line"], "line")
     dashes = alt.Scale(domain=["as given", "untrained twin"], range=[[1, 0], [5, 4]])
     legend = alt.Legend() if (table["weights"] == "untrained twin").any() else None
@@ -109,4 +109,4 @@ def over_depth(
             .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
             .encode(x, alt.Y("chance:Q"), color=colour)
         )
-    return theme.panel(layers, (420, 260), "interior tokens, over depth")
+    return theme.panel(layers, (420, 260), alt.TitleParams(title, subtitle="interior tokens, over depth"))

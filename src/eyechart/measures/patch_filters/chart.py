@@ -20,6 +20,7 @@ TILE, GAP = 44, 4
 
 def draw(finding: xarray.Dataset) -> Chart:
     rows: list[Any] = []
+    top = highest(finding)
     for subject in map(str, finding.subject.values):
         at = finding.sel(subject=subject)
         count = int(np.isfinite(at.centroid.values).sum())
@@ -31,7 +32,8 @@ def draw(finding: xarray.Dataset) -> Chart:
             words = f"the {shown} largest of its {int(at.filters)} filters"
             raw = picture(at.filter_tile.values[:shown, :, : size[0], : size[1]], subject, words)
             tiles = theme.panels([raw, tiles], columns=1, shared=())
-        curves = theme.panels([frequencies(at, subject, count), variance(at, subject, count)], columns=1, shared=())
+        both = [frequencies(at, subject, count, top), variance(at, subject, count)]
+        curves = theme.panels(both, columns=1, shared=())
         rows += [theme.of_subject(tiles, subject), theme.of_subject(curves, subject)]
     return theme.panels(rows, columns=2, shared=())
 
@@ -59,9 +61,19 @@ def png(tile: np.ndarray) -> str:
     return data_uri(pixels, times=max(1, TILE // max(tile.shape[1:])))
 
 
-def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
+def highest(finding: xarray.Dataset) -> float:
+    """Where the axis of frequencies ends, one for all subjects: at 1, or above it where slanted stripes reach."""
+    return max(1.0, *(float(np.nanmax(each)) for each in (finding.centroid.values, among_random(finding)[1])))
+
+
+def among_random(finding: xarray.Dataset) -> np.ndarray:
+    """Between which two frequencies 95 % of the components of random filters lie."""
+    return np.quantile(finding.random_single.values, [0.025, 0.975], axis=-1)
+
+
+def frequencies(at: xarray.Dataset, subject: str, count: int, top: float) -> Chart:
     """Centroid of each component, against where those of random filters lie."""
-    low, high = np.quantile(at.random_single.values, [0.025, 0.975])
+    low, high = among_random(at)
     table = pd.DataFrame(
         {
             "component": np.arange(1, count + 1),
@@ -72,7 +84,6 @@ def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
         }
     )
     x = alt.X("component:Q", title="component", scale=alt.Scale(domain=[1, max(count, 2)], nice=False))
-    top = max(1.0, float(table["centroid"].max()), float(high))
     y = alt.Y("centroid:Q", title="mean frequency / Nyquist", scale=alt.Scale(domain=[0, top]))
     numbers = {"centroid": ("mean frequency", ".3f"), "smoothness": ("smoothness", ".3f")}
     tooltip = tooltips("component:Q", **numbers)
@@ -81,9 +92,10 @@ def frequencies(at: xarray.Dataset, subject: str, count: int) -> Chart:
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour)
     dots = alt.Chart(table).mark_point(size=36, filled=True).encode(x, y, color=colour, tooltip=tooltip)
     middle = theme.reference(float(at.random_mean.mean()), "")
-    title = alt.TitleParams("grey: 95 % of the components of random filters", fontSize=12, fontWeight="normal")
+    words = "random filters: 95 % (grey), mean (dashed)"
+    title = alt.TitleParams(words, fontSize=12, fontWeight="normal")
     last = pd.DataFrame({"component": [COLUMNS + 0.5]} if count > COLUMNS else {"component": []})
-    ends = alt.Chart(last).mark_rule(strokeDash=[4, 3], color="#8b9099", tooltip=None).encode(x)
+    ends = alt.Chart(last).mark_rule(color="#8b9099", tooltip=None).encode(x)
     return theme.panel(band + middle + ends + line + dots, (330, 180), title)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -17,21 +18,24 @@ from eyechart.charts.theme import Chart
 SIDE = 8  # small squares along each side of the grid of grids
 HEADS = 8  # tables of heads in a row
 SIZE = 330
+PAIRS = {"in one row": "in_row", "in one column": "in_column", "others as far apart": "aside"}
 
 
 def draw(finding: xarray.Dataset) -> Chart:
     rows: list[Any] = []
     subjects = finding.subject.values.tolist()
+    low = lowest(finding)
     for subject in dict.fromkeys(subjects):
         tables = [at for at, name in enumerate(subjects) if name == subject]
         for at in dict.fromkeys([tables[0], tables[-1]]):
             part = finding.isel(table=at)
-            made = [grid_of_grids(part, subject, legend=not rows), over_distance(part, subject)]
+            made = [grid_of_grids(part, subject, legend=not rows), over_distance(part, subject, low)]
             rows += [theme.of_subject(each, subject) for each in made]
     names = finding.steps_subject.values.tolist()
     for subject in dict.fromkeys(names):
         tables = [at for at, name in enumerate(names) if name == subject]
-        shown = [step_tables(finding.isel(relative=at), subject) for at in dict.fromkeys([tables[0], tables[-1]])]
+        ends = [finding.isel(relative=at) for at in dict.fromkeys([tables[0], tables[-1]])]
+        shown = [step_tables(at, subject, largest(ends)) for at in ends]
         made = [theme.panels(shown, columns=1, shared=()), heads_by_depth(finding.isel(relative=tables), subject)]
         rows += [theme.of_subject(each, subject) for each in made]
     return theme.panels(rows, columns=2, shared=())
@@ -55,7 +59,7 @@ def grid_of_grids(at: xarray.Dataset, subject: str, *, legend: bool) -> Chart:
     return side_by_side(flat, (height, width), "cosine", **looks)
 
 
-def side_by_side(flat: np.ndarray, tile: tuple[int, int], value_title: str, **looks: Any) -> Chart:
+def side_by_side(flat: np.ndarray, tile: tuple[int, int], value_title: str, *, size: int = SIZE, **looks: Any) -> Chart:
     """Maps that lie side by side in one array, lowest row first, with lines between them."""
     up, across = np.divmod(np.arange(flat.size), flat.shape[1])
     table = pd.DataFrame({"x": across.astype(str), "y": up.astype(str), "value": flat.ravel()})
@@ -70,15 +74,20 @@ def side_by_side(flat: np.ndarray, tile: tuple[int, int], value_title: str, **lo
         y_group="row",
         x_labels=False,
         y_labels=False,
-        size=(SIZE, round(SIZE * flat.shape[0] / flat.shape[1])),
+        size=(size, round(size * flat.shape[0] / flat.shape[1])),
         for_export=True,  # up to 60,000 cells: one picture, also on the page
         **looks,
     )
 
 
-def over_distance(at: xarray.Dataset, subject: str) -> Chart:
+def lowest(finding: xarray.Dataset) -> float:
+    """Where the axis of all curves begins, so that subjects are compared on one: in tenths, at 0 or below."""
+    ends = [finding[f"{name}_low"].values for name in PAIRS.values()]
+    return float(np.floor(10 * np.nanmin([0.0, *np.concatenate([each.ravel() for each in ends])])) / 10)
+
+
+def over_distance(at: xarray.Dataset, subject: str, low: float) -> Chart:
     """Likeness over distance: within a row, within a column, and aside."""
-    kinds = {"in one row": "in_row", "in one column": "in_column", "others as far apart": "aside"}
     table = pd.concat(
         pd.DataFrame(
             {
@@ -89,11 +98,11 @@ def over_distance(at: xarray.Dataset, subject: str) -> Chart:
                 "pairs": words,
             }
         )
-        for words, name in kinds.items()
+        for words, name in PAIRS.items()
     ).dropna(subset=["cosine"])
     x = alt.X("distance:Q", title="distance (patches)", axis=alt.Axis(tickMinStep=1))
-    y = alt.Y("cosine:Q", title="mean cosine")
-    shades = alt.Scale(domain=list(kinds), range=[theme.subject_colour(subject), "#7d5ba6", "#8b9099"])
+    y = alt.Y("cosine:Q", title="mean cosine", scale=alt.Scale(domain=[low, 1], nice=False))
+    shades = alt.Scale(domain=list(PAIRS), range=[theme.subject_colour(subject), "#7d5ba6", "#8b9099"])
     colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
     tooltip = tooltips("pairs", distance=("distance (patches)", ".3~g"))
     tooltip += interval_tooltips("cosine", "mean cosine", ends=("low", "high"))
@@ -104,7 +113,13 @@ def over_distance(at: xarray.Dataset, subject: str) -> Chart:
     return theme.panel(lines + theme.reference(0, ""), (300, 260), quiet_title(words))
 
 
-def step_tables(at: xarray.Dataset, subject: str) -> Chart:
+def largest(tables: Sequence[xarray.Dataset]) -> float:
+    """Where the colours of a subject's tables end: one scale, so that its layers can be compared."""
+    sizes = [np.abs(at.steps.values[np.isfinite(at.steps.values)]) for at in tables]
+    return max(float(np.concatenate(sizes).max(initial=0.0)), 1e-6)
+
+
+def step_tables(at: xarray.Dataset, subject: str, end: float) -> Chart:
     """The tables of the first heads of one layer, each over the step from query to key."""
     count, rows, columns = min(HEADS, int(at.steps_heads)), int(at.steps_rows), int(at.steps_columns)
     maps = at.steps.values[:count, :rows, :columns]
@@ -115,10 +130,12 @@ def step_tables(at: xarray.Dataset, subject: str) -> Chart:
         row, column = divmod(head, width)
         flat[row * rows : (row + 1) * rows, column * columns : (column + 1) * columns] = values
     bias = str(at.steps_kind.item()) == "relative bias"
-    largest = max(float(np.nanmax(np.abs(flat))) if np.isfinite(flat).any() else 1.0, 1e-6)
-    what = f"bias of {count} of {int(at.steps_heads)} heads" if bias else "cosine with no step"
+    heads = int(at.steps_heads)
+    whose = "its one head" if heads == 1 else f"its {heads} heads" if count == heads else f"{count} of {heads} heads"
+    what = f"bias of {whose}" if bias else "cosine with no step"
     title = alt.TitleParams(subject, subtitle=f"block {int(at.steps_block) + 1}: {what}")
-    looks: dict[str, Any] = {"domain": (-largest, largest), "colours": theme.DIVERGING, "title": title}
+    looks: dict[str, Any] = {"domain": (-end, end), "colours": theme.DIVERGING, "title": title}
+    looks["size"] = SIZE if width > 1 else SIZE // 2  # a head has few steps to show
     return side_by_side(flat[::-1], (rows, columns), "bias" if bias else "cosine", **looks)
 
 

@@ -11,6 +11,7 @@ import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
+from eyechart.charts.small_multiples import MOST_TOGETHER
 from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips, value_table
 from eyechart.charts.theme import Chart
 from eyechart.methods.receptive import cell_radius, middle
@@ -25,10 +26,11 @@ AFTER, BEFORE, DISC = "after the addition", "branch, before it", "after it, in a
 
 def draw(finding: xarray.Dataset) -> Chart:
     strips = [strip(finding, subject, role) for subject in subjects_in(finding) for role in ("block", "junction")]
-    radius = curves(finding, read_table(finding, "reach"), "radius of half the gradient / width", explained="subject")
+    reach, radius = read_table(finding, "reach"), "radius of half the gradient / width (strokes: a bare cell)"
+    radii = curves(finding, reach, radius, alt.Scale(zero=True), explained="subject")
     shares = pd.concat([read_table(finding, "own_share"), discs(finding)], ignore_index=True)
-    share = curves(finding, shares, "share inside the own patch", explained="read")
-    rows = [theme.panels(each, columns=2, shared=()) for each in (strips, [radius, share])]
+    share = curves(finding, shares, "share inside its own patch", alt.Scale(domain=[0, 1]), explained="read")
+    rows = [theme.panels(each, columns=2, shared=()) for each in (strips, [radii, share])]
     return theme.panels(rows, columns=1, shared=())
 
 
@@ -92,7 +94,8 @@ def bare_cells(finding: xarray.Dataset, x: alt.X, colour: alt.Color) -> alt.Char
     """Short strokes at the radius of a cell that is seen alone: what is above them comes from elsewhere."""
     blocks = table_of(finding.isel(site=finding.role.values == "block"), "rows", "columns", ends=False)
     blocks["bare"] = [cell_radius(grid) for grid in zip(blocks["rows"], blocks["columns"], strict=True)]
-    strokes = alt.Chart(blocks).mark_tick(orient="horizontal", thickness=2, size=12, tooltip=None)
+    # No longer: under the twelve blocks of a small panel they would join to a line.
+    strokes = alt.Chart(blocks).mark_tick(orient="horizontal", thickness=2, size=7, tooltip=None)
     return cast(alt.Chart, strokes.encode(x, alt.Y("bare:Q"), color=colour))
 
 
@@ -102,16 +105,20 @@ def discs(finding: xarray.Dataset) -> pd.DataFrame:
     return table[table["role"] == "block"].assign(read=DISC)
 
 
-def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, explained: Literal["subject", "read"]) -> Chart:
+def curves(
+    finding: xarray.Dataset, table: pd.DataFrame, title: str, scale: alt.Scale, explained: Literal["subject", "read"]
+) -> Chart:
     """A number over depth with its interval; dashed before the addition, dotted in the common disc.
 
-    `explained` is what this panel's legend explains: both would be wider than the panel.
+    `explained` is what this panel's legend explains: both would be wider than the panel. Of more subjects than one
+    panel holds each is named above its own, and the lines are explained below both numbers.
     """
     sizes = {"subject": 80, "read": 500}
+    explained = "read" if len(subjects_in(finding)) > MOST_TOGETHER else explained
     below = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260, symbolSize=sizes[explained])
     legends = {name: below if name == explained else None for name in sizes}
     x = theme.depth_axis()
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
+    y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format=".0%"))
     colour = subject_colours(finding.subject.values, legend=legends["subject"])
     read = [words for words in (AFTER, BEFORE, DISC) if words in set(table["read"])]
     dashes = alt.Scale(domain=read, range=[{AFTER: [1, 0], BEFORE: [6, 4], DISC: [1, 4]}[words] for words in read])
@@ -127,10 +134,10 @@ def curves(finding: xarray.Dataset, table: pd.DataFrame, title: str, explained: 
         )
     )
     area = theme.band(table, x, y, "low", "high", color=colour, detail=["read:N", "kind:N"])
-    tooltip = tooltips("subject", "name", read="read") + interval_tooltips("value", title)
+    tooltip = tooltips("subject", "name", read="read") + interval_tooltips("value", title.partition(" (")[0], ".1%")
     marks = table[table["read"] != DISC]
     points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=tooltip)
     layers = line + area + points
-    if explained == "subject":
+    if DISC not in read:
         layers += bare_cells(finding, x, colour)
     return theme.panel(layers, (WIDTH, HEIGHT))

@@ -306,10 +306,11 @@ class ReceptiveField(SampledExperiment):
         for subject in subjects_in(finding):
             blocks, branches = (site_indices(finding, subject, role) for role in ("block", "junction"))
             first, last = finding.isel(site=blocks[0]), finding.isel(site=blocks[-1])
+            cells = dict.fromkeys(f"{own_cell(finding, subject, block):.0%}" for block in (0, -1))
             text = (
                 f"{subject} has half of its gradient within {in_words(first, 'reach', '.0%')} of the picture's width "
                 f"after its first block and {in_words(last, 'reach', '.0%')} after its last (a bare cell: "
-                f"{own_cell(finding, subject):.0%} and {own_cell(finding, subject, block=-1):.0%})"
+                f"{' and '.join(cells)})"
             )
             jump = jump_ends(finding, subject)
             if jump is not None:

@@ -12,4 +12,5 @@ from eyechart.charts.theme import Chart
 def draw(finding: xarray.Dataset) -> Chart:
     ends = {"low": finding.accuracy_low.values, "high": finding.accuracy_high.values}
     table = pd.DataFrame({"subject": finding.subject.values, "accuracy": finding.accuracy.values, **ends})
-    return theme.dots_with_intervals(table, x="accuracy", y="subject", x_title="top-1 accuracy (common crop)")
+    title = "top-1 accuracy (common crop)"
+    return theme.dots_with_intervals(table, x="accuracy", y="subject", x_title=title, format=".1%")

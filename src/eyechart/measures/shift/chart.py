@@ -45,9 +45,10 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
     low = min(0.0, float(table["low"].min()) if len(table) else 0.0)
     x = theme.depth_axis()
     y = alt.Y("value:Q", title="similarity of features", scale=alt.Scale(domain=[low, 1]))
+    many = len(subjects_in(finding)) > MOST_TOGETHER  # each in a panel of its own, under its name
     colour = colour_of(subjects_in(finding), with_legend=shift == "one patch")
     dashes = alt.Scale(domain=[ALONG, STAYED], range=[[1, 0], [6, 4]])
-    dash = alt.StrokeDash("read:N", scale=dashes, legend=None if shift == "one patch" else legend(500))
+    dash = alt.StrokeDash("read:N", scale=dashes, legend=legend(500) if many or shift != "one patch" else None)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     area = theme.band(table, x, y, "low", "high", color=colour, detail="read:N")
     tooltip = tooltips("subject", name="after", read="read") + interval_tooltips("value", "similarity", ".4f")
@@ -57,7 +58,7 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
         .encode(x, y, color=colour, tooltip=tooltip)
         for follows, filled in ((True, True), (False, False))
     ]
-    words = own_patches(finding) if shift == "one patch" else "the same for all"
+    words = own_patches(finding) if shift == "one patch" else "the same for all; hollow: maps that cannot follow"
     title = alt.TitleParams(f"features, {shift}", subtitle=words, limit=WIDTH)
     return theme.panel(alt.layer(line, area, *marks), (WIDTH, HEIGHT), title)
 
@@ -78,11 +79,14 @@ def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) ->
     table = value_table(finding, variable).rename(columns={"each_subject": "subject"})
     subjects = [str(name) for name in finding.each_subject.values]
     aside = np.array([subjects.index(name) - (len(subjects) - 1) / 2 for name in table["subject"]], dtype=float)
-    table = table.assign(at=table["px"] * 1.05**aside)  # side by side, or intervals would hide each other
+    step = 1.05 if len(subjects) <= MOST_TOGETHER else 1.0  # more have a panel each, with nothing beside them
+    table = table.assign(at=table["px"] * step**aside)  # side by side, or intervals would hide each other
     marks = [2**power for power in range(int(table["px"].max()).bit_length())] if len(table) else [1]
     scale = alt.Scale(type="log", base=2, nice=False, domain=[0.8, 1.25 * marks[-1]])
     x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=theme.axis_at(marks))
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=variable == "variation"))
+    zero = variable == "variation"
+    # Axes that end at a number, or the titles above the two panels are not level; answers can stay in all pictures.
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=zero, nice=6, **({} if zero else {"domainMax": 1})))
     colour = colour_of(subjects, with_legend=False)  # the row above has it
     tooltip = tooltips("subject", px=("pixels", "")) + interval_tooltips("value", title)
     curve = theme.curve(table, x, y, colour, tooltip=tooltip)

@@ -88,7 +88,7 @@ class SkipRatio(Measure):
         "second, and grid tokens do the opposite."
     )
     how_to_read_ko = (
-        "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. 비율 ‖z‖/‖f(z)‖이 10이면 토큰이 거의 "
+        "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. z의 길이가 f(z)의 10배이면(비율 10) 토큰이 거의 "
         "그대로 지나가고, 1이면 가지가 z와 같은 길이의 벡터를 더한다. 곡선은 깊이에 따른 비율로, 격자 토큰과 "
         "클래스 토큰을 따로 보인다. 맵은 한 색 눈금으로 모든 접합점의 모든 토큰을 보이며, 첫 열이 클래스 "
         "토큰이다. 어텐션과 MLP는 하나가 다른 하나를 가릴 수 있어 따로 그리고 따로 판정한다. 논문에서는 클래스 "
@@ -225,12 +225,12 @@ class SkipRatio(Measure):
 
     @staticmethod
     def of_class_token(finding: xarray.Dataset, subject: str) -> str:
-        """ ", for its class token from 2.4 to 4.1 times at attention and …", as the claims read it."""
+        """ ". For its class token it is 2.4 times at attention …", as the claims read it."""
         phrases = []
         for kind, words in KINDS.items():
             ratios = profile(finding, subject, "ratio", "cls", kind)
             if len(ratios) >= 2 and np.isfinite(ratios).all():
                 numbers = (partial(class_token_ratio, subject=subject, kind=kind, half=half) for half in (0, 1))
                 early, late = (spanned(jackknifed(finding, number, "ratio_cls"), ".1f") for number in numbers)
-                phrases.append(f"{early} times at {words} in the first half and {late} in the second")
-        return f", for its class token {'; '.join(phrases)}" if phrases else ""
+                phrases.append(f"{early} times at {words} in the first half of the blocks and {late} in the second")
+        return f". For its class token it is {'; '.join(phrases)}" if phrases else ""

@@ -303,7 +303,7 @@ class SkipRemoval(SampledExperiment):
             left_out = f" (left out, because projected: {projected})" if projected else ""
             parts.append(f"without the skips of one block {subject} {' and '.join(phrases)}{left_out}")
         said = "; ".join(parts)
-        return said[0].upper() + said[1:] + ".\nMeans over blocks."
+        return said[0].upper() + said[1:] + ".\nAll these are means over the blocks."
 
 
 def answers_changed(estimate: xarray.Dataset, subject: str) -> float:

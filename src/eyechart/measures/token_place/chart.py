@@ -8,6 +8,7 @@ import pandas as pd
 import xarray
 
 from eyechart.charts import theme
+from eyechart.charts.small_multiples import MOST_TOGETHER
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
@@ -31,7 +32,9 @@ def controls(finding: xarray.Dataset) -> Chart:
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, offset, colour, tooltip=tooltip)
     bars = alt.Chart(table).mark_rule(strokeWidth=1.6, tooltip=None)
     bars = bars.encode(x, alt.Y("hit_rate_low:Q"), offset, colour, y2="hit_rate_high:Q")
-    return theme.panel(bars + points, (270, 250), "last block, under controls")
+    # Of many, whose curves get a panel each, it is a row of its own: page.js would put one of 270 beside those panels.
+    width = 270 if len(subjects_in(finding)) <= MOST_TOGETHER else 440
+    return theme.panel(bars + points, (width, 250), "last block, under controls")
 
 
 def least(lows: pd.Series) -> float:

@@ -129,15 +129,18 @@ class TokenPlace(SampledExperiment):
     chapter = "place"
     sources = (Source("eyechart", "does the likeness of Raghu et al. 2021, Figures 9 and 10, mean place?"),)
     how_to_read = (
-        "First: the hit-rate of the last block's tokens under controls. If it stays when patches are shuffled, it does "
-        "not come from neighbours that look alike; if it stays without mean colours, it is not colour alone. Second: "
-        "how well a linear decoder tells a token's row and column. Third: how much of a patch's coarse colours a "
-        "linear decoder finds in the token at its place (solid), against that of an adjacent patch and of one half a "
-        "picture away. An interval cut off by its panel is wider than can be drawn. A token without information about "
-        "its pixels can still hold its position, and the other way round."
+        "First: the hit-rate of the last block's tokens under controls. It is counted on fewer images than “Do tokens "
+        "know where they came from?” counts it on, which makes it less certain and often lower: compare it with its "
+        "controls. If it stays when patches are shuffled, it does not come from neighbours that look alike; if it "
+        "stays without mean colours, it is not colour alone. Second: how well a linear decoder tells a token's row "
+        "and column. Third: how much of a patch's coarse colours a linear decoder finds in the token at its place "
+        "(solid), against that of an adjacent patch and of one half a picture away. An interval cut off by its panel "
+        "is wider than can be drawn. A token without information about its pixels can still hold its position, and "
+        "the other way round."
     )
     how_to_read_ko = (
-        "처음: 통제 조건에서 마지막 블록 토큰의 적중률. 패치를 섞어도 유지되면 이웃 패치가 닮아서 생긴 것이 아니고, "
+        "처음: 통제 조건에서 마지막 블록 토큰의 적중률. “토큰은 자기 자리를 기억하는가?”보다 이미지가 적어 덜 확실하고 "
+        "더 낮을 때가 많으므로 통제 조건끼리 견준다. 패치를 섞어도 유지되면 이웃 패치가 닮아서 생긴 것이 아니고, "
         "평균 색을 빼도 유지되면 색만의 효과가 아니다. 둘째: 토큰에서 행과 열을 선형으로 맞히는 정도. 셋째: 토큰에서 "
         "자기 자리 패치의 대략적인 색을 선형으로 되살리는 정도(실선)를 이웃 패치와 그림 절반만큼 먼 패치의 것과 "
         "견준다. 그림 끝에서 잘린 구간은 그릴 수 있는 것보다 넓다. 픽셀의 정보가 없는 토큰도 위치는 담을 수 있고, "
@@ -355,7 +358,7 @@ def same_ranking(readings: Mapping[str, Mapping[str, Ends]]) -> str:
         return ""
     first, *others = orders
     phrases = [f"by {name} it is {orders[name]}" for name in others if orders[name] != orders[first]]
-    told = f"By {first} the order is {orders[first]}; {', '.join(phrases) or 'by every other reading, too'}."
+    told = f"By {first} the order is {orders[first]}; {'; '.join(phrases) or 'by every other reading, too'}."
     return f"{told} Where “≈” stands, intervals do not tell the two next to it apart." if "≈" in told else told
 
 
