@@ -52,3 +52,15 @@ def test_what_fewer_subjects_have_gets_panels_of_the_same_size() -> None:
     many, two = specification(curves(4, 2))["concat"]
     assert [panel["title"]["text"] for panel in two["concat"]] == ["s0", "s1"]
     assert {(panel["width"], panel["height"]) for panel in [*many["concat"], *two["concat"]]} == {(190, 150)}
+
+
+def test_a_line_about_one_subject_stands_in_its_panel_alone() -> None:
+    """The first half of a ViT ended in the panels of CNNs, too."""
+    chart = panel(4) + theme.reference(1, "of s1", subject="s1")
+    (inner,) = specification(theme.panels([chart.properties(width=380, height=200)]))["concat"]
+    said = [[layer["mark"].get("style") for layer in _marks(part)].count("reference-label") for part in inner["concat"]]
+    assert said == [1, 2, 1, 1]  # "nothing" stands in all of them
+
+
+def _marks(part: dict[str, Any]) -> list[dict[str, Any]]:
+    return [mark for each in part["layer"] for mark in _marks(each)] if "layer" in part else [part]
