@@ -71,5 +71,5 @@ def first_half(finding: xarray.Dataset) -> list[alt.LayerChart]:
             edge = finding.depth.values[counted].max()
             beyond = rest[rest > edge].min(initial=1.0)
             middle = float(edge + beyond) / 2
-            lines.append(theme.reference(middle, "ViT: first half", axis="x", side="left", subject=vit))
+            lines.append(theme.reference(middle, "ViT: first half", axis="x", at="start", side="left", subject=vit))
     return lines
