@@ -161,7 +161,7 @@ class Trajectory(Experiment):
         return xarray.Dataset(
             {"radius": ("subject", radius, {"exact": True}), "angle": ("subject", angle, {"exact": True})},
             coords={"subject": subjects, "training": ("subject", names), "moment": ("subject", moments)},
-            attrs={"sample": "No image was drawn: these are the weights themselves"},
+            attrs={"of_weights": 1, "sample": "No image was drawn: these are the weights themselves"},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
