@@ -256,7 +256,7 @@ REFERENCES = {
     "position_embeddings": {"no relation"},
     "probes": {"commonest class"},
     "robustness": {"guessing, 1 of 10 classes"},
-    "shape_texture": {"guessing, 1 of 10 classes", "both alike"},
+    "shape_texture": {"guessing", "both alike"},
     "skip_ratio": {"equal lengths"},
     "skip_removal": {"nothing lost", "as alike as intact"},
 }

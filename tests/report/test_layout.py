@@ -280,7 +280,7 @@ def by_variant(_: xr.Dataset) -> Any:
 WORDS_AND_MARKS = """(() => {
   const words = [], marks = [], look = (group, x, y) => group.items.forEach((mark) => mark.items.forEach((item) => {
     const { bounds: box } = item, placed = box && [x + box.x1, y + box.y1, x + box.x2, y + box.y2];
-    const named = mark.role === 'axis-label' ? item.datum?.value : item.datum?.name;
+    const named = mark.role === 'axis-label' ? item.datum?.value : item.datum?.text;
     if (mark.marktype === 'text' && typeof named === 'string') words.push(placed);
     if (mark.marktype === 'image' || (mark.marktype === 'symbol' && item.datum?.variant)) marks.push(placed);
     if (mark.marktype === 'group') look(item, x + (item.x || 0), y + (item.y || 0));

@@ -201,7 +201,7 @@
   // Titles of panels in a row stand at one height: a mark, or a number of the axis, that reaches over the frame lifted some
   // of them. So all have something there, which is not seen.
   const HEADROOM = { data: { values: [{}] }, mark: { type: "point", size: 1, opacity: 0, tooltip: null, aria: false }, encoding: { x: { value: 0 }, y: { value: -8 } } };
-  const levelTitles = (whole) => panelsOf(whole).filter((part) => !part.concat && part.title && !isMap(part)).forEach((part) => {
+  const levelTitles = (whole) => panelsOf(whole).filter((part) => !part.concat && part.title && (!isMap(part) || part.layer?.some(({ mark }) => mark?.style === "frame"))).forEach((part) => {
     const { mark, encoding, transform = [], ...rest } = part;
     if (mark) {
       Object.keys(part).forEach((key) => delete part[key]);
@@ -476,7 +476,7 @@
       if (way.piled) oneColumn(copy);
       const below = { orient: "bottom", direction: "horizontal", columns: way.piled ? 1 : 2 };
       if (way.below) lengthenBars(copy);
-      const under = way.piled ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};
+      const under = way.piled ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : { layout: { bottom: { margin: 24 } } }; // or two legends read as one
       const legend = way.below ? { ...look.legend, ...below, ...under } : look.legend;
       copy.datasets = datasets;
       copy.config = { ...look, background: "transparent", legend };

@@ -36,7 +36,7 @@ def with_chance(layers: alt.LayerChart, finding: xarray.Dataset) -> alt.LayerCha
     """Guessing means something only where the classes are the images'."""
     classes = finding.attrs["classes"]
     labelled = classes and (finding.scored.values == "accuracy").all()
-    return layers + theme.reference(1 / classes, f"guessing, 1 of {classes} classes") if labelled else layers
+    return layers + theme.reference(1 / classes, "guessing") if labelled else layers
 
 
 def filters(finding: xarray.Dataset) -> Chart:
