@@ -46,7 +46,7 @@ SHOWN = {
         """,
     "corruption": """
         1 image x=x y=y url=url
-        1 text x=x y=y text=name
+        1 text x=x y=y text=text
         1 curve x=level y=by_severity[0,1] color=subject
         1 curve x=level y=nll color=subject
         1 curve x=level y=signed_ece color=subject
@@ -87,7 +87,7 @@ SHOWN = {
         2 rule y=guess color=ways
         """,
     "fourier": """
-        2 line x=radians[0,1] y=delta color=depth[0,1]
+        2 line x=radians[0,1] y=delta stroke=depth[0,1]
         2 band x=radians y=delta color=depth
         2 point x=radians y=delta color=depth[0,1]
         1 line x=depth[0,1] y=highest color=subject
@@ -247,8 +247,8 @@ REFERENCES = {
     "attention_distance": {"uniform", "itself"},
     "attention_maps": {"uniform attention", "a single key"},
     "attention_role": {"as intact"},
-    "band_noise": {"low", "high", "10 points", "strength of the first panel"},
-    "feature_variance": {"first half of a ViT"},
+    "band_noise": {"low", "high", "10 points", "first panel"},
+    "feature_variance": {"ViT: first half"},
     "few_shot": {"guessing"},
     "grouping": {"by place alone"},
     "head_subsets": {"uniform attention"},
@@ -256,7 +256,7 @@ REFERENCES = {
     "position_embeddings": {"no relation"},
     "probes": {"commonest class"},
     "robustness": {"guessing, 1 of 10 classes"},
-    "shape_texture": {"guessing, 1 of 10 classes", "both alike"},
+    "shape_texture": {"guessing", "both alike"},
     "skip_ratio": {"equal lengths"},
     "skip_removal": {"nothing lost", "as alike as intact"},
 }

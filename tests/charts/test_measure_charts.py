@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import vl_convert
 import xarray as xr
 
 from eyechart.charts import theme
@@ -255,7 +256,7 @@ OF_LAYERS = re.compile(
 def test_titles_legends_and_words_in_charts_are_known_in_korean(measure: str) -> None:
     """The slow measures had ten that were not: nobody had looked at their figures on a Korean page."""
     say = Translator(words.read("eyechart.report", "ko/charts.toml"), ORDER)
-    kept = {"fog", "jpeg", "bird", "cat"}  # corruptions and classes stay
+    kept = {"bird", "cat"}  # classes stay
     told = {text for text in words.titles(spec_of(measure)) if any(map(str.isalpha, text)) and text not in kept}
     alike = re.compile(f"{SAID_ALIKE.pattern}|{OF_LAYERS.pattern}|FGSM|PGD|a – .*")
     assert {text for text in told if not alike.fullmatch(text) and say(text) is None} == set()
@@ -266,3 +267,34 @@ def test_tooltips_have_a_name_for_each_value(measure: str) -> None:
     """Vega keeps one value of each name: a CKA cell of one subject named one of its two layers."""
     for listed in tooltips_in(spec_of(measure)):
         assert len(set(listed)) == len(listed), listed
+
+
+def test_units_that_are_compared_have_one_axis() -> None:
+    """The same units before and after their batch norms were recalibrated: −50 stood where −20 did."""
+    ends = {
+        tuple(layer.scale("y")["domain"])
+        for layer in layers("lesion")
+        if layer.field("x") == "depth" and "domain" in layer.scale("y")
+    }
+    assert len(ends) == 1
+
+
+def test_depths_have_a_bar_for_a_legend() -> None:
+    """Vega draws dots for a scale that fills and strokes, and Vega-Lite takes legends of one domain for one."""
+    legends = [
+        found for found in legends_in(vl_convert.vegalite_to_vega(spec_of("fourier"))) if found.get("title") == "depth"
+    ]
+    assert [{"fill", "stroke"} & set(legend) for legend in legends] == [{"stroke"}]
+
+
+def legends_in(part: dict[str, Any]) -> list[dict[str, Any]]:
+    inner = [found for mark in part.get("marks", []) for found in legends_in(mark)]
+    return [*part.get("legends", []), *inner]
+
+
+def test_each_moment_of_a_training_is_drawn_once() -> None:
+    """The quantities of a real finding have an axis of their own: every row came once for each of them."""
+    finding = finding_of("trajectory").assign(quantity_value=("quantity_row", [0.3, 60.0]))
+    drawn = layers_of(specification(find_measure("trajectory").chart(finding), validate=False))
+    named = [layer for layer in drawn if layer.field("text") == "moment"]
+    assert sum(len(layer.rows) for layer in named) == finding.sizes["subject"]

@@ -63,3 +63,15 @@ def test_points_beside_small_panels_keep_their_legend() -> None:
         spec = specification(theme.panels([theme.panel(alt.layer(points), (200, 100)), panel(5)], columns=2))
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     assert all(svg.count(f">{subject}<") == 2 for subject in subjects)  # above its panel and in the legend
+
+
+def test_a_line_about_one_subject_stands_in_its_panel_alone() -> None:
+    """The first half of a ViT ended in the panels of CNNs, too."""
+    chart = panel(4) + theme.reference(1, "of s1", subject="s1")
+    (inner,) = specification(theme.panels([chart.properties(width=380, height=200)]))["concat"]
+    said = [[layer["mark"].get("style") for layer in _marks(part)].count("reference-label") for part in inner["concat"]]
+    assert said == [1, 2, 1, 1]  # "nothing" stands in all of them
+
+
+def _marks(part: dict[str, Any]) -> list[dict[str, Any]]:
+    return [mark for each in part["layer"] for mark in _marks(each)] if "layer" in part else [part]

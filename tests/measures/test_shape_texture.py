@@ -193,7 +193,7 @@ def test_a_shape_biased_vit_passes_all_three_tests() -> None:
     assert finding.clipped.values == pytest.approx([0.25, 0.25])
     said = ShapeTexture().sentence(finding)
     assert "follows the phases" in said
-    assert re.search(r"minus what high-passed ones keep is [+-]\d+% \[[+-]\d+%, [+-]\d+%\]", said)
+    assert re.search(r"minus what high-passed ones keep is [+-]\d+ \[[+-]\d+, [+-]\d+\] points", said)
     assert ShapeTexture().chart(finding).to_dict()
 
 

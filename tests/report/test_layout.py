@@ -181,6 +181,37 @@ def test_panels_of_one_row_are_of_one_size(browser: Browser, tmp_path: Path) -> 
     assert max(widths) - min(widths) < 8
 
 
+def over_the_frame(_: xr.Dataset) -> Any:
+    """Two panels, of which one has a mark on its upper edge, and a third with a shaded ground."""
+    cells = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+    x, y = alt.X("x:Q", title=None), alt.Y("y:Q", title=None, axis=None)
+    low, high = (alt.Scale(domain=[0, top], nice=False) for top in (2, 1))
+    line = theme.panel(alt.layer(alt.Chart(cells).mark_line().encode(x, y.scale(low))), (200, 120), "a line")
+    mark = alt.Chart(cells).mark_point(size=200).encode(x, y.scale(high))
+    ground = alt.Chart(cells).mark_rect(style="frame").encode(x=x, x2=alt.X2("y"))
+    return theme.panels(
+        [line, theme.panel(mark, (200, 120), "marks"), theme.panel(ground + mark, (200, 120), "ground")]
+    )
+
+
+HEIGHTS_OF_TITLES = """(() => {
+  const found = [], look = (group, top) => group.items.forEach((mark) => mark.items.forEach((item) => {
+    if (mark.role === 'title-text') found.push(Math.round(top + item.bounds.y2));
+    if (mark.marktype === 'group') look(item, top + (item.y ?? 0));
+  }));
+  window.eyechart.views.get(%s).view.scenegraph().root.items.forEach((root) => look(root, 0));
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_titles_of_a_row_stand_at_one_height(browser: Browser, tmp_path: Path) -> None:
+    """Whatever reaches over a frame lifted the title above it: a mark by eight pixels, a number of the axis by five."""
+    heights = browser.ask(HEIGHTS_OF_TITLES % drawn(browser, tmp_path, over_the_frame))
+    assert len(heights) == 3
+    assert len(set(heights)) == 1
+
+
 def six_small(_: xr.Dataset) -> Any:
     cells = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
     points = alt.layer(alt.Chart(cells).mark_point().encode(alt.X("x:Q", title=None), alt.Y("y:Q", title=None)))
@@ -250,7 +281,7 @@ def by_variant(_: xr.Dataset) -> Any:
 WORDS_AND_MARKS = """(() => {
   const words = [], marks = [], look = (group, x, y) => group.items.forEach((mark) => mark.items.forEach((item) => {
     const { bounds: box } = item, placed = box && [x + box.x1, y + box.y1, x + box.x2, y + box.y2];
-    const named = mark.role === 'axis-label' ? item.datum?.value : item.datum?.name;
+    const named = mark.role === 'axis-label' ? item.datum?.value : item.datum?.text;
     if (mark.marktype === 'text' && typeof named === 'string') words.push(placed);
     if (mark.marktype === 'image' || (mark.marktype === 'symbol' && item.datum?.variant)) marks.push(placed);
     if (mark.marktype === 'group') look(item, x + (item.x || 0), y + (item.y || 0));

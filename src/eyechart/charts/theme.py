@@ -39,6 +39,10 @@ KIND_WORDS = "{mlp: 'MLP', conv: 'convolution', subsampling: 'sub-sampling'}[dat
 A_LINE_A_WORD = "split(datum.label, ' ')"
 
 
+#: Pixels between the frame and the outermost marks, which stood halfway outside it, on the numbers of the axis.
+MARK = 6
+
+
 @dataclass(frozen=True)
 class Drawing:
     """For whom charts are being drawn: which subjects have which colour, and whether for paper or for the page."""
@@ -249,14 +253,16 @@ def reference(
     at: Literal["start", "end", "beyond"] = "end",
     side: Literal["left", "right"] = "right",
     under: bool = False,
+    subject: str | None = None,
 ) -> alt.LayerChart:
     """A dashed line at a known value, with its name on it: what chance, a uniform or an idle model would score.
 
     `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line, and
     `side` of an upright one. It stands on a rim of paper, so that a curve or an interval behind it does not cross it;
-    among points, which it would hide, the name of a level line stands "beyond" the plot, or `under` the line.
+    among points, which it would hide, the name of a level line stands "beyond" the plot, or `under` the line. A line that
+    means something for one `subject` alone is drawn where that one is.
     """
-    frame = pd.DataFrame({"reference": [float(value)], "text": [text]})
+    frame = pd.DataFrame({"reference": [float(value)], "text": [text]} | ({"subject": [subject]} if subject else {}))
     at_end = at != "start"
     if axis == "y":
         end = "right" if at_end else "left"
@@ -295,7 +301,7 @@ def log_y(field: str, values: Iterable[float], title: str) -> alt.Y:
     """
     positive = np.array([value for value in values if np.isfinite(value) and value > 0] or [1.0])
     low, high = float(positive.min()) / 1.1, float(positive.max()) * 1.1
-    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    scale = alt.Scale(type="log", domain=[low, high], nice=False, padding=MARK)
     axis = axis_at(log_marks(low, high), labelOverlap="greedy", format="~g")  # Vega's own takes every second away
     return alt.Y(field, type="quantitative", title=title, scale=scale, axis=axis)
 
@@ -304,7 +310,7 @@ def y_stretched_about_0(field: str, title: str) -> alt.Y:
     """For log changes, most of which are small: even near 0 and logarithmic beyond."""
     ticks = [sign * size for size in (1, 0.3, 0.1, 0.03) for sign in (-1, 1)]
     axis = axis_at([0, *ticks], format="~g", labelOverlap=False)
-    scale = alt.Scale(type="symlog", constant=0.02)
+    scale = alt.Scale(type="symlog", constant=0.02, padding=MARK)
     return alt.Y(f"{field}:Q", title=f"{title} (log scale about 0)", scale=scale, axis=axis)
 
 

@@ -198,8 +198,21 @@
     if (named?.title && typeof part.height === "number") named.title = wrapped(named.title, AXIS, part.height);
   }));
 
+  // Titles of panels in a row stand at one height: a mark, or a number of the axis, that reaches over the frame lifted some
+  // of them. So all have something there, which is not seen.
+  const HEADROOM = { data: { values: [{}] }, mark: { type: "point", size: 1, opacity: 0, tooltip: null, aria: false }, encoding: { x: { value: 0 }, y: { value: -8 } } };
+  const levelTitles = (whole) => panelsOf(whole).filter((part) => !part.concat && part.title && (!isMap(part) || part.layer?.some(({ mark }) => mark?.style === "frame"))).forEach((part) => {
+    const { mark, encoding, transform = [], ...rest } = part;
+    if (mark) {
+      Object.keys(part).forEach((key) => delete part[key]);
+      Object.assign(part, rest, { layer: [{ mark, encoding, transform }] });
+    }
+    part.layer.push(HEADROOM);
+  });
+
   // Pictures and maps keep their shape: their height and all that is placed on them in pixels shrink with the width.
-  const isMap = (part) => (part.layer || [part]).some(({ mark }) => mark && ["rect", "image"].includes(mark.type || mark));
+  // A shaded ground behind curves makes no map of them.
+  const isMap = (part) => (part.layer || [part]).some(({ mark, encoding }) => mark && ["rect", "image"].includes(mark.type || mark) && !(mark.style === "frame" && encoding?.x?.field));
 
   const shrink = (part, ratio) => {
     if (part.mark?.type === "image") ["width", "height"].forEach((side) => { if (part.mark[side]) part.mark[side] *= ratio; });
@@ -351,8 +364,9 @@
         row.wide += wide;
       } else rows.push({ concat: [one], wide });
     });
-    rows.filter(({ concat, wide }) => concat.length > 1 && wide === 4).flatMap(({ concat }) => concat.flatMap(panelsOf)).forEach((one) => {
-      if (one.width <= 240) one.width *= 0.85; // four axes take their room, too
+    const narrower = rows.some(({ concat, wide }) => concat.length > 1 && wide === 4); // four axes take their room, too
+    rows.filter(() => narrower).flatMap(({ concat }) => concat.flatMap(panelsOf)).forEach((one) => { // in all rows: they are compared
+      if (one.width <= 240 && !isMap(one)) one.width *= 0.85;
     });
     part.concat = rows.map(({ concat }) => (concat.length > 1 ? { concat, columns: concat.length, resolve: part.resolve } : concat[0]));
   };
@@ -455,13 +469,15 @@
       }
       panelsOf(copy).filter(({ concat }) => !concat).forEach((one) => {
         wrapUpright(one);
+        if (!isMap(one) && typeof one.width === "number") wrapAxis(one, one.width + 40); // a longer title pushes the next panel away
         wordsBelow(one, only);
       });
+      levelTitles(copy);
       fitReferences(copy, datasets);
       if (way.piled) oneColumn(copy);
       const below = { orient: "bottom", direction: "horizontal", columns: way.piled ? 1 : 2 };
       if (way.below) lengthenBars(copy);
-      const under = way.piled ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : {};
+      const under = way.piled ? { layout: { bottom: { direction: "vertical", anchor: "start" } } } : { layout: { bottom: { margin: 24 } } }; // or two legends read as one
       const legend = way.below ? { ...look.legend, ...below, ...under } : look.legend;
       copy.datasets = datasets;
       copy.config = { ...look, background: "transparent", legend };

@@ -34,7 +34,7 @@ def by_frequency(finding: xarray.Dataset) -> Chart:
     """P Fig. 2b."""
     strength = float(finding.read_at[0])
     if math.isnan(strength):
-        return theme.nothing("by frequency", SIZE, "no strength of the noise costs 10 points")
+        return theme.nothing("by frequency", SIZE, "no strength that was tried costs 10 points")
     table = changes(finding, "cost")
     x = alt.X("frequency:Q", title="frequency of the noise / π", scale=alt.Scale(domain=[0, 1]))
     what = " or ".join(dict.fromkeys(finding.scored.values.tolist()))
@@ -55,8 +55,8 @@ def unit(finding: xarray.Dataset) -> str:
 def by_strength(finding: xarray.Dataset) -> Chart:
     """The mean over all frequencies at each strength: where 10 points are lost, the left panel is read."""
     table = changes(finding, "mean_cost")
-    ticks = finding.strength.values.tolist()
-    scale = alt.Scale(type="log", domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
+    ticks = sorted(set(table.strength)) or finding.strength.values.tolist()  # of few pictures not all were tried
+    scale = alt.Scale(type="log", domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False, padding=theme.MARK)
     title = f"strength: {unit(finding)}, in quarters of the pixel range"
     x = alt.X("strength:Q", title=title, scale=scale, axis=theme.axis_at(ticks, format=".2~g"))
     y = alt.Y("mean_cost:Q", title="mean change (points)")
@@ -65,5 +65,5 @@ def by_strength(finding: xarray.Dataset) -> Chart:
     lines = theme.curve(table, x, y, colour, *ends_of("mean_cost"), tooltip=tooltip)
     layers = lines + theme.reference(-10, "10 points")
     if not math.isnan(float(finding.read_at[0])):
-        layers += theme.reference(float(finding.read_at[0]), "strength of the first panel", axis="x")
-    return theme.panel(layers, (260, SIZE[1]), "mean over all frequencies")
+        layers += theme.reference(float(finding.read_at[0]), "first panel", axis="x", at="start")
+    return theme.panel(layers, SIZE, "mean over all frequencies")

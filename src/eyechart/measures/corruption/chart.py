@@ -13,6 +13,7 @@ from eyechart.charts import theme
 from eyechart.charts.pictures import data_uri
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.charts.theme import Chart
+from eyechart.measures.corruption.measure import named
 
 TILE, COLUMNS, ROWS = 96, 4, 2
 """Pixels of a picture, and how many stand in a row and below one another in a panel; of panels two fill a wide page."""
@@ -26,17 +27,13 @@ def draw(finding: xarray.Dataset) -> Chart:
         [
             by_severity(finding, "by_severity", "accuracy", "%"),
             by_severity(finding, "nll", "negative log-likelihood", ".2f"),
-            by_severity(finding, "signed_ece", "confidence − accuracy", "+.2f"),
+            by_severity(finding, "signed_ece", "confidence − accuracy (points)", "+.1f"),
         ],
         columns=3,
     )
     types = [by_type(finding)] + ([differences(finding)] if finding.sizes["pair"] else [])
     strip = [examples(finding)] if finding.sizes["shown"] else []
     return theme.panels([*strip, curves, theme.panels(types, columns=2)], columns=1)
-
-
-def named(corruption: str) -> str:
-    return corruption.replace("_compression", "").replace("_transform", "").replace("_", " ")
 
 
 def examples(finding: xarray.Dataset) -> Chart:
@@ -53,7 +50,7 @@ def strip(tiles: list[tuple[str, np.ndarray]], title: str) -> Chart:
         {
             "x": [(index % COLUMNS + 0.5) * (TILE + 6) for index in range(len(tiles))],
             "y": [(index // COLUMNS) * (TILE + NAMES) + TILE / 2 for index in range(len(tiles))],
-            "name": [name for name, _ in tiles],
+            "text": [name for name, _ in tiles],  # so called, because that column is said in the language of the page
             "url": [drawn_small(tile) for _, tile in tiles],
         }
     )
@@ -63,7 +60,7 @@ def strip(tiles: list[tuple[str, np.ndarray]], title: str) -> Chart:
     base = alt.Chart(table).encode(x, y)
     pictures = base.mark_image(width=TILE, height=TILE, tooltip=None).encode(url="url:N")
     words = base.mark_text(style="note", baseline="top", dy=TILE / 2 + 4, lineBreak=" ", lineHeight=12, tooltip=None)
-    return theme.panel(pictures + words.encode(text="name:N"), (width, height), alt.TitleParams(title))
+    return theme.panel(pictures + words.encode(text="text:N"), (width, height), alt.TitleParams(title))
 
 
 def drawn_small(pixels: np.ndarray) -> str:
@@ -73,17 +70,23 @@ def drawn_small(pixels: np.ndarray) -> str:
 
 
 def by_severity(finding: xarray.Dataset, name: str, title: str, form: str) -> Chart:
+    in_points = form == "+.1f"
     ece = table_of(finding, "ece", gaps=True)[["subject", "level", "ece"]]
-    table = table_of(finding, name, gaps=True).merge(ece)
-    x = alt.X("level:Q", title="severity", axis=theme.axis_at(range(6), format="d"))
+    table = table_of(finding, name, gaps=True, times=100.0 if in_points else 1.0).merge(ece)
+    x = alt.X(
+        "level:Q",
+        title="severity",
+        scale=alt.Scale(nice=False, padding=theme.MARK),
+        axis=theme.axis_at(range(6), format="d"),
+    )
     scale = alt.Scale(domain=[0, 1]) if form == "%" else alt.Scale(zero=True)
     y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format="%") if form == "%" else alt.Axis())
     tooltip = tooltips("subject", level=("severity", ""))
-    tooltip += interval_tooltips(name, "value", ".1%" if form == "%" else ".3f")
-    tooltip += tooltips(ece=("calibration error (ECE)", ".3f")) if form == "+.2f" else []
+    tooltip += interval_tooltips(name, "value", {"%": ".1%", ".2f": ".3f"}.get(form, form))
+    tooltip += tooltips(ece=("calibration error (ECE)", ".3f")) if in_points else []
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
-    return theme.panel(lines + theme.reference(0, "") if form == "+.2f" else lines, (215, 210))
+    return theme.panel(lines + theme.reference(0, "") if in_points else lines, (215, 210))
 
 
 def by_type(finding: xarray.Dataset) -> Chart:

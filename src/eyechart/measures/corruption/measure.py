@@ -36,6 +36,16 @@ EXAMPLE_SIDE = 64
 EXAMPLE_SEVERITY = 3
 
 
+def named(corruption: str) -> str:
+    """A type as a page says it.
+
+    >>> [named(name) for name in ("gaussian_noise", "elastic_transform", "jpeg_compression")]
+    ['Gaussian noise', 'elastic', 'JPEG']
+    """
+    words = corruption.removesuffix("_compression").removesuffix("_transform").replace("_", " ")
+    return words.replace("gaussian", "Gaussian").replace("jpeg", "JPEG")
+
+
 @dataclass
 class CorruptionTally(Tally):
     right: Annotated[Tensor, Sum("fold", "subject", "type", "severity")]
@@ -235,12 +245,11 @@ class Corruption(SampledExperiment):
             if np.isnan(row["mean"]):
                 parts.append(f"{subject} is left out: its own transform does more with colours than shift and scale")
                 continue
-            value, low, high = with_ends(row, "mean")
             worst = row.isel(type=int(row.by_type.values.argmin()))
-            hardest = str(worst.type.item()).replace("_", " ")
+            hardest = named(worst.type.item())
             least, most = (in_points(with_ends(row.isel(level=at), "signed_ece"), "+.1f") for at in (0, -1))
             parts.append(
-                f"{subject} names {value:.1%} of the corrupted pictures right [{low:.1%}, {high:.1%}], and "
+                f"{subject} names {in_words(row, 'mean', '.1%')} of the corrupted pictures right, and "
                 f"{in_words(row.isel(level=0), 'by_severity', '.1%')} of the clean ones; {hardest} is the hardest "
                 f"({in_words(worst, 'by_type', '.1%')}), and from severity 0 to 5 its confidence minus accuracy goes "
                 f"from {least} to {most} points"

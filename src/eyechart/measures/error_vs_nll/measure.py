@@ -160,8 +160,8 @@ class ErrorVsNll(SampledExperiment):
     how_to_read_ko = (
         "점 하나가 모델 하나이다. 왼쪽일수록 학습 그림을 잘 맞추고, 아래일수록 검사의 그림에서 덜 틀린다. 두 모델 "
         "가운데 왼쪽 아래에 있는 쪽이 표현이 더 강하고, 오른쪽 아래는 정칙화된 것이며, 왼쪽 위는 과적합이다. 마름모는 "
-        "학습 기록에 남은 값(드롭 패스를 쓰며 모든 학습 이미지에서)이고, 세모는 학습 그림을 모르는 모델로, 손실을 "
-        "검사의 그림에서 쟀다."
+        "학습 기록에 남은 값(드롭 패스를 쓰며 모든 학습 그림에서)이고, 세모는 학습 그림이 알려지지 않아 손실을 검사의 "
+        "그림에서 잰 모델이다."
     )
     method = (
         "Error: share of the exam's pictures named wrong (common crop); it is a test error if they are test pictures. "

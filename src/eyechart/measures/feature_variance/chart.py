@@ -13,6 +13,7 @@ from eyechart.measures.feature_variance.measure import of_first_half
 from eyechart.quantity import subjects_in
 
 SIZE = (400, 280)
+RATIO = ("variance / mean square", "ratio")
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -31,14 +32,14 @@ def levels(finding: xarray.Dataset) -> list[Chart]:
     x = theme.depth_axis()
     colour = subject_colours(finding.subject.values)
     panels: list[Chart] = []
-    for column, title in (("variance", "variance over positions"), ("relative", "variance / mean square")):
+    for column, what, title in (("variance", "variance", "variance over positions"), ("relative", *RATIO)):
         low, high = ends_of(column)
         y = theme.log_y(column, [*table[low], *table[high]], title)
         line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, color=colour)
         bars = theme.error_bars(table, x, y, low, high, color=colour)
         tooltip = tooltips("subject", "name", "kind") + interval_tooltips(column, title, ".3g")
         marks = theme.kind_points(table[table["role"] != "stem"], x, y, tooltip=tooltip)
-        panels.append(theme.panel(line + bars + marks, SIZE))
+        panels.append(theme.panel(line + bars + marks, SIZE, f"after every sub-layer: {what}"))
     return panels
 
 
@@ -61,12 +62,14 @@ def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
 
 
 def first_half(finding: xarray.Dataset) -> list[alt.LayerChart]:
-    """A line behind the last sub-layer of the first ViT that its claim counts."""
-    for vit in subjects_in(finding, "vit")[:1]:
+    """A line behind the last sub-layer of each ViT that its claim counts; a panel of a CNN has none."""
+    lines = []
+    for vit in subjects_in(finding, "vit"):
         counted = [index for kind in ("attention", "mlp") for index in of_first_half(finding, vit, kind)]
         rest = finding.depth.values[(finding.subject.values == vit) & (finding.role.values != "stem")]
         if counted:
             edge = finding.depth.values[counted].max()
             beyond = rest[rest > edge].min(initial=1.0)
-            return [theme.reference(float(edge + beyond) / 2, "first half of a ViT", axis="x", side="left")]
-    return []
+            middle = float(edge + beyond) / 2
+            lines.append(theme.reference(middle, "ViT: first half", axis="x", at="start", side="left", subject=vit))
+    return lines

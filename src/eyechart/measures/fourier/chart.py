@@ -23,11 +23,10 @@ WIDTH, HEIGHT, CURVES = 400, 240, 8
 
 def draw(finding: xarray.Dataset) -> Chart:
     subjects = subjects_in(finding)
-    above = theme.panels([spectra(finding, subject) for subject in subjects], columns=2)
+    above = theme.panels([spectra(finding, subject) for subject in subjects], columns=2, shared=("color", "stroke"))
     changed = [changes(finding, name) for name in CHANGES]
-    over = [over_depth(finding), *changed, taken_apart(finding), energies(finding)]
-    below = theme.panels(over, columns=2, shared=("color", "shape"))
-    return theme.panels([above, below], columns=1, shared=())
+    marked = theme.panels([over_depth(finding), *changed, taken_apart(finding)], columns=2, shared=("color", "shape"))
+    return theme.panels([above, marked, energies(finding)], columns=1, shared=())  # a legend below what it explains
 
 
 def spectra(finding: xarray.Dataset, subject: str) -> Chart:
@@ -40,10 +39,13 @@ def spectra(finding: xarray.Dataset, subject: str) -> Chart:
     levels = np.concatenate([finding[name].values.ravel() for name in ("delta", *ends_of("delta"))])
     reach = [float(np.nanmin(levels, initial=-1.0)), float(np.nanmax(levels, initial=0.0))]  # the same for all subjects
     y = alt.Y("delta:Q", title="Δ log amplitude", scale=alt.Scale(domain=reach))
-    shades = alt.Scale(domain=list(np.linspace(0, 1, 9)), range=theme.ordered_colours(9))
+    # Its legend is a bar only if lines alone are named by it: Vega gives scales that fill and stroke dots, and those of
+    # one domain are one to Vega-Lite, so the fills take the same colours in fewer steps.
+    shades, strokes = (alt.Scale(domain=list(np.linspace(0, 1, n)), range=theme.ordered_colours(n)) for n in (9, 17))
     legend = alt.Legend(title="depth", type="gradient", gradientLength=120, values=[0, 0.5, 1])
-    colour = alt.Color("depth:Q", scale=shades, legend=legend)
-    lines = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None).encode(x, y, colour, detail="name:N")
+    colour = alt.Color("depth:Q", scale=shades, legend=None)
+    named = alt.Stroke("depth:Q", scale=strokes, legend=legend)
+    lines = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None).encode(x, y, named, detail="name:N")
     bands = theme.band(table, x, y, *ends_of("delta"), color=colour, detail="name:N")
     tooltip = tooltips("subject", name="after", radians=("frequency / π", ".3f"))
     tooltip += interval_tooltips("delta", "Δ log amplitude", ".2f")

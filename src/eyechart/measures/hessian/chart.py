@@ -61,7 +61,8 @@ def half(finding: xarray.Dataset, variant: str, sign: int, curves: pd.DataFrame,
         ticks += [{"subject": subject, "eigenvalue": float(f"{value:.4g}")} for value in shown]
     scale = alt.Scale(domain=[-ends, 0] if sign < 0 else [0, ends], nice=False)
     cut = f" ({beyond} of {count} beyond)" if beyond else ""
-    x = alt.X("eigenvalue:Q", title=f"{'negative' if sign < 0 else 'positive'} eigenvalues{cut}", scale=scale)
+    title = f"{'negative' if sign < 0 else 'positive'} eigenvalues{cut}"
+    x = alt.X("eigenvalue:Q", title=title, scale=scale, axis=alt.Axis(tickCount=4))  # with more, 0 lost its number
     colour = subject_colours(subjects, legend=alt.Legend(symbolOpacity=1))
     height = alt.Scale(domain=[0, highest], nice=False)
     y = alt.Y("density:Q", title="density" if sign < 0 else None, scale=height, axis=alt.Axis(format="~g"))
@@ -73,8 +74,8 @@ def half(finding: xarray.Dataset, variant: str, sign: int, curves: pd.DataFrame,
         .mark_tick(thickness=1.5, height=9, yOffset=-5, opacity=0.8)
         .encode(x, y=alt.value("height"), color=colour, tooltip=tooltip),
     ]
-    title = alt.TitleParams(variant if sign < 0 else " ", anchor="start")
-    return theme.panel(alt.layer(*layers), (210 if sign < 0 else 330, 190), title)
+    heading = alt.TitleParams(variant if sign < 0 else " ", anchor="start")
+    return theme.panel(alt.layer(*layers), (210 if sign < 0 else 330, 190), heading)
 
 
 def collected(finding: xarray.Dataset, subject: str, variant: str) -> np.ndarray:
@@ -114,8 +115,10 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
     subjects, variants = finding.subject.values.tolist(), finding.variant.values.tolist()
     left = name in ("nep", "smallest")
     scale = scale_of(name, table)
-    form = ".0%" if name == "nep" else "~g" if "log" in str(scale) else "~r"
-    x = alt.X(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format=form))
+    axis = alt.Axis(format=".0%" if name == "nep" else "~r")
+    if scale.to_dict().get("type") == "log":
+        axis = theme.axis_at(theme.log_marks(*scale.domain), format="~g")
+    x = alt.X(f"{name}:Q", title=title, scale=scale, axis=axis)
     y = alt.Y("variant:N", sort=variants, title=None, axis=alt.Axis(labelLimit=150))
     offset = alt.YOffset("subject:N", sort=subjects)
     tooltip = tooltips("subject", "variant") + interval_tooltips(name, title, ".3g")
@@ -137,4 +140,7 @@ def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:
         highest = max([0.05, *table[[name, f"{name}_high"]].max()], key=np.nan_to_num)  # one minibatch has no interval
         return alt.Scale(domain=[0, highest], nice=True)
     positive = name in ("ape", "largest") and not (ends.min() <= 0).any()
-    return alt.Scale(type="log", nice=True) if positive else alt.Scale(zero=True, nice=True)
+    if not positive:
+        return alt.Scale(zero=True, nice=True)
+    spread = [float(ends.min().min()), float(ends.max().max())]  # whole decades would be half empty
+    return alt.Scale(type="log", domain=spread, nice=False, padding=theme.MARK)

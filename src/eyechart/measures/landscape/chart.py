@@ -147,4 +147,5 @@ def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]
     lines = base.mark_line(tooltip=None).encode(alt.StrokeDash("surface:N", scale=dashes, title=None, legend=legend))
     tooltip = tooltips("subject", "surface", distance=("distance", ".1f"), rise=("rise", ".3f"))
     points = base.mark_point(size=26, filled=True).encode(detail="surface:N", tooltip=tooltip)
-    return theme.panel(lines + points, (260, 220), "by distance")
+    title = alt.TitleParams("by distance", subtitle="mean over all directions")
+    return theme.panel(lines + points, (260, 220), title)

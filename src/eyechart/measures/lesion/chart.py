@@ -11,7 +11,7 @@ import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
-from eyechart.charts.tables import interval_tooltips, tooltips, value_table
+from eyechart.charts.tables import ends_of, interval_tooltips, tooltips, value_table
 from eyechart.charts.theme import Chart
 from eyechart.measures.lesion.units import BRANCH, CONVOLUTION, INTACT
 from eyechart.quantity import subjects_in
@@ -46,7 +46,7 @@ def draw(finding: xarray.Dataset) -> Chart:
 def change(field: str, title: str, values: pd.DataFrame) -> alt.Y:
     """An axis that is even near zero and logarithmic far from it: one vital unit must not flatten all others."""
     ends = [float(np.nanmin([*values.to_numpy().ravel(), -2.0])), float(np.nanmax([*values.to_numpy().ravel(), 2.0]))]
-    scale = alt.Scale(type="symlog", constant=2, domain=ends, nice=False)
+    scale = alt.Scale(type="symlog", constant=2, domain=ends, nice=False, padding=theme.MARK)
     return alt.Y(field, type="quantitative", title=title, scale=scale, axis=theme.axis_at(TICKS, labelOverlap=False))
 
 
@@ -63,7 +63,7 @@ def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
     table = value_table(mine, variable, gaps=True, times=sign)
     x = theme.depth_axis()
     title = "Δ accuracy (points)" if has_labels else "answers that change (%)"
-    y = change("value", title, table[["low", "high"]])
+    y = change("value", title, reach(finding, "lost" if has_labels else "changed", sign))
     # One way through attention and MLP in turn; a CNN's convolutions and branches are two.
     table = table.assign(way=table["kind"].where(table["kind"].isin([CONVOLUTION, BRANCH]), "units"))
     tooltip = tooltips("subject", unit_name="without") + interval_tooltips("value", "Δ", ".2f")
@@ -77,9 +77,17 @@ def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
     return theme.panel(chart, (WIDTH, HEIGHT), titled(finding, subject, again))
 
 
+def reach(finding: xarray.Dataset, variable: str, sign: float) -> pd.DataFrame:
+    """The ends of all intervals of a kind: subjects are compared, and the same units before and after recalibration."""
+    units = finding.isel(unit=finding.kind.values != INTACT)
+    every = [name for name in (variable, f"{variable}_recalibrated") if name in units]
+    return pd.DataFrame({end: sign * units[end].values for name in every for end in ends_of(name)})
+
+
 def titled(finding: xarray.Dataset, subject: str, again: bool) -> alt.TitleParams:
     if not was_recalibrated(finding, subject):
-        return alt.TitleParams(subject, limit=WIDTH)
+        beside = any(was_recalibrated(finding, other) for other in subjects_in(finding))
+        return alt.TitleParams(subject, limit=WIDTH, **({"subtitle": " "} if beside else {}))  # titles at one height
     statistics = "batch norms recalibrated" if again else "batch norms as trained"
     return alt.TitleParams(subject, subtitle=statistics, limit=WIDTH)
 
@@ -92,7 +100,9 @@ def shades(table: pd.DataFrame) -> list[alt.Chart]:
     if bands.empty:
         return []
     return [
-        alt.Chart(bands).mark_rect(style="frame", stroke=None, opacity=0.6, tooltip=None).encode(x="from:Q", x2="to:Q")
+        alt.Chart(bands)
+        .mark_rect(style="frame", stroke=None, opacity=0.6, clip=True, tooltip=None)
+        .encode(x="from:Q", x2="to:Q")
     ]
 
 
@@ -106,5 +116,5 @@ def within_stages(finding: xarray.Dataset, subject: str) -> Chart:
     bars = theme.error_bars(table, x, y, "low", "high", xOffset=apart)
     tooltip = tooltips(place_subject="subject", place_kind="without") + interval_tooltips("value", "Δ", ".2f")
     marks = theme.kind_points(table, x, y, "place_kind", finding.kind.values, MARKS, tooltip=tooltip, xOffset=apart)
-    title = alt.TitleParams(f"{subject}: ends of later stages", limit=220)
+    title = alt.TitleParams(subject, subtitle="ends of later stages", limit=WIDTH)
     return theme.panel(alt.layer(bars, marks, theme.reference(0, "")), (170, HEIGHT), title)

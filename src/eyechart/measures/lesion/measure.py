@@ -348,8 +348,8 @@ class Lesion(SampledExperiment):
             )
         parts += [
             f"Convolutions in the first half of {subject} cost "
-            f"{in_points(ends_of(finding, 'early_convolutions', subject), '+.1f')} points more than in the second, "
-            f"{in_points(ends_of(finding, 'early_convolutions_recalibrated', subject), '+.1f')} with its batch norms "
+            f"{in_points(ends_of(finding, 'early_convolutions', subject))} points more than in the second, "
+            f"{in_points(ends_of(finding, 'early_convolutions_recalibrated', subject))} with its batch norms "
             "recalibrated"
             for subject in subjects_in(finding)
             if states(finding, "early_convolutions_recalibrated", subject)

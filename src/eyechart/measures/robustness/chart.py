@@ -41,7 +41,7 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     table = curve_table(finding, kind, name)
     strengths = sorted(set(table["at"]))
     title, axis = TITLES[kind]
-    scale = alt.Scale(type="log", base=2) if kind == "shuffle" else alt.Scale(nice=False)
+    scale = alt.Scale(nice=False, padding=theme.MARK, **({"type": "log", "base": 2} if kind == "shuffle" else {}))
     form = ".1~%" if kind == "occlusion" else ".3~g"
     shown = strengths[::2] if kind == "occlusion" else strengths
     x = alt.X("at:Q", title=axis, scale=scale, axis=theme.axis_at(shown, format=form, grid=False))
@@ -49,7 +49,7 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     highest = finding[f"{name}_high"].values
     most = float(np.max(highest, where=np.isfinite(highest), initial=1.0)) if name == "relative" else 1.0
     span = alt.Scale(domain=[0, min(most, 1.25)], clamp=True)
-    y = alt.Y(f"{name}:Q", title=words if first else None, scale=span, axis=alt.Axis(format="%"))
+    y = alt.Y(f"{name}:Q", title=words, scale=span, axis=alt.Axis(format="%"))
     colour = subject_colours(finding.subject.values)
     tooltip = tooltips("subject", at=(axis, form)) + interval_tooltips(name, words, ".1%")
     chart = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)

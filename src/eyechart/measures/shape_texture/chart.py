@@ -10,6 +10,7 @@ from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, tooltips, value_table
 from eyechart.charts.theme import Chart
 
+SIZE = (250, 260)
 FILTERS = {"low_passed": "only lower frequencies", "high_passed": "only higher frequencies"}
 
 
@@ -35,7 +36,7 @@ def with_chance(layers: alt.LayerChart, finding: xarray.Dataset) -> alt.LayerCha
     """Guessing means something only where the classes are the images'."""
     classes = finding.attrs["classes"]
     labelled = classes and (finding.scored.values == "accuracy").all()
-    return layers + theme.reference(1 / classes, f"guessing, 1 of {classes} classes") if labelled else layers
+    return layers + theme.reference(1 / classes, "guessing") if labelled else layers
 
 
 def filters(finding: xarray.Dataset) -> Chart:
@@ -51,7 +52,7 @@ def filters(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, accuracy(finding), *ends_of("accuracy"), color=colour(finding))
     points = alt.Chart(table).mark_point(size=36, filled=True)
     points = points.encode(x, accuracy(finding), colour(finding), tooltip=tooltip)
-    return theme.panel(with_chance(line + bars + points, finding), (270, 260), "filtered pictures")
+    return theme.panel(with_chance(line + bars + points, finding), SIZE, "filtered pictures")
 
 
 def shuffles(finding: xarray.Dataset) -> Chart:
@@ -68,7 +69,7 @@ def shuffles(finding: xarray.Dataset) -> Chart:
         *ends_of("accuracy"),
         tooltip=tooltips_of(tiles="pieces"),
     )
-    return theme.panel(with_chance(lines, finding), (230, 260), "shuffled pictures")
+    return theme.panel(with_chance(lines, finding), SIZE, "shuffled pictures")
 
 
 def conflicts(finding: xarray.Dataset) -> Chart:
@@ -86,4 +87,4 @@ def conflicts(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=plain)
     points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltips_of())
     layers = bars + points + theme.reference(0.5, "both alike", at="beyond")
-    return theme.panel(layers, (max(160, 60 * len(subjects)), 260), "cue conflict")
+    return theme.panel(layers, (max(160, 60 * len(subjects)), SIZE[1]), "cue conflict")

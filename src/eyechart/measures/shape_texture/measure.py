@@ -31,7 +31,7 @@ from eyechart.methods.patches import orders, partners, shuffled
 from eyechart.methods.scoring import has_class, right, scored_by, wanted
 from eyechart.methods.spectrum import split, swapped
 from eyechart.quantity import Quantity
-from eyechart.reading_estimates import in_words, scored_vit_minus_cnn
+from eyechart.reading_estimates import in_points, in_words, scored_vit_minus_cnn, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import gives_answers
 from eyechart.sites import Anatomy
@@ -113,14 +113,15 @@ class ShapeTexture(SampledExperiment):
     how_to_read = (
         "First: accuracy when only frequencies below (solid) or above (dashed) a limit remain; a model that goes by "
         "shape keeps more on the solid line. Second: accuracy when pieces of the picture change places; a model that "
-        "goes by shape loses more. Third: pictures with the phases of one class and the amplitudes of another; of the "
-        "answers that name either, the share that names the phases' class. Amplitudes are only a rough stand-in for "
-        "texture."
+        "goes by shape loses more. In both, the grey line is what guessing would score. Third: pictures with the "
+        "phases of one class and the amplitudes of another; of the answers that name either, the share that names the "
+        "phases' class. Amplitudes are only a rough stand-in for texture."
     )
     how_to_read_ko = (
         "처음: 한계보다 낮은(실선) 또는 높은(점선) 주파수만 남겼을 때의 정확도. 모양을 볼수록 실선이 높다. 둘째: 그림 "
-        "조각을 뒤섞었을 때의 정확도. 모양을 볼수록 많이 떨어진다. 셋째: 한 그림의 위상과 다른 그림의 진폭을 합친 "
-        "그림에서, 둘 가운데 하나를 말한 답 가운데 위상 쪽 클래스를 말한 비율. 진폭은 질감의 대략적인 대리일 뿐이다."
+        "조각을 뒤섞었을 때의 정확도. 모양을 볼수록 많이 떨어진다. 두 그림의 회색 선은 찍었을 때의 정확도이다. 셋째: 한 "
+        "클래스 그림의 위상과 다른 클래스 그림의 진폭을 합친 그림에서, 두 클래스 가운데 하나를 말한 답 중 위상 쪽을 말한 "
+        "비율. 진폭은 질감의 대략적인 대리일 뿐이다."
     )
     method = (
         "All changes are made to pixel values 0 … 1 and clipped to them. Low-pass: Gaussian of radial frequency, half "
@@ -255,6 +256,6 @@ class ShapeTexture(SampledExperiment):
                 f"({in_words(row, 'decided', '.0%')} are decided, {in_words(row, 'clipped', '.0%')} of their pixel "
                 f"values were clipped) and loses {in_words(row, 'shuffle_loss', '.0%')} of its {what} "
                 f"to shuffling; what low-passed pictures keep of it minus what high-passed ones keep is "
-                f"{in_words(row, 'filter_bias', '+.0%')}"
+                f"{in_points(with_ends(row, 'filter_bias'), '+.0f')} points"
             )
         return f"{'; '.join(parts)}."

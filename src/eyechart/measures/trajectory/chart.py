@@ -10,7 +10,7 @@ import pandas as pd
 import xarray
 
 from eyechart.charts import theme
-from eyechart.charts.tables import interval_tooltips, subject_colours, tooltips
+from eyechart.charts.tables import interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.charts.theme import Chart
 
 ALONG = ["distance along the final direction", "(lengths of the first weights)"]
@@ -19,7 +19,7 @@ SIDE = 290
 
 
 def draw(finding: xarray.Dataset) -> Chart:
-    table = finding.to_dataframe().reset_index()
+    table = table_of(finding, "radius", "angle", gaps=True)  # of the whole finding each row came once a quantity
     turn = np.radians(table["angle"].fillna(0.0))
     table["x"], table["y"] = table["radius"] * np.cos(turn), table["radius"] * np.sin(turn)
     table["order"] = range(len(table))
@@ -42,8 +42,17 @@ def draw(finding: xarray.Dataset) -> Chart:
     )
     lines = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, order="order:Q")
     points = alt.Chart(table).mark_point(size=60, filled=True).encode(x, y, color=colour, tooltip=tooltip)
-    beside: dict[str, Any] = {"align": "left", "baseline": "bottom", "dx": 7, "dy": -3, "fontSize": 11, "tooltip": None}
+    # A name stands below its point where the path rises from there: above it, it would lie on the path.
+    rises = (table.groupby("training")["y"].shift(-1) > table["y"]) & (table["y"] > 0.06 * reach)
+    names = [named for own, dy in ((table[~rises], -9), (table[rises], 9)) for named in names_of(own, x, y, colour, dy)]
+    return theme.panel(alt.layer(circles, lines, points, *names), (SIDE, SIDE))
+
+
+def names_of(table: pd.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color, dy: int) -> list[alt.Chart]:
+    """The moments beside their points, on rims of paper, so that no line crosses them."""
+    if table.empty:
+        return []
+    beside: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 7, "dy": dy, "fontSize": 11, "tooltip": None}
     named = alt.Chart(table).encode(x, y, text="moment:N")
-    rim = named.mark_text(style="reference-rim", fontStyle="normal", **beside)  # no line crosses a name
-    words = named.mark_text(**beside).encode(color=colour)
-    return theme.panel(circles + lines + points + rim + words, (SIDE, SIDE))
+    rim = named.mark_text(style="reference-rim", fontStyle="normal", **beside)
+    return [rim, named.mark_text(**beside).encode(color=colour)]

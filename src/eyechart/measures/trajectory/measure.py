@@ -105,13 +105,13 @@ class Trajectory(Experiment):
     chapter = "loss"
     sources = (Source("Park & Kim 2022", "Figure 1b"),)
     how_to_read = (
-        "Each line is a training, from its first weights (the centre) to its last. The distance from the centre is how "
+        "Each line is a training, from its first weights (the corner) to its last. The distance from the corner is how "
         "far the weights have moved, in lengths of the first weights; the angle is that between the movement so far "
-        "and the movement of the whole training. A training that goes straight lies on the horizontal line."
+        "and the movement of the whole training. A training that goes straight lies on the horizontal axis."
     )
     how_to_read_ko = (
-        "선 하나가 학습 하나이고, 가운데가 처음 가중치이다. 가운데에서의 거리는 가중치가 움직인 거리(처음 가중치의 "
-        "길이 단위), 각도는 그때까지의 방향이 마지막 방향과 이루는 각이다. 곧게 간 학습은 수평선 위에 있다."
+        "선 하나가 학습 하나이고, 왼쪽 아래 모서리가 처음 가중치이다. 모서리에서의 거리는 가중치가 움직인 거리(처음 "
+        "가중치의 길이 단위), 각도는 그때까지의 방향이 마지막 방향과 이루는 각이다. 곧게 간 학습은 가로축 위에 있다."
     )
     method = (
         "Over all parameters, read off sketches of 65,536 numbers that keep lengths to about 0.3 %. The paper's own "
@@ -161,13 +161,13 @@ class Trajectory(Experiment):
         return xarray.Dataset(
             {"radius": ("subject", radius, {"exact": True}), "angle": ("subject", angle, {"exact": True})},
             coords={"subject": subjects, "training": ("subject", names), "moment": ("subject", moments)},
-            attrs={"sample": "No image was drawn: these are the weights themselves"},
+            attrs={"of_weights": 1, "sample": "No image was drawn: these are the weights themselves"},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
         far, wide = travelled(finding), widest(finding)
         parts = [
-            f"{end} moved {far[end,]:.2f} lengths of its first weights, at most {wide[end,]:.0f}° off its last way"
+            f"{end} moved {far[end,]:.2f} lengths of its first weights, at most {wide[end,]:.0f}° off its final direction"
             for (end,) in far
         ]
         return "; ".join(parts) + "."
