@@ -50,6 +50,8 @@ class Picture:
     """What must be on the picture, from the first to the last."""
     height: int = 2000
     """Pixels at most; what is below is cut off."""
+    apart: int = MARGIN
+    """Pixels above and below; fewer where other words stand so close that their half was on the picture."""
     width: int = WIDTH
     look: tuple[tuple[str, Any], ...] = ()
 
@@ -82,8 +84,8 @@ def in_korean(page: Page) -> None:
 
 PICTURES = {
     "top": Picture(opening, (".title", "#highlights")),
-    "verdicts": Picture(some_verdicts, ("#decided table",), height=660),
-    "explorer": Picture(two_subjects, ("#explorer .easels",)),
+    "verdicts": Picture(some_verdicts, ("#decided table",), height=660, apart=2),
+    "explorer": Picture(two_subjects, ("#explorer .easels",), apart=2),
     "cka": Picture(cell_as_curves, ("#measure-cka h3", ".cell")),
     "korean": Picture(in_korean, (".title", "#highlights"), height=780, width=390, look=(("color_scheme", "dark"),)),
 }
@@ -109,10 +111,9 @@ def photograph(browser: Browser, picture: Picture) -> bytes:
     page.wait_for_timeout(1500)  # what slides and fades has arrived
     boxes = [page.locator(part).first.bounding_box() for part in picture.parts]
     seen = [box for box in boxes if box is not None]
-    left, top = (min(box[at] for box in seen) - MARGIN for at in ("x", "y"))
-    right, bottom = (
-        max(box[at] + box[size] for box in seen) + MARGIN for at, size in (("x", "width"), ("y", "height"))
-    )
+    left, right = min(box["x"] for box in seen) - MARGIN, max(box["x"] + box["width"] for box in seen) + MARGIN
+    top = min(box["y"] for box in seen) - picture.apart
+    bottom = max(box["y"] + box["height"] for box in seen) + picture.apart
     above = page.evaluate("window.scrollY")
     clip = {"x": left, "y": top + above, "width": right - left, "height": min(bottom - top, picture.height)}
     shot = Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip)))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from eyechart.claims.table import CLAIMS
 from eyechart.measure import Experiment, Measure, SampledExperiment
 from eyechart.measure_options import choices_of, meanings_of
 from eyechart.measures import measures
+from eyechart.report.sentences import typeset
 from eyechart.report.verdict_rows import link_of, papers
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +76,7 @@ def reference(source: Any) -> str:
 
 def said(measure: Measure) -> str:
     run = runs().get(measure.name)
-    return "" if run is None else measure.sentence(run.findings[measure.name])
+    return "" if run is None else typeset(measure.sentence(run.findings[measure.name]), run.scene.subjects)
 
 
 def cost(measure: Measure) -> str:

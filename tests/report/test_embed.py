@@ -119,6 +119,18 @@ def test_names_do_not_run_into_one_another_in_wider_letters(browser: Browser) ->
         assert max(ends) <= browser.ask("document.querySelector('svg').getBoundingClientRect().right")
 
 
+def test_room_for_wider_letters_cuts_no_words() -> None:
+    """A limit is in Helvetica's pixels: 'ends of later stages' was 'ends of later sta…' in every font."""
+    title = "zoo:resnet: ends of later stages"
+    wide = alt.Chart(pd.DataFrame({"x": [0.0]})).mark_point().encode(x="x:Q").properties(width=200)
+    chart = wide.properties(title=alt.TitleParams(title, limit=215))
+    for picture in (
+        *embed.on_both_papers(specification(chart)),
+        export.picture_of(specification(theme.dress(chart)), "svg").decode(),
+    ):
+        assert f">{title}<" in picture
+
+
 def overlap(one: dict[str, float], two: dict[str, float]) -> bool:
     apart = one["right"] <= two["left"] or two["right"] <= one["left"]
     return not (apart or one["bottom"] <= two["top"] or two["bottom"] <= one["top"])

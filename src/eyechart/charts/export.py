@@ -10,7 +10,7 @@ import altair as alt
 import vl_convert
 from PIL import Image
 
-from eyechart.charts.paper import FONT_SIZES
+from eyechart.charts.paper import FONT_SIZES, LIMITS
 from eyechart.charts.small_multiples import apart
 from eyechart.errors import UsageError
 from eyechart.phrases import UNPRINTABLE, printable
@@ -60,8 +60,10 @@ def measured_wide(part: Any, sizes: dict[str, str]) -> Any:
     """The chart with words of the widest font's room; `sizes` gets what they are to be drawn in.
 
     >>> sizes = {}
-    >>> measured_wide({"title": {"text": "CKA", "fontSize": 13}, "datasets": {"fontSize": 1}}, sizes), sizes
-    ({'title': {'text': 'CKA', 'fontSize': 15.08}, 'datasets': {'fontSize': 1}}, {'15.08': '13'})
+    >>> measured_wide({"title": {"text": "CKA", "fontSize": 13, "limit": 100}, "datasets": {"fontSize": 1}}, sizes)
+    {'title': {'text': 'CKA', 'fontSize': 15.08, 'limit': 116.0}, 'datasets': {'fontSize': 1}}
+    >>> sizes
+    {'15.08': '13'}
     """
     if isinstance(part, list):
         return [measured_wide(each, sizes) for each in part]
@@ -69,7 +71,9 @@ def measured_wide(part: Any, sizes: dict[str, str]) -> Any:
         return part
     made = {}
     for key, value in part.items():
-        if key in FONT_SIZES and isinstance(value, int | float):
+        if key in LIMITS and isinstance(value, int | float):  # no more words are cut than would be in Helvetica
+            made[key] = round(value * WIDEST, 2)
+        elif key in FONT_SIZES and isinstance(value, int | float):
             made[key] = round(value * WIDEST, 2)
             sizes[f"{made[key]:g}"] = f"{value:g}"
         else:
