@@ -103,7 +103,6 @@ def in_inks(inks: Sequence[str], paleness: tuple[float, float, float] = PALE_ON_
             "titleFontSize": 11,
             "titleFontWeight": 500,
             "symbolSize": 80,
-            "clipHeight": 12,  # a long stroke took a line as high as it is wide: names beside it were not level
             "symbolOpacity": 1,  # a legend would take the paleness of the first mark, an interval's as a rule
             "symbolBaseFillColor": quiet,
             "symbolBaseStrokeColor": quiet,

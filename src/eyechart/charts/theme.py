@@ -259,8 +259,8 @@ def reference(
 
     `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line, and
     `side` of an upright one. It stands on a rim of paper, so that a curve or an interval behind it does not cross it;
-    among points, which it would hide, the name of a level line stands "beyond" the plot, or `under` the line. A line that
-    means something for one `subject` alone is drawn where that one is.
+    among points, which it would hide, the name of a level line stands "beyond" the plot, or `under` the line. A
+    line that means something for one `subject` alone is drawn where that one is.
     """
     frame = pd.DataFrame({"reference": [float(value)], "text": [text]} | ({"subject": [subject]} if subject else {}))
     at_end = at != "start"
@@ -286,6 +286,14 @@ def chance(share: float, text: str) -> alt.LayerChart:
     """The line of guessing on an axis from 0 to 1, named below it where there is room: nobody scores less, while those
     who know nothing score just as much."""
     return reference(share, text, under=share >= 0.09)
+
+
+def strokes(size: float, **more: Any) -> alt.Legend:
+    """A legend of dashes: `size` is the square of their length, and no line of it is higher than its words.
+
+    Without the clip a line would be as high as the stroke is long. It swallows clicks, so subjects have none.
+    """
+    return alt.Legend(symbolSize=size, clipHeight=12, **more)
 
 
 def axis_at(values: Sequence[float], **more: Any) -> alt.Axis:

@@ -76,7 +76,7 @@ def specific(finding: xarray.Dataset) -> Chart:
     y = alt.Y("value:Q", title="share of the kernel that varies", scale=alt.Scale(domainMin=0, nice=6))
     colour = subject_colours(finding.subject.values)
     dashes = alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])
-    dash = alt.StrokeDash("varies:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400, orient="bottom"))
+    dash = alt.StrokeDash("varies:N", scale=dashes, title=None, legend=theme.strokes(400, orient="bottom"))
     line = alt.Chart(lines).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(heads).mark_point(style="one-of-many", size=26)
     chart = line + points.encode(x, y, color=colour, tooltip=[*tooltips("subject", "name", "head"), *VALUE_TOOLTIPS])

@@ -88,7 +88,7 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     y = alt.Y("cka:Q", title=f"best {finding.attrs['index']}", scale=alt.Scale(domain=[0, 1]))
     shown = [tokens for tokens in kinds if (frame["tokens"] == tokens).any()]
     dashes = alt.Scale(domain=shown, range=[[1, 0], [5, 4]][: len(shown)])
-    legend = alt.Legend(orient="bottom", symbolSize=500) if len(shown) > 1 else None
+    legend = theme.strokes(500, orient="bottom") if len(shown) > 1 else None
     dash = alt.StrokeDash("tokens:N", scale=dashes, title=None, legend=legend)
     colour = alt.value(theme.subject_colour(vit))
     tooltip = tooltips("subject", "block:Q", "tokens")

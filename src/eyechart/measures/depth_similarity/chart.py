@@ -56,8 +56,8 @@ def curves(finding: xarray.Dataset, rows: list[int], variable: str) -> Chart:
     for index in range(len(colours)):  # two pairs of one subject need colours of their own
         if colours[index] != GREY and colours[index] in colours[:index]:
             colours[index] = next(each for each in theme.SUBJECT_COLOURS[::-1] if each not in colours)
-    shape: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 500, "symbolOpacity": 1}
-    legend = alt.Legend(orient="bottom", columns=1, labelLimit=420, **shape)
+    shape: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolOpacity": 1}
+    legend = theme.strokes(500, orient="bottom", columns=1, labelLimit=420, **shape)
     colour = alt.Color("pair:N", scale=alt.Scale(domain=list(pairs["pair"]), range=colours), title=None, legend=legend)
     dashes = [DASHES.get(relation, [1, 0]) for relation in pairs["relation"]]
     dash = alt.StrokeDash(

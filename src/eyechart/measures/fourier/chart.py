@@ -107,7 +107,7 @@ def taken_apart(finding: xarray.Dataset) -> Chart:
         return theme.nothing(title, (WIDTH, HEIGHT))
     y = alt.Y("change:Q", title="difference of Δ log amplitude")
     dashes = alt.Scale(domain=list(STEPS.values()), range=[[2, 2], [1, 0]])
-    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=400, labelLimit=WIDTH)
+    legend = theme.strokes(400, title=None, orient="bottom", columns=2, labelLimit=WIDTH)
     line = alt.Chart(table).mark_line(strokeWidth=1.4, tooltip=None)
     x = theme.depth_axis()
     colour = subject_colours(finding.subject.values)
@@ -125,7 +125,7 @@ def energies(finding: xarray.Dataset) -> Chart:
     table = table[table["energy"] > 0]
     table["energy_low"] = table["energy_low"].clip(lower=table["energy"] / 100)  # a logarithmic axis has no 0
     y = theme.log_y("energy", [*table["energy_low"], *table["energy_high"]], "mean square in the band")
-    legend = alt.Legend(title=None, orient="bottom", symbolSize=400)
+    legend = theme.strokes(400, title=None, orient="bottom")
     dash = alt.StrokeDash("band:N", scale=alt.Scale(domain=list(BANDS), range=list(BANDS.values())), legend=legend)
     colour = subject_colours(finding.subject.values)
     x = theme.depth_axis()

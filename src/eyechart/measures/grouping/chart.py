@@ -34,7 +34,7 @@ def panel(finding: xarray.Dataset, way: str) -> Chart:
     y = alt.Y("value:Q", title="grouping (0: none, 1: all)", scale=ends)
     colour = subject_colours(subjects_in(finding))
     dashes = alt.Scale(domain=[LEARNED, FREE], range=[[1, 0], [6, 4]])
-    dash = alt.StrokeDash("read:N", scale=dashes, title=None, legend=alt.Legend(symbolSize=400))
+    dash = alt.StrokeDash("read:N", scale=dashes, title=None, legend=theme.strokes(400))
     lines = alt.Chart(pd.concat([means, free], ignore_index=True)).mark_line(tooltip=None)
     band = theme.band(free, x, y, "low", "high", color=colour)
     tooltip = [*tooltips("subject", "name", "head"), *interval_tooltips("value", "grouping", ".2f")]

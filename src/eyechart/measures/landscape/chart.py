@@ -143,7 +143,7 @@ def profile(finding: xarray.Dataset, surfaces: dict[tuple[str, str], np.ndarray]
         alt.Y("rise:Q", title="mean rise of the loss", scale=alt.Scale(type="symlog"), axis=theme.axis_at(RISES)),
         subject_colours(finding.subject.values),
     )
-    legend = alt.Legend(symbolSize=500, orient="bottom", columns=1, labelLimit=220)
+    legend = theme.strokes(500, orient="bottom", columns=1, labelLimit=220)
     lines = base.mark_line(tooltip=None).encode(alt.StrokeDash("surface:N", scale=dashes, title=None, legend=legend))
     tooltip = tooltips("subject", "surface", distance=("distance", ".1f"), rise=("rise", ".3f"))
     points = base.mark_point(size=26, filled=True).encode(detail="surface:N", tooltip=tooltip)

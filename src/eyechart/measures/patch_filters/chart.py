@@ -109,7 +109,7 @@ def variance(at: xarray.Dataset, subject: str, count: int) -> Chart:
     x = alt.X("component:Q", title="components together", scale=alt.Scale(domain=[1, max(count, 2)], nice=False))
     y = alt.Y("held:Q", title="variance held", axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1]))
     dashes = alt.Scale(domain=list(kinds), range=[[1, 0], [5, 4]])
-    dash = alt.StrokeDash("kind:N", scale=dashes, title=None, legend=alt.Legend(orient="bottom", symbolSize=500))
+    dash = alt.StrokeDash("kind:N", scale=dashes, title=None, legend=theme.strokes(500, orient="bottom"))
     tooltip = tooltips("component:Q", held=("held", ".1%"), kind="kind")
     base = alt.Chart(table).encode(x, y, color=alt.value(theme.subject_colour(subject)))
     line = base.mark_line(strokeWidth=2, tooltip=None).encode(strokeDash=dash)

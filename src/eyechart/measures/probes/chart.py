@@ -75,7 +75,7 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     readouts = [words for words in WORDS.values() if words in set(table["readout"])]
     patterns = {"class token": [1, 0], "mean of patch tokens": [7, 3], "mean with class token": [2, 2]}
     scale = alt.Scale(domain=readouts, range=[patterns.get(words, [8, 3, 2, 3]) for words in readouts])
-    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=700, labelLimit=200)
+    legend = theme.strokes(700, title=None, orient="bottom", columns=2, labelLimit=200)
     dash = alt.StrokeDash("readout:N", scale=scale, legend=legend)
     bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=colour)
     lines = alt.Chart(table).mark_line(strokeWidth=1.8, tooltip=None).encode(x, y, color=colour, strokeDash=dash)

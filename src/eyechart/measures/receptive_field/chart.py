@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import altair as alt
 import numpy as np
@@ -113,10 +113,10 @@ def curves(
     `explained` is what this panel's legend explains: both would be wider than the panel. Of more subjects than one
     panel holds each is named above its own, and the lines are explained below both numbers.
     """
-    sizes = {"subject": 80, "read": 500}
     explained = "read" if len(subjects_in(finding)) > MOST_TOGETHER else explained
-    below = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=260, symbolSize=sizes[explained])
-    legends = {name: below if name == explained else None for name in sizes}
+    looks: dict[str, Any] = {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 260}
+    below = theme.strokes(500, **looks) if explained == "read" else alt.Legend(**looks)
+    legends = {name: below if name == explained else None for name in ("subject", "read")}
     x = theme.depth_axis()
     y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format=".0%"))
     colour = subject_colours(finding.subject.values, legend=legends["subject"])

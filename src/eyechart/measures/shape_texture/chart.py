@@ -44,7 +44,7 @@ def filters(finding: xarray.Dataset) -> Chart:
     ticks = finding.cutoff.values.tolist()
     scale = alt.Scale(type="log", base=2, domain=[ticks[0] / 1.1, ticks[-1] * 1.1], nice=False)
     x = alt.X("cutoff:Q", title="limit (frequency / π)", scale=scale, axis=theme.axis_at(ticks, format=".3~f"))
-    legend = alt.Legend(title=None, orient="bottom", columns=1, symbolSize=400, labelLimit=260)
+    legend = theme.strokes(400, title=None, orient="bottom", columns=1, labelLimit=260)
     dashes = alt.Scale(domain=list(FILTERS.values()), range=[[1, 0], [5, 3]])
     tooltip = tooltips_of(kept="kept", cutoff=("limit / π", ".3f"))
     line = alt.Chart(table).mark_line(tooltip=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ from eyechart.quantity import subjects_in
 
 WIDTH, HEIGHT = 400, 250
 ALONG, STAYED = "the map moves along", "the map stays"
+LEGEND: dict[str, Any] = {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 240}
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -26,13 +29,9 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels([*above, *below], columns=2, shared=())
 
 
-def legend(size: int = 80) -> alt.Legend:
-    return alt.Legend(title=None, orient="bottom", columns=2, labelLimit=240, symbolSize=size)
-
-
 def colour_of(subjects: list[str], with_legend: bool) -> alt.Color:
     """The colour of each subject; explained in one panel of a row, because two legends would be wider than a panel."""
-    return subject_colours(subjects, legend=legend() if with_legend else None)
+    return subject_colours(subjects, legend=alt.Legend(**LEGEND) if with_legend else None)
 
 
 def features(finding: xarray.Dataset, shift: str) -> Chart:
@@ -48,7 +47,9 @@ def features(finding: xarray.Dataset, shift: str) -> Chart:
     many = len(subjects_in(finding)) > MOST_TOGETHER  # each in a panel of its own, under its name
     colour = colour_of(subjects_in(finding), with_legend=shift == "one patch")
     dashes = alt.Scale(domain=[ALONG, STAYED], range=[[1, 0], [6, 4]])
-    dash = alt.StrokeDash("read:N", scale=dashes, legend=legend(500) if many or shift != "one patch" else None)
+    dash = alt.StrokeDash(
+        "read:N", scale=dashes, legend=theme.strokes(500, **LEGEND) if many or shift != "one patch" else None
+    )
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     area = theme.band(table, x, y, "low", "high", color=colour, detail="read:N")
     tooltip = tooltips("subject", name="after", read="read") + interval_tooltips("value", "similarity", ".4f")

@@ -37,7 +37,7 @@ def curves(finding: xarray.Dataset) -> Chart:
     colour = subject_colours(finding.subject.values)
     tokens = list(dict.fromkeys(table["token"]))  # grid tokens, and class tokens where a subject has one
     dashes = alt.Scale(domain=tokens, range=[[1, 0], [5, 4]][: len(tokens)])
-    legend = alt.Legend(symbolSize=400) if len(tokens) > 1 else None
+    legend = theme.strokes(400) if len(tokens) > 1 else None
     dash = alt.StrokeDash("token:N", scale=dashes, title=None, legend=legend)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash, detail="kind:N")
     bars = theme.error_bars(table, x, y, low, high, color=colour)

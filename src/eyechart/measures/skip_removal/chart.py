@@ -41,7 +41,7 @@ def curve(finding: xarray.Dataset, variable: str, title: str, scale: float, refe
     y = alt.Y(f"{variable}:Q", title=title, scale=scale_of(table, variable))
     colour = subject_colours(finding.subject.values)
     modes = [mode for mode in MODES if mode in set(table["mode"])]
-    legend = alt.Legend(symbolSize=400) if len(modes) > 1 else None
+    legend = theme.strokes(400) if len(modes) > 1 else None
     dashes = alt.Scale(domain=modes, range=[[1, 0], [5, 4]][: len(modes)])
     dash = alt.StrokeDash("mode:N", scale=dashes, legend=legend)
     tooltip = tooltips("subject", removed="without the skips of", mode="batch norms")

@@ -56,7 +56,7 @@ def patch_decoder(finding: xarray.Dataset) -> Chart:
     colour = subject_colours(finding.subject.values)
     y = alt.Y("pixels:Q", title="patch decoded (R²)", scale=alt.Scale(domain=[least(table.pixels_low), 1]))
     scale = alt.Scale(domain=list(DASHES), range=list(DASHES.values()))
-    legend = alt.Legend(title="which patch", orient="bottom", symbolSize=500)
+    legend = theme.strokes(500, title="which patch", orient="bottom")
     dash = alt.StrokeDash("relation:N", scale=scale, legend=legend)
     x = theme.depth_axis()
     lines = alt.Chart(table).mark_line(strokeWidth=1.8, tooltip=None).encode(x, y, colour, dash)
