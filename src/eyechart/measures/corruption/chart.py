@@ -73,7 +73,12 @@ def by_severity(finding: xarray.Dataset, name: str, title: str, form: str) -> Ch
     in_points = form == "+.1f"
     ece = table_of(finding, "ece", gaps=True)[["subject", "level", "ece"]]
     table = table_of(finding, name, gaps=True, times=100.0 if in_points else 1.0).merge(ece)
-    x = alt.X("level:Q", title="severity", scale=alt.Scale(nice=False, padding=theme.MARK), axis=theme.axis_at(range(6), format="d"))
+    x = alt.X(
+        "level:Q",
+        title="severity",
+        scale=alt.Scale(nice=False, padding=theme.MARK),
+        axis=theme.axis_at(range(6), format="d"),
+    )
     scale = alt.Scale(domain=[0, 1]) if form == "%" else alt.Scale(zero=True)
     y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format="%") if form == "%" else alt.Axis())
     tooltip = tooltips("subject", level=("severity", ""))

@@ -21,7 +21,12 @@ def by_size(finding: xarray.Dataset, name: str) -> Chart:
     sizes = finding["size"].values.tolist()
     form = ".1%" if name == "accuracy" else ".3f"
     ticks = theme.axis_at(sizes, format="d", grid=False)
-    x = alt.X("size:Q", title="passes", scale=alt.Scale(type="log", domain=[sizes[0], sizes[-1]], padding=theme.MARK), axis=ticks)
+    x = alt.X(
+        "size:Q",
+        title="passes",
+        scale=alt.Scale(type="log", domain=[sizes[0], sizes[-1]], padding=theme.MARK),
+        axis=ticks,
+    )
     axis = alt.Axis(format="%") if name == "accuracy" else alt.Axis()
     y = alt.Y(f"{name}:Q", title=TITLES[name], scale=alt.Scale(zero=name == "ece"), axis=axis)
     colour = subject_colours(finding.subject.values)
