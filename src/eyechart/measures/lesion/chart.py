@@ -87,7 +87,7 @@ def reach(finding: xarray.Dataset, variable: str, sign: float) -> pd.DataFrame:
 def titled(finding: xarray.Dataset, subject: str, again: bool) -> alt.TitleParams:
     if not was_recalibrated(finding, subject):
         beside = any(was_recalibrated(finding, other) for other in subjects_in(finding))
-        return alt.TitleParams(subject, limit=WIDTH, **({"subtitle": " "} if beside else {}))  # titles at one height
+        return alt.TitleParams(subject, subtitle=" " if beside else alt.Undefined, limit=WIDTH)  # at one height
     statistics = "batch norms recalibrated" if again else "batch norms as trained"
     return alt.TitleParams(subject, subtitle=statistics, limit=WIDTH)
 

@@ -41,7 +41,9 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     table = curve_table(finding, kind, name)
     strengths = sorted(set(table["at"]))
     title, axis = TITLES[kind]
-    scale = alt.Scale(nice=False, padding=theme.MARK, **({"type": "log", "base": 2} if kind == "shuffle" else {}))
+    scale = alt.Scale(nice=False, padding=theme.MARK)
+    if kind == "shuffle":
+        scale = alt.Scale(type="log", base=2, nice=False, padding=theme.MARK)
     form = ".1~%" if kind == "occlusion" else ".3~g"
     shown = strengths[::2] if kind == "occlusion" else strengths
     x = alt.X("at:Q", title=axis, scale=scale, axis=theme.axis_at(shown, format=form, grid=False))

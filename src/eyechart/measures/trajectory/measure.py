@@ -167,7 +167,8 @@ class Trajectory(Experiment):
     def sentence(self, finding: xarray.Dataset) -> str:
         far, wide = travelled(finding), widest(finding)
         parts = [
-            f"{end} moved {far[end,]:.2f} lengths of its first weights, at most {wide[end,]:.0f}° off its final direction"
+            f"{end} moved {far[end,]:.2f} lengths of its first weights, "
+            f"at most {wide[end,]:.0f}° off its final direction"
             for (end,) in far
         ]
         return "; ".join(parts) + "."
