@@ -59,7 +59,7 @@ def token_tiles(at: xarray.Dataset, floor: bool, highest: float) -> Chart:
     said = f"{at.name.item()}, {some}{cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
     subject = str(at.subject.item())
     title, patch_names = alt.TitleParams(subject, subtitle=said), at.patch_place.values.tolist()
-    made = tiles(maps, cells, patch_names, title=title, size=320, highest=highest, legend=160)
+    made = tiles(maps, cells, patch_names, title=title, size=350, highest=highest, legend=160)
     return theme.of_subject(made, subject)
 
 
