@@ -106,7 +106,7 @@ def over_depth(
     if share:
         layers += (
             alt.Chart(table)
-            .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
+            .mark_tick(orient="horizontal", thickness=2, size=9, tooltip=None)  # of 16 blocks longer ones would join
             .encode(x, alt.Y("chance:Q"), color=colour)
         )
     return theme.panel(layers, (420, 260), alt.TitleParams(title, subtitle="interior tokens, over depth"))
