@@ -221,3 +221,14 @@ def test_colours_are_named_beside_the_panel_of_all_subjects() -> None:
     named = [layer.panel for layer in drawn if layer.encoding["color"].get("legend", {}) is not None]
     assert {panel[0] for panel in named} == {1}
     assert {layer.panel[0] for layer in drawn} == {0, 1}
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.72), (0.91, 0.99), (1.0, 1.0)])
+def test_an_axis_of_shares_goes_from_nothing_to_all(low: float, high: float) -> None:
+    """Beside a model that names nothing right it began at −10 %, and near the top it ended at 101 %."""
+    table = pd.DataFrame({"subject": ["a", "b"], "share": [low, high], "low": [low, low], "high": [high, high]})
+    spec = theme.dots_with_intervals(table, x="share", y="subject", format=".1%").to_dict()
+    scale = spec["layer"][0]["encoding"]["x"]["scale"]
+    assert "padding" not in scale
+    assert 0 <= scale["domain"][0] <= low <= high <= scale["domain"][1] <= 1
+    assert scale["domain"][0] < scale["domain"][1]

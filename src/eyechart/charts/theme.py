@@ -227,8 +227,14 @@ def dots_with_intervals(
     """One row a subject: its number as a point on its interval, in the subject's colour. `y` names the subjects."""
     colour = alt.Color(y, type="nominal", scale=subject_scale(frame[y].astype(str).tolist()), legend=None)
     row = alt.Y(y, type="nominal", sort=None, title=None, axis=alt.Axis(labelFontSize=12, labelLimit=260, grid=True))
-    shares = alt.Axis(format="~%") if format.endswith("%") else alt.Axis()
-    span = alt.X(x, type="quantitative", title=x_title or x, scale=alt.Scale(zero=False, padding=20), axis=shares)
+    scale, axis = alt.Scale(zero=False, padding=20), alt.Axis()
+    if format.endswith("%"):  # a share is on no axis from −10 % or to 101 %
+        ends = frame[[x, low, high]].to_numpy(dtype=float)
+        least, most = (float(end) if np.isfinite(end) else 0.0 for end in (np.nanmin(ends), np.nanmax(ends)))
+        beyond = max(0.04 * (most - least), 0.005)
+        scale = alt.Scale(zero=False, domain=[max(0.0, least - beyond), min(1.0, most + beyond)], nice=6)
+        axis = alt.Axis(format="~%")
+    span = alt.X(x, type="quantitative", title=x_title or x, scale=scale, axis=axis)
     shown = [alt.Tooltip(y, type="nominal", title=y)] + [
         alt.Tooltip(field, type="quantitative", format=format, title=title)
         for field, title in ((x, x_title or x), (low, "from"), (high, "to"))

@@ -42,7 +42,8 @@ def reliability(finding: xarray.Dataset, subjects: list[str], title: str, side: 
     points = (
         alt.Chart(table).mark_point(filled=True, opacity=0.65).encode(x, y, color=colour, size=size, tooltip=tooltip)
     )
-    return theme.panel(diagonal + lines + bars + points, (side, side), alt.TitleParams(title, limit=side))
+    # As far above as the title of the errors, whose axis has a number at its very top.
+    return theme.panel(diagonal + lines + bars + points, (side, side), alt.TitleParams(title, limit=side, offset=15))
 
 
 def errors(finding: xarray.Dataset) -> Chart:
@@ -62,7 +63,7 @@ def errors(finding: xarray.Dataset) -> Chart:
     table = pd.DataFrame(rows)
     x = alt.X("weights:N", title=None, sort=["as it is", "temperature scaled"], axis=alt.Axis(labelAngle=0))
     title = "expected calibration error"
-    y = alt.Y("error:Q", title=title, scale=alt.Scale(zero=True))
+    y = alt.Y("error:Q", title=title, scale=alt.Scale(zero=True, nice=6))
     offset = alt.XOffset("subject:N", sort=finding.subject.values.tolist())
     base = alt.Chart(table).encode(x, offset, color=subject_colours(finding.subject.values))
     bars = base.mark_rule(strokeWidth=1.6, tooltip=None).encode(alt.Y("low:Q", title=title), y2="high:Q")

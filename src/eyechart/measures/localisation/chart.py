@@ -59,7 +59,7 @@ def token_tiles(at: xarray.Dataset, floor: bool, highest: float) -> Chart:
     said = f"{at.name.item()}, {some}{cells[0]}×{cells[1]} tokens" + (": untrained, the floor" if floor else "")
     subject = str(at.subject.item())
     title, patch_names = alt.TitleParams(subject, subtitle=said), at.patch_place.values.tolist()
-    made = tiles(maps, cells, patch_names, title=title, size=320, highest=highest, legend=160)
+    made = tiles(maps, cells, patch_names, title=title, size=350, highest=highest, legend=160)
     return theme.of_subject(made, subject)
 
 
@@ -106,7 +106,7 @@ def over_depth(
     if share:
         layers += (
             alt.Chart(table)
-            .mark_tick(orient="horizontal", thickness=2, size=16, tooltip=None)
+            .mark_tick(orient="horizontal", thickness=2, size=9, tooltip=None)  # of 16 blocks longer ones would join
             .encode(x, alt.Y("chance:Q"), color=colour)
         )
     return theme.panel(layers, (420, 260), alt.TitleParams(title, subtitle="interior tokens, over depth"))

@@ -232,7 +232,7 @@ class McDropout(SampledExperiment):
             )
             parts.append(
                 f"two passes of {subject} name {in_words(row, 'agreement', '.0%')} of the pictures alike; from 1 to "
-                f"{DRAWS} draws its negative log-likelihood goes from {one['nll']} to {many['nll']}, accuracy from "
+                f"{DRAWS} passes its negative log-likelihood goes from {one['nll']} to {many['nll']}, accuracy from "
                 f"{one['accuracy']} to {many['accuracy']} and calibration error from {one['ece']} to {many['ece']}"
             )
         still = finding.still.values.tolist()

@@ -109,6 +109,7 @@ def over_distance(at: xarray.Dataset, subject: str, low: float) -> Chart:
     numbers = {"nearness": f"{float(at.nearness):.2f}", "rows": f"{float(at.row_bonus):+.3f}"}
     numbers["columns"] = f"{float(at.column_bonus):+.3f}"
     words = ", ".join(f"{name}\u00a0{number}" for name, number in numbers.items())  # no line ends within one
+    words = words.replace("-", "−")
     lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)
     return theme.panel(lines + theme.reference(0, ""), (300, 260), quiet_title(words))
 

@@ -306,7 +306,7 @@ class ReceptiveField(SampledExperiment):
         for subject in subjects_in(finding):
             blocks, branches = (site_indices(finding, subject, role) for role in ("block", "junction"))
             first, last = finding.isel(site=blocks[0]), finding.isel(site=blocks[-1])
-            cells = dict.fromkeys(f"{own_cell(finding, subject, block):.0%}" for block in (0, -1))
+            cells = dict.fromkeys(f"{own_cell(finding, subject, block):.1%}" for block in (0, -1))
             text = (
                 f"{subject} has half of its gradient within {in_words(first, 'reach', '.0%')} of the picture's width "
                 f"after its first block and {in_words(last, 'reach', '.0%')} after its last (a bare cell: "
