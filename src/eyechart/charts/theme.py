@@ -263,11 +263,11 @@ def reference(
 ) -> alt.LayerChart:
     """A dashed line at a known value, with its name on it: what chance, a uniform or an idle model would score.
 
-        `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line, and
-        `side` of an upright one. It stands on a rim of paper, so that a curve or an interval behind it does not cross it;
-            among points, which it would hide, the name of a level line stands "beyond" the plot, or `under` the line. A
-        line that means something for one `subject` alone is drawn where that one is.
-        """
+    `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line, and
+    `side` of an upright one. It stands on a rim of paper, so that a curve or an interval behind it does not cross it;
+        among points, which it would hide, the name of a level line stands "beyond" the plot, or `under` the line. A
+    line that means something for one `subject` alone is drawn where that one is.
+    """
     frame = pd.DataFrame({"reference": [float(value)], "text": [text]} | ({"subject": [subject]} if subject else {}))
     at_end = at != "start"
     if axis == "y":
