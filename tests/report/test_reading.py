@@ -281,6 +281,7 @@ def test_a_layer_is_marked_everywhere_and_a_cell_becomes_curves(browser: Browser
     ]
     narrow = interval.replace("'0.29'", "'0.31'").replace("'0.33'", "'0.31'")
     assert "0.31 (±<0.005)" in browser.ask(told_of % narrow)
+    assert "block 6 MLP junction" in browser.ask(told_of % "{ layer: 'block 6 mlp junction' }")
     browser.ask("document.documentElement.lang = 'ko'")
     cells = [cell for cell in re.split("<[^>]*>", browser.ask(told_of % interval)) if cell]
     assert cells[1::2] == ["블록 3 어텐션", "합성곱", "2행 7열", "0.31 [0.29, 0.33]"]

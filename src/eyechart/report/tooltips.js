@@ -10,7 +10,7 @@
     const [, y, x] = /^row (\d+), column (\d+)$/.exec(value) ?? [];
     if (y) return sentence("row {y}, column {x}", { y, x });
     const whole = sentence(value);
-    return whole === value ? layerWords(KINDS[value] ?? value) : whole;
+    return whole === value ? layerWords(KINDS[value] ?? value.replace(/^(block \d+) mlp\b/, "$1 MLP")) : whole;
   };
   const isThere = (end) => end !== "null" && end !== "NaN" && end !== "undefined";
 
