@@ -106,6 +106,20 @@ def test_the_figure_shows_every_seed_that_is_recorded(records: list[Records]) ->
             assert all(sum(each) == 0 for each in steps.values()), "around the name of their arm"
 
 
+@pytest.mark.parametrize("browser", [(390, 844)], indirect=True)
+def test_contents_on_a_phone_follow_the_reader(browser: Browser, html: str, tmp_path: Path) -> None:
+    file = tmp_path / "reproduction.html"
+    file.write_text(html, encoding="utf-8")
+    browser.open(file)
+    browser.ask("document.getElementById('claims').scrollIntoView()")
+    link = "document.querySelector('.contents ol a[aria-current]')"
+    assert browser.wait_for(f"{link}?.hash === '#claims'", seconds=10)
+    ends = "[each.getBoundingClientRect().left, each.getBoundingClientRect().right]"
+    seen, shown = (browser.ask(f"((each) => {ends})({each})") for each in (link, f"{link}.closest('ol')"))
+    assert shown[0] <= seen[0], "the list had not moved: what is read was beyond the edge of the window"
+    assert seen[1] <= shown[1]
+
+
 @pytest.mark.parametrize("browser", [(1400, 900), (390, 844)], indirect=True)
 def test_the_page_fits_its_window(browser: Browser, html: str, tmp_path: Path) -> None:
     """Words of the switch and names of claims stay whole beside long contents; no table and no figure is cut off."""
