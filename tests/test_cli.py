@@ -19,10 +19,13 @@ from PIL import Image
 from eyechart.claims.table import CLAIMS
 from eyechart.cli import main
 from eyechart.engines.plan import reasons
+from eyechart.errors import DoesNotApply
+from eyechart.measure import SampledExperiment
 from eyechart.measure_options import meanings_of
 from eyechart.measures import measures
 from eyechart.terminal import quantity_of
 from eyechart.zoo import CARD_KEYS
+from tests.measures.staging import anatomy, scene, site
 
 
 def call(*words: str | Path) -> Result:
@@ -208,6 +211,25 @@ def test_what_is_left_out_is_named_once_for_each_reason(photos: Path, tmp_path: 
     why = [("probes", "no labels."), ("cka", "one image."), ("few_shot", "no labels.")]
     plan = {"left_out": [{"measure": measure, "reason": reason} for measure, reason in why]}
     assert reasons(plan) == ["probes, few_shot were left out: no labels.", "cka was left out: one image."]
+
+
+def test_measures_that_take_too_long_are_one_sentence() -> None:
+    """Ten of a large subject filled a screen of the page. `sized` says it in the words that are looked for."""
+    heavy = scene(replace(anatomy("heavy", [site("heavy")]), flops=10**15), images=256)
+    found = {}
+    for name in ("token_place", "skip_removal", "shift"):
+        measure = measures()[name]
+        assert isinstance(measure, SampledExperiment)
+        with pytest.raises(DoesNotApply) as refusal:
+            measure.sized("quick", heavy)
+        found[name] = str(refusal.value)
+    plan = {"left_out": [{"measure": name, "reason": reason} for name, reason in found.items()]}
+    assert reasons(plan) == [
+        "token_place (64), skip_removal (80), shift (64) were left out: as many images as they need (in brackets) take "
+        "longer than --effort quick allows for the largest subject; --measures NAME runs them."
+    ]
+    plan["left_out"] = plan["left_out"][:1]
+    assert reasons(plan) == [f"token_place was left out: {found['token_place']}"]
 
 
 def test_classes_by_index_or_name(photos: Path, tmp_path: Path) -> None:

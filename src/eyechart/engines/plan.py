@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import platform
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -158,14 +159,34 @@ def scene_of(plan: Mapping[str, Any]) -> Scene:
     )
 
 
+TOO_LONG = re.compile(
+    r"it needs at least (?P<images>[\d,]+) images, which takes longer than (?P<effort>--effort \w+) allows for the largest "
+    r"subject; (?P<runs>.*)--measures \w+ runs it\."
+)
+"""What `SampledExperiment.sized` says, and what is said of several."""
+IN_GENERAL = (
+    r"as many images as they need (in brackets) take longer than \g<effort> allows for the largest subject; "
+    r"\g<runs>--measures NAME runs them."
+)
+
+
 def reasons(plan: Mapping[str, Any]) -> list[str]:
-    """Why measures were left out, each reason once: "probes, lesion were left out: no subject's classes match …"."""
-    names: dict[str, list[str]] = {}
+    """Why measures were left out, each reason once: "probes, lesion were left out: no subject's classes match …".
+
+    Those that differ only in how many images a measure needs are one: ten for a large subject filled a screen.
+    """
+    groups: dict[str, list[Mapping[str, str]]] = {}
     for entry in plan["left_out"]:
-        names.setdefault(entry["reason"], []).append(entry["measure"])
-    return [
-        f"{', '.join(left)} {'was' if len(left) == 1 else 'were'} left out: {reason}" for reason, left in names.items()
-    ]
+        groups.setdefault(TOO_LONG.sub(IN_GENERAL, entry["reason"]), []).append(entry)
+    return [left_out(general, entries) for general, entries in groups.items()]
+
+
+def left_out(general: str, entries: Sequence[Mapping[str, str]]) -> str:
+    alike = len({entry["reason"] for entry in entries}) == 1
+    needs = [TOO_LONG.sub(r" (\g<images>)", entry["reason"]) for entry in entries]
+    names = [entry["measure"] + ("" if alike else need) for entry, need in zip(entries, needs, strict=True)]
+    reason = entries[0]["reason"] if alike else general
+    return f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} left out: {reason}"
 
 
 def advice(plan: Mapping[str, Any]) -> str:
