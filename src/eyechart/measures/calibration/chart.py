@@ -28,7 +28,7 @@ def reliability(finding: xarray.Dataset, subjects: list[str], title: str, side: 
     whole = alt.Scale(domain=[0, 1], padding=10, nice=False)  # points stood out at the top and pushed their titles up
     x = alt.X("confidence_in_bin:Q", title="confidence", scale=whole)
     y = alt.Y("accuracy_in_bin:Q", title="share named right", scale=whole)
-    colour = subject_colours(subjects, **({} if finding.sizes["subject"] > 1 else {"legend": None}))
+    colour = subject_colours(subjects) if finding.sizes["subject"] > 1 else subject_colours(subjects, legend=None)
     size = alt.Size("share_in_bin:Q", scale=alt.Scale(range=[20, 420]), legend=None)
     tooltip = tooltips("subject", bin="confidence") + interval_tooltips("accuracy_in_bin", "named right", ".1%")
     tooltip += tooltips(share_in_bin=("of the pictures", ".1%"))

@@ -68,7 +68,7 @@ def highest(finding: xarray.Dataset) -> float:
 
 def among_random(finding: xarray.Dataset) -> np.ndarray:
     """Between which two frequencies 95 % of the components of random filters lie."""
-    return np.quantile(finding.random_single.values, [0.025, 0.975], axis=-1)
+    return np.asarray(np.quantile(finding.random_single.values, [0.025, 0.975], axis=-1))
 
 
 def frequencies(at: xarray.Dataset, subject: str, count: int, top: float) -> Chart:
