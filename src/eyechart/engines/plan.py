@@ -160,8 +160,8 @@ def scene_of(plan: Mapping[str, Any]) -> Scene:
 
 
 TOO_LONG = re.compile(
-    r"it needs at least (?P<images>[\d,]+) images, which takes longer than (?P<effort>--effort \w+) allows for the largest "
-    r"subject; (?P<runs>.*)--measures \w+ runs it\."
+    r"it needs at least (?P<images>[\d,]+) images, which takes longer than (?P<effort>--effort \w+) allows for the "
+    r"largest subject; (?P<runs>.*)--measures \w+ runs it\."
 )
 """What `SampledExperiment.sized` says, and what is said of several."""
 IN_GENERAL = (
