@@ -195,8 +195,8 @@ def test_a_constant_moves_one_scale_and_a_stretch_the_other() -> None:
     assert step[2] == pytest.approx(2 * np.log(2), abs=1e-5)
     assert abs(relative[2]) < UNMOVED
     assert FeatureVariance().sentence(finding) == (
-        "Where the variance clearly rises (in brackets: the variance over the mean square): in s 0 (0) of 1 "
-        "attention sub-layers and 1 (0) of 1 MLP sub-layers."
+        "In s the variance clearly rises at 0 of 1 attention sub-layers (over the mean square: at 0) "
+        "and at 1 of 1 MLP sub-layers (over the mean square: at 0)."
     )
     assert np.isnan(share_that(rising=True)(step[1:2]))  # what did not move says nothing
 

@@ -261,8 +261,9 @@ class FeatureVariance(Measure):
                 rows = of_kind(finding, subject, kind)
                 if len(rows):
                     rising, over = (int((surely(finding, scale)[rows] > UNMOVED).sum()) for scale in SCALES)
-                    counts.append(f"{rising} ({over}) of {len(rows)} {KIND_WORDS.get(kind, kind)} sub-layers")
+                    sub_layers = f"{len(rows)} {KIND_WORDS.get(kind, kind)} sub-layers"
+                    counts.append(f"at {rising} of {sub_layers} (over the mean square: at {over})")
             if counts:
-                parts.append(f"in {subject} {' and '.join(counts)}")
+                parts.append(f"in {subject} the variance clearly rises {' and '.join(counts)}")
         said = "; ".join(parts) or "no sub-layer has an unprojected skip"
-        return f"Where the variance clearly rises (in brackets: the variance over the mean square): {said}."
+        return f"{said[0].upper()}{said[1:]}."

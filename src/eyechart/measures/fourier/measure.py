@@ -302,9 +302,9 @@ class Fourier(SampledExperiment):
                     rising, louder = (
                         int((surely(of_subject, name)[here] > 0).sum()) for name in ("change", "high_change")
                     )
-                    counts.append(f"{rising} ({louder}) of {here.sum()} {KIND_WORDS.get(kind, kind)} sub-layers")
-            said.append(f"in {subject} {' and '.join(counts) or 'no sub-layer has a skip of its own grid'}")
-        return (
-            "How many sub-layers clearly raise the highest frequency against the mean (in brackets: the amplitude of "
-            f"high frequencies): {'; '.join(said)}."
-        )
+                    sub_layers = f"{here.sum()} {KIND_WORDS.get(kind, kind)} sub-layers"
+                    counts.append(f"at {rising} of {sub_layers} (the amplitude of high frequencies: at {louder})")
+            rises = f"the highest frequency clearly rises against the mean {' and '.join(counts)}"
+            said.append(f"in {subject} {rises if counts else 'no sub-layer has a skip of its own grid'}")
+        words = "; ".join(said)
+        return f"{words[0].upper()}{words[1:]}."
