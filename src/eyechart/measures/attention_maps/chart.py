@@ -202,7 +202,9 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     frame = pd.concat(tables)
     frame["head"] = frame["head"] + 1
     x = theme.depth_axis()
-    y = alt.Y("value:Q", title="entropy of attention (uniform = 1)", scale=alt.Scale(domain=[0, 1.05], nice=False))
+    bottom = bottom_of(finding)
+    scale = alt.Scale(domain=[bottom, 1 + 0.05 * (1 - bottom)], nice=False)
+    y = alt.Y("value:Q", title="entropy of attention (uniform = 1)", scale=scale)
     colour = alt.value(theme.subject_colour(subject))
     kinds = [kind for kind in ("query patches", "class token") if kind in set(frame["asking"])]
     legend = alt.Legend(orient="bottom", title=None, symbolOpacity=1) if len(kinds) > 1 else None
@@ -219,6 +221,18 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
         for kind in kinds
     ]
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
-    references = theme.reference(1, "uniform attention") + theme.reference(0, "a single key")
+    references = [theme.reference(1, "uniform attention")]
+    references += [theme.reference(0, "a single key")] if bottom == 0 else []
     size = 400, rows_of(finding) * (TILE + GAP) - GAP
-    return theme.panel(alt.layer(bars, *reversed(dots), references), size, f"{subject}: all heads")
+    return theme.panel(alt.layer(bars, *reversed(dots), *references), size, f"{subject}: all heads")
+
+
+def bottom_of(finding: xarray.Dataset) -> float:
+    """Where the axis of entropies begins, one for all subjects: at 0, or below all heads if two fifths would be empty.
+
+    >>> bottom_of(xarray.Dataset({"relative": ("head", [0.93, 0.57]), "class_relative": ("head", [0.62, np.nan])}))
+    0.5
+    """
+    ends = [one + end for one in ("relative", "class_relative") for end in ("", "_low")]
+    lowest = min(float(np.nanmin(finding[end].values, initial=1.0)) for end in ends if end in finding)
+    return float(np.floor((lowest - 0.02) * 10) / 10) if lowest > 0.42 else 0.0
