@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,7 @@ from scipy.stats import spearmanr
 
 from eyechart.claims.asking import asked_of
 from eyechart.errors import DoesNotApply
+from eyechart.measures.head_subsets.chart import panel
 from eyechart.measures.head_subsets.measure import HeadSubsets, low_sites
 from eyechart.methods.hsic import gram, hsic_table
 from eyechart.methods.ranks import rank_correlation
@@ -125,6 +129,26 @@ def test_low_sites_are_the_first_units_of_the_first_two_stages() -> None:
     units = [site(f"u{i}", stage=stage, block=i) for i, stage in enumerate(stages)]
     assert [unit.name for unit in low_sites(anatomy("c", units, architecture="cnn"))] == ["u0", "u1", "u2", "u4", "u5"]
     assert low_sites(anatomy("t", units)) == []
+
+
+@pytest.mark.parametrize(("farthest_off", "ends"), [(0.1, [9.89, 10.11]), (1.0, [4.85, 11.33])])
+def test_heads_that_all_look_everywhere_fill_their_axis_which_says_so(farthest_off: float, ends: list[float]) -> None:
+    distance = [10 - farthest_off, 10.0, 10 + farthest_off]
+    cka = xarray.Dataset(
+        {"cka": (("group", "site"), [[0.5], [0.6], [0.7]]), "distance": ("group", distance)},
+        coords={
+            "group_subject": ("group", ["vit"] * 3),
+            "group_uniform": ("group", [10.0] * 3),
+            "group_heads": ("group", ["blocks.0 attention 0"] * 3),
+            "subject": ("site", ["cnn"]),
+            "name": ("site", ["stem"]),
+        },
+    )
+    cka["cka_low"] = cka["cka_high"] = cka["cka"]
+    drawn = json.dumps(panel(cka, "vit", "cnn").to_dict())
+    assert ("no head group looks nearby" in drawn) == (farthest_off == 0.1)
+    axis = re.findall(r'"domain": \[([\d.]+), ([\d.]+)\]', drawn)[0]
+    assert [float(end) for end in axis] == pytest.approx(ends, abs=0.01)
 
 
 def test_it_needs_heads_and_a_cnn() -> None:

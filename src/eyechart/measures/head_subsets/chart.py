@@ -40,9 +40,13 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
     uniform = float(part.group_uniform.values[0])
     nearest, farthest = float(np.nanmin(part.distance.values)), float(np.nanmax(part.distance.values))
     windowed = farthest < uniform / 2  # heads of a small window are all so near that one axis for both would be empty
-    # Else from half of uniform attention up to it: untrained heads, all within 0.1 px of it, would fill the axis.
+    alike = nearest > 0.95 * uniform  # untrained heads: on an axis from half of uniform attention they were one heap
     ends = [min(uniform / 2, nearest) * 0.97, max(uniform, farthest) * 1.03]
     ends = [nearest - 0.01 * uniform, farthest + 0.01 * uniform] if windowed else ends
+    # On one that ends with them they would look as far apart as trained ones do, so that one says what it shows.
+    apart = max(uniform - nearest, farthest - uniform)
+    reach = 1.1 * max(apart, 0.01 * uniform)
+    ends = [uniform - reach, uniform + reach] if alike else ends
     lines = theme.curve(
         table,
         x=alt.X("distance:Q", title="mean distance of the head group (px)", scale=alt.Scale(domain=ends, nice=False)),
@@ -57,5 +61,7 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
     if windowed:
         title.subtitle = f"uniform attention would be {uniform:.1f} px, beyond this axis"
     else:
+        if alike:
+            title.subtitle = f"no head group looks nearby: all within {apart:.1f} px of uniform attention"
         lines += theme.reference(uniform, "uniform attention", axis="x", at="start", side="left")
     return theme.of_subject(theme.panel(lines, (400, 280), title), subject)
