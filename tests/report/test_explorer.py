@@ -463,6 +463,10 @@ def test_it_fits_a_phone(browser: Browser, run: SyntheticRun, html: str) -> None
     opened(browser, run)
     width = browser.ask("document.documentElement.clientWidth")
     assert browser.ask("document.documentElement.scrollWidth") <= width <= 390
+    more = "document.querySelector('.thumbnails > div')"
+    browser.ask(f"{more}.append(...[...Array(6)].map(() => {more}.firstElementChild.cloneNode(true)))")
+    edges = "[...document.querySelectorAll('.thumbnails label')].map((one) => one.getBoundingClientRect().right)"
+    assert max(browser.ask(edges)) <= width  # none has to be scrolled to
     tops = (
         "[...document.querySelectorAll('#explorer figure canvas[tabindex]')].map((c) => c.getBoundingClientRect().top)"
     )

@@ -217,6 +217,7 @@ BRACKET_BEFORE_PARTICLE = re.compile(r"(?<=[\])%])(?=[가-힣])")
 BOUND = re.compile(
     r"\b(than|least|most|fails at) (?=[−\d])|(?<=\d) (?=%|초과|이상|미만|이하)|(?<=\w) (?== \d)|(?<==) (?=\d)"
     r"|(?<=[\d\]]) (?=px\b)|\b(block|head|블록|헤드) (?=\d+(?!\.?\d))"
+    r"|\b(Figures?|Figs?\.|Tables?|그림|표) (?=(?:[A-H]\.)?\d)"
 )
 INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
 COSINE = re.compile(r"\bcos\([^()<>]+\)")
@@ -228,8 +229,8 @@ UNBROKEN = re.compile(
 
 def whole_options(said: Markup) -> Markup:
     """Words of the page in which no line ends within an option, the name of a subject, an interval or a formula, before
-    a per cent sign or pixels, between a bound or a block and its number or between a bracket and its Korean particle;
-    commands look like commands.
+    a per cent sign or pixels, between a bound, a block or a figure and its number or between a bracket and its Korean
+    particle; commands look like commands.
 
     >>> whole_options(Markup("try --effort full, or `eyechart train`"))
     Markup('try <span class="option">--effort full</span>, or <code>eyechart train</code>')
@@ -245,6 +246,8 @@ def whole_options(said: Markup) -> Markup:
     Markup('거리(균등\\xa0=\\xa01)')
     >>> whole_options(Markup("head 2 of block 3 (12 [11, 13] px), block 0.45"))
     Markup('head\\xa02 of block\\xa03 (12 [11,\\xa013]\\xa0px), block 0.45')
+    >>> whole_options(Markup("Figs. 7, E.1; Figures B.2; 그림 2"))
+    Markup('Figs.\\xa07, E.1; Figures\\xa0B.2; 그림\\xa02')
     >>> whole_options(Markup("[0.1, 0.2]이다"))
     Markup('[0.1,\\xa00.2]\\u2060이다')
     >>> whole_options(Markup("by cos(z, z + f) there"))
@@ -252,7 +255,7 @@ def whole_options(said: Markup) -> Markup:
     """
     whole = INTERVAL.sub("[\\1,\u00a0\\2]", str(said))
     whole = COSINE.sub(lambda match: match[0].replace(" ", "\u00a0"), whole)
-    whole = BOUND.sub(lambda match: f"{match[1] or match[2] or ''}\u00a0", whole)
+    whole = BOUND.sub(lambda match: f"{match[1] or match[2] or match[3] or ''}\u00a0", whole)
     with_code = re.sub(r"`([^`<>]+)`", r"<code>\1</code>", whole)
     with_particles = BRACKET_BEFORE_PARTICLE.sub("\u2060", with_code)  # a word joiner, which has no width
     return Markup(UNBROKEN.sub(r'<span class="option">\g<0></span>', with_particles))

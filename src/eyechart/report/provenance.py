@@ -10,8 +10,9 @@ from typing import Any
 from eyechart.charts.numbers import count
 
 
-def fact(name: str, text: str, code: bool = False) -> dict[str, Any]:
-    return {"name": name, "text": text, "code": code}
+def fact(name: str, text: str, code: bool = False, words: bool = False) -> dict[str, Any]:
+    """`words` are said in both languages; names and hashes have no other."""
+    return {"name": name, "text": text, "code": code, "words": words}
 
 
 def options(chosen: Mapping[str, Any]) -> str:
@@ -41,9 +42,9 @@ def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         fact("Made", made["made"]),
         fact("Command", as_typed(made["command"]), code=True),
         fact("Question", plan["question"], code=True),
-        fact("Images", f"{images['name']}: {count(images['used'])} of {count(images['count'])}"),
+        fact("Images", f"{images['name']}: {count(images['used'])} of {count(images['count'])} images", words=True),
         fact("Images, fingerprint", images["fingerprint"], code=True),
-        fact("Blocks and folds", f"blocks of {batches['block']} images, {batches['folds']} folds"),
+        fact("Blocks and folds", f"blocks of {batches['block']} images, {batches['folds']} folds", words=True),
         fact("Settings", options({key: value for key, value in plan["settings"].items() if key != "asked_for"})),
         fact(
             "Measures",

@@ -74,7 +74,7 @@ def section(
         "lines": told,
         "more_lines": folded,
         "quantities": quantities,
-        "number": sum(len(quantity["rows"]) for quantity in quantities),
+        "numbers": numbers_said([row for quantity in quantities for row in quantity["rows"]]),
         "sample": sample(finding, measure, run.plan),
         "chart": chart,
         "undrawn": undrawn,
@@ -152,6 +152,19 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
             }
         )
     return made
+
+
+def numbers_said(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the fold over the numbers is called; where none has an interval, it promises none.
+
+    >>> numbers_said([{"span": "[1, 2]"}, {"span": "exact"}]), numbers_said([{"span": "exact"}])
+    ('2 numbers with intervals', '1 number')
+    """
+    one = len(rows) == 1
+    said = "1 number" if one else f"{len(rows)} numbers"
+    if not any(row["span"].startswith("[") for row in rows):
+        return said
+    return f"{said} with its interval" if one else f"{said} with intervals"
 
 
 def sample(finding: xarray.Dataset, measure: Measure, plan: Mapping[str, Any]) -> str:

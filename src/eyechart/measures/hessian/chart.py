@@ -122,7 +122,7 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
     y = alt.Y("variant:N", sort=variants, title=None, axis=alt.Axis(labelLimit=150))
     offset = alt.YOffset("subject:N", sort=subjects)
     tooltip = tooltips("subject", "variant") + interval_tooltips(name, title, ".3g")
-    tooltip += tooltips(**{doubt: ("not known to 1 %", ".0%")})
+    tooltip += tooltips(**{doubt: ("share not known to 1 %", ".0%")})
     base = alt.Chart(table).encode(y=y, yOffset=offset, color=subject_colours(subjects), tooltip=tooltip)
     rules = base.properties(data=table.dropna()).mark_rule(style="interval-bar", strokeWidth=2.5)
     rules = rules.encode(alt.X(f"{low}:Q", title=title, scale=scale), x2=alt.X2(high))

@@ -123,8 +123,8 @@ def own_above_adjacent(estimate: xarray.Dataset) -> PerSubjects:
 @dataclass(frozen=True)
 class TokenPlace(SampledExperiment):
     name = "token_place"
-    title = "Is that about place, or about pixels?"
-    title_ko = "그것은 자리의 정보인가, 픽셀의 정보인가?"
+    title = "Is what tokens hold about place, or about pixels?"
+    title_ko = "토큰에 담긴 것은 자리의 정보인가, 픽셀의 정보인가?"
     order = 23
     chapter = "place"
     sources = (Source("eyechart", "does the likeness of Raghu et al. 2021, Figures 9 and 10, mean place?"),)
