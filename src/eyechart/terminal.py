@@ -150,8 +150,8 @@ def print_forecast(forecast: Forecast) -> None:
     held = megabytes(forecast.memory) if forecast.memory else "?"
     rows.add_row("in all", "", duration(forecast.seconds), held, megabytes(forecast.disk))
     show(rows)
-    for name, reason in forecast.left_out.items():
-        show(escape(wrapped(f"{name} would be left out: {reason}", hang=4)))
+    for notice in forecast.notices:
+        show(escape(wrapped(notice, hang=4)))
     show(escape(wrapped(forecast.method)))
     several = f", once for each of the {forecast.processes} processes that would share the work"
     show(
