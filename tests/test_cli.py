@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -470,3 +471,22 @@ def test_what_an_encoding_lacks_is_said_plainly(encoding: str, monkeypatch: pyte
             }
         elif words == ["claims"]:
             assert "less than -0.5" in said, "a minus stays one"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a terminal of a given width is made by pty")
+def test_piped_lines_are_as_long_as_the_terminal_that_is_left() -> None:
+    """`eyechart measures | head` wrapped at 100 letters in a window of 80; stderr still knows the window."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
+    asking = [sys.executable, "-c", "from eyechart.terminal import line_width; print(line_width())"]
+    unset = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    for environment, width in ((unset, "72"), (unset | {"COLUMNS": "60"}, "60")):
+        told = subprocess.run(asking, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, env=environment)
+        assert told.stdout.decode().strip() == width
+    os.close(ours)
+    os.close(theirs)

@@ -89,10 +89,10 @@
   }
 
   // Text of the page itself.
-  const onlySaid = (element) => { // for screen readers: there, but clipped to nothing
+  const onlySaid = (element) => { // for screen readers: there, but clipped to nothing or parked left of the page
     for (let each = element; each && each !== document.body; each = each.parentElement) {
       const { clipPath, position } = getComputedStyle(each);
-      if (position === "absolute" && clipPath !== "none") return true;
+      if (position === "absolute" && (clipPath !== "none" || each.getBoundingClientRect().right < 0)) return true;
     }
     return false;
   };

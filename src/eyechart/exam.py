@@ -216,16 +216,13 @@ def forecast(
 ) -> Forecast:
     """What the same call of `exam` would cost: minutes, memory and disk of each measure. Nothing is written.
 
-    Takes what `exam` takes about the question (`options`, `effort`, `limit`, `seed`, `classes`, `device`, `dtype`,
-    `plugins`, `claims`). Subjects are loaded and their passes timed here for a second or two.
+    Takes what `exam` takes about the question. Subjects are loaded and their passes timed here for a second or two.
 
-    >>> import eyechart
-    >>> cost = eyechart.forecast("zoo:resnet", measures="recognition,cka", limit=64)
+    >>> cost = forecast("zoo:resnet", measures="recognition,cka", limit=64)
     >>> [row.name for row in cost.rows], 0 < cost.seconds < 600
     (['recognition', 'cka'], True)
     """
-    again = functools.partial(prepare, subjects, images, measures, **settings)
-    prepared = again(progress=progress)
+    prepared = (again := functools.partial(prepare, subjects, images, measures, **settings))(progress=progress)
     with threads_of(prepared.plan):
         return forecast_of(prepared, again, progress)
 

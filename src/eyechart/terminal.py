@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import sys
 import textwrap
@@ -43,8 +44,15 @@ def show(thing: Any) -> None:
 
 
 def line_width() -> int:
-    """Letters in a line: what the terminal has, at most 100; also where the output is piped."""
-    return min(100, shutil.get_terminal_size((100, 24)).columns)
+    """Letters in a line: what the terminal has, at most 100; also where the output is piped (`| head`)."""
+    size = shutil.get_terminal_size((0, 0))  # COLUMNS, or the terminal behind stdout
+    for stream in () if size.columns else (sys.stderr, sys.stdin):
+        try:
+            size = os.get_terminal_size(stream.fileno())
+            break
+        except (AttributeError, OSError, ValueError):  # no file, not a terminal, closed
+            continue
+    return min(100, size.columns or 100)
 
 
 def wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
@@ -150,8 +158,8 @@ def print_forecast(forecast: Forecast) -> None:
     held = megabytes(forecast.memory) if forecast.memory else "?"
     rows.add_row("in all", "", duration(forecast.seconds), held, megabytes(forecast.disk))
     show(rows)
-    for name, reason in forecast.left_out.items():
-        show(escape(wrapped(f"{name} would be left out: {reason}", hang=4)))
+    for notice in forecast.notices:
+        show(escape(wrapped(notice, hang=4)))
     show(escape(wrapped(forecast.method)))
     several = f", once for each of the {forecast.processes} processes that would share the work"
     show(

@@ -174,7 +174,7 @@ def test_a_compound_claim_holds_iff_all_parts_hold_and_shows_the_least_clear() -
     verdict = compound((0.3, 0.2, 0.4), (0.9, 0.88, 0.92))
     assert (verdict.verdict, verdict.effect) == ("holds", 0.3)
     assert [part.clearness for part in verdict.parts] == pytest.approx([2, 5])
-    assert "Of its 2 parts 2 hold." in verdict.reason
+    assert "Both of its parts hold." in verdict.reason
 
 
 def test_a_compound_claim_fails_iff_one_part_fails_and_shows_it() -> None:

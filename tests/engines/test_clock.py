@@ -19,6 +19,7 @@ from eyechart.measure import SPEED, SampledExperiment
 from eyechart.measures import measures
 from eyechart.scene import Scene
 from eyechart.subjects.subject import Subject
+from eyechart.terminal import print_forecast
 from tests.measures.staging import anatomy, site
 
 PLAN = plan_order(np.zeros(160, np.int64), 160, "", folds=16)  # 16 blocks of 10 images
@@ -172,3 +173,14 @@ def test_the_forecast_times_passes_as_the_exam_would_run_them(monkeypatch: pytes
     assert set(threads) == {1}
     assert cost.processes == 2
     assert cost.seconds == pytest.approx((cost.shared_seconds + cost.rows[0].seconds) / 2)
+
+
+def test_the_forecast_names_each_reason_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the plan will: ten nearly alike sentences stood below the table."""
+    monkeypatch.setattr(forecast_room, "ENOUGH", 0.01)
+    cost = eyechart.forecast("zoo:resnet", measures="recognition", limit=64)
+    print_forecast(replace(cost, left_out={"probes": "no labels.", "cka": "one image.", "few_shot": "no labels."}))
+    said = [line for line in capsys.readouterr().out.splitlines() if "left out" in line]
+    assert said == ["probes, few_shot would be left out: no labels.", "cka would be left out: one image."]

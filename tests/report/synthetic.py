@@ -347,7 +347,7 @@ def synthetic_verdicts(one: str, two: str) -> list[Verdict]:
             "C09",
             (one,),
             "holds",
-            "Of its 2 parts 2 hold.",
+            "Both of its parts hold.",
             part("C09", 0, "nearest quarter of early heads", 0.18, 0.16, 0.20, "holds"),
             part("C09", 1, "farthest quarter of early heads", 0.93, 0.90, 0.96, "holds"),
             measure="attention_distance",

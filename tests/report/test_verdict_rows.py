@@ -62,7 +62,7 @@ def test_a_number_beside_its_picture_is_not_told_again() -> None:
     assert told("undecided", "More images may decide it.", unsure) == "More images may decide it."
     counted = "Of its 2 parts 1 holds, 1 fails."
     assert told("fails", counted, fails, holds) == f"The failing part: gap. {counted}"
-    both = "Of its 2 parts 2 fail."
+    both = "Both of its parts fail."
     assert told("fails", both, fails, fails) == f"One of the failing parts: gap. {both}"
     nothing = Verdict("C13", (), "these weights", "not tested", None, None, None, "Needs a study.")
     assert verdict_rows.why(nothing) == "Needs a study."

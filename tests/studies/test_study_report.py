@@ -236,8 +236,10 @@ def test_the_page_of_the_studies_speaks_korean(found: list[Answer], records: lis
     said = re.findall(r'<span lang="ko">([^<]+)</span>', html)
     quotes = {question.korean for question in asked}
     assert [words for words in said if english.search(words) and unescape(words) not in quotes] == []
+    assert {question.id for question in asked if "\n" in question.answer} == {"E6", "E8a", "E14"}
     for question in asked:
         assert re.search("[가-힣]", question.answer_ko), question.id
+        assert ("\n" in question.answer_ko) == ("\n" in question.answer), "one finding a line, in both languages"
         assert "interval" not in question.answer_ko, question.id
         numbers = re.compile(r"\d+(?:[.,]\d+)*")
         assert set(numbers.findall(question.answer)) <= set(numbers.findall(question.answer_ko)), question.id

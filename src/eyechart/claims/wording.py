@@ -47,12 +47,21 @@ def interval_words(value: float, low: float, high: float) -> str:
     return shown[0] + (" (no interval)" if math.isnan(half) else f" [{span_of(shown[1], shown[2], digits, half)}]")
 
 
+BOTH = {
+    "holds": "Both of its parts hold",
+    "fails": "Both of its parts fail",
+    "undecided": "Both of its parts are undecided",
+}
+
+
 def count_parts(decisions: Sequence[str], least: int = 0) -> str:
     """
     >>> count_parts(["holds", "fails", "holds"])
     'Of its 3 parts 2 hold, 1 fails'
     >>> count_parts(["holds", "undecided", "undecided"], least=2)
     'Of its 3 parts 1 holds, 2 are undecided; 2 must hold'
+    >>> count_parts(["holds", "holds"]), count_parts(["fails"] * 3, least=2)
+    ('Both of its parts hold', 'All of its 3 parts fail; 2 must hold')
     """
     forms = {"holds": "holds hold", "fails": "fails fail", "undecided": "is_undecided are_undecided"}
     counts = []
@@ -60,7 +69,11 @@ def count_parts(decisions: Sequence[str], least: int = 0) -> str:
         times = decisions.count(decision)
         if times:
             counts.append(f"{times} {verbs.split()[times > 1].replace('_', ' ')}")
-    return f"Of its {len(decisions)} parts {', '.join(counts)}" + (f"; {least} must hold" if least else "")
+    of_them = f"Of its {len(decisions)} parts {', '.join(counts)}"
+    if len(counts) == 1 and len(decisions) > 1:  # "Of its 2 parts 2 hold" reads as one number
+        everyone = f"All of its {len(decisions)} parts {counts[0].partition(' ')[2]}"
+        of_them = BOTH[decisions[0]] if len(decisions) == 2 else everyone
+    return of_them + (f"; {least} must hold" if least else "")
 
 
 MOST_SEEDS = 100

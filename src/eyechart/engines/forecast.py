@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eyechart.engines.plan import scene_of
+from eyechart.engines.plan import reasons, scene_of
 from eyechart.engines.shard import SiteViews, TappedSubject
 from eyechart.engines.shard_helper import processes_worth
 from eyechart.engines.workload import Part, Workload, estimates_of
@@ -81,6 +81,12 @@ class Forecast:
     @property
     def disk(self) -> int:
         return sum(row.disk for row in self.rows)
+
+    @property
+    def notices(self) -> list[str]:
+        """What would be left out, as the plan of the exam will say it: measures with one reason in one sentence."""
+        entries = [{"measure": name, "reason": reason} for name, reason in self.left_out.items()]
+        return reasons({"left_out": entries}, ("would be", "would be"))
 
     @property
     def method(self) -> str:

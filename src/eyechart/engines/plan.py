@@ -170,7 +170,7 @@ IN_GENERAL = (
 )
 
 
-def reasons(plan: Mapping[str, Any]) -> list[str]:
+def reasons(plan: Mapping[str, Any], verbs: tuple[str, str] = ("was", "were")) -> list[str]:
     """Why measures were left out, each reason once: "probes, lesion were left out: no subject's classes match …".
 
     Those that differ only in how many images a measure needs are one: ten for a large subject filled a screen.
@@ -178,15 +178,15 @@ def reasons(plan: Mapping[str, Any]) -> list[str]:
     groups: dict[str, list[Mapping[str, str]]] = {}
     for entry in plan["left_out"]:
         groups.setdefault(TOO_LONG.sub(IN_GENERAL, entry["reason"]), []).append(entry)
-    return [left_out(general, entries) for general, entries in groups.items()]
+    return [left_out(general, entries, verbs) for general, entries in groups.items()]
 
 
-def left_out(general: str, entries: Sequence[Mapping[str, str]]) -> str:
+def left_out(general: str, entries: Sequence[Mapping[str, str]], verbs: tuple[str, str]) -> str:
     alike = len({entry["reason"] for entry in entries}) == 1
     needs = [TOO_LONG.sub(r" (\g<images>)", entry["reason"]) for entry in entries]
     names = [entry["measure"] + ("" if alike else need) for entry, need in zip(entries, needs, strict=True)]
     reason = entries[0]["reason"] if alike else general
-    return f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} left out: {reason}"
+    return f"{', '.join(names)} {verbs[len(names) > 1]} left out: {reason}"
 
 
 def advice(plan: Mapping[str, Any]) -> str:

@@ -65,7 +65,8 @@ def _questions(asked: Sequence[Question]) -> Iterator[str]:
     for each in asked:
         yield f"### {each.id}: {each.translation}\n"
         yield f"> {each.korean} ({', '.join(each.notes)})\n"
-        yield f"**{each.state.capitalize()}.** {each.answer}\n"
+        answer = each.answer.replace("\n", " ")
+        yield f"**{each.state.capitalize()}.** {answer}\n"
 
 
 def _overview(all_answers: Sequence[Answer], changed_rules: str) -> Iterator[str]:

@@ -80,7 +80,8 @@ def fill(question: Question, numbers: Numbers) -> Question:
         )
 
     def filled(text: str, korean: bool) -> str:
-        return " ".join(BLANK.sub(lambda blank: numbers.of(blank[1], blank[2], korean) or "", text).split())
+        lines = BLANK.sub(lambda blank: numbers.of(blank[1], blank[2], korean) or "", text).splitlines()
+        return "\n".join(" ".join(line.split()) for line in lines)  # the page breaks there: one finding a line
 
     blanks = tuple(dict.fromkeys(BLANK.findall(question.answer)))
     told = numbers.added([what for kind, what in blanks if kind == "contrast"])

@@ -139,7 +139,7 @@ def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:
     if name == "nep":
         highest = max([0.05, *table[[name, f"{name}_high"]].max()], key=np.nan_to_num)  # one minibatch has no interval
         return alt.Scale(domain=[0, highest], nice=True)
-    positive = name in ("ape", "largest") and not (ends.min() <= 0).any()
+    positive = name in ("ape", "largest") and (ends.min().dropna() > 0).all() and ends.notna().to_numpy().any()
     if not positive:
         return alt.Scale(zero=True, nice=True)
     spread = [float(ends.min().min()), float(ends.max().max())]  # whole decades would be half empty

@@ -129,14 +129,13 @@ class TokenPlace(SampledExperiment):
     chapter = "place"
     sources = (Source("eyechart", "does the likeness of Raghu et al. 2021, Figures 9 and 10, mean place?"),)
     how_to_read = (
-        "First: the hit-rate of the last block's tokens under controls. It is counted on fewer images than “Do tokens "
-        "know where they came from?” counts it on, which makes it less certain and often lower: compare it with its "
-        "controls. If it stays when patches are shuffled, it does not come from neighbours that look alike; if it "
-        "stays without mean colours, it is not colour alone. Second: how well a linear decoder tells a token's row "
-        "and column. Third: how much of a patch's coarse colours a linear decoder finds in the token at its place "
-        "(solid), against that of an adjacent patch and of one half a picture away. An interval cut off by its panel "
-        "is wider than can be drawn. A token without information about its pixels can still hold its position, and "
-        "the other way round."
+        "First: the hit-rate of the last block's tokens under controls, on fewer images than in “Do tokens know where "
+        "they came from?”, so less certain and often lower: compare it with its controls. If it stays when patches are "
+        "shuffled, it does not come from neighbours that look alike; if it stays without mean colours, it is not "
+        "colour alone. Second: how well a linear decoder tells a token's row and column. Third: how much of a patch's "
+        "coarse colours a linear decoder finds in the token at its place (solid), against an adjacent patch and one "
+        "half a picture away. An interval cut off by its panel is wider than can be drawn. A token without "
+        "information about its pixels can still hold its position, and the other way round."
     )
     how_to_read_ko = (
         "처음: 통제 조건에서 마지막 블록 토큰의 적중률. “토큰은 자기 자리를 기억하는가?”보다 이미지가 적어 덜 확실하고 "
@@ -167,10 +166,7 @@ class TokenPlace(SampledExperiment):
         ),
         Quantity("place_decoded", at_end("place"), "R² of a token's row and column, last block", limits=(None, 1)),
         Quantity(
-            "own_patch_decoded",
-            at_end("pixels", relation="own"),
-            "R² of the own patch, last block",
-            limits=(None, 1),
+            "own_patch_decoded", at_end("pixels", relation="own"), "R² of the own patch, last block", limits=(None, 1)
         ),
         Quantity(
             "own_patch_above_adjacent", own_above_adjacent, "R² of the own patch minus the adjacent one, last block"
