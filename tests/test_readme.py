@@ -58,7 +58,7 @@ def test_the_page_of_all_claims_has_the_sentences_of_the_table() -> None:
     page = REPRODUCTION
     rows = re.findall(r"^\| \[(C\d+)\]\(#c\d+\) \|.*\| (.*) \|$", page, re.MULTILINE)
     assert dict(rows) == {claim.id: claim.sentence for claim in CLAIMS.values()}
-    assert f"Of {len(CLAIMS)} claims " in page
+    assert f"Of {len(CLAIMS)} claims, " in page
 
 
 def test_the_findings_are_those_of_the_records() -> None:
