@@ -27,6 +27,8 @@ from PIL import Image
 
 SUBJECTS = ("timm:vit_base_patch16_224@random", "timm:resnet50@random")
 SIZE = (500, 375)
+FINEST = (64, 48)
+"""Of the finest of five scales."""
 
 
 def main() -> None:
@@ -73,15 +75,17 @@ def make_pictures(folder: Path, count: int) -> None:
 
 
 def make_picture(folder: Path, number: int) -> None:
-    """Clouds: random colours at five scales, each half as strong as the one before."""
+    """Clouds: random colours at five scales, each half as strong as the one before, and grain on top."""
     random = np.random.default_rng(number)
-    total = np.zeros((SIZE[1], SIZE[0], 3))
+    clouds = np.zeros((FINEST[1], FINEST[0], 3), np.float32)
     for octave in range(5):
         coarse = random.random((3 * 2**octave, 4 * 2**octave, 3))
-        layer = Image.fromarray((255 * coarse).astype(np.uint8)).resize(SIZE, Image.Resampling.BICUBIC)
-        total += np.asarray(layer) / 2 ** (octave + 1)
-    total += random.normal(0, 8, total.shape)
-    picture = Image.fromarray(total.clip(0, 255).astype(np.uint8))
+        layer = Image.fromarray((255 * coarse).astype(np.uint8)).resize(FINEST, Image.Resampling.BICUBIC)
+        clouds += np.asarray(layer) / 2 ** (octave + 1)
+    # Only the sum is made large: 6 ms a picture, 15 with every layer at full size.
+    large = Image.fromarray(clouds.clip(0, 255).astype(np.uint8)).resize(SIZE, Image.Resampling.BICUBIC)
+    grainy = np.asarray(large) + 8 * random.standard_normal((SIZE[1], SIZE[0], 3), dtype=np.float32)
+    picture = Image.fromarray(grainy.clip(0, 255).astype(np.uint8))
     picture.save(folder / f"class-{number % 10}" / f"{number:06}.jpg", quality=90)
 
 
