@@ -240,6 +240,21 @@ def test_sums_by_a_product_are_those_by_adding() -> None:
     assert torch.equal(sums_by(index, values, 6), expected)
 
 
+@dataclass
+class SiteSums(Tally):
+    table: Annotated[Tensor, Sum("fold", "site")]
+    images: Annotated[Tensor, Sum("fold", counts=True)]
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_batch_may_have_nothing_to_add(device: str) -> None:
+    """Of 50,000 images few are kept by a probe, and a block without one of them ended the exam on a GPU."""
+    tally = SiteSums.empty(fold=4, site=3).to(device)
+    none = torch.empty(0, dtype=torch.int64, device=device)
+    tally.add("table", none, torch.empty(0, 3, device=device))
+    assert tally.table.shape == (4, 3)
+
+
 def test_a_tally_elsewhere_comes_home_in_order() -> None:
     """Rows are sorted when they come home: asking whether an image came twice would stop an accelerator."""
     tally = RowTally.empty()

@@ -244,8 +244,8 @@ class Tally:
         if total.device.type == "cpu":
             total[(slice(None), *at)].index_add_(0, folds, values)
         else:
-            here = sums_by(folds, values.reshape(len(folds), -1).T, len(total)).T
-            total[(slice(None), *at)] += here.reshape(-1, *values.shape[1:])
+            rows = values.reshape(len(folds), math.prod(values.shape[1:]))  # -1 would ask how wide no rows are
+            total[(slice(None), *at)] += sums_by(folds, rows.T, len(total)).T.reshape(-1, *values.shape[1:])
 
     def append(self, **rows: Tensor) -> None:
         """Add rows to the Concat fields, in place; all of them at once, `image` (the position in the source) included.
