@@ -146,6 +146,8 @@ def _list(json_: bool) -> None:
                 "minutes": each.minutes,
                 "minutes_left": round(sum(cost for _, _, cost in costs(each, records, left(each, records))) / 60, 1),
                 "claims": claims,
+                "exams_judged": any(exam.judged for exam in each.exams),
+                "contrasts": len(each.contrasts),
             }
         )
     if json_:
@@ -161,9 +163,21 @@ def _list(json_: bool) -> None:
                 f"with all exams, {row['failed']} failed; {left_now} ({row['minutes']:g} planned for its own)",
                 4,
             ),
-            (f"decides {', '.join(row['claims']) or 'no claim; its contrasts answer questions of the notes'}", 4),
+            (_decided_by(row), 4),
         ):
             click.echo(" " * indent + words if piped else wrapped(words, indent=indent, hang=4 - indent))
+
+
+def _decided_by(row: Mapping[str, Any]) -> str:
+    """
+    >>> _decided_by({"claims": [], "exams_judged": True, "contrasts": 0})
+    'no claim of its own: what its exams ask is judged over its seeds'
+    """
+    if row["claims"]:
+        return f"decides {', '.join(row['claims'])}"
+    asked = ["what its exams ask is judged over its seeds"] * row["exams_judged"]
+    asked += ["its contrasts answer questions of the notes"] * bool(row["contrasts"])
+    return f"no claim of its own: {'; '.join(asked)}"
 
 
 def _of_rows(rows: str) -> list[str]:
