@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FEWEST = 4
 """Measures for each process: a helper's imports take as long as a finding or two."""
+LARGE = 2_000_000
+"""Bytes of a shard's tally whose finding takes longer than the imports of a helper: rows, maps of large subjects."""
 MOST = 8
 """Processes: more of them would wait for the longest measure."""
 
@@ -41,8 +43,9 @@ def make_findings(
     if missing := sum(not run.has_shard(index) for index in range(count)):
         raise RunFolderError(f"{run.path}: {missing} of {count} shards are missing; run the exam again.")
     left = list(run.measures)
-    waiting = deque(sorted(left, key=lambda name: -size_of(run.read_tally(0, name))))
-    processes = min(processes, MOST, len(left) // FEWEST)
+    sizes = {name: size_of(run.read_tally(0, name)) for name in left}
+    waiting = deque(sorted(left, key=lambda name: -sizes[name]))
+    processes = min(processes, MOST, max(len(left) // FEWEST, sum(size > LARGE for size in sizes.values())))
     if any("sha256" in entry for entry in run.plan["measures"]):  # measures of a plugin are known to this process alone
         processes = 1
 

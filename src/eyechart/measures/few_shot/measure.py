@@ -60,6 +60,8 @@ WAYS = (2, 5, 10, 20)
 EPISODES = 60
 LINEAR_QUERIES, LINEAR_DRAWS = 64, 32
 AT_ONCE = 1 << 23  # numbers made at a time
+GATHERING = 8
+"""All images are scored, in one product for all draws, unless a draw asks for fewer than one in so many."""
 
 
 @dataclass
@@ -121,9 +123,11 @@ def nearest_mean(features: Tensor, supports: Tensor) -> tuple[Tensor, Tensor]:
 def linear_evaluation(features: Tensor, supports: Tensor) -> tuple[Tensor, Tensor]:
     """Ridge on standardised features and a constant; the weights are for features as they are."""
     support = features[supports].flatten(1, 2).double()
-    mean, scale = support.mean(1, keepdim=True), support.std(1, correction=0, keepdim=True)
-    scale = torch.where(scale > 1e-6 * support.abs().amax(1, keepdim=True), scale, torch.inf)
-    with_bias = torch.nn.functional.pad((support - mean) / scale, (0, 1), value=BIAS)
+    mean, ends = support.mean(1, keepdim=True), torch.stack(torch.aminmax(support, dim=1, keepdim=True))
+    support -= mean  # in place, as below: these are the largest numbers of a finding, and Tensor.std is slow
+    scale = support.square().mean(1, keepdim=True).sqrt()
+    scale = torch.where(scale > 1e-6 * ends.abs().amax(0), scale, torch.inf)
+    with_bias = torch.nn.functional.pad(support.div_(scale), (0, 1), value=BIAS)
     targets = 2 * torch.nn.functional.one_hot(own_class(supports), supports.shape[1]).double() - 1
     solved = solve(with_bias, targets.expand(len(support), -1, -1), PENALTY)
     weights = solved[:, :-1] / scale.transpose(1, 2)
@@ -136,14 +140,21 @@ def own_class(drawn: Tensor) -> Tensor:
 
 
 def share_right(rule: Rule, features: Tensor, supports: Tensor, queries: Tensor) -> float:
-    """Over all draws, of which only so many are answered at a time. All images are scored: cheaper than gathering."""
+    """Over all draws, of which only so many are answered at a time."""
     draws, ways, shots = supports.shape
-    step, right = max(1, AT_ONCE // (ways * max(len(features), shots * features.shape[1]))), 0
+    asked, right = queries.flatten(1), 0
+    everyone = GATHERING * asked.shape[1] >= len(features)
+    images = len(features) if everyone else features.shape[1] * asked.shape[1] // ways
+    step = max(1, AT_ONCE // (ways * max(images, shots * features.shape[1])))
     for start in range(0, draws, step):
         weights, bias = rule(features, supports[start : start + step])
-        scores = features @ weights.transpose(0, 1).flatten(1)  # one product for all draws
-        named = (scores.reshape(len(features), -1, ways) + bias).argmax(-1).T
-        right += int((named.gather(1, queries[start : start + step].flatten(1)) == own_class(queries)).sum())
+        some = asked[start : start + step]
+        if everyone:
+            scores = features @ weights.transpose(0, 1).flatten(1)  # one product for all draws
+            named = (scores.reshape(len(features), -1, ways) + bias).argmax(-1).T.gather(1, some)
+        else:
+            named = (features[some] @ weights + bias[:, None]).argmax(-1)
+        right += int((named == own_class(queries)).sum())
     return right / queries.numel()
 
 
