@@ -1,6 +1,7 @@
 """A whole study, small: trained, examined, recorded, gone on with, and judged over seeds."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -121,9 +122,16 @@ def test_a_training_that_is_made_again_is_compared_with_its_record(
     assert (again.arm, again.seed) == ("wide", 1)
     assert again.same
     assert again.images == 80
+    assert again.alike
     assert in_words([again, replace(again, again=again.first + 0.01)]).endswith(
-        "2; with the recorded accuracy: 1; largest difference: 1.00 points."
+        "2; by the same kernels as the first time: 2, not noted: 0; with the recorded accuracy: 1; largest difference: "
+        "1.00 points."
     )
+    lines = tmp_path / "again.jsonl"
+    other = lines.read_text().replace('"step":"float32', '"step":"bfloat16')
+    for said, alike in ((other, False), (re.sub(r',"step":"[^"]*"', "", other), None)):
+        lines.write_text(said)
+        assert [each.alike for each in repeats([schedule.records], tmp_path)] == [alike]
     assert repeats([], tmp_path) == [], "nothing is recorded that it could be compared with"
 
 

@@ -15,7 +15,7 @@ from eyechart.files import read_json_lines
 from eyechart.studies.records import Records, append
 
 FILE = "again.jsonl"
-KEPT = ("made", "device", "torch", "eyechart", "seconds")
+KEPT = ("made", "device", "torch", "eyechart", "seconds", "step")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Repeat:
     first: float
     again: float
     images: int = 10_000
+    alike: bool | None = None
+    """Whether the step was computed in the same way (bfloat16, captured, by which kernels); None: not noted."""
 
     @property
     def same(self) -> bool:
@@ -49,22 +51,25 @@ def repeats(records: Iterable[Records], *folders: Path) -> list[Repeat]:
         home = by_study.get(line["study"])
         first = home.training(line["arm"], line["seed"]) if home else None
         if first is not None and "scores" in first:
-            accuracy = float(first["scores"]["test_accuracy"][0])
-            found.append(Repeat(line["arm"], line["seed"], accuracy, float(line["accuracy"]), int(line["images"])))
+            accuracies = float(first["scores"]["test_accuracy"][0]), float(line["accuracy"])
+            alike = line["step"] == first["step"] if "step" in line and "step" in first else None
+            found.append(Repeat(line["arm"], line["seed"], *accuracies, int(line["images"]), alike))
     return found
 
 
 def in_words(made_again: Sequence[Repeat]) -> str:
     """
-    >>> print(in_words([Repeat("vit", 0, 0.61, 0.61), Repeat("vit", 1, 0.60, 0.602)]))  # doctest: +NORMALIZE_WHITESPACE
-    Trainings made again later from the same command: 2; with the recorded accuracy: 1; largest difference: 0.20
-    points.
+    >>> made_again = [Repeat("vit", 0, 0.61, 0.61, alike=True), Repeat("vit", 1, 0.60, 0.602, alike=False)]
+    >>> print(in_words(made_again))  # doctest: +NORMALIZE_WHITESPACE
+    Trainings made again later from the same command: 2; by the same kernels as the first time: 1, not noted: 0; with
+    the recorded accuracy: 1; largest difference: 0.20 points.
     """
     if not made_again:
         return ""
-    same = sum(each.same for each in made_again)
+    same, alike = sum(each.same for each in made_again), [each.alike for each in made_again]
     largest = max(abs(each.first - each.again) for each in made_again)
     return (
-        f"Trainings made again later from the same command: {len(made_again)}; with the recorded accuracy: {same}; "
-        f"largest difference: {100 * largest:.2f} points."
+        f"Trainings made again later from the same command: {len(made_again)}; by the same kernels as the first time: "
+        f"{alike.count(True)}, not noted: {alike.count(None)}; "
+        f"with the recorded accuracy: {same}; largest difference: {100 * largest:.2f} points."
     )
