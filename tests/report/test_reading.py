@@ -196,6 +196,28 @@ def test_search_shows_what_has_the_words_and_where(browser: Browser, file: Path)
     assert visible(browser, ".quantities") == 0
 
 
+SECOND = """(() => {
+    const lines = [...document.querySelectorAll(".glance li")];
+    const first = lines.find((line) => line.querySelector(".id").textContent === "C15");
+    first.after(first.cloneNode(true));
+    const second = first.nextElementSibling;
+    second.classList.add("again");
+    second.children[1].innerHTML = '<span class="short">Read so.</span><span class="whole">All of it. Read so.</span>';
+    second.id = "second";
+})()"""
+
+
+def test_a_second_reading_is_told_whole_where_the_first_is_filtered_away(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    browser.ask(SECOND)
+    told = "#second > span:nth-of-type(2) > span"
+    assert seen(browser, told) == ["Read so."]
+    browser.page.select_option("#find-kind", "holds")  # C15 fails
+    assert seen(browser, told) == ["All of it. Read so."]
+    browser.page.select_option("#find-kind", "")
+    assert seen(browser, told) == ["Read so."]
+
+
 def test_filters_by_verdict_paper_and_subject(browser: Browser, file: Path) -> None:
     browser.open(file)
     claims = ".glance li .id"
