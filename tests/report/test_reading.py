@@ -218,6 +218,26 @@ def test_a_second_reading_is_told_whole_where_the_first_is_filtered_away(browser
     assert seen(browser, told) == ["Read so."]
 
 
+LINES_OF_WORDS = """[...document.querySelectorAll(".selects label")].filter((x) => x.checkVisibility()).map((label) => {
+    const text = [...label.querySelectorAll("span[lang=en]")].find((each) => !each.closest("option")).firstChild;
+    return text.data.split(" ").map((word) => {
+        const range = document.createRange(), at = text.data.indexOf(word);
+        range.setStart(text, at);
+        range.setEnd(text, at + word.length);
+        return [word, range.getClientRects().length];
+    });
+}).flat()"""
+
+
+def test_no_word_of_the_filters_is_broken(browser: Browser, file: Path) -> None:
+    """“compared with”, which appears with the first subject that is picked, was “compare / d with”."""
+    browser.open(file)
+    browser.page.select_option("#find-subject", "zoo:vit")
+    lines = browser.ask(LINES_OF_WORDS)
+    assert ["compared", 1] in lines
+    assert [word for word, many in lines if many > 1] == []
+
+
 def test_filters_by_verdict_paper_and_subject(browser: Browser, file: Path) -> None:
     browser.open(file)
     claims = ".glance li .id"
