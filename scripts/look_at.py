@@ -27,6 +27,8 @@ HEIGHTS = {1440: 980, 800: 1400, 390: 980}
 """So that a picture is about one megapixel, which is shown without shrinking."""
 UNFOLD = "document.querySelectorAll('details:not(.menu)').forEach((fold) => { fold.open = true; })"
 """All but the contents, which lie over the whole screen of a phone."""
+LOOSE = "@media (max-width: 1100px) { .side { position: static !important; } }"
+"""The bar that stays at the top of a narrow page would hide the first lines of every slice, headings among them."""
 ALIVE = "!document.querySelectorAll('figure[data-chart]')[%d].querySelector('.live')?.hidden"
 
 
@@ -50,6 +52,7 @@ def pictures(page: Page, folder: Path, combination: str) -> None:
 
     They are called PART-1440-light-en-0.png and so on.
     """
+    page.add_style_tag(content=LOOSE)
     width, height = page.evaluate("[window.innerWidth, window.innerHeight]")
     left = page.evaluate("document.querySelector('.paper')?.getBoundingClientRect().left ?? 0")
     abreast = max(1, BROADEST // (width - left))

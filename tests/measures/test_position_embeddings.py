@@ -90,6 +90,22 @@ def test_relative_tables_have_their_own_numbers_and_no_claim(finding: xarray.Dat
     assert np.isfinite(heads).sum() == 2 * 4 + 4 * 8 + 2 * 16
 
 
+def test_a_table_that_all_heads_share_is_not_said_to_be_of_one_head(finding: xarray.Dataset) -> None:
+    """AlterNet's layers have 4 to 16 heads and one table each, Swin's a table for each head."""
+    shared = finding_of(PositionEmbeddings(), module_subject(zoo.build("alternet"), "shared"), images=16)
+    assert shared.steps_heads.values.tolist() == [1] * 4
+    said = PositionEmbeddings().chart(shared).to_json()
+    assert "block 7: one bias for all heads" in said
+    assert "each point a table" in said
+    assert "each point a head" not in said
+    assert '"field": "head"' not in said  # nor does a tooltip name one
+    own = PositionEmbeddings().chart(finding.isel(relative=finding.steps_subject.values == "zoo:swin")).to_json()
+    assert "bias of its 4 heads" in own
+    assert "bias of 8 of 16 heads" in own
+    assert "each point a head" in own
+    assert '"field": "head"' in own
+
+
 def test_intervals_leave_out_patches(finding: xarray.Dataset) -> None:
     from eyechart.intervals import jackknife
     from eyechart.measures.position_embeddings.tables import nearness

@@ -14,6 +14,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import xarray as xr
 
@@ -278,6 +279,14 @@ def test_too_large_tables_are_only_named(run: SyntheticRun) -> None:
     made = sections.tables("cka", run.findings["cka"], largest=1000)
     assert [file["uri"] for file in made if "site × other_site" in str(file["label"])] == [None]
     assert "findings/cka.nc" in str(made[-1]["label"])
+
+
+def test_tables_without_a_row_are_not_offered(run: SyntheticRun) -> None:
+    """The pair of a ViT and a ResNet had downloads of relative positions, of which neither has any."""
+    cka = run.findings["cka"]
+    empty = cka.assign(steps=(("relative", "head"), np.zeros((0, 4))))
+    for largest in (0, 10**7):
+        assert sections.tables("cka", empty, largest) == sections.tables("cka", cka, largest)
 
 
 def test_a_page_too_large_to_mail_loses_least_first(run: SyntheticRun, html: str) -> None:

@@ -196,6 +196,48 @@ def test_search_shows_what_has_the_words_and_where(browser: Browser, file: Path)
     assert visible(browser, ".quantities") == 0
 
 
+SECOND = """(() => {
+    const lines = [...document.querySelectorAll(".glance li")];
+    const first = lines.find((line) => line.querySelector(".id").textContent === "C15");
+    first.after(first.cloneNode(true));
+    const second = first.nextElementSibling;
+    second.classList.add("again");
+    second.children[1].innerHTML = '<span class="short">Read so.</span><span class="whole">All of it. Read so.</span>';
+    second.id = "second";
+})()"""
+
+
+def test_a_second_reading_is_told_whole_where_the_first_is_filtered_away(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    browser.ask(SECOND)
+    told = "#second > span:nth-of-type(2) > span"
+    assert seen(browser, told) == ["Read so."]
+    browser.page.select_option("#find-kind", "holds")  # C15 fails
+    assert seen(browser, told) == ["All of it. Read so."]
+    browser.page.select_option("#find-kind", "")
+    assert seen(browser, told) == ["Read so."]
+
+
+LINES_OF_WORDS = """[...document.querySelectorAll(".selects label")].filter((x) => x.checkVisibility()).map((label) => {
+    const text = [...label.querySelectorAll("span[lang=en]")].find((each) => !each.closest("option")).firstChild;
+    return text.data.split(" ").map((word) => {
+        const range = document.createRange(), at = text.data.indexOf(word);
+        range.setStart(text, at);
+        range.setEnd(text, at + word.length);
+        return [word, range.getClientRects().length];
+    });
+}).flat()"""
+
+
+def test_no_word_of_the_filters_is_broken(browser: Browser, file: Path) -> None:
+    """“compared with”, which appears with the first subject that is picked, was “compare / d with”."""
+    browser.open(file)
+    browser.page.select_option("#find-subject", "zoo:vit")
+    lines = browser.ask(LINES_OF_WORDS)
+    assert ["compared", 1] in lines
+    assert [word for word, many in lines if many > 1] == []
+
+
 def test_filters_by_verdict_paper_and_subject(browser: Browser, file: Path) -> None:
     browser.open(file)
     claims = ".glance li .id"

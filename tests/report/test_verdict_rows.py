@@ -25,6 +25,7 @@ def test_a_claim_of_several_subjects_is_told_once() -> None:
         ("C15", top, 1),
         ("C15", "Read so.", 1),
     ]
+    assert [line["whole"] for line in lines] == ["", "", f"{top} Read so."]  # for whoever filters the first away
 
 
 def test_picture_of_a_verdict_shows_margin_and_side() -> None:

@@ -41,7 +41,7 @@ def provenance(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     facts = [
         fact("Made", made["made"]),
         fact("Command", as_typed(made["command"]), code=True),
-        fact("Question", plan["question"], code=True),
+        fact("Question, fingerprint", plan["question"], code=True),
         fact("Images", f"{images['name']}: {count(images['used'])} of {count(images['count'])} images", words=True),
         fact("Images, fingerprint", images["fingerprint"], code=True),
         fact("Blocks and folds", f"blocks of {batches['block']} images, {batches['folds']} folds", words=True),

@@ -44,7 +44,13 @@
       element.hidden = !(mine && left && asked.every((word) => thing.text.includes(word)) &&
         (!kind.value || thing.kinds.includes(kind.value)) && (!paper?.value || thing.papers.includes(paper.value)));
     });
-    // A claim is told by the first of its rows that is left.
+    // A claim is told by the first of its rows that is left, at a glance as well.
+    let told = null;
+    all(".glance li").filter((line) => !line.hidden).forEach((line) => {
+      const claim = line.querySelector(".id").textContent;
+      line.classList.toggle("again", claim === told);
+      told = claim;
+    });
     all("table.verdicts").forEach((table) => {
       let last = null;
       all("tbody tr", table).filter((row) => !row.hidden).forEach((row) => {

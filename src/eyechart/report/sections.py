@@ -196,6 +196,8 @@ def tables(name: str, finding: xarray.Dataset, largest: int = LARGEST_TABLE) -> 
     for dims, variables in groups.items():
         about = "quantities" if dims == ("quantity_row",) else " × ".join(dims)
         cells = finding[variables[0]].size * len(variables)
+        if not cells:  # such as relative positions where no subject has any
+            continue
         # Counting first: writing a table of millions of cells only to drop it took longer than the whole page.
         rows = finding[variables].to_dataframe().dropna(how="all", subset=variables) if cells < largest else None
         text = None if rows is None else csv_of(rows)

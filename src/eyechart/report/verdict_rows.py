@@ -78,7 +78,8 @@ def rows(
 def at_a_glance(verdict_rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each tested claim once, with all its verdicts: the whole table where it can be seen in one look.
 
-    Of a claim's second reading only the words that tell it apart from the first.
+    Of a claim's second reading only the words that tell it apart from the first; the whole of it is there for whoever
+    filters the first away.
     """
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     met: set[str] = set()
@@ -90,6 +91,7 @@ def at_a_glance(verdict_rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
                 lines[claim, sentence] = {
                     "claim": claim,
                     "sentence": words or sentence,
+                    "whole": sentence if words else "",
                     "again": claim in met,
                     "rows": [],
                 }

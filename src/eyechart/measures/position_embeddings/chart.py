@@ -132,8 +132,9 @@ def step_tables(at: xarray.Dataset, subject: str, end: float) -> Chart:
         flat[row * rows : (row + 1) * rows, column * columns : (column + 1) * columns] = values
     bias = str(at.steps_kind.item()) == "relative bias"
     heads = int(at.steps_heads)
-    whose = "its one head" if heads == 1 else f"its {heads} heads" if count == heads else f"{count} of {heads} heads"
-    what = f"bias of {whose}" if bias else "cosine with no step"
+    whose = f"of its {heads} heads" if count == heads else f"of {count} of {heads} heads"
+    shared = heads == 1  # AlterNet's has one table for all heads of a layer
+    what = "cosine with no step" if not bias else "one bias for all heads" if shared else f"bias {whose}"
     title = alt.TitleParams(subject, subtitle=f"block {int(at.steps_block) + 1}: {what}")
     looks: dict[str, Any] = {"domain": (-end, end), "colours": theme.DIVERGING, "title": title}
     looks["size"] = SIZE if width > 1 else SIZE // 2  # a head has few steps to show
@@ -147,11 +148,14 @@ def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
     reach = alt.Scale(domain=[0.5, int(part.steps_block.max()) + 1.5], nice=False)
     x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1), scale=reach)
     y = alt.Y("steps_nearness:Q", title="rank correlation with nearness", scale=alt.Scale(domain=[-1, 1]))
-    tooltip = tooltips("block:Q", "head:Q", steps_nearness=("nearness", ".2f"))
+    of_heads = bool((part.steps_heads > 1).any())
+    tooltip = tooltips("block:Q", *(["head:Q"] if of_heads else []), steps_nearness=("nearness", ".2f"))
     dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, tooltip=tooltip)
     dots = dots.encode(color=alt.value(theme.subject_colour(subject)))
     return theme.panel(
-        dots + theme.reference(0, "no relation", at="beyond"), (300, 260), quiet_title("each point a head")
+        dots + theme.reference(0, "no relation", at="beyond"),
+        (300, 260),
+        quiet_title("each point a head" if of_heads else "each point a table"),
     )
 
 

@@ -117,7 +117,7 @@ def pattern_distance(estimate: xarray.Dataset, one: str, other: str) -> float | 
 
 
 def of_steps(estimate: xarray.Dataset) -> PerSubjects:
-    """Mean over the heads of all relative tables of a subject."""
+    """Mean over all relative tables of a subject: one for each head, or for each layer whose heads share one."""
     names = estimate.steps_subject.values
     return {
         (str(subject),): float(np.nanmean(estimate.steps_nearness.values[names == subject]))
@@ -140,15 +140,16 @@ class PositionEmbeddings(Experiment):
         "patches are alike; a bright cross, that patches in one row or column are. The curves show the likeness over "
         "distance, for patches in one row, in one column, and for others as far away: gaps show that the model knows "
         "rows and columns. Relative tables are drawn over the step from the patch that looks to the one looked at, in "
-        "the middle no step; orange (positive) makes it look there more, blue less. The points are each head's rank "
-        "correlation of the table with nearness."
+        "the middle no step; orange (positive) makes it look there more, blue less. The points are the rank "
+        "correlation of each table with nearness: each head has its own, or all heads of a layer share one."
     )
     how_to_read_ko = (
         "작은 정사각형 하나는 그 자리에 있는 패치의 것이고, 그 안은 그 패치의 위치 임베딩이 다른 모든 패치의 것과 "
         "얼마나 비슷한지(코사인)이다. 제자리의 밝은 점은 가까운 패치끼리, 밝은 십자는 같은 행과 열끼리 비슷하다는 "
         "뜻이다. 곡선은 거리에 따른 유사도로, 같은 행, 같은 열, 같은 거리의 다른 패치를 견준다. 곡선이 벌어지면 모델이 "
         "행과 열을 아는 것이다. 상대 위치 표는 보는 패치에서 보이는 패치로의 걸음 위에 그렸고(가운데가 걸음 없음), "
-        "주황(양수)은 그쪽을 더, 파랑은 덜 보게 한다. 점은 헤드마다 표와 가까움의 순위 상관이다."
+        "주황(양수)은 그쪽을 더, 파랑은 덜 보게 한다. 점은 표마다 가까움과의 순위 상관이다. 표는 헤드마다 따로 있거나 "
+        "한 층의 모든 헤드가 함께 쓴다."
     )
     method = (
         "Tables as they are added, found in the forward pass. Nearness: Spearman correlation of cosine with minus "
@@ -189,7 +190,7 @@ class PositionEmbeddings(Experiment):
         Quantity(
             "relative_nearness",
             of_steps,
-            "rank correlation of relative tables with nearness, mean over heads",
+            "rank correlation of relative tables with nearness, mean over tables",
             exact=True,
         ),
     )
