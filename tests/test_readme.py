@@ -75,6 +75,9 @@ def test_the_findings_are_those_of_the_records() -> None:
         section = REPRODUCTION.partition(f'<a id="{claim.lower()}"></a>')[2].partition("\n## ")[0]
         readings = section.split("\n- **")
         (deciding,) = [text for text in readings if f": {number};" in text]
+        bullet = told.partition(f"#{claim.lower()})")[2].partition("\n- ")[0]
+        every = re.findall(r"−?\d\.\d+ \[−?\d\.\d+, −?\d\.\d+\]", " ".join(bullet.split()))
+        assert [other for other in every if f": {other};" not in section] == [], claim
         assert deciding.startswith(f"{verdict.capitalize()} over {seeds} seeds**"), claim
         assert re.search(rf"^  - {verdict}: .*: {re.escape(number)};", deciding, re.MULTILINE), claim
 
