@@ -42,8 +42,9 @@ CORES = 16  # CPU cores beside each GPU
 BARE = 770  # pairs of forward passes a second
 SHARED, PROBES = 2.45, 0.9
 GPU_SOURCE = (
-    "issue 13, measured on an H200 in float32 (TF32 off): ViT-B/16 + ResNet-50 at 224 px run bare on 770 images/s; all "
-    "measures of the shared pass take 2.3–2.6 times as long, probes 0.8–1.0 times more"
+    "measured on an H200 in float32 (TF32 off): ViT-B/16 + ResNet-50 at 224 px run bare on 770 images/s; all measures of the "
+    "shared pass take 2.3–2.6 times as long (1.5 since tallies stay on the device: not counted here), probes 0.8–1.0 times "
+    "more"
 )
 EXPERIMENTS = (81 / 8, 213 / 8)
 EXPERIMENTS_SOURCE = (

@@ -145,6 +145,13 @@ def test_links_between_pages_lead_to_pages(pages: dict[str, str]) -> None:
             assert resolved in there, f"{path} links to {target}"
 
 
+def test_pages_name_nothing_that_a_reader_cannot_open(pages: dict[str, str]) -> None:
+    """Five measures referred to a specification, and a page to an issue, that are not in the repository."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+    for path, text in (pages | written).items():
+        assert not re.search(r"\bSPEC [A-Z]?\d|\bissue \d|/work/", text), path
+
+
 def test_nothing_is_fetched() -> None:
     settings = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.SafeLoader)
     assert settings["theme"]["font"] is False

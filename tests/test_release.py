@@ -123,6 +123,15 @@ def test_links_lead_to_the_address_where_there_is_one_and_are_words_where_there_
     assert described(text, there) == led
 
 
+def test_extras_are_quoted_where_they_are_to_be_installed() -> None:
+    """zsh, the shell of macOS, takes bare brackets for a pattern and installs nothing."""
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py"), ROOT / "Dockerfile"]
+    texts += [*(ROOT / "examples").glob("*.py"), *(ROOT / "scripts" / "site" / "templates").glob("*.md")]
+    lines = [line for path in texts for line in path.read_text(encoding="utf-8").splitlines() if "pip install" in line]
+    assert sum(bool(re.search(r"pip install ['\"]", line)) for line in lines) >= 5
+    assert [line for line in lines if re.search(r"pip install [^'\"#`]*\[", line)] == []
+
+
 def test_no_address_is_invented() -> None:
     """All four addresses of the project, or none while it has none; the citation gives the same one."""
     urls = PROJECT.get("urls", {})

@@ -192,6 +192,14 @@ def test_table_folders_and_comparison(tmp_path: Path, capsys: pytest.CaptureFixt
     assert eyechart.Run.open(folders[1]).finished
 
 
+@pytest.mark.parametrize("log", [None, []])
+def test_without_a_log_the_table_has_the_numbers(log: Any, tmp_path: Path) -> None:
+    """None was refused, which `log="wandb" if rank == 0 else None` gives."""
+    watch = watch_of(Small(), tmp_path, log=log, measures="recognition", strict=True)
+    watch(0)
+    assert "nll" in set(watch.table.quantity)
+
+
 def test_a_failure_is_told_and_the_training_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = Small()
     heard: list[int] = []

@@ -76,7 +76,7 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise SubjectError("Subjects named hf:… need the transformers library: pip install eyechart[hf].") from None
+        raise SubjectError("Subjects named hf:… need the transformers library: pip install 'eyechart[hf]'.") from None
     return transformers
 
 

@@ -54,7 +54,7 @@ class Watch:
                 and `classes`, their names by logit index (those of the images, where it learns them in that order)
     options     of measures: {"cka.readout": "gap"}
     log         where numbers go beside the table: "tensorboard" (into `out`), "wandb" (the run of `wandb.init`),
-                "mlflow", a `SummaryWriter`, a function (step, numbers); several in a list
+                "mlflow", a `SummaryWriter`, a function (step, numbers); several in a list; None: nowhere
     page        draw the page of every step as well
     strict      raise what goes wrong in a watch
 
@@ -82,7 +82,7 @@ class Watch:
         classes: Sequence[str] | None = None,
         label: str | None = None,
         options: Mapping[str, Any] | None = None,
-        log: Any = (),
+        log: Any = None,
         page: bool = False,
         strict: bool = False,
     ) -> None:
@@ -102,7 +102,7 @@ class Watch:
         """The run of every step that was examined."""
         self.failures: dict[int, str] = {}
         """What went wrong, by step."""
-        given = log if isinstance(log, (list, tuple)) else [log]
+        given = log if isinstance(log, (list, tuple)) else [] if log is None else [log]
         self._logs = [open_log(each, self.path) for each in given]
         self._told: set[str] = set()
 

@@ -1,7 +1,7 @@
 """M15: lower error by a better fit, or by regularisation? Test error against the loss on training images.
 
 The loss is that of training, soft-target cross-entropy on augmented images, since clean training loss is not comparable
-with the paper's (SPEC M15). A soft-target loss has a floor, the entropy of its targets:
+with the paper's. A soft-target loss has a floor, the entropy of its targets:
 
     NLL = mean entropy of the targets + mean KL(target ‖ prediction) ≥ entropy,  equal iff predictions are the targets
 

@@ -3,7 +3,7 @@
 Park & Kim collect the five eigenvalues of largest magnitude of each minibatch of 16 and read off two numbers: the
 share of negative ones (NEP: not convex) and the mean of the positive ones (APE: sharp). Both depend on whether images
 are augmented and whether a weight penalty belongs to the loss, which is why Chen et al. (2021) could report the
-reverse; so all four losses are measured (SPEC E3), and the warm-up snapshots beside the end make the third factor.
+reverse; so all four losses are measured, and the warm-up snapshots beside the end make the third factor.
 
     H = ∂² loss / ∂θ²        NEP = share of its eigenvalues below 0        APE = mean of those above 0
 

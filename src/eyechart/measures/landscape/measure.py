@@ -3,7 +3,7 @@
     loss(a, b) = loss(θ + a·d + b·e), with and without c·Σ‖p‖
 
 Shown is the loss itself (NLL) beside the loss with the weight penalty c·Σ‖p‖ that Park & Kim add: in their released
-landscapes about three quarters of the rise is the penalty (SPEC T9), which says nothing of the pictures.
+landscapes about three quarters of the rise is the penalty, which says nothing of the pictures.
 """
 
 from __future__ import annotations

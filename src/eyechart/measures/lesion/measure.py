@@ -5,7 +5,7 @@
 
 Park & Kim do not say what they put in the place of a ResNet's 3×3 convolution, so it is an option.
 
-Batch normalisations behind the cut then see other numbers than in training (SPEC T17), and the loss may be due to
+Batch normalisations behind the cut then see other numbers than in training, and the loss may be due to
 the statistics: 84 points without a convolution of zoo:resnet's second block, 9 with statistics that fit. So subjects
 that have them are measured a second time, with statistics re-estimated on other images.
 """

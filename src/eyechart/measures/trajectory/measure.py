@@ -2,7 +2,7 @@
 
     radius = ‖θ_t − θ₀‖ / ‖θ₀‖          angle = ∠(θ_t − θ₀, θ_end − θ₀)
 
-A straight path stays at angle 0. The paper's own definition could not be confirmed (SPEC M17b); this one is ours.
+A straight path stays at angle 0. The paper's own definition could not be confirmed; this one is ours.
 """
 
 from __future__ import annotations
