@@ -77,6 +77,19 @@ def test_a_tap_on_a_cell_tells_it_till_the_next_touch(browser: Browser, file: Pa
         assert browser.wait_for(f"!{TOLD}", seconds=5)
 
 
+@pytest.mark.parametrize("browser", [(*PHONE, {"java_script_enabled": False})], indirect=True)
+def test_without_javascript_a_figure_is_moved_and_not_shrunk(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    picture = browser.page.locator("[data-chart=cka] .still")
+    box, figure = picture.bounding_box(), browser.page.locator("[data-chart=cka]").bounding_box()
+    assert box
+    assert figure
+    own = float(picture.get_attribute("width") or 0)
+    assert own > PHONE[0]
+    assert box["width"] == pytest.approx(own, abs=1)
+    assert figure["x"] + figure["width"] <= PHONE[0]  # the page is no wider than the window
+
+
 @pytest.mark.parametrize("browser", TOUCHED, indirect=True)
 def test_a_tap_on_a_legend_shows_a_subject_alone(browser: Browser, file: Path) -> None:
     browser.open(file)
