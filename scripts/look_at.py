@@ -23,6 +23,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 HERE = Path(__file__).parent / "look"
 FAULTS, PARTS = (HERE / "faults.js").read_text(), (HERE / "parts.js").read_text()
 BROADEST = 1200
+BAR_BELOW = 1100
+"""Where exam.css makes a bar of what stands beside the page."""
 HEIGHTS = {1440: 980, 800: 1400, 390: 980}
 """So that a picture is about one megapixel, which is shown without shrinking."""
 UNFOLD = "document.querySelectorAll('details:not(.menu)').forEach((fold) => { fold.open = true; })"
@@ -51,6 +53,8 @@ def pictures(page: Page, folder: Path, combination: str) -> None:
     They are called PART-1440-light-en-0.png and so on.
     """
     width, height = page.evaluate("[window.innerWidth, window.innerHeight]")
+    if width <= BAR_BELOW:  # it would lie over the first lines of every slice
+        page.evaluate("document.querySelector('.side')?.style.setProperty('position', 'static', 'important')")
     left = page.evaluate("document.querySelector('.paper')?.getBoundingClientRect().left ?? 0")
     abreast = max(1, BROADEST // (width - left))
     for name, top, tall in page.evaluate(PARTS):
