@@ -77,6 +77,17 @@ def test_a_tap_on_a_cell_tells_it_till_the_next_touch(browser: Browser, file: Pa
         assert browser.wait_for(f"!{TOLD}", seconds=5)
 
 
+@pytest.mark.parametrize("browser", TOUCHED, indirect=True)
+def test_lines_of_the_contents_are_as_high_as_a_finger_needs(browser: Browser, file: Path) -> None:
+    """24 pixels: WCAG 2.2, target size (minimum)."""
+    browser.open(file)
+    browser.page.tap(".menu > summary")
+    heights = "[...document.querySelectorAll('.side li a, .side select, .side .check, .side button')]"
+    shown = f"{heights}.filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect().height)"
+    assert len(browser.ask(shown)) > 10
+    assert min(browser.ask(shown)) >= 24
+
+
 @pytest.mark.parametrize("browser", [(*PHONE, {"java_script_enabled": False})], indirect=True)
 def test_without_javascript_a_figure_is_moved_and_not_shrunk(browser: Browser, file: Path) -> None:
     browser.open(file)
