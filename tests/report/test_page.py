@@ -229,7 +229,7 @@ def test_what_was_changed_after_results_were_seen_is_said_beside_its_claim(
     html = page.render(as_run(run))
     assert "decided was changed after results were seen:</span>" in html
     assert "equal cuts of depth were added.</bdi></p>" in html  # a sentence that no catalogue has
-    assert "How 1 of these claims is decided was changed after results were seen; it says how." in html
+    assert "How 1 of the tested claims is decided was changed after results were seen; it says how." in html
     assert "not tested here." not in html
 
 
@@ -315,12 +315,15 @@ def test_a_pair_is_told_once_and_weights_have_no_interval(run: SyntheticRun) -> 
         ("error_gap", "a | b", 0.2, 0.1, 0.3, ""),
         ("error_gap", "b | a", -0.2, -0.3, -0.1, ""),
         ("error_gap", "a | c", 0.5, 0.5, 0.5, ""),
+        ("distance", "a | b", 0.3, 0.2, 0.4, ""),
+        ("distance", "b | a", 0.3, 0.2, 0.4, ""),  # as far the other way round
         ("nll_gap", "b | a", -0.2, -0.3, -0.1, "nats"),
     ]
     finding = with_quantities(xr.Dataset(), rows).assign_attrs(of_weights=True)
     made = sections.quantity_rows(finding, run.measures["cka"], str)
     assert [(one["name"], [row["subjects"] for row in one["rows"]]) for one in made] == [
         ("error gap", [["a", "b"], ["a", "c"]]),
+        ("distance", [["a", "b"]]),
         ("NLL gap", [["b", "a"]]),
     ]
     assert [row["span"] for row in made[0]["rows"]] == ["[0.10, 0.30]", "exact"]

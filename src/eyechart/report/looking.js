@@ -21,6 +21,7 @@
     });
     view.scenegraph().root.items.forEach((group) => inside(group, padding.left + left + (group.x || 0), padding.top + top + (group.y || 0)));
   };
+  window.eyechart.visit = visit;
   const boxOf = (item, x, y) => ({ x1: x + item.bounds.x1, y1: y + item.bounds.y1, x2: x + item.bounds.x2, y2: y + item.bounds.y2 });
   const around = (one, two) => (one ? { x1: Math.min(one.x1, two.x1), y1: Math.min(one.y1, two.y1), x2: Math.max(one.x2, two.x2), y2: Math.max(one.y2, two.y2) } : two);
 

@@ -49,6 +49,7 @@ SCRIPTS = (
         "tooltips.js",
         "page.js",
         "looking.js",
+        "fingers.js",
         "tour.js",
         "folds.js",
         "reading.js",
@@ -56,7 +57,7 @@ SCRIPTS = (
     ),
 )
 """In the order in which they run: what the page knows, its language, whom its charts show, what these tell the pointer,
-the charts, what is marked in them, and how it is read."""
+the charts, what is marked in them, what a finger does to them, and how it is read."""
 EXPLORER_SCRIPTS = ("likeness.js", "attention_rows.js", "attention_words.js", "attention_drawing.js", "explorer.js")
 
 

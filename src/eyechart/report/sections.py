@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from eyechart.charts.numbers import count, with_span
+from eyechart.charts.numbers import count, is_number, with_span
 from eyechart.charts.small_multiples import MOST_TOGETHER
 from eyechart.measure import SampledExperiment
 from eyechart.phrases import harmless_cell
@@ -133,7 +133,8 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
     for row in quantities_in(finding):
         name, subjects = row["quantity"], row["quantity_subjects"].split(" | ")
         ends = value, low, high = [row[f"quantity_{part}"] for part in ("value", "low", "high")]
-        if (name, *reversed(subjects), -value, -high, -low) in met:
+        turned = (name, *reversed(subjects))
+        if (*turned, -value, -high, -low) in met or (len(subjects) == 2 and (*turned, *ends) in met):
             continue
         met.add((name, *subjects, *ends))
         shown, span = with_span(value, low, high)
@@ -155,11 +156,14 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
 
 
 def numbers_said(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What the fold over the numbers is called; where none has an interval, it promises none.
+    """What the fold over the numbers is called; where none has an interval, it promises none. What was not measured
+    counts for nothing.
 
-    >>> numbers_said([{"span": "[1, 2]"}, {"span": "exact"}]), numbers_said([{"span": "exact"}])
+    >>> exact, missing = {"number": 1.0, "span": "exact"}, {"number": float("nan"), "span": ""}
+    >>> numbers_said([{"number": 1.5, "span": "[1, 2]"}, exact, missing]), numbers_said([exact])
     ('2 numbers with intervals', '1 number')
     """
+    rows = [row for row in rows if is_number(row["number"])]
     one = len(rows) == 1
     said = "1 number" if one else f"{len(rows)} numbers"
     if not any(row["span"].startswith("[") for row in rows):

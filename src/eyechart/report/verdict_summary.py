@@ -67,12 +67,12 @@ def after_results(changed: int) -> str:
     """How many claims are decided in another way than when results were first seen.
 
     >>> after_results(1), after_results(0)
-    (' How 1 of these claims is decided was changed after results were seen; it says how.', '')
+    (' How 1 of the tested claims is decided was changed after results were seen; it says how.', '')
     """
     if not changed:
         return ""
     are, says = plural(changed, "is", "are"), plural(changed, "it says how", "each says how")
-    return f" How {changed} of these claims {are} decided was changed after results were seen; {says}."
+    return f" How {changed} of the tested claims {are} decided was changed after results were seen; {says}."
 
 
 def plural(number: int, one: str, many: str) -> str:

@@ -124,8 +124,8 @@ class Shift(SampledExperiment):
     method = (
         "Both pictures are windows of one picture enlarged by a quarter, along x for half of the images and along y "
         "for the others. New pixels enter on one side, so only places in the inner half of both maps are compared. "
-        "Similarity of two maps a, b: 1 - Σ|a-b|²/(Σ|a-m|² + Σ|b-m|²), with m the mean vector over all places and "
-        "images. Answers: total variation of the softmax and share of equal top-1 answers. Option border=wrap lets "
+        "Similarity of two maps a, b: 1 − Σ|a − b|²/(Σ|a − m|² + Σ|b − m|²), with m the mean vector over all places "
+        "and images. Answers: total variation of the softmax and share of equal top-1 answers. Option border=wrap lets "
         "pixels that leave on one side enter on the other instead."
     )
     quantities = (

@@ -1,0 +1,109 @@
+"""A phone: what a finger does to a chart, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eyechart.report import page
+
+from .browser import Browser
+from .synthetic import as_run, synthetic_run
+from .test_explorer import run_with_maps
+from .test_reading import PHONE, PLACE_OF_LEGEND, to_figure
+
+TOUCHED = [(*PHONE, {"has_touch": True, "is_mobile": True})]
+TOLD = "document.querySelector('#vg-tooltip-element.visible')"
+
+MARKS = """((name, kind) => {
+  const found = [], canvas = document.querySelector(`[data-chart=${name}] canvas`);
+  const edge = canvas.getBoundingClientRect(), { view } = window.eyechart.views.get(canvas.closest('figure'));
+  window.eyechart.visit(view, ({ bounds, datum }, { marktype }, x, y) => {
+    if (marktype !== kind || typeof datum?.name !== 'string') return;
+    found.push({ x: edge.x + x + (bounds.x1 + bounds.x2) / 2, y: edge.y + y + (bounds.y1 + bounds.y2) / 2, datum });
+  });
+  return found;
+})"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fingers")
+    run = run_with_maps(folder)
+    run.findings = synthetic_run(folder).findings | run.findings
+    return page.write_report(as_run(run))
+
+
+def marks(browser: Browser, figure: str, kind: str) -> list[dict[str, Any]]:
+    """In the middle of the window, where nothing lies over them."""
+    to_figure(browser, figure)
+    tall = 0.0
+    while tall != (tall := browser.ask("document.documentElement.scrollHeight")):  # a figure above is still drawn
+        browser.page.wait_for_timeout(600)
+    browser.ask(f"document.querySelector('[data-chart={figure}] canvas').scrollIntoView({{ block: 'center' }})")
+    found: list[dict[str, Any]] = browser.ask(f"{MARKS}('{figure}', '{kind}')")
+    return [mark for mark in found if 80 < mark["y"] < PHONE[1] - 80]
+
+
+@pytest.mark.parametrize("browser", TOUCHED, indirect=True)
+def test_a_tap_beside_a_point_picks_it(browser: Browser, file: Path) -> None:
+    """Vega hears of a mark by a pointer that moves over it; a finger comes down, and nothing was picked or told."""
+    browser.open(file)
+    heads = marks(browser, "attention_distance", "symbol")
+    lowest = max(heads, key=lambda mark: float(mark["y"]))
+    browser.page.touchscreen.tap(lowest["x"], lowest["y"] + 9)
+    assert browser.wait_for("document.querySelector('.brushed')?.dataset.heads === '1'")
+    layer = lowest["datum"]["name"].removesuffix(" attention")
+    assert browser.ask("window.eyechart.state.layers") == [{"subject": lowest["datum"]["subject"], "name": layer}]
+
+
+@pytest.mark.parametrize("browser", TOUCHED, indirect=True)
+def test_a_tap_on_a_cell_tells_it_till_the_next_touch(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    cells = marks(browser, "cka", "rect")
+    for cell in (cells[0], max(cells, key=lambda each: float(each["x"]))):  # beside a finger there is no room for words
+        browser.page.touchscreen.tap(cell["x"], cell["y"])
+        assert browser.wait_for(TOLD)
+        told = browser.ask(f"[...{TOLD}.querySelectorAll('td.value')].map((each) => each.innerText)")
+        assert told[:2] == [cell["datum"]["name"], cell["datum"]["other_name"]]
+        box = browser.ask(f"{TOLD}.getBoundingClientRect().toJSON()")
+        assert box["left"] >= 0
+        assert box["right"] <= PHONE[0]
+        shown = f"{cell['datum']['name']} {cell['datum']['other_name']}"
+        assert browser.wait_for(f"document.querySelector('.cell')?.dataset.shown === '{shown}'")
+        browser.page.touchscreen.tap(200, 20)
+        assert browser.wait_for(f"!{TOLD}", seconds=5)
+
+
+@pytest.mark.parametrize("browser", TOUCHED, indirect=True)
+def test_lines_of_the_contents_are_as_high_as_a_finger_needs(browser: Browser, file: Path) -> None:
+    """24 pixels: WCAG 2.2, target size (minimum)."""
+    browser.open(file)
+    browser.page.tap(".menu > summary")
+    heights = "[...document.querySelectorAll('.side li a, .side select, .side .check, .side button')]"
+    shown = f"{heights}.filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect().height)"
+    assert len(browser.ask(shown)) > 10
+    assert min(browser.ask(shown)) >= 24
+
+
+@pytest.mark.parametrize("browser", [(*PHONE, {"java_script_enabled": False})], indirect=True)
+def test_without_javascript_a_figure_is_moved_and_not_shrunk(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    picture = browser.page.locator("[data-chart=cka] .still")
+    box, figure = picture.bounding_box(), browser.page.locator("[data-chart=cka]").bounding_box()
+    assert box
+    assert figure
+    own = float(picture.get_attribute("width") or 0)
+    assert own > PHONE[0]
+    assert box["width"] == pytest.approx(own, abs=1)
+    assert figure["x"] + figure["width"] <= PHONE[0]  # the page is no wider than the window
+
+
+@pytest.mark.parametrize("browser", TOUCHED, indirect=True)
+def test_a_tap_on_a_legend_shows_a_subject_alone(browser: Browser, file: Path) -> None:
+    browser.open(file)
+    marks(browser, "feature_variance", "symbol")
+    browser.page.touchscreen.tap(*browser.ask(PLACE_OF_LEGEND))
+    assert browser.wait_for("document.documentElement.dataset.alone === 'zoo:resnet'")
