@@ -25,7 +25,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("browser", [DESK, PHONE], indirect=True)
 def test_names_are_whole_beside_their_numbers(browser: Browser, file: Path) -> None:
-    """In verdicts they were broken in mid-word (`@rand om`), on a phone beside numbers as well (`resn et18@ran dom`)."""
+    """In verdicts they were broken in mid-word (`@rand om`), on a phone beside numbers too (`resn et18@ran dom`)."""
     browser.open(file)
     browser.ask(UNFOLD)
     for selector in (".part .name", ".why .name", ".quantities .subject"):
@@ -49,7 +49,7 @@ def test_a_number_and_its_interval_stay_on_one_line_below_a_long_name(browser: B
 
 @pytest.mark.parametrize("browser", [PHONE], indirect=True)
 def test_a_name_longer_than_its_line_is_broken_at_its_signs(browser: Browser, tmp_path: Path) -> None:
-    """A piece between two signs lies on one line."""
+    """A piece between two signs lies on one line; the page was 507 pixels wide."""
     name = "swin_tiny_patch4_window7_with_a_label_of_sixty_letters_s0_e1"
     browser.open(page.write_report(as_run(synthetic_run(tmp_path, name))))
     browser.ask(UNFOLD)
@@ -61,3 +61,4 @@ def test_a_name_longer_than_its_line_is_broken_at_its_signs(browser: Browser, tm
             "text.selectNode(piece); return text.getClientRects().length; })"
         )
         assert set(lines) - {0} == {1}, selector
+    assert browser.ask("document.documentElement.scrollWidth") == PHONE[0]
