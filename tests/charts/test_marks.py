@@ -237,7 +237,7 @@ def test_an_axis_of_shares_goes_from_nothing_to_all(low: float, high: float) -> 
 @pytest.mark.parametrize("measure", ["feature_variance", "fourier"])
 def test_a_legend_names_sub_sampling_only_where_there_is_some(measure: str) -> None:
     """Of subjects with one grid it had the mark of attention: of two lists of marks Vega takes the first."""
-    finding = finding_of(measure)
+    finding = finding_of(measure).copy(deep=True)
     assert kinds_in_legends(measure, finding) == {("attention", "mlp", "conv", "subsampling")}
     if measure == "fourier":
         finding["strided"][:] = float("nan")
