@@ -125,8 +125,8 @@ NEAR = 0.06  # of a bar: half of the words of its number
 def even_marks(low: float, high: float, form: str) -> list[float]:
     """Round numbers between two, five at most; where this format would round them, five even ones.
 
-    One that all but meets an end stands on it: Vega sets the number of an end within its bar, any other about its place,
-    so that at the edge of the picture −4.00 lost its sign.
+    One that all but meets an end stands on it: Vega sets the number of an end within its bar, any other about its
+    place, so that at the edge of the picture −4.00 lost its sign.
 
     >>> even_marks(0.0, 0.963, ".2f"), even_marks(0.0, 6.0, ".0f"), even_marks(0.0, 0.002, ".2f")
     ([0.0, 0.2, 0.4, 0.6, 0.8], [0.0, 2.0, 4.0, 6.0], [0.0, 0.0005, 0.001, 0.0015, 0.002])
