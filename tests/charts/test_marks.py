@@ -232,3 +232,18 @@ def test_an_axis_of_shares_goes_from_nothing_to_all(low: float, high: float) -> 
     assert "padding" not in scale
     assert 0 <= scale["domain"][0] <= low <= high <= scale["domain"][1] <= 1
     assert scale["domain"][0] < scale["domain"][1]
+
+
+@pytest.mark.parametrize("measure", ["feature_variance", "fourier"])
+def test_a_legend_names_sub_sampling_only_where_there_is_some(measure: str) -> None:
+    """Of subjects with one grid it had the mark of attention: of two lists of marks Vega takes the first."""
+    finding = finding_of(measure).copy(deep=True)
+    assert kinds_in_legends(measure, finding) == {("attention", "mlp", "conv", "subsampling")}
+    if measure == "fourier":
+        finding["strided"][:] = float("nan")
+    assert kinds_in_legends(measure, finding.assign_coords(stage=0 * finding.stage)) == {("attention", "mlp", "conv")}
+
+
+def kinds_in_legends(measure: str, finding: xr.Dataset) -> set[tuple[str, ...]]:
+    shapes = [layer.encoding.get("shape", {}) for layer in every_layer(find_measure(measure).chart(finding).to_dict())]
+    return {tuple(shape["scale"]["domain"]) for shape in shapes if shape.get("field") == "kind"}

@@ -291,6 +291,21 @@ def test_a_failed_gate_leaves_it_undecided_with_the_gate_named_and_the_effect_sh
     assert [(gate.gate, gate.outcome) for gate in verdict.gates] == [("g1", "failed"), ("g4", "unknown")]
 
 
+def test_of_a_subject_that_a_gate_keeps_out_no_part_is_said_to_hold() -> None:
+    """ "Nothing is decided. Both of its parts hold." was said of random weights, and of 64 images."""
+    parts = (GAP, Part("stage_step", "above", 0, "step"))
+
+    def remarks(subjects: str, images: int) -> str:
+        numbers = [(name, subjects, 0.3, 0.2, 0.4) for name in ("uniformity_gap", "stage_step")]
+        [verdict] = of("C13", judge([of_table("C13", parts)], {"cka": finding(*numbers, images=images)}, FACTS))
+        return verdict.remarks
+
+    assert "Both of its parts hold." in remarks("vit | cnn", 1000)
+    for kept_out in (remarks("vit | random", 1000), remarks("vit | cnn", 64)):
+        assert "nothing is decided" in kept_out
+        assert "By the numbers alone, both of its parts hold." in kept_out
+
+
 def test_what_a_gate_does_not_know_is_said_and_decides_nothing() -> None:
     unknown = {**FACTS, "cnn": Facts("cnn", "cnn", True, "photos", None, None, grid=(56, 56))}
     found = {"cka": finding(("uniformity_gap", "vit | cnn", 0.3, 0.2, 0.4))}

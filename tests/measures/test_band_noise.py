@@ -173,6 +173,8 @@ def test_where_no_strength_fits_nothing_is_compared() -> None:
     assert BandNoise().chart(finding).to_dict()
     finding["mean_cost"][:, 1:] = np.nan  # as few images leave it
     assert BandNoise().sentence(finding).startswith("No noise of up to 0.08 quarters")
+    finding["clean"][:] = [0.0, 0.0625]  # untrained: it was said that no noise costs 10 points, as if they withstood it
+    assert BandNoise().sentence(finding).startswith("Without noise all subjects together name 3.1% of the pictures")
     finding["mean_cost"][:] = np.nan
     assert "nothing to compare" in BandNoise().sentence(finding)
 

@@ -119,18 +119,27 @@ def _colour_bar(
     return alt.Legend(labelExpr=names, values=list(named), tickCount=len(named), **looks)
 
 
+NEAR = 0.06  # of a bar: half of the words of its number
+
+
 def even_marks(low: float, high: float, form: str) -> list[float]:
     """Round numbers between two, five at most; where this format would round them, five even ones.
 
+    One that all but meets an end stands on it: Vega sets the number of an end within its bar, any other about its
+    place, so that at the edge of the picture −4.00 lost its sign.
+
     >>> even_marks(0.0, 0.963, ".2f"), even_marks(0.0, 6.0, ".0f"), even_marks(0.0, 0.002, ".2f")
     ([0.0, 0.2, 0.4, 0.6, 0.8], [0.0, 2.0, 4.0, 6.0], [0.0, 0.0005, 0.001, 0.0015, 0.002])
+    >>> even_marks(-4.03, 4.03, ".2f")
+    [-4.03, -2.0, 0.0, 2.0, 4.03]
     """
     places = int(form[1:-1]) if re.fullmatch(r"\.\d+f", form) else 12
     power = 10.0 ** np.floor(np.log10((high - low) / 4))
     for step in (float(power) * many for many in (1, 2, 2.5, 5, 10)):
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         if 2 <= last - first + 1 <= 5 and math.isclose(round(step, places), step):
-            return [round(at * step, 12) for at in range(first, last + 1)]
+            marks = [round(at * step, 12) for at in range(first, last + 1)]
+            return [next((end for end in (low, high) if abs(end - at) < NEAR * (high - low)), at) for at in marks]
     return [float(mark) for mark in np.linspace(low, high, 5)]
 
 

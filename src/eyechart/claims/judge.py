@@ -28,6 +28,7 @@ from eyechart.claims.verdict import PartVerdict, Subjects, Verdict
 from eyechart.claims.wording import (
     THESE_WEIGHTS,
     begin,
+    by_numbers,
     count_parts,
     counts_few,
     scope_words,
@@ -157,8 +158,10 @@ def decide(
     if failed:
         failures = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
         first = [f"Gate failed, so nothing is decided: {failures}"]
+        reasons = [by_numbers(counted) for counted in reasons] if seeds is None else reasons
     elif few:
         first = [f"Fewer than {LEAST_IMAGES} images, so nothing is decided"]
+        reasons = [by_numbers(counted) for counted in reasons]
     elif stuck:
         reasons.append(
             f"The definitions disagree, so more {'images' if seeds is None else 'seeds'} would not decide it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from eyechart.phrases import count, span_of
@@ -74,6 +75,18 @@ def count_parts(decisions: Sequence[str], least: int = 0) -> str:
         everyone = f"All of its {len(decisions)} parts {counts[0].partition(' ')[2]}"
         of_them = BOTH[decisions[0]] if len(decisions) == 2 else everyone
     return of_them + (f"; {least} must hold" if least else "")
+
+
+def by_numbers(counted: str) -> str:
+    """Of a verdict that a gate keeps undecided: that parts hold is not said of the subject.
+
+    >>> by_numbers("Both of its parts hold"), by_numbers("Both of its parts fail")
+    ('By the numbers alone, both of its parts hold', 'By the numbers alone, both of its parts fail')
+    >>> by_numbers("All of its 3 parts are undecided")
+    'All of its 3 parts are undecided'
+    """
+    decided = re.search(r"\b(holds?|fails?)\b", counted.partition(";")[0])
+    return f"By the numbers alone, {counted[:1].lower()}{counted[1:]}" if decided else counted
 
 
 MOST_SEEDS = 100

@@ -208,10 +208,29 @@ def filled(context: Mapping[str, Any], template: str = "page.html", words: Words
     words = words or Words()
     loader = jinja2.FunctionLoader(text_of)
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
-    env.filters |= {"count": count, "both": words.both, "whole_options": whole_options}
+    env.filters |= {"count": count, "both": words.both, "whole_options": whole_options, "whole_names": whole_names}
     env.globals |= {"words": words, "attribute": words.attribute, "content": words.content}
     html = env.get_template(template).render(context)
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
+
+
+LONG_NAME = re.compile(r"[^\s<>]*[_@][^\s<>]{12,}|[^\s<>]{12,}[_@][^\s<>]*")
+
+
+def whole_names(said: Markup) -> Markup:
+    """Words for a narrow place, in which a long name begins a line of its own, and breaks at its signs if it must.
+
+    >>> whole_names(Markup("nearness in timm:vit_small_patch16_224@random; more"))
+    Markup('nearness in <span class="name">timm:vit_<wbr>small_<wbr>patch16_<wbr>224<wbr>@random;</span> more')
+    >>> whole_names(Markup('<bdi lang="en">of zoo:vit-gap and `a_b`</bdi>'))
+    Markup('<bdi lang="en">of zoo:vit-gap and `a_b`</bdi>')
+    """
+    return Markup(LONG_NAME.sub(lambda name: f'<span class="name">{breaking(name[0])}</span>', str(said)))
+
+
+def breaking(name: str) -> str:
+    """The HTML of a name that may be broken at its signs."""
+    return name.replace("@", "<wbr>@").replace("_", "_<wbr>")
 
 
 BRACKET_BEFORE_PARTICLE = re.compile(r"(?<=[\])%])(?=[가-힣])")

@@ -290,6 +290,12 @@ class BandNoise(SampledExperiment):
             met = np.isfinite(drops)  # few images do not meet all strengths
             if not met.any():
                 return "No image was named in noise of every frequency: nothing to compare."
+            clean = float(finding.clean.mean())
+            if clean < WANTED_DROP:
+                return (
+                    f"Without noise all subjects together name {clean:.1%} of the pictures right, so no noise can cost "
+                    "10 points: frequencies are not compared."
+                )
             most = finding.strength.values[met][-1]
             return (
                 f"No noise of up to {most:.2f} quarters of the pixel range costs all subjects together 10 points on "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 import numpy as np
+import pandas as pd
 import xarray
 
 from eyechart.charts import theme
@@ -27,8 +28,7 @@ def draw(finding: xarray.Dataset) -> Chart:
 def levels(finding: xarray.Dataset) -> list[Chart]:
     """The variance itself, and over the mean square, after every sub-layer."""
     table = table_of(finding, "variance", "relative", gaps=True)
-    first = ~(table["subject"].eq(table["subject"].shift(1)) & table["stage"].eq(table["stage"].shift(1)))
-    table.loc[first & (table["role"] != "stem"), "kind"] = "subsampling"
+    table.loc[on_new_grid(table["subject"], table["stage"]), "kind"] = "subsampling"
     x = theme.depth_axis()
     colour = subject_colours(finding.subject.values)
     panels: list[Chart] = []
@@ -38,9 +38,21 @@ def levels(finding: xarray.Dataset) -> list[Chart]:
         line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, color=colour)
         bars = theme.error_bars(table, x, y, low, high, color=colour)
         tooltip = tooltips("subject", "name", "kind") + interval_tooltips(column, title, ".3g")
-        marks = theme.kind_points(table[table["role"] != "stem"], x, y, tooltip=tooltip)
+        marks = theme.kind_points(table[table["role"] != "stem"], x, y, in_legend=kinds_of(finding), tooltip=tooltip)
         panels.append(theme.panel(line + bars + marks, SIZE, f"after every sub-layer: {what}"))
     return panels
+
+
+def on_new_grid(subject: pd.Series, stage: pd.Series) -> pd.Series:
+    """Of rows in the order of the pass, the first of every further stage of a subject."""
+    return subject.eq(subject.shift(1)) & ~stage.eq(stage.shift(1))
+
+
+def kinds_of(finding: xarray.Dataset) -> list[str]:
+    """What the marks of all panels tell apart, so that one legend serves them."""
+    met: list[str] = finding.kind.values[finding.role.values != "stem"].tolist()
+    any_new = on_new_grid(pd.Series(finding.subject.values), pd.Series(finding.stage.values)).any()
+    return [*met, "subsampling"] if any_new else met
 
 
 def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
@@ -55,8 +67,7 @@ def changes(finding: xarray.Dataset, name: str, title: str) -> Chart:
     line = alt.Chart(table).mark_line(strokeWidth=1.2, tooltip=None).encode(x, y, colour, detail="kind:N")
     bars = theme.error_bars(table, x, y, *ends_of(name), color=colour)
     tooltip = tooltips("subject", "name", "kind") + interval_tooltips(name, "log change", "+.3f")
-    in_legend = [*finding.kind.values[finding.role.values != "stem"], "subsampling"]
-    marks = theme.kind_points(table, x, y, in_legend=in_legend, tooltip=tooltip)
+    marks = theme.kind_points(table, x, y, in_legend=kinds_of(finding), tooltip=tooltip)
     layers = [theme.reference(0, ""), *first_half(finding), line, bars, marks]
     return theme.panel(alt.layer(*layers), SIZE, title)
 

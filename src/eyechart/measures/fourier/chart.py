@@ -75,11 +75,12 @@ def over_depth(finding: xarray.Dataset) -> Chart:
     tooltip += interval_tooltips("highest", "Δ log amplitude", ".2f")
     marks = theme.kind_points(steps, x, y, in_legend=kinds_of(finding), tooltip=tooltip)
     control = table.dropna(subset=["strided"])
+    if control.empty:  # of crosses without a height Vega complains
+        return theme.panel(line + bars + marks, (WIDTH, HEIGHT), "highest frequency")
     crosses = alt.Chart(control).mark_point(shape="cross", size=60, angle=45, filled=True)
     striding = tooltips("subject", name="after", strided=("mere striding", ".2f"))
     crosses = crosses.encode(x, alt.Y("strided:Q"), colour, tooltip=striding)
-    title = "highest frequency" + (" (×: mere striding)" if len(control) else "")
-    return theme.panel(line + bars + crosses + marks, (WIDTH, HEIGHT), title)
+    return theme.panel(line + bars + crosses + marks, (WIDTH, HEIGHT), "highest frequency (×: mere striding)")
 
 
 def changes(finding: xarray.Dataset, name: str) -> Chart:

@@ -112,9 +112,9 @@ class ReceptiveField(SampledExperiment):
         "pass for every channel. Maps are averaged over images. The own patch is the cell of the site's grid, the "
         "radius is counted from its centre; or both about the map's own centre of mass, where that holds more, because "
         "a CNN with padded strides looks up to half a cell beside its cell. Branches are those that mix places, not "
-        "MLPs. A bare cell, seen evenly, has the radius sqrt(its area / 2π); growth and steps are counted from there. "
-        "Widths are those of a square as large as the picture. Up to 12 blocks, evenly spaced; brightness is on a "
-        "square-root scale."
+        "MLPs. A bare cell, seen evenly, has the radius sqrt(its area / 2π); growth and steps are counted from that of "
+        "the first block. Widths are those of a square as large as the picture. Up to 12 blocks, evenly spaced; "
+        "brightness is on a square-root scale."
     )
     quantities = (
         Quantity(
@@ -142,7 +142,7 @@ class ReceptiveField(SampledExperiment):
         Quantity(
             "least_growth",
             of_pairs(least_growth),
-            "radius of the last block minus that of a bare cell, the smaller of ViT and CNN",
+            "radius of the last block minus that of a bare cell of the first, the smaller of ViT and CNN",
             smooth=False,  # a minimum of two
             unit="widths",
         ),
