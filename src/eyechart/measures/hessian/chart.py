@@ -144,7 +144,7 @@ def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:
         return alt.Scale(domain=[0, highest], nice=True)
     positive = name in ("ape", "largest") and (ends.min().dropna() > 0).all() and ends.notna().to_numpy().any()
     if not positive:
-        farthest = FAR * float(np.nanmax(np.abs(table[name]), initial=0))
+        farthest = FAR * float(table[name].abs().fillna(0).max())
         reach = [max(float(ends.min().min()), -farthest), min(float(ends.max().max()), farthest)]
         domain = [min(0.0, reach[0]), max(0.0, reach[1])]
         return alt.Scale(domain=domain, nice=True) if np.ptp(domain) > 0 else alt.Scale(zero=True, nice=True)
