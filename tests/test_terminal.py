@@ -1,9 +1,10 @@
 """What a person sees in a terminal of a given width."""
 
+import sys
+
 import pytest
 from rich.table import Table
 
-from eyechart import terminal
 from eyechart.terminal import show, table
 
 
@@ -20,7 +21,7 @@ def test_words_of_a_table_are_not_broken(
 ) -> None:
     """At 60 letters `show` printed "recognitio" above "n", and `subjects` "2,803," above "850"."""
     monkeypatch.setenv("COLUMNS", columns)
-    monkeypatch.setattr(terminal.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     show(names_and_numbers(), stack=True)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     if columns == "100":

@@ -367,3 +367,24 @@ def test_one_seed_has_no_lowest_and_highest(records: list[Records]) -> None:
     assert {bool(row.spread) for row in rows if row.seeds > 1} == {True}
     assert {row.spread for row in rows if row.seeds == 1} == {""}
     assert " ()" not in markdown([], records, [], BundledExams([]))
+
+
+def test_a_training_loss_is_measured_on_training_images(found: list[Answer], records: list[Records]) -> None:
+    """It was said to be one of 50,000 test images, of which there are 10,000."""
+    by_name = {each.study.name: each for each in records}
+    asked = [
+        (part, interval, by_name[one.study].study.contrasts[part.quantity])
+        for answer in found
+        for one in answer.studied
+        for part, interval in zip(one.test.parts, one.intervals, strict=True)
+        if part.quantity in by_name[one.study].study.contrasts
+    ]
+    losses = [interval.words for _, interval, contrast in asked if contrast.quantity.endswith("_train_nll")]
+    assert len(losses) > 3
+    assert all(words.endswith(" training images") for words in losses)
+    (doubling,) = [words for words in losses if "1,000 to 50,000" in words]
+    say = translator([], [])
+    assert say(doubling[0].upper() + doubling[1:]) or say(doubling)
+    others = [interval.words for _, interval, contrast in asked if contrast.quantity.startswith("test_")]
+    assert others
+    assert not any("training images" in words for words in others)
