@@ -371,9 +371,11 @@ def claims(name: str | None, claims_file: Path | None, json_: bool) -> None:
                 read = f", read {test.reading}" if test.reading else ""
                 tell(f"     test        {test.measure}{read}: {asked}")
     if studies:
-        say(
-            "\nexam: `eyechart exam` decides it on subjects that have what it needs. study: no exam decides it, only\n"
-            "trainings made for the purpose, with several seeds of each: `eyechart study NAME`."
+        say("")
+        tell(
+            "exam: `eyechart exam` decides it on subjects that have what it needs. study: no exam decides it, only "
+            "trainings made for the purpose, with several seeds of each: `eyechart study NAME`.",
+            hang=0,
         )
 
 

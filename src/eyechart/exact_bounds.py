@@ -93,7 +93,12 @@ def at_the_ends(value: Array, low: Array, high: Array, trials: float | Array) ->
 
 
 def where_no_pair_moved(value: Array, low: Array, high: Array, pairs: float) -> tuple[Array, Array]:
-    """A difference of two shares of the same images, none of which moved: no spread between folds, the same bound."""
+    """A difference of two shares of the same images, where none or all moved: no spread between folds, the same bound.
+
+    >>> ends = where_no_pair_moved(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.array([0.0, 1.0]), 36)
+    >>> [[f"{float(end):.3f}" for end in each] for each in ends]
+    [['-0.097', '0.903'], ['0.097', '1.000']]
+    """
     slack = room_for(pairs)
-    none = (value == 0) & (low == 0) & (high == 0)
-    return np.where(none, -slack, low), np.where(none, slack, high)
+    alike = np.isin(value, (-1, 0, 1)) & (low == value) & (high == value)
+    return np.where(alike, np.maximum(value - slack, -1), low), np.where(alike, np.minimum(value + slack, 1), high)

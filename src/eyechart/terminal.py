@@ -7,11 +7,13 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape as escape_markup
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.tree import Tree
 
@@ -32,15 +34,32 @@ def escape(text: str) -> str:
     return escape_markup(printable(text))
 
 
-def show(thing: Any) -> None:
-    """Print to stdout. Piped, a row stays one line, so that grep and cut work on it, and has no blanks at its end."""
+def show(thing: Any, stack: bool = False) -> None:
+    """Print to stdout. Piped, a row stays one line, so that grep and cut work on it, and has no blanks at its end.
+
+    With `stack` the cells of a row stand below one another where the terminal would break the words of the table.
+    """
     if sys.stdout.isatty():
-        Console(highlight=False, emoji=False).print(thing)
+        console = Console(highlight=False, emoji=False)
+        unbounded = console.options.update(max_width=10_000)
+        if stack and Measurement.get(console, unbounded, thing).minimum > console.width:
+            for line in stacked(thing):
+                console.print(line)
+        else:
+            console.print(thing)
         return
     console = Console(width=10_000, highlight=False, emoji=False, no_color=True)
     with console.capture() as captured:
         console.print(thing)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def stacked(rows: Table) -> Iterator[RenderableType]:
+    """Each row of a table as its first cell and the others below it, without those that are empty."""
+    cells = [[*([column.header] if rows.show_header else []), *column.cells] for column in rows.columns]
+    for first, *others in zip(*cells, strict=True):
+        yield first
+        yield Padding("  ".join(str(cell) for cell in others if cell), (0, 0, 0, 4))
 
 
 def line_width() -> int:
@@ -140,7 +159,7 @@ def print_findings(run: Run) -> None:
         value = f"{number} {row['unit']}".strip() if math.isfinite(row["value"]) else "not defined here"
         interval = f"[{span}]" if span and math.isfinite(row["value"]) else "–"
         rows.add_row(*map(escape, (row["measure"], row["quantity"], row["subjects"], value, interval)))
-    show(rows)
+    show(rows, stack=True)
 
 
 def print_forecast(forecast: Forecast) -> None:
@@ -255,7 +274,7 @@ def print_subjects(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int] 
             escape(str(recipe.get("name", "") if isinstance(recipe, dict) else recipe)),
             escape(str(card.get("sentence", ""))),
         )
-    show(listed)
+    show(listed, stack=True)
     if counts:
         others = ", ".join(f"{count:,} from {source}" for source, count in counts.items() if source != "zoo")
         show(f"and {others}: `eyechart subjects timm:PATTERN` searches them; from the hub, any hf:ORG/NAME.")

@@ -177,6 +177,14 @@ def test_an_interval_that_reaches_zero_is_on_no_logarithmic_axis(low: float, kin
     assert hessian_chart.scale_of("ape", table).to_dict().get("type") == kind
 
 
+def test_an_interval_of_two_minibatches_does_not_push_all_marks_together() -> None:
+    """[0, 227541957] around 199: every mean stood at zero."""
+    table = pd.DataFrame({"ape": [136.0, 199.0], "ape_low": [0.0, 0.0], "ape_high": [1516.0, 2.3e8]})
+    assert hessian_chart.scale_of("ape", table).to_dict()["domain"] == [0, 1990]
+    near = pd.DataFrame({"smallest": [-50.0], "smallest_low": [-90.0], "smallest_high": [-10.0]})
+    assert hessian_chart.scale_of("smallest", near).to_dict()["domain"] == [-90, 0]
+
+
 def test_a_short_name_is_whole_below_a_narrow_map() -> None:
     """Of 10 layers × 18 the map is 78 pixels wide: a name may stand out by 12 on either side."""
     cells = pd.DataFrame([{"x": f"b{x}", "y": f"c{y}", "value": 0.5} for x in range(10) for y in range(18)])

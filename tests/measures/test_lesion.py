@@ -16,11 +16,13 @@ from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.errors import DoesNotApply
+from eyechart.exact_bounds import where_no_pair_moved
 from eyechart.images import open_images, plan_batches
 from eyechart.intervals import with_intervals
 from eyechart.measures.lesion.measure import (
     Lesion,
     at_stage_ends,
+    by_place,
     early_convolutions,
     early_convolutions_recalibrated,
     stage_interaction,
@@ -251,3 +253,12 @@ def test_the_images_asked_for_are_used_and_shards_change_nothing() -> None:
     assert all(torch.equal(one[name], many[name]) for name in one)
     assert one["images"].sum() == 40
     assert measure.passes(scene.anatomies[0]) == len(units_of(scene.anatomies[0])) == 5
+
+
+def test_places_where_no_answer_was_lost_have_the_bound_of_their_images() -> None:
+    """Their mean stood in the figure without an interval beside units that have one of ±10 points."""
+    rows = [("attention", stage, 2 * stage + place, 0.0) for stage in (0, 1) for place in (0, 1)]
+    cost = by_place(hand_made(rows, "staged transformer"), 36.0).place_cost
+    low, high = where_no_pair_moved(cost.values, cost.values, cost.values, cost.attrs["pairs"])
+    assert (low < -0.09).all()
+    assert (high > 0.09).all()

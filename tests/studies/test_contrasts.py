@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from eyechart.errors import UsageError
+from eyechart.studies.claim_answers import changes_of_mind
 from eyechart.studies.contrasts import Choice
 from eyechart.studies.records import Records, records_folder
-from eyechart.studies.seeds import rank_over_seeds
+from eyechart.studies.seeds import NOTHING_COMPARED, rank_over_seeds
 from eyechart.studies.study import Study, find, names, read_study
 from eyechart.studies.verdicts import interval_of, own_verdict
 from tests.studies.texts import study_text
@@ -116,6 +117,12 @@ def test_one_arm_chosen_twice_differs_by_nothing_and_is_not_called_certain() -> 
     assert interval.value == 0
     assert math.isnan(interval.low), "an arm minus itself says nothing, and an interval of it would be invented"
     assert "same arm" in interval.words
+    asks = '[[claim]]\nid = "C07"\ngates = []\nparts = [{ contrast = "best minus base", side = "above", margin = 0 }]\n'
+    study = study_of("base", "low", "high", more=more + asks)
+    judged = own_verdict(study.tests[0], Records(study, records.lines))
+    assert judged is not None
+    assert judged.verdict.remarks == f"{NOTHING_COMPARED}.", "three seeds are not too few"
+    assert changes_of_mind(judged) == [f"{NOTHING_COMPARED}."]
 
 
 # --- Quantities of two trainings -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from eyechart.claims.verdict import Verdict
 from eyechart.measures import measures
 from eyechart.report.words import translator
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer, all_records, answers, changes_of_mind, told_once
+from eyechart.studies.claim_answers import Answer, all_records, answers, arm_rows, changes_of_mind, told_once
 from eyechart.studies.markdown import markdown
 from eyechart.studies.page import claim_context, divided, page, study_context, unasked_contrasts
 from eyechart.studies.question_figures import figures_of
@@ -335,3 +335,58 @@ def test_arms_of_unequal_size_are_told_beside_what_compares_them(found: list[Ans
     assert unequal_sizes(sizes, Records(study, made)) == ("Its 7 arms differ in size: 1.00 to 1.60 million parameters.")
     assert say(unequal_sizes(sizes, Records(study, made)))
     assert not unequal_sizes(["a"], Records(study, made))
+
+
+def test_what_the_bundled_weights_decide_otherwise_is_told_at_the_head(found: list[Answer]) -> None:
+    """Claims decided "as a whole" are so over seeds; C46 fails there as a whole, and holds on the bundled weights."""
+    said = {each.claim.id: {one.verdict.verdict for one in each.studied} for each in found}
+    otherwise = [
+        each.claim.id
+        for each in found
+        if said[each.claim.id] & {"holds", "fails"}
+        and {one.verdict for one in each.examined} & {"holds", "fails"} - said[each.claim.id]
+    ]
+    assert "C46" in otherwise
+    words = f"bundled weights, in some reading or on some model: {', '.join(otherwise)}."
+    sentences = summary(found).sentences
+    assert words in " ".join(sentences)
+    assert "alike over seeds in every reading" in sentences[0]
+    assert [words for words in sentences if translator([], [])(words) is None] == []
+
+
+def test_verdicts_that_holm_leaves_undecided_have_a_stamp_of_their_own(found: list[Answer]) -> None:
+    (pooled,) = [answer for answer in found if answer.claim.id == "C34"]
+    fails = [one.verdict.stands for one in pooled.studied if one.verdict.verdict == "fails"]
+    stamps = [each for each in claim_context(pooled)["studied_kinds"] if each["kind"].slug == "fails"]
+    assert [(each["number"], each["corrected_away"]) for each in stamps] == [
+        (fails.count(True), False),
+        (fails.count(False), True),
+    ]
+
+
+def test_one_seed_has_no_lowest_and_highest(records: list[Records]) -> None:
+    rows = [row for each in records for row in arm_rows(each)]
+    assert {bool(row.spread) for row in rows if row.seeds > 1} == {True}
+    assert {row.spread for row in rows if row.seeds == 1} == {""}
+    assert " ()" not in markdown([], records, [], BundledExams([]))
+
+
+def test_a_training_loss_is_measured_on_training_images(found: list[Answer], records: list[Records]) -> None:
+    """It was said to be one of 50,000 test images, of which there are 10,000."""
+    by_name = {each.study.name: each for each in records}
+    asked = [
+        (part, interval, by_name[one.study].study.contrasts[part.quantity])
+        for answer in found
+        for one in answer.studied
+        for part, interval in zip(one.test.parts, one.intervals, strict=True)
+        if part.quantity in by_name[one.study].study.contrasts
+    ]
+    losses = [interval.words for _, interval, contrast in asked if contrast.quantity.endswith("_train_nll")]
+    assert len(losses) > 3
+    assert all(words.endswith(" training images") for words in losses)
+    (doubling,) = [words for words in losses if "1,000 to 50,000" in words]
+    say = translator([], [])
+    assert say(doubling[0].upper() + doubling[1:]) or say(doubling)
+    others = [interval.words for _, interval, contrast in asked if contrast.quantity.startswith("test_")]
+    assert others
+    assert not any("training images" in words for words in others)

@@ -69,6 +69,8 @@ class Measured:
     """Its interval is as wide as the few things it counts make it: more images would not narrow it."""
     unit: str = ""
     """What `images` counts, where its interval is over something else: "arms" of a study."""
+    without: str = ""
+    """Why it has no interval, where more of them alone would not give it one."""
 
     @property
     def moves(self) -> bool:
@@ -174,11 +176,8 @@ def decide(
         smooth = reading.smooth and not reading.moves
         reasons += [still_moves(reading.value, reading.half)] if reading.moves else []
         of_few = reading.of_few and not reading.moves
-        reasons.append(
-            counts_few(unit)
-            if of_few
-            else what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth)
-        )
+        decides = what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth)
+        reasons.append(reading.without or (counts_few(unit) if of_few else decides))
     reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
     has_effect = not math.isnan(shown.effect)
     reason = sentences([*first, begin(shown.sentence, subjects), *reasons])

@@ -71,7 +71,7 @@ def contents(comparison: Comparison) -> dict[str, Any]:
 def print_comparison(comparison: Comparison) -> None:
     from eyechart.charts.numbers import with_span
     from eyechart.comparison.differences import clearness, rank
-    from eyechart.comparison.page import by_reason
+    from eyechart.comparison.page import by_reason, from_to
     from eyechart.phrases import count
     from eyechart.terminal import escape, show, table, wrapped
 
@@ -87,9 +87,7 @@ def print_comparison(comparison: Comparison) -> None:
     changed.sort(key=lambda row: -rank(row[0]))
     rows = table("quantity", "of", labels[0], *(["run"] if len(labels) > 2 else []), "changed to", "by", "", "")
     for _, each, place in changed[:MOST_ROWS]:
-        before, after = (
-            with_span(value.value, value.low, value.high)[0] for value in (each.values[0], each.values[place + 1])
-        )
+        before, after = from_to(each.values[0], each.values[place + 1])
         by, span = with_span(*(getattr(each.changes[place], part) for part in ("value", "low", "high")))
         which = [labels[place + 1]] if len(labels) > 2 else []
         cells = (

@@ -184,7 +184,7 @@ class Comparison:
             for place in range(len(self.runs)):
                 key = (quantity_name, self._in_run(subjects, place) or ())
                 if key not in there[place]:
-                    what = f"{name}: {quantity_name} of {', '.join(subjects)}"
+                    what = f"{name}: {quantity_name} ({', '.join(subjects)})"
                     out[what] = f"it is not defined in {self.labels[place]}"
                     break
                 keys.append(key)

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 import eyechart
 from eyechart.charts import theme
+from eyechart.charts.numbers import number as plain
 from eyechart.charts.numbers import with_span
 from eyechart.claims.table import CLAIMS
 from eyechart.comparison.pictures import clearest, figures, panel
@@ -158,9 +159,23 @@ def steps(each: Difference) -> list[dict[str, Any]]:
     return [
         number(change)
         | {"was": number(each.values[0]), "now": number(now), "clear": each_clear(change)}
-        | {"how": HOWS[how], "short": how}
+        | {"how": HOWS[how], "short": how, "from_to": " → ".join(from_to(each.values[0], now))}
         for now, change, how in later
     ]
+
+
+def from_to(was: Estimate, now: Estimate) -> tuple[str, str]:
+    """Two values that are subtracted beside them, with the same decimals: 0.649 → 0.73 is no change by 0.085.
+
+    >>> from eyechart.comparison.differences import Estimate
+    >>> from_to(Estimate(0.6494, 0.601, 0.698), Estimate(0.7341, 0.66, 0.80))
+    ('0.649', '0.734')
+    """
+    shown = [number(value)["value"] for value in (was, now)]
+    if not all(value.is_finite and value.low < value.high for value in (was, now)):
+        return shown[0], shown[1]
+    decimals = max(len(text.partition(".")[2]) for text in shown)
+    return plain(was.value, decimals), plain(now.value, decimals)
 
 
 def each_clear(change: Estimate) -> bool:

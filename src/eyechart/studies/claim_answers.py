@@ -17,6 +17,7 @@ from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import MOST_SEEDS, round_up
 from eyechart.studies.records import Records, records_folder
+from eyechart.studies.seeds import NOTHING_COMPARED
 from eyechart.studies.side_by_side import DECIDED, differences
 from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import StudyVerdict, verdicts_of
@@ -148,7 +149,7 @@ class ArmRow:
     accuracy: str
     """In percent, the mean over seeds."""
     spread: str
-    """From the lowest seed to the highest."""
+    """From the lowest seed to the highest; empty for one seed, which has none."""
     seconds: float
 
 
@@ -166,7 +167,7 @@ def arm_rows(records: Records) -> list[ArmRow]:
                     mine[0]["parameters"],
                     mine[0]["train_images"],
                     f"{sum(right) / len(right):.1f} %",
-                    f"{min(right):.1f} to {max(right):.1f}",
+                    f"{min(right):.1f} to {max(right):.1f}" if len(right) > 1 else "",
                     sum(line["seconds"] for line in mine) / len(mine),
                 )
             )
@@ -177,7 +178,11 @@ def changes_of_mind(each: StudyVerdict) -> list[str]:
     """Of every part, what would change the verdict."""
     stuck = each.test.stuck([part.verdict for part in each.verdict.parts])
     return [
-        NOTHING_TO_DECIDE if stuck and part.verdict == "undecided" else change_of_mind(part, interval.unit)
+        NOTHING_TO_DECIDE
+        if stuck and part.verdict == "undecided"
+        else f"{NOTHING_COMPARED}."
+        if interval.same_arms
+        else change_of_mind(part, interval.unit)
         for part, interval in zip(each.verdict.parts, each.intervals, strict=True)
     ]
 

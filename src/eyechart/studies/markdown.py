@@ -115,7 +115,8 @@ def _studies(records: Sequence[Records]) -> Iterator[str]:
         yield "| arm | seeds | parameters | training images | accuracy, mean over seeds (lowest to highest) | seconds |"
         yield "|---|---|---|---|---|---|"
         for arm in arm_rows(each):
-            numbers = f"{arm.seeds} | {arm.parameters:,} | {arm.images:,} | {arm.accuracy} ({arm.spread})"
+            accuracy = f"{arm.accuracy} ({arm.spread})" if arm.spread else arm.accuracy
+            numbers = f"{arm.seeds} | {arm.parameters:,} | {arm.images:,} | {accuracy}"
             yield f"| {arm.name} | {numbers} | {arm.seconds:.0f} |"
         steps = "; ".join(sorted({line["step"] for line in recorded}))
         yield f"\nData: {recorded[0]['data']}. Steps: {steps}.\n"

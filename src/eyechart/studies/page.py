@@ -214,17 +214,24 @@ def examined_context(verdict: Verdict) -> dict[str, Any]:
 
 
 def studied_kinds(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """One stamp for all verdicts of a kind: 16 of them beside one claim filled a screen of a phone."""
-    of_kind = {kind: [each for each in verdicts if each.verdict == kind] for kind in KINDS}
+    """One stamp for all verdicts of a kind: 16 of them beside one claim filled a screen of a phone.
+
+    Those that Holm's correction leaves undecided have their own: beside one that stays they would look as clear as it.
+    """
+    of_kind = {
+        (kind, away): [each for each in verdicts if each.verdict == kind and (each.stands is False) == away]
+        for kind in KINDS
+        for away in (False, True)
+    }
     return [
         {
             "kind": KINDS[kind],
             "number": len(alike),
             "words": alike[0].words if len(alike) == 1 else kind,
             "subjects": list(dict.fromkeys(name for each in alike for name in each.subjects)),
-            "corrected_away": all(each.stands is False for each in alike),
+            "corrected_away": away,
         }
-        for kind, alike in of_kind.items()
+        for (kind, away), alike in of_kind.items()
         if alike
     ]
 

@@ -53,8 +53,12 @@ class Row:
     @property
     def pictures(self) -> str:
         """What it was measured on: "1,024 test images"; empty where it was read off the weights."""
+        return f"{self.images:,} {self.kind_of_pictures}" if self.images else ""
+
+    @property
+    def kind_of_pictures(self) -> str:
         kinds = {"test": "test images", "train": "training images", "sample": "test images of CIFAR-10"}
-        return f"{self.images:,} {kinds.get(self.source, f'images of {self.source}')}" if self.images else ""
+        return kinds.get(self.source, f"images of {self.source}")
 
 
 def key_of_line(line: Mapping[str, Any]) -> Key:
@@ -108,7 +112,8 @@ class Records:
                 line = self.training(arm.name, seed)
                 if line is not None and not line.get("failed"):
                     for quantity, (value, low, high, images) in line["scores"].items():
-                        yield seed, Row("training", quantity, (arm.name,), value, low, high, images)
+                        source = "train" if "_train_" in quantity else "test"
+                        yield seed, Row("training", quantity, (arm.name,), value, low, high, images, source=source)
         for exam in self.study.exams:
             for group in exam.groups():
                 for seed in self.study.seeds_of(group):
@@ -157,11 +162,14 @@ class Records:
         return result | {name: choice.of_seeds(result, contrast.every_seed) for name, choice in contrast.chosen.items()}
 
     def pictures(self, contrast: Contrast) -> str:
-        """What the runs of a contrast were measured on, in words."""
+        """What the runs of a contrast were measured on, in words; training losses on less data on fewer pictures."""
         keys = [key for key in contrast.weights if key not in contrast.chosen] or list(contrast.arms)
         rows = self.values(contrast.quantity, keys)
-        found = [row.pictures for key in keys for row in rows.get(tuple(key.split(" | ")), {}).values()]
-        return next(iter(found), "")
+        found = [row for key in keys for row in rows.get(tuple(key.split(" | ")), {}).values() if row.images]
+        least, most = (end((row.images for row in found), default=0) for end in (min, max))
+        if least < most and len({row.source for row in found}) == 1:
+            return f"{least:,} to {most:,} {found[0].kind_of_pictures}"
+        return found[0].pictures if found else ""
 
     def facts(self, arm: str) -> Facts | None:
         """What is known of an arm, over its seeds: the input of the gates."""

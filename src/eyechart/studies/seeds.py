@@ -34,6 +34,9 @@ Values = Mapping[str, np.ndarray]
 """Of each arm, one number a seed."""
 
 
+NOTHING_COMPARED = "Nothing is compared while every seed chooses the same arm on both sides"
+
+
 @dataclass(frozen=True)
 class OverSeeds:
     """A contrast with its interval over seeds."""

@@ -34,7 +34,9 @@ class Summary:
     hold: tuple[int, int]
     """How many hold: of those decided as a whole, of those in part. The others fail."""
     both: tuple[str, ...]
-    """Hold in one reading or on one model and fail in another."""
+    """Hold in one reading or on one model and fail in another, over seeds."""
+    otherwise: tuple[str, ...]
+    """Hold or fail on the bundled weights in some reading or on some model, which no verdict over seeds says."""
     stay: int
     """Have a verdict over seeds that stays decided under Holm's correction."""
     intervals: int
@@ -52,12 +54,19 @@ class Summary:
     def sentences(self) -> list[str]:
         told = [
             f"Of the {self.over_seeds} claims decided over seeds, {self.whole} are decided as a whole "
-            f"({self.hold[0]} hold, {self.whole - self.hold[0]} fail): alike in every reading and on every model that "
-            f"was asked, with nothing left to ask. {self.partly} are decided in part ({self.hold[1]} hold, "
+            f"({self.hold[0]} hold, {self.whole - self.hold[0]} fail): alike over seeds in every reading and on every "
+            f"model that was asked, with nothing left to ask. {self.partly} are decided in part ({self.hold[1]} hold, "
             f"{self.partly - self.hold[1]} fail): something of them is undecided, not tested, or to come."
         ]
         if self.both:
-            told.append(f"Holding in one reading or on one model and failing in another: {', '.join(self.both)}.")
+            told.append(
+                f"Over seeds holding in one reading or on one model and failing in another: {', '.join(self.both)}."
+            )
+        if self.otherwise:
+            told.append(
+                "Decided the other way on the bundled weights, in some reading or on some model: "
+                f"{', '.join(self.otherwise)}."
+            )
         if self.proxies:
             told.append(f"Decided by a scaled-down proxy only: {', '.join(self.proxies)}.")
         if self.later:
@@ -74,6 +83,7 @@ def summary(all_answers: Sequence[Answer]) -> Summary:
     decided = {claim: [one for one in mine if one.verdict in DECIDED] for claim, mine in by_claim.items()}
     decided = {claim: mine for claim, mine in decided.items() if mine}
     words = {claim: {verdict.verdict for verdict in by_claim[claim]} for claim in decided}
+    on_weights = {each.claim.id: {one.verdict for one in each.examined} & set(DECIDED) for each in all_answers}
     left = {each.claim.id for each in all_answers if each.waiting or each.untested}
     whole = {claim for claim, said in words.items() if len(said) == 1 and claim not in left}
     both = tuple(claim for claim, said in words.items() if said >= set(DECIDED))
@@ -92,6 +102,7 @@ def summary(all_answers: Sequence[Answer]) -> Summary:
             sum("holds" in said for claim, said in words.items() if claim not in {*whole, *both}),
         ),
         both=both,
+        otherwise=tuple(claim for claim, said in words.items() if on_weights[claim] - said),
         stay=sum(any(verdict.stands for verdict in mine) for mine in decided.values()),
         intervals=sum(
             math.isfinite(part.p) for mine in by_claim.values() for verdict in mine for part in verdict.parts

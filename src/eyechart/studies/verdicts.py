@@ -24,6 +24,7 @@ from eyechart.studies.recorded import unequal_sizes
 from eyechart.studies.records import Records, Row, scaled
 from eyechart.studies.seeds import (
     LEAST_SEEDS,
+    NOTHING_COMPARED,
     OverSeeds,
     contrast_over_seeds,
     mean_over_seeds,
@@ -91,6 +92,7 @@ def judged(
             study,
             folds=each.folds,
             unit="arms" if each.arms else "",
+            without=NOTHING_COMPARED if each.same_arms else "",
         )
         for each in intervals
     ]

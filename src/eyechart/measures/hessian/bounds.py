@@ -118,7 +118,7 @@ def spectra_in_words(finding: xarray.Dataset) -> str:
         for variant in dict.fromkeys([of_subject.variant.values[0], of_subject.variant.values[-1]]):
             one = of_subject.sel(variant=variant)
             nep = spanned(with_ends(one, "nep"), ".0%")
-            ape = spanned((float(one.ape), *ape_ends(finding, subject, variant)), ".0f")
+            ape = spanned((float(one.ape), *ape_ends(finding, subject, variant)), ",.0f")
             steep = f"the positive ones average {ape}" if np.isfinite(one.ape) else "none is positive"
             parts.append(f"{nep} of the eigenvalues are negative and {steep} ({variant})")
         said.append(f"for {subject} " + ", and ".join(parts))

@@ -21,6 +21,9 @@ POINTS = 140
 """Points of a density curve."""
 TICKS = 40
 """Eigenvalues drawn one by one, of a subject in a panel; of more, evenly many from small to large."""
+FAR = 10
+"""An axis ends at so many times the largest value: an interval of two minibatches reached 2·10⁸ beside a mean of 200,
+and no mark could be told from zero."""
 NUMBERS = {
     "nep": ("share of negative eigenvalues (NEP)", "unsettled"),
     "ape": ("mean of positive eigenvalues (APE)", "unsettled"),
@@ -124,7 +127,7 @@ def numbers(finding: xarray.Dataset, name: str) -> Chart:
     tooltip = tooltips("subject", "variant") + interval_tooltips(name, title, ".3g")
     tooltip += tooltips(**{doubt: ("share not known to 1 %", ".0%")})
     base = alt.Chart(table).encode(y=y, yOffset=offset, color=subject_colours(subjects), tooltip=tooltip)
-    rules = base.properties(data=table.dropna()).mark_rule(style="interval-bar", strokeWidth=2.5)
+    rules = base.properties(data=table.dropna()).mark_rule(style="interval-bar", strokeWidth=2.5, clip=True)
     rules = rules.encode(alt.X(f"{low}:Q", title=title, scale=scale), x2=alt.X2(high))
     sure = alt.condition(f"datum.{doubt} > 0", alt.value(0), alt.value(1))
     edge = alt.Stroke("subject:N", scale=theme.subject_scale(subjects), legend=None)
@@ -141,6 +144,9 @@ def scale_of(name: str, table: pd.DataFrame) -> alt.Scale:
         return alt.Scale(domain=[0, highest], nice=True)
     positive = name in ("ape", "largest") and (ends.min().dropna() > 0).all() and ends.notna().to_numpy().any()
     if not positive:
-        return alt.Scale(zero=True, nice=True)
+        farthest = FAR * float(table[name].abs().fillna(0).max())
+        reach = [max(float(ends.min().min()), -farthest), min(float(ends.max().max()), farthest)]
+        domain = [min(0.0, reach[0]), max(0.0, reach[1])]
+        return alt.Scale(domain=domain, nice=True) if np.ptp(domain) > 0 else alt.Scale(zero=True, nice=True)
     spread = [float(ends.min().min()), float(ends.max().max())]  # whole decades would be half empty
     return alt.Scale(type="log", domain=spread, nice=False, padding=theme.MARK)

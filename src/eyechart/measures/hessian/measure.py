@@ -99,14 +99,15 @@ class HessianSpectrum(SampledExperiment):
         "single "
         "eigenvalues. Below: the share of negative ones (NEP) and the mean of the positive ones (APE), and the "
         "algebraically smallest and largest eigenvalue, with and without augmentation and weight penalty, because the "
-        "answer depends on them. An open mark holds eigenvalues that are not known to 1 %."
+        "answer depends on them. An open mark holds eigenvalues that are not known to 1 %. An interval cut off by its "
+        "panel is wider than can be drawn."
     )
     how_to_read_ko = (
         "곡선은 미니배치마다 구한 손실 헤시안의 (크기로) 큰 고윳값들의 분포이다. 처음은 음수, 다음은 양수이고 눈금이 "
         "서로 다르다. 음수에 질량이 있으면 손실이 아래로 휘는 방향이 있어 볼록하지 않고, 양수가 0에서 멀리 있으면 "
         "날카롭다. 짧은 눈금은 고윳값 하나하나이다. 아래는 음수의 비율(NEP)과 양수의 평균(APE)이며, 증강과 가중치 "
         "벌점의 유무에 따라 답이 달라지므로 넷을 모두 보인다. 그 아래는 가장 작은 고윳값과 가장 큰 고윳값이다. 속이 빈 "
-        "표에는 1 %까지 확정되지 않은 고윳값이 섞여 있다."
+        "표에는 1 %까지 확정되지 않은 고윳값이 섞여 있다. 그림 끝에서 잘린 구간은 그릴 수 있는 것보다 넓다."
     )
     method = (
         "For each minibatch of 16 images the five eigenvalues of largest magnitude of the exact Hessian of the loss in "

@@ -321,7 +321,7 @@ class Lesion(SampledExperiment):
             for anatomy in scene.anatomies
             if small and self._twice(anatomy) and anatomy.subject not in left_out
         ]
-        return estimate.merge(by_place(estimate)).assign_attrs(
+        return estimate.merge(by_place(estimate, labelled)).assign_attrs(
             left_out=" and ".join(left_out),
             stale=" and ".join(stale),
             images_in_all=scene.images,
@@ -373,8 +373,11 @@ def typical_cost(units: xarray.Dataset, name: str) -> float:
     return float(np.median(units[name].values))
 
 
-def by_place(estimate: xarray.Dataset) -> xarray.Dataset:
-    """Mean cost of each kind of unit in the first and in the last block of the stages after the first."""
+def by_place(estimate: xarray.Dataset, labelled: float) -> xarray.Dataset:
+    """Mean cost of each kind of unit in the first and in the last block of the stages after the first.
+
+    Of `labelled` images: where none of them was lost, they say how certain that is.
+    """
     table = pd.DataFrame({name: estimate[name].values for name in ("subject", "kind", "stage", "block", "lost")})
     rows = []
     for (subject, kind), units in table[table["kind"] != INTACT].groupby(["subject", "kind"], sort=False):
@@ -385,7 +388,8 @@ def by_place(estimate: xarray.Dataset) -> xarray.Dataset:
                 costs = [stage["lost"][stage["block"] == stage["block"].agg(end)].mean() for stage in stages]
                 rows.append((subject, kind, place, float(np.mean(costs))))
     names = ("place_subject", "place_kind", "place")
+    attributes = {"limits": (-1.0, 1.0), "pairs": labelled}
     return xarray.Dataset(
-        {"place_cost": ("group", np.array([row[3] for row in rows], dtype=float), {"limits": (-1.0, 1.0)})},
+        {"place_cost": ("group", np.array([row[3] for row in rows], dtype=float), attributes)},
         coords={name: ("group", [row[at] for row in rows]) for at, name in enumerate(names)},
     )
