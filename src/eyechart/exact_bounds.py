@@ -71,6 +71,20 @@ def where_no_draw_moved(
     )
 
 
+def where_hardly_moved(
+    value: Array, low: Array, high: Array, room: float | Array, limits: Limits
+) -> tuple[Array, Array]:
+    """A number that draws of images moved by less than they could have: as far to each side as `room` says.
+
+    >>> ends = where_hardly_moved(np.array([0.01, 0.2]), np.array([0.01, 0.1]), np.array([0.01, 0.3]), 0.03, (0, 1))
+    >>> [[f"{float(end):.2f}" for end in each] for each in ends]
+    [['0.00', '0.10'], ['0.04', '0.30']]
+    """
+    still = high - low < np.maximum(UNMOVED, HARDLY * 2 * np.asarray(room))
+    least, most = within(limits, value - room, value + room)
+    return np.where(still, np.minimum(low, least), low), np.where(still, np.maximum(high, most), high)
+
+
 def of_few_values(
     quantity: Quantity, estimate: xarray.Dataset, subjects: tuple[str, ...], low: Array, high: Array
 ) -> tuple[Array, Array]:

@@ -38,6 +38,7 @@ from eyechart.exact_bounds import (
     Limits,
     at_the_ends,
     of_few_values,
+    where_hardly_moved,
     where_no_draw_moved,
     where_no_pair_moved,
     within,
@@ -205,6 +206,8 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
             low, high = bootstrap(value, *drawn, tally.folds, limits)
             if "trials" in variable.attrs:
                 low, high = where_no_draw_moved(value, low, high, variable.attrs["trials"], limits)
+            if "room" in variable.attrs:
+                low, high = where_hardly_moved(value, low, high, variable.attrs["room"], limits)
         else:
             replicates = left_out.stack(name, value)
             low, high = jackknife(value, replicates, limits)

@@ -92,6 +92,10 @@ def test_a_bin_that_is_always_right_may_still_be_wrong_by_chance() -> None:
     assert float(found.quantity_low[row]) == pytest.approx(0.025 ** (1 / 64), abs=1e-9)
 
 
+def quantity_ends(finding: xarray.Dataset, row: int) -> list[xarray.DataArray]:
+    return [finding[f"quantity_{part}"][row] for part in ("low", "value", "high")]
+
+
 def test_a_model_that_guesses_is_neither_sure_nor_unsure() -> None:
     """An untrained one answers all alike; no picture right in 60 says little of the others, and of its confidence."""
     dice = torch.Generator().manual_seed(3)
@@ -112,6 +116,10 @@ def test_a_model_that_guesses_is_neither_sure_nor_unsure() -> None:
     surely, slack = float(never.quantity_value[row]), 1 - 0.025 ** (1 / 60)
     assert float(never.quantity_low[row]) == pytest.approx(surely - slack)
     assert float(never.quantity_high[row]) == pytest.approx(surely)
+    (row,) = np.flatnonzero(never["quantity"].values == "ece")  # .0035 [.0034, .0036] of 128 pictures, all misread
+    for low, value, high in ((never.ece_low[0], never.ece[0], never.ece_high[0]), quantity_ends(never, row)):
+        assert float(high) == pytest.approx(float(value) + slack)
+        assert float(low) == pytest.approx(max(0.0, float(value) - slack))
 
 
 def test_temperature_scaling_undoes_overconfidence() -> None:

@@ -12,7 +12,7 @@ drawn beside it. The signed error has no such floor.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -84,6 +84,16 @@ def of_all_or_nothing(estimate: xarray.Dataset) -> Bounds:
     return bounds
 
 
+def either_way(estimate: xarray.Dataset, variable: str) -> Bounds:
+    """The same of calibration errors, which have no sign."""
+    errors, rooms = by_subject(estimate, variable), room_of(by_subject(estimate, "accuracy"), estimate.attrs["images"])
+    return {(subject,): (errors[subject] - room, errors[subject] + room) for subject, room in rooms.items()}
+
+
+def room_of(accuracies: Mapping[str, float], images: float) -> dict[str, float]:
+    return {subject: float(room_for(images)) * (accuracy in (0, 1)) for subject, accuracy in accuracies.items()}
+
+
 @dataclass(frozen=True)
 class Calibration(Measure):
     name = "calibration"
@@ -115,7 +125,14 @@ class Calibration(Measure):
         "error: bootstrap over folds."
     )
     quantities = (
-        Quantity("ece", each("ece"), "expected calibration error", smooth=False, limits=(0, 1)),
+        Quantity(
+            "ece",
+            each("ece"),
+            "expected calibration error",
+            smooth=False,
+            limits=(0, 1),
+            if_unmoved=partial(either_way, variable="ece"),
+        ),
         Quantity(
             "signed_ece",
             each("signed_ece"),
@@ -144,6 +161,7 @@ class Calibration(Measure):
             "expected calibration error after temperature scaling",
             smooth=False,
             limits=(0, 1),
+            if_unmoved=partial(either_way, variable="scaled_ece"),
         ),
         Quantity(
             "scaled_nll",
@@ -246,7 +264,9 @@ class Calibration(Measure):
             for name, values in bins.items()
         }
         floor = math.sqrt(2 / math.pi) * np.sqrt(plain["chance"]).sum(1) / images
-        step, unit = {"limits": (0.0, 1.0), "smooth": False}, {"limits": (0.0, 1.0)}
+        accuracy_of_all = plain["right"].sum(1) / images
+        room = [*room_of(dict(zip(subjects, accuracy_of_all.tolist(), strict=True)), images).values()]
+        step, unit = {"limits": (0.0, 1.0), "smooth": False, "room": room}, {"limits": (0.0, 1.0)}
         gap, positive = {"limits": (-1.0, 1.0)}, {"limits": (0.0, np.inf)}
         counted = {**unit, "trials": images}
         return xarray.Dataset(
@@ -254,7 +274,7 @@ class Calibration(Measure):
                 "accuracy_in_bin": (("subject", "bin"), accuracy, {**unit, "trials": plain["images_in"]}),
                 "confidence_in_bin": (("subject", "bin"), confidence, unit),
                 "share_in_bin": (("subject", "bin"), plain["images_in"] / images, unit),
-                "accuracy": ("subject", plain["right"].sum(1) / images, counted),
+                "accuracy": ("subject", accuracy_of_all, counted),
                 "ece": ("subject", calibration_error(*(plain[k] for k in ("images_in", "confidence", "right"))), step),
                 "signed_ece": ("subject", (plain["confidence"] - plain["right"]).sum(1) / images, gap),
                 "floor": ("subject", floor, unit),
