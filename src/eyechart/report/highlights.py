@@ -97,10 +97,14 @@ def share_of_possible(one: float, other: float, limits: tuple[float | None, floa
 
     >>> share_of_possible(0.5, 0.25, (-1, 1)), share_of_possible(30.0, 10.0, (0, None))
     (0.25, 0.5)
+    >>> share_of_possible(0.03, -0.01, (None, None)), share_of_possible(3.0, -1.0, (None, None))
+    (0.04, 1.0)
     """
     low, high = limits
+    apart = abs(one - other)
     possible = max(abs(low), abs(high)) if low is not None and high is not None else abs(one) + abs(other)
-    return min(1.0, abs(one - other) / possible) if possible else 0.0
+    share = min(1.0, apart / possible) if possible else 0.0
+    return min(share, apart) if low is None else share
 
 
 def contrasts(name: str, measure: Measure, finding: xarray.Dataset, guessing: Collection[str] = ()) -> list[Contrast]:
