@@ -53,7 +53,8 @@ def test_accuracy_thresholds(images: str, architecture: Architecture, least: flo
     assert ACCURACY.check([facts("a", architecture, images=images, accuracy=least)]).outcome == "passed"
     short = ACCURACY.check([facts("a", architecture, images=images, accuracy=least - 0.001)])
     assert short.outcome == "failed"
-    assert f"less than the {100 * least:.0f} % asked for on CIFAR-10" in short.words
+    whose = "CNNs" if architecture == "cnn" else "other models than CNNs"
+    assert f"less than the {100 * least:.0f} % asked of {whose} on CIFAR-10" in short.words
 
 
 def test_accuracy_elsewhere_has_no_threshold_but_guessing() -> None:
@@ -80,7 +81,7 @@ def test_one_weak_subject_fails_the_pair_and_is_the_one_named() -> None:
     pair = [facts("a", images="sample", accuracy=0.9), facts("b", "cnn", images="sample", accuracy=0.5)]
     result = ACCURACY.check(pair)
     assert (result.gate, result.title, result.outcome) == ("g1", "accuracy", "failed")
-    assert result.words == "b classifies 50.0 % correctly [48.0, 52.0], less than the 88 % asked for on CIFAR-10"
+    assert result.words == "b classifies 50.0 % correctly [48.0, 52.0], less than the 88 % asked of CNNs on CIFAR-10"
 
 
 def test_the_gap_of_a_pair_is_told() -> None:
