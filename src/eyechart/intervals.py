@@ -199,8 +199,9 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Datas
         if not np.issubdtype(variable.dtype, np.floating):
             continue
         value, limits = variable.values, variable.attrs.get("limits", (None, None))
-        if variable.attrs.get("exact"):
-            low = high = value
+        if variable.attrs.get("exact"):  # of the images; how it is computed may leave some room
+            room = variable.attrs.get("room", 0.0)
+            low, high = within(limits, value - room, value + room)
         elif name in variables:
             drawn = draws.stack(name, value), small_draws.stack(name, value)
             low, high = bootstrap(value, *drawn, tally.folds, limits)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from eyechart.errors import UsageError
 from eyechart.exam import exam
-from eyechart.measures.trajectory.measure import trainings
-from eyechart.measures.trajectory.sketch import sketch
+from eyechart.measures.trajectory.measure import angle_room, trainings
+from eyechart.measures.trajectory.sketch import ERROR, sketch
 from eyechart.zoo import build
 
 
@@ -83,8 +85,30 @@ def test_a_path_with_a_right_angle(tmp_path: Path) -> None:
     length = math.sqrt(sum(float(p.detach().square().sum()) for p in module.parameters()))
     exact = math.sqrt(sum(float(m.square().sum()) for m in moves[0].values()))
     assert stop == pytest.approx(exact / length, rel=0.02)
-    assert "45° off" in run.measures["trajectory"].sentence(run.findings["trajectory"])
+    said = run.measures["trajectory"].sentence(run.findings["trajectory"])
+    assert re.search(r"at most 4\d(\.\d)? \[4\d(\.\d)?, 4\d(\.\d)?\] degrees off", said)
+    for name, truth in (("radius", exact / length), ("angle", 45)):
+        low, high = (float(finding[f"{name}_{end}"].sel(subject="warmup")) for end in ("low", "high"))
+        assert low < truth < high
+        assert high - low < 0.02 * truth
     assert run.chart("trajectory").to_dict()
+
+
+@pytest.mark.parametrize("degrees", [10, 63, 90])
+def test_angles_and_ratios_of_lengths_are_as_sure_as_is_said(degrees: float) -> None:
+    dice = np.random.default_rng(0)
+    one, other = dice.standard_normal((2, 20_000))
+    other -= one * (one @ other) / (one @ one)
+    other *= np.linalg.norm(one) / np.linalg.norm(other)
+    turned = math.cos(math.radians(degrees)) * one + math.sin(math.radians(degrees)) * other
+    off, far = [], []
+    for draw in range(100):  # the places of a weight hang on its name
+        first, second = (sketch({f"{draw}": torch.from_numpy(each)}).numpy() for each in (one, turned))
+        cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+        off.append(abs(math.degrees(math.acos(cosine)) - degrees) < angle_room(degrees))
+        far.append(abs(np.linalg.norm(second) / np.linalg.norm(first) - 1) < ERROR)
+    assert 0.88 <= np.mean(off) <= 1
+    assert 0.93 <= np.mean(far) <= 1
 
 
 def test_too_few_snapshots_are_said(tmp_path: Path) -> None:

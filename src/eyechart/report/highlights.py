@@ -7,8 +7,8 @@ that is more often too wide than too narrow). What else could make that number l
 - *Nothing but many pictures.* 0.98 against 0.99 is clear of any interval once it is narrow enough, and not worth a
   sentence. So clearness counts up to `CLEAR` only, and is multiplied by the *size* of the difference: in shares of what
   the quantity can be where it has limits (an accuracy, a correlation), of both values together where it has none.
-- *An interval without width*: a number read off the weights says nothing of what another training would give. It is no
-  candidate.
+- *No images*: a number read off the weights, exactly or through a sketch, says nothing of what another training would
+  give. It is no candidate.
 - *Guessing.* What labels say of a subject that does no better than guessing is no property of it, and no candidate.
 - *Looking at many numbers.* The farthest two of six subjects, in the best of a hundred quantities, are apart by chance.
   So a candidate must be clear of the interval that Bonferroni's correction over all pairs looked at would give.
@@ -109,6 +109,8 @@ def share_of_possible(one: float, other: float, limits: tuple[float | None, floa
 
 def contrasts(name: str, measure: Measure, finding: xarray.Dataset, guessing: Collection[str] = ()) -> list[Contrast]:
     """The quantities of a finding that at least two subjects have, with an interval."""
+    if finding.attrs.get("of_weights"):
+        return []
     silent = guessing if measure.labels == "subjects" and name != "recognition" else ()
     known: dict[str, Quantity] = {quantity.name: quantity for quantity in measure.quantities}
     values: dict[str, dict[str, Ends]] = {}

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import Experiment, Source, Views
-from eyechart.measures.trajectory.sketch import BUCKETS, sketch
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.measures.trajectory.sketch import BUCKETS, ERROR, sketch
+from eyechart.quantity import PerSubjects, Quantity, known_to
+from eyechart.reading_estimates import quantity_in_words
 from eyechart.scene import Batch, Scene
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.bench import Bench
@@ -96,6 +97,18 @@ def travelled(estimate: xarray.Dataset) -> PerSubjects:
     return {(str(estimate.subject.values[row]),): float(estimate.radius[row]) for row in ends.values()}
 
 
+def room_of_length(estimate: xarray.Dataset, end: str) -> float:
+    return ERROR * travelled(estimate)[end,]
+
+
+def room_of_angle(estimate: xarray.Dataset, end: str) -> float:
+    return angle_room(widest(estimate)[end,])
+
+
+def angle_room(degrees: float) -> float:
+    return math.degrees(ERROR * math.sin(math.radians(degrees)))
+
+
 @dataclass(frozen=True)
 class Trajectory(Experiment):
     name = "trajectory"
@@ -114,12 +127,25 @@ class Trajectory(Experiment):
         "가중치의 길이 단위), 각도는 그때까지의 방향이 마지막 방향과 이루는 각이다. 곧게 간 학습은 가로축 위에 있다."
     )
     method = (
-        "Over all parameters, read off sketches of 65,536 numbers that keep lengths to about 0.3 %. The paper's own "
-        "definition could not be confirmed; this one is eyechart's."
+        "Over all parameters, read off sketches of 65,536 numbers that keep lengths to about 0.3 % and angles to 0.2°: "
+        "that is what the intervals are of. The paper's own definition could not be confirmed; this one is eyechart's."
     )
     quantities = (
-        Quantity("travelled", travelled, "‖θ_end − θ_0‖ / ‖θ_0‖", exact=True),
-        Quantity("widest_angle", widest, "largest angle on the way", unit="degrees", exact=True),
+        Quantity(
+            "travelled",
+            travelled,
+            "‖θ_end − θ_0‖ / ‖θ_0‖",
+            limits=(0, None),
+            bounds=known_to(room_of_length, travelled),
+        ),
+        Quantity(
+            "widest_angle",
+            widest,
+            "largest angle on the way",
+            unit="degrees",
+            limits=(0, 180),
+            bounds=known_to(room_of_angle, widest),
+        ),
     )
 
     def tally(self, scene: Scene) -> TrajectoryTally:
@@ -158,17 +184,20 @@ class Trajectory(Experiment):
                 angle.append(np.degrees(np.arccos(np.clip(cosine, -1, 1))) if length else np.nan)
                 moments.append(snapshot(scene.spec(subject))[1])
                 names.append(path[-1])
+        rooms = np.array([angle_room(each) for each in angle])
         return xarray.Dataset(
-            {"radius": ("subject", radius, {"exact": True}), "angle": ("subject", angle, {"exact": True})},
+            {
+                "radius": ("subject", radius, {"exact": True, "room": ERROR * np.array(radius), "limits": (0, None)}),
+                "angle": ("subject", angle, {"exact": True, "room": rooms, "limits": (0, 180)}),
+            },
             coords={"subject": subjects, "training": ("subject", names), "moment": ("subject", moments)},
             attrs={"of_weights": 1, "sample": "No image was drawn: these are the weights themselves"},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
-        far, wide = travelled(finding), widest(finding)
         parts = [
-            f"{end} moved {far[end,]:.2f} lengths of its first weights, "
-            f"at most {wide[end,]:.0f}° off its final direction"
-            for (end,) in far
+            f"{end} moved {quantity_in_words(finding, 'travelled', '.2f', end)} lengths of its first weights, at most "
+            f"{quantity_in_words(finding, 'widest_angle', '.0f', end)} degrees off its final direction"
+            for (end,) in travelled(finding)
         ]
         return "; ".join(parts) + "."

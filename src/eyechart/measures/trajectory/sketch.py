@@ -1,12 +1,14 @@
 """A short stand-in for millions of weights that keeps their distances and angles (CountSketch).
 
 Every weight is added, with a random sign, to one of `BUCKETS` buckets. Inner products of two sketches are unbiased, and
-squared lengths are off by a relative standard deviation of sqrt(2 / BUCKETS): 0.6 %, so lengths by 0.3 %.
+squared lengths are off by a relative standard deviation of sqrt(2 / BUCKETS): 0.6 %, so lengths by 0.3 %. An angle θ is
+off by sin θ / sqrt(BUCKETS), 0.2° at most, and the ratio of two lengths by 1 / sqrt(BUCKETS) of itself at most (0.4 %).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,6 +16,8 @@ import torch
 from torch import Tensor
 
 BUCKETS = 1 << 16
+ERROR = 1.96 / math.sqrt(BUCKETS)
+"""95 % of ratios of lengths lie as close to the true one, as a share of it, and of angles θ in radians, times sin θ."""
 
 
 def sketch(weights: Mapping[str, Tensor]) -> Tensor:
