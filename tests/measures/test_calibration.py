@@ -117,7 +117,7 @@ def test_a_model_that_guesses_is_neither_sure_nor_unsure() -> None:
     assert float(never.quantity_low[row]) == pytest.approx(surely - slack)
     assert float(never.quantity_high[row]) == pytest.approx(surely)
     (row,) = np.flatnonzero(never["quantity"].values == "ece")  # .0035 [.0034, .0036] of 128 pictures, all misread
-    for low, value, high in ((never.ece_low[0], never.ece[0], never.ece_high[0]), quantity_ends(never, row)):
+    for low, value, high in ((never.ece_low[0], never.ece[0], never.ece_high[0]), quantity_ends(never, int(row))):
         assert float(high) == pytest.approx(float(value) + slack)
         assert float(low) == pytest.approx(max(0.0, float(value) - slack))
 
