@@ -257,6 +257,16 @@ def test_a_name_is_never_taken_for_words() -> None:
     assert say("a.b holds. Who knows?") is None
 
 
+def test_a_name_may_have_signs_that_divide_sentences() -> None:
+    """A comma in a label left sentences of several subjects in English."""
+    names = ["mine, 2nd try", "yours; old. And [so] on", "plain"]
+    catalogue = {"most alike are {list}": "가장 닮은 것은 {list}", "{0} to {1} by {x}": "{0}과 {1}, {x}"}
+    say = Translator(catalogue, names)
+    korean = say(f"Most alike are {names[0]} to plain by 0.5 [0.4, 0.6]; {names[1]} to {names[0]} by 0.3 [0.2, 0.4].")
+    assert korean == f"가장 닮은 것은 {names[0]}과 plain, 0.5 [0.4, 0.6], {names[1]}과 {names[0]}, 0.3 [0.2, 0.4]."
+    assert say(f"Most alike are {names[0]} to nobody by 0.5.") is None
+
+
 def test_charts_speak_in_titles_legends_and_beside_reference_lines() -> None:
     rows = pd.DataFrame({"x": [0.0, 1.0], "y": [1.0, 2.0], "pairs": ["in one row", "zoo:vit"]})
     scale = alt.Scale(domain=["in one row", "zoo:vit"], range=["red", "blue"])

@@ -354,7 +354,7 @@ class TestHuggingFace:
 
     def test_without_transformers_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "transformers", None)
-        with pytest.raises(SubjectError, match=r"pip install eyechart\[hf\]"):
+        with pytest.raises(SubjectError, match=r"pip install 'eyechart\[hf\]'"):
             load_subject("hf:google/vit-base-patch16-224")
 
 

@@ -31,6 +31,8 @@ LIST = re.compile(r"; |, then |, and |, (?![^\[]*\])| and ")  # the comma of an 
 WORDS_FOR_ENDS = re.compile(r"(?<=\[)[a-z ]+(?=\])")
 """What a number says instead of an interval: "[the same in all folds]"."""
 END = ".;"
+SIGN = re.compile(r"[^\w.:@/=+-]")
+PRIVATE = 0xE000
 PLAIN_SIGNS = str.maketrans("\u00a0−\u2011", " --")
 
 
@@ -43,7 +45,10 @@ class Translator:
     """
 
     def __init__(self, catalogue: Mapping[str, str], subjects: Sequence[str] = ()) -> None:
-        self.subjects = sorted(subjects, key=len, reverse=True)
+        longest_first = sorted(subjects, key=len, reverse=True)
+        self.stand_ins = {name: chr(PRIVATE + at) for at, name in enumerate(longest_first) if SIGN.search(name)}
+        """Names with commas and the like, which would divide a sentence: a letter that no text has reads for each."""
+        self.subjects = [self.stand_ins.get(name, name) for name in longest_first]
         self.fixed: dict[str, str] = {}
         self.patterns: list[tuple[Sentence, str]] = []
         self.loose: list[tuple[Sentence, str]] = []
@@ -58,7 +63,13 @@ class Translator:
 
     def __call__(self, text: str) -> str | None:
         if text not in self.known:
-            self.known[text] = self.whole(text) or self.in_parts(text) or self.matched(text, self.loose)
+            read = text
+            for name, stand_in in self.stand_ins.items():
+                read = re.sub(rf"(?<!\w){re.escape(name)}(?![\w-])", stand_in, read)
+            said = self.whole(read) or self.in_parts(read) or self.matched(read, self.loose)
+            for name, stand_in in self.stand_ins.items():
+                said = said and said.replace(stand_in, name)
+            self.known[text] = said
         return self.known[text]
 
     def whole(self, text: str) -> str | None:

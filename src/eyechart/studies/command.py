@@ -123,6 +123,7 @@ def _report(out: Path, exam_runs: Sequence[Path], lang: str) -> None:
 
 
 def _list(json_: bool) -> None:
+    from eyechart.studies.recorded import decided_by
     from eyechart.studies.records import Records, records_folder
     from eyechart.studies.study import find, names
     from eyechart.terminal import wrapped
@@ -146,8 +147,7 @@ def _list(json_: bool) -> None:
                 "minutes": each.minutes,
                 "minutes_left": round(sum(cost for _, _, cost in costs(each, records, left(each, records))) / 60, 1),
                 "claims": claims,
-                "exams_judged": any(exam.judged for exam in each.exams),
-                "contrasts": len(each.contrasts),
+                "decides": decided_by(each),
             }
         )
     if json_:
@@ -163,21 +163,9 @@ def _list(json_: bool) -> None:
                 f"with all exams, {row['failed']} failed; {left_now} ({row['minutes']:g} planned for its own)",
                 4,
             ),
-            (_decided_by(row), 4),
+            (row["decides"], 4),
         ):
             click.echo(" " * indent + words if piped else wrapped(words, indent=indent, hang=4 - indent))
-
-
-def _decided_by(row: Mapping[str, Any]) -> str:
-    """
-    >>> _decided_by({"claims": [], "exams_judged": True, "contrasts": 0})
-    'no claim of its own: what its exams ask is judged over its seeds'
-    """
-    if row["claims"]:
-        return f"decides {', '.join(row['claims'])}"
-    asked = ["what its exams ask is judged over its seeds"] * row["exams_judged"]
-    asked += ["its contrasts answer questions of the notes"] * bool(row["contrasts"])
-    return f"no claim of its own: {'; '.join(asked)}"
 
 
 def _of_rows(rows: str) -> list[str]:

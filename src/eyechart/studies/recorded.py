@@ -1,10 +1,11 @@
-"""How far a study is recorded, in sentences for its page."""
+"""How far a study is recorded and what it decides, in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from eyechart.studies.records import Records
+from eyechart.studies.study import Study
 
 UNEQUAL = 0.05
 """Sizes that differ by more than this share are told beside what compares them."""
@@ -54,3 +55,17 @@ def unequal_sizes(arms: Iterable[str], records: Records) -> str:
         return f"Its {len(sizes)} arms differ in size: {low} to {high} million parameters."
     named = ", ".join(f"{name} {size / 1e6:.2f}" for name, size in sizes.items())
     return f"The arms differ in size, in millions of parameters: {named}."
+
+
+def decided_by(study: Study) -> str:
+    """What a study is for.
+
+    >>> from eyechart.studies.study import find
+    >>> decided_by(find("equal_grids")), decided_by(find("fine_grids"))
+    ('no claim of its own: what its exams ask is judged over its seeds', 'decides C78')
+    """
+    if study.tests:
+        return f"decides {', '.join(sorted({test.claim for test in study.tests}))}"
+    asked = ["what its exams ask is judged over its seeds"] if any(exam.judged for exam in study.exams) else []
+    asked += ["its contrasts answer questions of the notes"] if study.contrasts else []
+    return f"no claim of its own: {'; '.join(asked)}"
