@@ -344,6 +344,14 @@ def test_two_subjects_are_asked_the_same(browser: Browser, run: SyntheticRun, ht
     assert "Of zoo:vit-2, the patch in row 3, column 7 looks most at" in browser.ask(
         "document.querySelector('#explorer [data-part=other-said]').textContent"
     )
+    shown = "document.querySelector('#explorer [data-show=%s]').click()"
+    words = "document.querySelector('#explorer [data-part=other-said]').textContent"
+    browser.ask(shown % "mean")
+    assert browser.wait_for("document.getElementById('explorer').dataset.show === 'mean'")
+    assert "no such map" not in browser.ask(words)
+    browser.ask("(window.eyechart.attention.subject(window.eyechart.attention.other).noRollout = 'tested')")
+    browser.ask("document.querySelector('#explorer [data-part=show] input[value=rollout]').click()")
+    assert browser.wait_for(f"{words}.endsWith('zoo:vit-2 has no such map here: its heads are averaged instead.')")
     browser.ask("document.querySelector('#explorer [data-part=besides] label input').click()")
     assert browser.wait_for("document.getElementById('explorer').dataset.beside === ''")
     assert browser.ask("document.querySelector('#explorer [data-part=beside-figure]').hidden")

@@ -64,9 +64,11 @@
       default: return sentence("{asked} looks most at {place}: {share}", values);
     }
   };
+  const instead = (side) => // where the kind of map that was asked for is not there
+    howShown(side) === state.show ? "" : ` ${sentence("{subject} has no such map here: its heads are averaged instead.", { subject: subject(side).name })}`;
   const sayBeside = (weights, keys) => {
     const most = best(other, weights, keys);
-    part("other-said").textContent = sentence("Of {subject}, {finding}.", { subject: subject(other).name, finding: finding(other, most) });
+    part("other-said").textContent = sentence("Of {subject}, {finding}.", { subject: subject(other).name, finding: finding(other, most) }) + instead(other);
     part("other-top").textContent = amount(most.weight, other).replace("CKA ", "");
   };
 
@@ -76,7 +78,7 @@
     const others = keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y === PREFIX && howShown(main) !== "pixels");
     const beside = others.map(({ key, weight }) => sentence("{token} gets {share}", { token: keyName(key), share: amount(weight) })).join(", ");
     const words = finding(main, most);
-    part("said").textContent = `${words[0].toUpperCase()}${words.slice(1)}${beside ? `; ${beside}` : ""}.`;
+    part("said").textContent = `${words[0].toUpperCase()}${words.slice(1)}${beside ? `; ${beside}` : ""}.${instead(main)}`;
     part("top").textContent = amount(most.weight).replace("CKA ", "");
     teach(weights, keys);
     const under = state.hovered === null ? null : placed.find(({ key }) => key.y === state.hovered.y && key.x === state.hovered.x);
