@@ -189,6 +189,7 @@ def test_it_can_be_read(path: Path) -> None:
 def test_a_workflow_calls_what_there_is(path: Path) -> None:
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert {"name", "permissions", "jobs"} <= workflow.keys()
+    assert all(job["timeout-minutes"] <= 120 for job in workflow["jobs"].values()), "a job that hangs runs six hours"
     assert True in workflow, "`on`, as YAML 1.1 reads it"
     for name, job in workflow["jobs"].items():
         assert job["runs-on"], name
