@@ -312,6 +312,18 @@ def test_a_claim_that_one_run_did_not_test_is_no_difference() -> None:
     assert (barred.differs, barred.barred) == (True, (True, False))
 
 
+def test_a_verdict_that_is_not_one_under_holm_says_so_in_a_comparison(
+    runs: list[Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    decided = replace(verdict("holds"), stands=False)
+    line = VerdictLine("C13", "", ("vit", "resnet"), (decided, replace(decided, stands=True), None))
+    assert line.corrected_away == (True, False, False)
+    found = compare(*runs[:2])
+    monkeypatch.setattr(type(found), "verdicts", [replace(line, subjects=(), verdicts=line.verdicts[:2])])
+    html = found.report(tmp_path / "compared.html").read_text(encoding="utf-8")
+    assert html.count('class="proxy corrected-away"') == 1
+
+
 def test_titles_of_panels_are_whole_and_stay_what_they_are(runs: list[Run]) -> None:
     """ "class token first minus second atte" was cut, and a line that is a word of charts was said in Korean."""
     (first, *_) = compare(*runs[:2]).differences

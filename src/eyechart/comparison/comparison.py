@@ -51,6 +51,11 @@ class VerdictLine:
         gates = [verdict.gates if verdict else () for verdict in self.verdicts]
         return tuple(any(gate.outcome == "failed" for gate in each) for each in gates)
 
+    @property
+    def corrected_away(self) -> tuple[bool, ...]:
+        """Of each run, whether it is decided by itself, and not under Holm's correction over that run."""
+        return tuple(verdict is not None and verdict.stands is False for verdict in self.verdicts)
+
 
 class Comparison:
     """Two or more runs over the same images, in the order given: the first is what the others are compared with."""

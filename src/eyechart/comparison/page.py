@@ -67,8 +67,8 @@ def render(comparison: Comparison, lang: str = "en") -> str:
                 "source": CLAIMS[line.claim].figure,
                 "subjects": [subject(name, comparison) for name in line.subjects],
                 "kinds": [
-                    {"kind": KINDS[word], "barred": barred}
-                    for word, barred in zip(line.words, line.barred, strict=True)
+                    {"kind": KINDS[word], "barred": barred, "corrected_away": away}
+                    for word, barred, away in zip(line.words, line.barred, line.corrected_away, strict=True)
                 ],
                 "differs": line.differs,
                 "compared": line.compared,
