@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from eyechart.charts import theme
 from eyechart.charts.numbers import count
@@ -208,13 +208,14 @@ def filled(context: Mapping[str, Any], template: str = "page.html", words: Words
     words = words or Words()
     loader = jinja2.FunctionLoader(text_of)
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
-    env.filters |= {"count": count, "both": words.both, "whole_options": whole_options, "whole_names": whole_names}
+    env.filters |= {"count": count, "both": words.both, "whole_options": whole_options}
+    env.filters |= {"whole_names": whole_names, "breaking": lambda name: Markup(breaking(str(escape(name))))}
     env.globals |= {"words": words, "attribute": words.attribute, "content": words.content}
     html = env.get_template(template).render(context)
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
 
 
-LONG_NAME = re.compile(r"[^\s<>]*[_@][^\s<>]{12,}|[^\s<>]{12,}[_@][^\s<>]*")
+TAG_OR_LONG_NAME = re.compile(r"<[^>]*>|[^\s<>]*[_@][^\s<>]{12,}|[^\s<>]{12,}[_@][^\s<>]*")
 
 
 def whole_names(said: Markup) -> Markup:
@@ -224,8 +225,14 @@ def whole_names(said: Markup) -> Markup:
     Markup('nearness in <span class="name">timm:vit_<wbr>small_<wbr>patch16_<wbr>224<wbr>@random;</span> more')
     >>> whole_names(Markup('<bdi lang="en">of zoo:vit-gap and `a_b`</bdi>'))
     Markup('<bdi lang="en">of zoo:vit-gap and `a_b`</bdi>')
+    >>> whole_names(Markup('<a href="#measure-attention_distance">there</a>'))
+    Markup('<a href="#measure-attention_distance">there</a>')
     """
-    return Markup(LONG_NAME.sub(lambda name: f'<span class="name">{breaking(name[0])}</span>', str(said)))
+
+    def whole(met: re.Match[str]) -> str:
+        return met[0] if met[0].startswith("<") else f'<span class="name">{breaking(met[0])}</span>'
+
+    return Markup(TAG_OR_LONG_NAME.sub(whole, str(said)))
 
 
 def breaking(name: str) -> str:

@@ -76,12 +76,14 @@ def advantage(variable: str) -> Compute:
 
 def of_all_or_nothing(estimate: xarray.Dataset) -> Bounds:
     """Signed errors where no image, or each, was named right: folds do not differ, but other images may."""
-    slack = float(room_for(estimate.attrs["images"]))
-    bounds: dict[tuple[str, ...], tuple[float, float]] = {}
-    for subject, accuracy in by_subject(estimate, "accuracy").items():
-        error = by_subject(estimate, "signed_ece")[subject]
-        bounds[subject,] = error - slack * (accuracy == 0), error + slack * (accuracy == 1)
-    return bounds
+    errors, accuracies = by_subject(estimate, "signed_ece"), by_subject(estimate, "accuracy")
+    return {
+        (subject,): (
+            errors[subject] - room * (accuracies[subject] == 0),
+            errors[subject] + room * (accuracies[subject] == 1),
+        )
+        for subject, room in room_of(accuracies, estimate.attrs["images"]).items()
+    }
 
 
 def either_way(estimate: xarray.Dataset, variable: str) -> Bounds:
@@ -91,6 +93,7 @@ def either_way(estimate: xarray.Dataset, variable: str) -> Bounds:
 
 
 def room_of(accuracies: Mapping[str, float], images: float) -> dict[str, float]:
+    """How far the accuracy of each subject may lie from 0 or 1, which folds do not show; 0 where it is between."""
     return {subject: float(room_for(images)) * (accuracy in (0, 1)) for subject, accuracy in accuracies.items()}
 
 
