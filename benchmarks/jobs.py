@@ -2,6 +2,7 @@
 
     python benchmarks/jobs.py --images 1000                              ViT-B + ResNet-50 on the CPU, --effort quick
     python benchmarks/jobs.py --images 50000 --dtype bfloat16 --shared   on a GPU, the measures of the shared pass alone
+    python benchmarks/jobs.py --bundled --effort normal                  the bundled pair on the bundled pictures
 
 Pictures of 500 × 375 pixels are made first and are not timed: coloured clouds with fine grain, about 60 kB each, ten
 classes. Weights are random: they cost what trained ones do. Memory is the most that the exam's processes held together,
@@ -39,22 +40,28 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--shared", action="store_true", help="the measures of the shared pass alone")
+    parser.add_argument("--bundled", action="store_true", help="the bundled pair on the bundled pictures")
     parser.add_argument("--pictures", type=Path, help="a folder to keep the pictures in; made if it is not there")
     parser.add_argument("--out", type=Path, help="a file of JSON lines; this job's is added")
     asked = parser.parse_args()
     with TemporaryDirectory(prefix="eyechart-") as folder:
-        pictures = asked.pictures or Path(folder) / "pictures"
-        if not pictures.exists():
-            make_pictures(pictures, asked.images)
+        if asked.bundled:
+            job = []  # what an exam is without arguments
+        else:
+            pictures = asked.pictures or Path(folder) / "pictures"
+            if not pictures.exists():
+                make_pictures(pictures, asked.images)
+            job = [*asked.subjects, "--images", str(pictures)]
         waits = Path(folder) / "waits.json"
         watched = Path(__file__).with_name("watched_exam.py")
-        command = [sys.executable, str(watched), str(waits), "exam", *asked.subjects, "--images", str(pictures)]
+        command = [sys.executable, str(watched), str(waits), "exam", *job]
         command += ["--effort", asked.effort, "--device", asked.device, "--dtype", asked.dtype]
         command += ["--measures", ",".join(shared())] if asked.shared else []
         costs = timed([*command, "--out", f"{folder}/run"], Path(folder) / "run")
         costs |= json.loads(waits.read_text())
-    about = {"subjects": list(asked.subjects), "images": asked.images, "effort": asked.effort, "dtype": asked.dtype}
-    record = {**about, "shared": asked.shared, **costs, "machine": facts()}
+    what = {"bundled": True} if asked.bundled else {"subjects": list(asked.subjects), "images": asked.images}
+    about = {**what, "effort": asked.effort, "dtype": asked.dtype, "shared": asked.shared}
+    record = {**about, **costs, "machine": facts()}
     print(json.dumps(record, indent=1))
     if asked.out:
         with asked.out.open("a", encoding="utf-8") as file:
