@@ -2,7 +2,9 @@
 
 Resampling is Python's work on small arrays: one thread does it best (the decoders of token_place took 6 s of CPU time;
 with two threads of BLAS, beside a busy neighbour, 92), and a second core helps only as a second process: a helper
-(`engines/helpers.py`), which is given names of measures. What it does not deliver is made here.
+(`engines/helpers.py`), which is given names of measures. What it does not deliver is made here. Large arrays are
+another matter: few-shot on 8,192 features of a ViT-B and a ResNet-50 takes a minute of one core, nearly all of it
+outside Python's lock, so there several weightings of the folds are estimated at a time.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def make_findings(
     count = len(run.plan["batches"]["shards"])
     if missing := sum(not run.has_shard(index) for index in range(count)):
         raise RunFolderError(f"{run.path}: {missing} of {count} shards are missing; run the exam again.")
-    left = list(run.measures)
+    left, cores = list(run.measures), processes
     sizes = {name: size_of(run.read_tally(0, name)) for name in left}
     waiting = deque(sorted(left, key=lambda name: -sizes[name]))
     processes = min(processes, MOST, max(len(left) // FEWEST, sum(size > LARGE for size in sizes.values())))
@@ -53,9 +55,9 @@ def make_findings(
         left.remove(name)
         told(name)
 
-    with one_thread(), helped("eyechart.findings", run.path, processes - 1, waiting) as helpers:
+    with one_thread(), helped("eyechart.findings", run.path, processes - 1, waiting, str(cores)) as helpers:
         for name in taken(waiting):
-            make_finding(run, name)
+            make_finding(run, name, cores)
             tell(name)
             for other in taken(helpers.delivered):
                 tell(other)
@@ -65,7 +67,7 @@ def make_findings(
         if left:
             run.notice(f"A helper process ended early; what it had begun ({', '.join(left)}) was made again.")
         for name in tuple(left):
-            make_finding(run, name)
+            make_finding(run, name, cores)
             tell(name)
     return {name: run.read_finding(run.path / "findings" / f"{name}.nc") for name in run.measures}
 
@@ -76,11 +78,12 @@ def size_of(tally: Tally) -> int:
     return sum(values.numel() * values.element_size() for values in tally.tensors().values())
 
 
-def make_finding(run: Run, name: str) -> None:
+def make_finding(run: Run, name: str, cores: int = 1) -> None:
     tally = run.measures[name].tally(run.scene)
     for index in range(len(run.plan["batches"]["shards"])):  # in index order: memory is one tally's, numbers the same
         tally = tally.merge(run.read_tally(index, name))
-    run.write_finding(name, with_intervals(run.measures[name], tally, run.scene))
+    threads = max(1, cores // 2) if size_of(tally) > LARGE else 1  # other large ones are made at the same time
+    run.write_finding(name, with_intervals(run.measures[name], tally, run.scene, threads))
 
 
 @contextmanager
@@ -100,8 +103,8 @@ def one_thread() -> Iterator[None]:
 
 def finding_maker() -> Callable[[str], object]:
     """In a helper: what makes a finding of the run whose folder is this process's argument."""
-    run = Run(Path(sys.argv[1]))
-    return lambda name: make_finding(run, name)
+    run, cores = Run(Path(sys.argv[1])), int(sys.stdin.readline())
+    return lambda name: make_finding(run, name, cores)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,26 +175,26 @@ def images_to_decide(value: float, low: float, high: float, margin: float, image
     return math.floor(needed + 1e-6) + 1 if needed < 1e9 else None
 
 
-def with_intervals(measure: Measure, tally: Tally, scene: Scene) -> xarray.Dataset:
+def with_intervals(measure: Measure, tally: Tally, scene: Scene, threads: int = 1) -> xarray.Dataset:
     """The finding of a measure: its estimate, and for each number in it the interval.
 
     A float variable `v` gets `v_low`, `v_high` and `v_replicates` (replicate, …), unless it is marked `exact`; one
     marked `smooth: False` (an argmax) gets the bootstrap and no replicates. The measure's quantities lie along
-    `quantity_row`. With fewer than two non-empty folds all bounds are NaN.
+    `quantity_row`. With fewer than two non-empty folds all bounds are NaN. Several `threads` estimate under several
+    weightings of the folds at a time, and the numbers are the same to the bit.
     """
+    resampled = partial(_resample, measure, tally, scene, threads=threads)
     estimate = _estimate(measure, tally.total(), scene)
     quantities = [quantity for quantity in measure.quantities if not quantity.smooth]
     variables = [str(name) for name, each in estimate.data_vars.items() if each.attrs.get("smooth") is False]
-    left_out = _resample(measure, tally, scene, leave_one_out_weights(tally.fold_counts), measure.quantities, None)
+    left_out = resampled(leave_one_out_weights(tally.fold_counts), measure.quantities, None)
     draws, small_draws = _nothing(), _nothing()
     if (quantities or variables) and tally.folds > 1:
-        draws = _resample(measure, tally, scene, _draws(tally, DRAWS, 0, tally.folds), quantities, variables)
+        draws = resampled(_draws(tally, DRAWS, 0, tally.folds), quantities, variables)
         fewer = _draws(tally, SMALL_DRAWS, 1, small_size(tally.folds))
-        small_draws = _resample(measure, tally, scene, fewer, quantities, variables)
+        small_draws = resampled(fewer, quantities, variables)
     moving = [quantity for quantity in measure.quantities if quantity.halving]
-    halves = (
-        _resample(measure, tally, scene, halves_of(tally), moving, ()) if moving and tally.folds > 1 else _nothing()
-    )
+    halves = resampled(halves_of(tally), moving, ()) if moving and tally.folds > 1 else _nothing()
 
     bounds: dict[str, tuple[tuple[Hashable, ...], Array]] = {}
     for name, variable in estimate.data_vars.items():
@@ -298,23 +300,29 @@ def _resample(
     weights: Tensor,
     quantities: Sequence[Quantity],
     variables: Sequence[str] | None,
+    threads: int,
 ) -> Resampled:
     """Estimates under each row of `weights`; only what was asked for is kept (400 tables of CKA would be gigabytes).
 
     Rows that are the same are estimated once: of two folds, as eight images have, 250 draws are only three.
     """
+    rows = [tuple(row.tolist()) for row in weights]
+    once = list(dict.fromkeys(rows))
+
+    def under(row: tuple[float, ...]) -> tuple[dict[str, Array], dict[str, Mapping[tuple[str, ...], float]]]:
+        estimate = _estimate(measure, tally.weighted(torch.tensor(row, dtype=weights.dtype)), scene)
+        names = estimate.data_vars if variables is None else variables
+        tables = {str(name): estimate[name].values for name in names}
+        return tables, {quantity.name: quantity.compute(estimate) for quantity in quantities}
+
+    if threads > 1:
+        with ThreadPoolExecutor(threads, thread_name_prefix="intervals") as pool:
+            estimated = dict(zip(once, pool.map(under, once), strict=True))
+    else:
+        estimated = {row: under(row) for row in once}
     result = _nothing()
-    estimated: dict[tuple[float, ...], tuple[dict[str, Array], dict[str, Mapping[tuple[str, ...], float]]]] = {}
-    for row in weights:
-        key = tuple(row.tolist())
-        if key not in estimated:
-            estimate = _estimate(measure, tally.weighted(row), scene)
-            names = estimate.data_vars if variables is None else variables
-            estimated[key] = (
-                {str(name): estimate[name].values for name in names},
-                {quantity.name: quantity.compute(estimate) for quantity in quantities},
-            )
-        tables, values = estimated[key]
+    for row in rows:
+        tables, values = estimated[row]
         for name, table in tables.items():
             result.variables.setdefault(name, []).append(table)
         for name, by_subjects in values.items():
