@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from eyechart.cli import main
+from eyechart.engines.picture_readers import PictureReaders
 from eyechart.images import loader
 
 
@@ -20,22 +22,28 @@ class Waits:
     def __init__(self, out: Path) -> None:
         self.out, self.waited, self.batches = out, 0.0, 0
         self.began = self.ended = 0.0
-        self.finished = loader._finished
 
-    def __call__(self, batch: Any, futures: list[Any]) -> Any:
-        before = time.perf_counter()
-        pictures = self.finished(batch, futures)
-        self.ended = time.perf_counter()
-        if self.batches:  # the first is read before anything can be looked at
-            self.waited += self.ended - before
-        else:
-            self.began = self.ended
-        self.batches += 1
-        times = {"waited_seconds": round(self.waited, 2), "looking_seconds": round(self.ended - self.began, 2)}
-        self.out.write_text(json.dumps(times))
-        return pictures
+    def watched(self, deliver: Callable[..., Any]) -> Callable[..., Any]:
+        """What hands a batch over, with a look at the clock before and after."""
+
+        def delivered(*batch: Any) -> Any:
+            before = time.perf_counter()
+            pictures = deliver(*batch)
+            self.ended = time.perf_counter()
+            if self.batches:  # the first is read before anything can be looked at
+                self.waited += self.ended - before
+            else:
+                self.began = self.ended
+            self.batches += 1
+            times = {"waited_seconds": round(self.waited, 2), "looking_seconds": round(self.ended - self.began, 2)}
+            self.out.write_text(json.dumps(times))
+            return pictures
+
+        return delivered
 
 
 if __name__ == "__main__":
-    loader._finished = Waits(Path(sys.argv[1]))  # type: ignore[assignment]
+    waits = Waits(Path(sys.argv[1]))
+    loader._finished = waits.watched(loader._finished)
+    PictureReaders._delivered = waits.watched(PictureReaders._delivered)  # type: ignore[method-assign]
     main(sys.argv[2:])

@@ -61,20 +61,10 @@ class Helpers:
 def helped(module: str, folder: Path, count: int, waiting: deque[str], first: str = "") -> Iterator[Helpers]:
     """`count` processes that take names from `waiting`; each is told `first` before anything else. They end with this
     block, whatever they do then."""
-    paths = os.pathsep.join(path for path in sys.path if path)  # the same eyechart as here, wherever it came from
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     helpers, processes = Helpers(waiting), []
     try:
         for _ in range(count if sys.executable else 0):
-            process = subprocess.Popen(
-                [sys.executable, "-m", module, str(folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # where it fails, the same fails here, and is told
-                text=True,
-                errors="replace",  # a library may print what the pipe's encoding has no letters for
-                env=environment,
-            )
+            process = started(module, folder)
             processes.append(process)
             helpers._threads.append(threading.Thread(target=helpers.feed, args=(process, first), daemon=True))
             helpers._threads[-1].start()
@@ -85,6 +75,20 @@ def helped(module: str, folder: Path, count: int, waiting: deque[str], first: st
         helpers.wait()
         for process in processes:
             process.communicate()
+
+
+def started(module: str, folder: Path) -> subprocess.Popen[str]:
+    """One process of a module: the same eyechart as here, wherever it came from, on one thread."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.Popen(
+        [sys.executable, "-m", module, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # where it fails, the same fails here, and is told
+        text=True,
+        errors="replace",  # a library may print what the pipe's encoding has no letters for
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+    )
 
 
 def taken(names: deque[str]) -> Iterator[str]:

@@ -42,7 +42,10 @@ class Inline:
 
         waiting = deque(sorted(left, key=int))
         count = helpers_worth(run.plan["settings"], again, clock, len(missing))
-        with helped("eyechart.engines.shard_helper", run.path, count, waiting, told(again) if count else "") as helpers:
+        with (
+            helped("eyechart.engines.shard_helper", run.path, count, waiting, told(again) if count else "") as helpers,
+            prepared.reading(missing, measures),
+        ):
             for shard in taken(waiting):
                 if is_asked_to_stop():
                     waiting.clear()  # helpers, too, end what they have begun

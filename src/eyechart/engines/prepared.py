@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from eyechart.engines.interruption import between_shards
 
 if TYPE_CHECKING:
     from eyechart.engines.clock import Clock, Steps
+    from eyechart.engines.picture_readers import PictureReaders
     from eyechart.engines.shard import Seen, TappedSubject
     from eyechart.images import BatchPlan, Images
     from eyechart.measure import Measure
@@ -47,6 +49,7 @@ class Prepared:
     source: Images
     batches: BatchPlan
     _tapped: Sequence[TappedSubject] | None = field(default=None, init=False, repr=False)
+    _readers: PictureReaders | None = field(default=None, init=False, repr=False)
 
     def compute(
         self, shard: int, measures: Sequence[Measure], scene: Scene, clock: Steps | None = None
@@ -56,7 +59,7 @@ class Prepared:
 
         between_shards()
         tapped, batches = self.tapped(measures), self.batches.batches(shard)
-        return examine_shard(tapped, self.source, batches, measures, scene, clock)
+        return examine_shard(tapped, self._readers or self.source, batches, measures, scene, clock)
 
     def look(
         self, shard: int, measures: Sequence[Measure], scene: Scene, clock: Steps | None = None
@@ -65,6 +68,29 @@ class Prepared:
         from eyechart.engines.shard import look_at
 
         return look_at(self.tapped(measures), self.source, self.batches.batches(shard), scene, clock)
+
+    @contextmanager
+    def reading(self, shards: Sequence[int], measures: Sequence[Measure]) -> Iterator[None]:
+        """While this lasts, the pictures of these shards are read by processes of their own, where that gains."""
+        from eyechart.engines.picture_readers import WORTH, picture_readers
+        from eyechart.engines.shard import ways_to_read
+        from eyechart.images.source import EncodedImages
+
+        batches = [batch for shard in shards for batch in self.batches.batches(shard)]
+        ways = ways_to_read(self.tapped(measures)) if self.on_gpu else None
+        many = sum(len(batch.images) for batch in batches) >= WORTH
+        if ways is None or not many or not isinstance(self.source, EncodedImages):
+            yield
+            return
+        with picture_readers(self.source, ways, max(len(batch.images) for batch in batches)) as self._readers:
+            try:
+                yield
+            finally:
+                self._readers = None
+
+    @property
+    def on_gpu(self) -> bool:
+        return all(subject.device.type == "cuda" for subject in self.subjects)
 
     def tapped(self, measures: Sequence[Measure]) -> Sequence[TappedSubject]:
         """The subjects under their taps, where the first call puts them."""

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eyechart.engines.aside import Aside
+from eyechart.engines.picture_readers import PictureReaders
 from eyechart.errors import NotFinite
 from eyechart.images import iterate
 from eyechart.measure import Experiment, Views
 from eyechart.subjects.parking import ViewParking
+from eyechart.subjects.preprocessing import Resizing
 from eyechart.subjects.subject import blamed
 from eyechart.tracing.bench import Bench
 from eyechart.tracing.captured import Replays, all_finite
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 SiteViews = dict[str, dict[str, torch.Tensor]]
 CPU = torch.device("cpu")
+Way = Callable[["Image.Image"], torch.Tensor]
+"""What is made of one picture."""
 Results = Mapping[str, torch.Tensor]
 
 
@@ -153,7 +157,7 @@ def _copied(seen: Mapping[str, Mapping[str, Results]]) -> dict[str, dict[str, An
 
 def look_at(
     tapped: Sequence[TappedSubject],
-    images: Images,
+    images: Images | PictureReaders,
     batches: Sequence[Batch],
     scene: Scene,
     clock: Steps | None = None,
@@ -187,30 +191,44 @@ def look_at(
 
 
 def pictures_of(
-    tapped: Sequence[TappedSubject], images: Images, batches: Sequence[Batch]
+    tapped: Sequence[TappedSubject], images: Images | PictureReaders, batches: Sequence[Batch]
 ) -> Iterator[tuple[Batch, Iterator[torch.Tensor]]]:
     """The pictures of each batch as each subject is fed them, where it is."""
-    # Pictures are resized in the reader's threads while the batch before is being examined, once for all subjects of
-    # equal size, and stay bytes until they are where a subject is: two batches of 64 pictures of 224 pixels take 19 MB
-    # for each size.
-    ways: list[Callable[[Image.Image], torch.Tensor]] = []
+    # Pictures are resized by readers while the batch before is being examined, once for all subjects of equal size, and
+    # stay bytes until they are where a subject is: two batches of 64 pictures of 224 pixels take 19 MB for each size.
+    ways = ways_of(tapped)
+    if isinstance(images, PictureReaders):
+        for batch, pixels in images.read(batches):
+            yield batch, _fed(tapped, dict(zip(ways, map(torch.from_numpy, pixels), strict=True)))
+        return
+    for batch, pictures in iterate(images, batches, lambda crop: [way(crop) for way in ways]):
+        stacked = {way: torch.stack([picture[at] for picture in pictures]) for at, way in enumerate(ways)}
+        yield batch, _fed(tapped, stacked)
+
+
+def ways_of(tapped: Sequence[TappedSubject]) -> list[Way]:
+    """What is made of each picture, each way once."""
+    ways: list[Way] = []
     for each in tapped:
         if each.subject.preprocessing.each not in ways:
             ways.append(each.subject.preprocessing.each)
-    for batch, pictures in iterate(images, batches, lambda crop: [way(crop) for way in ways]):
-        yield batch, _fed(tapped, {way: [picture[at] for picture in pictures] for at, way in enumerate(ways)})
+    return ways
 
 
-def _fed(
-    tapped: Sequence[TappedSubject], pictures: Mapping[Callable[[Image.Image], torch.Tensor], list[torch.Tensor]]
-) -> Iterator[torch.Tensor]:
+def ways_to_read(tapped: Sequence[TappedSubject]) -> list[tuple[tuple[int, int], str]] | None:
+    """The same as another process can be told of it; None where a user's transform is among them."""
+    ways = [(way.size, way.interpolation) for way in ways_of(tapped) if isinstance(way, Resizing)]
+    return ways if len(ways) == len(ways_of(tapped)) else None
+
+
+def _fed(tapped: Sequence[TappedSubject], pictures: Mapping[Way, torch.Tensor]) -> Iterator[torch.Tensor]:
     """For one subject after the other; what they share goes to each device once."""
-    there: dict[tuple[Callable[[Image.Image], torch.Tensor], torch.device], torch.Tensor] = {}
+    there: dict[tuple[Way, torch.device], torch.Tensor] = {}
     for each in tapped:
         prepare, device = each.subject.preprocessing, each.subject.device
         key = prepare.each, device
         if key not in there:
-            there[key] = sent(torch.stack(pictures[prepare.each]), device)
+            there[key] = sent(pictures[prepare.each], device)
         yield prepare.together(there[key]).to(each.dtype)
 
 
@@ -247,7 +265,7 @@ def add_up(
 
 def examine_shard(
     tapped: Sequence[TappedSubject],
-    images: Images,
+    images: Images | PictureReaders,
     batches: Sequence[Batch],
     measures: Sequence[Measure],
     scene: Scene,
@@ -263,7 +281,7 @@ def examine_shard(
 
 def examine_there(
     tapped: Sequence[TappedSubject],
-    images: Images,
+    images: Images | PictureReaders,
     batches: Sequence[Batch],
     measures: Sequence[Measure],
     scene: Scene,

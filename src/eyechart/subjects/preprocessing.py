@@ -18,6 +18,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from eyechart.errors import SubjectError
+from eyechart.images.picture import resized
 from eyechart.subjects.catalogue import LARGEST_INPUT
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -35,12 +36,7 @@ class Resizing:
         return torch.from_numpy(np.array(self.picture(picture))).permute(2, 0, 1).contiguous()
 
     def picture(self, picture: Image.Image) -> Image.Image:
-        if picture.mode != "RGB":
-            picture = picture.convert("RGB")
-        height, width = self.size
-        if picture.size == (width, height):
-            return picture
-        return picture.resize((width, height), Image.Resampling[self.interpolation.upper()])
+        return resized(picture, self.size, self.interpolation)
 
 
 @dataclass(frozen=True)
