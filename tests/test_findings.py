@@ -17,8 +17,8 @@ import pytest
 import eyechart
 from eyechart import intervals
 from eyechart.drawings import draw_charts
-from eyechart.engines.helpers import Helpers
 from eyechart.findings import make_finding, make_findings, size_of
+from eyechart.helper_processes import Helpers
 from eyechart.report.embed import EmbeddedChart, embed
 from eyechart.run import Run
 from tests.small_exam import subject

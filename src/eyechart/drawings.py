@@ -1,6 +1,6 @@
 """Findings → charts of the page, several side by side: drawing is most of what a page takes, and each stands alone.
 
-A helper (`engines/helpers.py`) is given names of measures and leaves each chart in a folder that is gone afterwards.
+A helper (`helper_processes.py`) is given names of measures and leaves each chart in a folder that is gone afterwards.
 What it does not deliver is drawn here; what cannot be drawn is left to the page, which says why.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from eyechart.engines.helpers import help_with, helped, taken
 from eyechart.files import write_text
+from eyechart.helper_processes import help_with, helped, taken
 from eyechart.run import Run
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Resampling is Python's work on small arrays: one thread does it best (the decoders of token_place took 6 s of CPU time;
 with two threads of BLAS, beside a busy neighbour, 92), and a second core helps only as a second process: a helper
-(`engines/helpers.py`), which is given names of measures. What it does not deliver is made here. Large arrays are
+(`helper_processes.py`), which is given names of measures. What it does not deliver is made here. Large arrays are
 another matter: few-shot on 8,192 features of a ViT-B and a ResNet-50 takes a minute of one core, nearly all of it
 outside Python's lock, so there several weightings of the folds are estimated at a time.
 """
@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eyechart.engines.helpers import help_with, helped, taken
 from eyechart.errors import RunFolderError
+from eyechart.helper_processes import help_with, helped, taken
 from eyechart.intervals import with_intervals
 from eyechart.run import Run
 

@@ -13,11 +13,12 @@ import pytest
 from PIL import Image
 
 import eyechart
+from eyechart import helper_processes
 from eyechart.engines import picture_readers
-from eyechart.engines.helpers import started
-from eyechart.engines.picture_readers import CHUNK, PictureReaders, Way, pickled
+from eyechart.engines.picture_readers import CHUNK, PictureReaders, Way
 from eyechart.engines.prepared import Prepared
 from eyechart.errors import ImagesError
+from eyechart.helper_processes import pickled, started
 from eyechart.images import Images, common_crop, open_images
 from eyechart.images.picture import resized
 from eyechart.scene import Batch
@@ -145,7 +146,7 @@ def test_a_reader_imports_nothing_of_torch() -> None:
 def test_a_source_that_cannot_be_told_is_read_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = open_images(folder)
     assert pickled(images)
-    monkeypatch.setattr(picture_readers, "LARGEST", 100)
+    monkeypatch.setattr(helper_processes, "LARGEST", 100)
     with picture_readers.picture_readers(images, WAYS, CHUNK) as readers:
         assert readers is None
 

@@ -9,10 +9,10 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eyechart.engines.helpers import Helpers, helped, taken
 from eyechart.engines.interruption import between_shards, is_asked_to_stop
 from eyechart.engines.prepared import Prepare, Prepared, missing_shards
 from eyechart.engines.shard_helper import helpers_worth, told
+from eyechart.helper_processes import Helpers, helped, taken
 
 if TYPE_CHECKING:
     from eyechart.engines.clock import Clock

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eyechart.engines.helpers import help_with, started
+from eyechart.helper_processes import help_with, pickled, started
 from eyechart.images.picture import common_crop, resized
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ MOST = 8
 """Processes; a JPEG of 500 × 375 pixels takes one of them 3 ms."""
 WORTH = 2_000
 """Pictures, of which threads read fewer before the processes have begun."""
-LARGEST = 64 << 20
-"""Bytes of a source as processes are told of it: a list of a million files. One that holds its pictures stays here."""
 AHEAD = 2
 """Batches that are being read while one is looked at."""
 CHUNK = 8
@@ -162,15 +160,6 @@ def picture_readers(images: Images, ways: Sequence[Way], batch_size: int) -> Ite
             readers.dismiss()
             for process in processes:
                 process.communicate()
-
-
-def pickled(images: Images) -> bytes | None:
-    """A source as another process can be told of it."""
-    try:
-        told = pickle.dumps(images)
-    except Exception:  # of whatever kind: a data set of the user's may hold anything
-        return None
-    return told if len(told) <= LARGEST else None
 
 
 def mapped(folder: Path, ways: Sequence[Way], slots: int) -> Pixels:

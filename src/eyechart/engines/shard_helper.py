@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eyechart.engines.helpers import help_with
 from eyechart.errors import EngineError
+from eyechart.helper_processes import help_with
 from eyechart.question import what_differs
 from eyechart.store import RunFiles
 

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from eyechart.errors import ImagesError
+from eyechart.images.checking import MANY, checked
 from eyechart.images.picture import Unreadable, decode, open_header
 
 THREADS = min(12, os.cpu_count() or 1)
@@ -155,16 +156,19 @@ class EncodedImages(Images, Generic[Entry]):
     def _outcomes(
         self, entries: Sequence[Entry], full: bool, progress: Progress | None
     ) -> Iterator[bytes | Unreadable]:
+        if len(entries) >= MANY and (outcomes := checked(self, entries, full, progress)) is not None:
+            yield from outcomes
+            return
         with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as pool:
             # The size is checked here; Pillow's warning would only repeat it.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             for start in range(0, len(entries), PIECE):
                 piece = entries[start : start + PIECE]
-                yield from pool.map(lambda entry: self._examine(entry, full), piece)
+                yield from pool.map(lambda entry: self.outcome(entry, full), piece)
                 if progress is not None:
                     progress(start + len(piece), len(entries))
 
-    def _examine(self, entry: Entry, full: bool) -> bytes | Unreadable:
+    def outcome(self, entry: Entry, full: bool) -> bytes | Unreadable:
         """The digest of a sound picture, or the reason to skip it."""
         try:
             with self.stream(entry) as stream:

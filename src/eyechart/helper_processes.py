@@ -9,6 +9,7 @@ is left to whoever asked.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,8 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from eyechart.memory import keep_freed_memory
+
+LARGEST = 64 << 20
+"""Bytes of what a process is told: a list of a million files. A source that holds its pictures is larger."""
 
 
 @dataclass
@@ -89,6 +94,15 @@ def started(module: str, folder: Path) -> subprocess.Popen[str]:
         errors="replace",  # a library may print what the pipe's encoding has no letters for
         env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
     )
+
+
+def pickled(thing: Any) -> bytes | None:
+    """A thing as another process can be told of it; None where it cannot, or is too large to be sent about."""
+    try:
+        told = pickle.dumps(thing)
+    except Exception:  # of whatever kind: a data set of the user's may hold anything
+        return None
+    return told if len(told) <= LARGEST else None
 
 
 def taken(names: deque[str]) -> Iterator[str]:
