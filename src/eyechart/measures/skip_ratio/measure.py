@@ -101,6 +101,12 @@ class SkipRatio(Measure):
         "counted, not averaged."
     )
     quantities = (
+        Quantity(
+            "typical_skip_ratio",
+            of_each(typical_ratio),
+            "grid tokens: skip / branch, median over junctions",
+            limits=(0, None),
+        ),
         *(
             Quantity(
                 f"cls_phase_{kind}",
