@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import altair as alt
@@ -255,3 +256,10 @@ def test_a_legend_names_sub_sampling_only_where_there_is_some(measure: str) -> N
 def kinds_in_legends(measure: str, finding: xr.Dataset) -> set[tuple[str, ...]]:
     shapes = [layer.encoding.get("shape", {}) for layer in every_layer(find_measure(measure).chart(finding).to_dict())]
     return {tuple(shape["scale"]["domain"]) for shape in shapes if shape.get("field") == "kind"}
+
+
+def test_the_axis_of_few_shots_names_those_that_there_are() -> None:
+    """Of one shot alone "1" and "25" stood on one another."""
+    finding = finding_of("few_shot").isel(shot=[0])
+    specification = find_measure("few_shot").chart(finding).to_json(indent=None)
+    assert set(re.findall(r'"values": ?\[([\d, .]*)\]', specification)) == {"1"}

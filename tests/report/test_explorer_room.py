@@ -51,6 +51,19 @@ def test_a_small_subject_leaves_its_room_to_the_others(run: SyntheticRun) -> Non
     assert [each.whole for each in made] == [True, True]
 
 
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8])
+def test_subjects_side_by_side_are_asked_the_same_patches(run: SyntheticRun, share: float) -> None:
+    """A model with registers had 25 patches to ask and its twin 9 others: the map beside was of a neighbour."""
+    finding = run.findings["attention_maps"].copy(deep=True)
+    names = ["zoo:vit", "zoo:vit-2"]
+    rows = finding.maps.values
+    rows[:, 9:] = np.random.default_rng(0).integers(0, 256, rows[:, 9:].shape)  # the second hardly deflates
+    sizes = [explorer.packed(finding, name, range(EXAMPLES), 10**9).size for name in names]
+    made = explorer.packed_together(finding, names, range(EXAMPLES), int(share * sum(sizes)))
+    one, other = ([layer["queries"] for layer in each.layers] for each in made)
+    assert one == other
+
+
 @pytest.mark.parametrize("browser", [DESK], indirect=True)
 def test_other_pictures_show_the_rows_they_have(
     browser: Browser, run: SyntheticRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
