@@ -113,6 +113,15 @@ def test_guessing_is_named_below_its_line_where_there_is_room(share: float, base
     assert {each.mark["baseline"] for each in every_layer(line) if each.style.startswith("reference-")} == {baseline}
 
 
+@pytest.mark.parametrize(
+    ("scores", "baseline"), [((0.04, 0.06, 0.15), "bottom"), ((0.04, 0.5, 0.7), "bottom"), ((0.9, 0.15), "top")]
+)
+def test_guessing_is_named_where_fewer_points_lie(scores: tuple[float, ...], baseline: str) -> None:
+    """Probes of few pictures score less than the commonest class: its name lay on their curves."""
+    line = specification(theme.panel(theme.chance(0.11, "guessing", scores), (200, 200)), validate=False)
+    assert {each.mark["baseline"] for each in every_layer(line) if each.style.startswith("reference-")} == {baseline}
+
+
 @pytest.mark.parametrize("measure", ["attention_distance", "grouping"])
 def test_dashed_lines_lie_behind_the_heads(measure: str) -> None:
     drawn = list(every_layer(specification(find_measure(measure).chart(finding_of(measure)), validate=False)))
