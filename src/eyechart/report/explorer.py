@@ -54,6 +54,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
             "photo": bool(finding.picture_size.values[index].max() > PHOTO),
             "noRollout": str(finding.no_rollout.values[index]),
             "random": name in untrained,
+            "cls": run.scene.anatomy(name).cls,
             **lesson(run, name),
             "pictures": [picture(finding, name, at) for at in range(kept)],
         }
