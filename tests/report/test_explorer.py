@@ -88,7 +88,6 @@ def run_with_maps(folder: Path, one: str = "zoo:vit", two: str = "zoo:vit-2") ->
     bodies = (with_attention(vit(one)), with_attention(vit(two)), resnet("zoo:resnet"))
     scene = replace(run.scene, anatomies=bodies, classes=("frog", CRUEL))
     run.findings = {"attention_maps": finding_of(scene, ("frog", CRUEL))}
-    run.scene = replace(run.scene, anatomies=bodies)
     run.measures["attention_maps"] = AttentionMaps(images=48)
     run.plan["settings"]["effort"] = "quick"
     return run

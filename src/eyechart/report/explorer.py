@@ -46,6 +46,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
     names, kept = finding.shown_subject.values.tolist(), finding.sizes["example"]
     budget = min(MOST_BYTES, BYTES_A_SUBJECT * len(names)) if budget is None else budget
     untrained = [entry["name"] for entry in run.plan["subjects"] if entry["trained"] is False]
+    class_tokens = {each.subject: each.cls for each in run.scene.anatomies}
     subjects: list[dict[str, Any]] = [
         {
             "name": name,
@@ -54,7 +55,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
             "photo": bool(finding.picture_size.values[index].max() > PHOTO),
             "noRollout": str(finding.no_rollout.values[index]),
             "random": name in untrained,
-            "cls": run.scene.anatomy(name).cls,
+            "cls": class_tokens.get(name),
             **lesson(run, name),
             "pictures": [picture(finding, name, at) for at in range(kept)],
         }
