@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import altair as alt
@@ -109,6 +110,15 @@ def test_names_of_even_attention_stand_where_no_head_is() -> None:
 def test_guessing_is_named_below_its_line_where_there_is_room(share: float, baseline: str) -> None:
     """Above it the name lay on the points of an untrained network; below 1 of 1,000 it would lie on the axis."""
     line = specification(theme.panel(theme.chance(share, "guessing"), (200, 200)), validate=False)
+    assert {each.mark["baseline"] for each in every_layer(line) if each.style.startswith("reference-")} == {baseline}
+
+
+@pytest.mark.parametrize(
+    ("scores", "baseline"), [((0.04, 0.06, 0.15), "bottom"), ((0.04, 0.5, 0.7), "bottom"), ((0.9, 0.15), "top")]
+)
+def test_guessing_is_named_where_fewer_points_lie(scores: tuple[float, ...], baseline: str) -> None:
+    """Probes of few pictures score less than the commonest class: its name lay on their curves."""
+    line = specification(theme.panel(theme.chance(0.11, "guessing", scores), (200, 200)), validate=False)
     assert {each.mark["baseline"] for each in every_layer(line) if each.style.startswith("reference-")} == {baseline}
 
 
@@ -255,3 +265,10 @@ def test_a_legend_names_sub_sampling_only_where_there_is_some(measure: str) -> N
 def kinds_in_legends(measure: str, finding: xr.Dataset) -> set[tuple[str, ...]]:
     shapes = [layer.encoding.get("shape", {}) for layer in every_layer(find_measure(measure).chart(finding).to_dict())]
     return {tuple(shape["scale"]["domain"]) for shape in shapes if shape.get("field") == "kind"}
+
+
+def test_the_axis_of_few_shots_names_those_that_there_are() -> None:
+    """Of one shot alone "1" and "25" stood on one another."""
+    finding = finding_of("few_shot").isel(shot=[0])
+    specification = find_measure("few_shot").chart(finding).to_json(indent=None)
+    assert set(re.findall(r'"values": ?\[([\d, .]*)\]', specification)) == {"1"}

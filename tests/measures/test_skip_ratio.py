@@ -12,6 +12,7 @@ import xarray
 from eyechart.claims.asking import asked_of
 from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
+from eyechart.measures.skip_ratio.chart import token_panel
 from eyechart.measures.skip_ratio.measure import SkipRatio
 from eyechart.measures.skip_ratio.ratio import ratio_and_cosines
 from eyechart.sites import Kind
@@ -169,7 +170,7 @@ def test_a_parallel_block_has_no_attention_of_its_own_and_is_not_judged() -> Non
     sites = [*places, site("1b", "block", "other", prefix=1, block=1, depth=1.0)]
     looks = {("v", place.name): Look(place, skip=torch.ones(64, 5, 8), branch=torch.ones(64, 5, 8)) for place in places}
     finding = measure_tensors(SkipRatio(), scene(anatomy("v", sites, cls=0)), looks, 4)
-    assert not quantities(finding)
+    assert {name for name, _ in quantities(finding)} == {"typical_skip_ratio"}
     assert "class token" not in SkipRatio().sentence(finding)
 
 
@@ -227,3 +228,39 @@ def test_what_is_no_number_stays_none(broken: str) -> None:
     seen = look_at(parts["skip"], parts["branch"])[0]
     assert seen[1, RATIO].isnan()
     assert seen[[0, 2, 3]].isfinite().all()
+
+
+def columns_of_map(grid: int, prefix: list[int], cls: int) -> tuple[list[str], dict[str, float]]:
+    """The columns of a map of tokens from the left, and how many pixels wide each is."""
+    values = np.full((len(prefix), max(prefix) + grid), np.nan)
+    for row, own in enumerate(prefix):
+        values[row, : own + grid] = 1.0 + np.arange(own + grid)
+    names = [f"block {at + 1} mlp junction" for at in range(len(prefix))]
+    columns = {"subject": ["v"] * len(prefix), "name": names, "prefix": prefix, "cls": [cls] * len(prefix)}
+    coordinates = {name: ("site", column) for name, column in columns.items()}
+    finding = xarray.Dataset(
+        {"ratio": (("site", "token"), values)}, coords=coordinates | {"token": np.arange(values.shape[1])}
+    )
+    chart = token_panel(finding, "v", (1.0, 300.0)).to_dict()
+    rows = [row for rows in chart["datasets"].values() for row in rows if "token" in row]
+    scale = chart["layer"][0]["encoding"]["x"]["scale"]["domain"][1]
+    widths = {row["token"]: (row["x2"] - row["x"]) * chart["width"] / scale for row in rows}
+    return sorted(widths, key=lambda name: min(row["x"] for row in rows if row["token"] == name)), widths
+
+
+@pytest.mark.parametrize(
+    ("prefix", "cls", "first"),
+    [
+        ([1, 1], 0, ["class", "1", "2"]),
+        ([5, 5], 0, ["class", "prefix 2", "prefix 3", "prefix 4", "prefix 5", "1"]),  # DINOv2 with registers
+        ([4, 4], -1, ["prefix 1", "prefix 2", "prefix 3", "prefix 4", "1"]),  # registers alone: none is a class token
+        ([0, 1], 0, ["class", "1", "2"]),  # CaiT: it joins late, and what was there before are patches
+    ],
+)
+def test_tokens_without_place_are_columns_that_can_be_seen(prefix: list[int], cls: int, first: list[str]) -> None:
+    """One of 197 columns was two pixels wide, and one on a narrow page; registers alone were called a class token."""
+    names, widths = columns_of_map(196, prefix, cls)
+    assert names[: len(first)] == first
+    assert len(names) == max(prefix) + 196
+    assert {widths[name] for name in names[: max(prefix)]} == {16}
+    assert widths["1"] == 2

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from eyechart.errors import UsageError
-from eyechart.subjects.labels import imagenet_classes, match_classes, meaningful, wordnet_ids
+from eyechart.subjects.labels import (
+    check_mapping,
+    imagenet_classes,
+    match_classes,
+    meaningful,
+    read_mapping,
+    wordnet_ids,
+)
 
 FISH = ("tench, Tinca tinca", "goldfish, Carassius auratus", "great white shark, white shark")
 
@@ -94,3 +101,14 @@ def test_placeholders_are_not_class_names() -> None:
     assert meaningful(("LABEL_0", "LABEL_1")) is None
     assert meaningful(("0", "1")) is None
     assert meaningful(("cat", "LABEL_1")) == ("cat", "LABEL_1")
+
+
+def test_a_mapping_that_is_none_is_named_with_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text('["cat", "dog"]')
+    with pytest.raises(UsageError, match=r"not .*list\.json, which holds a list\."):
+        read_mapping(tmp_path / "list.json")
+
+
+def test_classes_of_the_images_are_named_where_none_is_near() -> None:
+    with pytest.raises(UsageError, match="'tench', which is no class of the images; theirs are n01, n02"):
+        check_mapping({"tench": 0}, ["n01", "n02"])

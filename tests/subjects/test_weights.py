@@ -243,3 +243,10 @@ def test_the_hash_depends_on_names_types_shapes_and_values_and_not_on_order() ->
         {"A": state["a"], "b": state["b"], "c": state["c"]},
     ]
     assert len({reference, *map(hash_of, others)}) == 5
+
+
+def test_pictures_of_other_channels_are_named_as_the_cause(tmp_path: Path) -> None:
+    """119 of 122 tensors fitted, and all that was said was "of another architecture"."""
+    torch.save(timm.create_model("resnet18", in_chans=4).state_dict(), tmp_path / "four.pth")
+    with pytest.raises(WeightsMismatch, match=r"Its first layer takes 4 channels; pictures are shown in 3"):
+        load_subject(f"timm:resnet18@{tmp_path / 'four.pth'}")

@@ -192,6 +192,18 @@ def test_table_folders_and_comparison(tmp_path: Path, capsys: pytest.CaptureFixt
     assert eyechart.Run.open(folders[1]).finished
 
 
+def test_what_adds_no_row_is_said_once_and_skips_of_a_cnn_have_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The only numbers of skips were of class tokens and of pairs: a CNN's were measured and not in the table."""
+    watch = watch_of(Small(), tmp_path, measures="cka,skip_ratio", strict=True)
+    for step in range(2):
+        watch(step)
+    assert set(zip(watch.table.measure, watch.table.quantity, strict=True)) == {("skip_ratio", "typical_skip_ratio")}
+    assert 0 < watch.table.value[0] < 20
+    assert capsys.readouterr().err.count("cka adds no row") == 1
+
+
 @pytest.mark.parametrize("log", [None, []])
 def test_without_a_log_the_table_has_the_numbers(log: Any, tmp_path: Path) -> None:
     """None was refused, which `log="wandb" if rank == 0 else None` gives."""

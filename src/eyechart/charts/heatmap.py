@@ -39,6 +39,7 @@ def heatmap(
     marks: Mapping[float, str] | None = None,
     legend: bool | int = True,
     size: int | tuple[int, int] = 260,
+    apart: int = 0,
     for_export: bool | None = None,
 ) -> alt.LayerChart:
     """A table as colours: one row of `frame` a cell, first row and column at the lower left, as in Raghu et al.
@@ -49,7 +50,8 @@ def heatmap(
     that answer to the pointer; for export the table is one picture under vector axes (PDF 41 kB against 321 kB).
     `marks` are the values that the colour bar names and how: a map of logarithms can say 1, 3, 10. Without `legend`
     there is no bar: for maps beside one that has the same. A number is the length of the bar: maps that share one must
-    ask for the same.
+    ask for the same. So many first columns as `apart` says stand by themselves, `APART` pixels wide each: a class token
+    beside 196 patches would be a line of two pixels, and of one on a telephone.
 
     >>> table = pd.DataFrame({"a": ["0", "1", "0", "1"], "b": ["0", "0", "1", "1"], "cka": [1.0, 0.5, 0.5, 1.0]})
     >>> chart = heatmap(table, x="a", y="b", value="cka", domain=(0, 1))
@@ -60,12 +62,14 @@ def heatmap(
         drawing = theme.current_drawing()
         for_export = drawing.for_export
         drawing.heatmaps.append(value)
-    across, up = _places(frame, x), _places(frame, y)
+    names = [list(dict.fromkeys(frame[column].astype(str))) for column in (x, y)]
     target = (size, size) if isinstance(size, int) else size
-    cells = [max(1, round(pixels / max(len(names), 1))) for pixels, names in zip(target, (across, up), strict=True)]
+    cells = [max(1, round(pixels / max(len(each), 1))) for pixels, each in zip(target, names, strict=True)]
     if isinstance(size, int):
         cells = [min(cells)] * 2
-    width, height = cells[0] * len(across), cells[1] * len(up)
+    across, up = _places(names[0], cells[0], apart), _places(names[1], cells[1])
+    wide, lefts = across[names[0][-1]][1], [left for left, _ in across.values()]
+    width, height = cells[0] * wide, cells[1] * len(up)
     numbers = frame[value].to_numpy(dtype=float)
     finite = numbers[np.isfinite(numbers)]
     low, high = domain or (float(finite.min()), float(finite.max()))
@@ -75,22 +79,25 @@ def heatmap(
     length = min(160, max(80, height // 40 * 40)) if legend is True else int(legend)
     bar = _colour_bar(value_title, low, high, format, marks, length) if legend else None
     colour: dict[str, Any] = {"type": "quantitative", "scale": scale, "legend": bar}
-    place_x = alt.X("x", type="quantitative", scale=_span(len(across)), axis=_axis(across, x_title, width, x_labels))
+    axis_x = _axis(across, x_title, width, x_labels, apart=apart)
+    place_x = alt.X("x", type="quantitative", scale=_span(wide), axis=axis_x)
     place_y = alt.Y("y", type="quantitative", scale=_span(len(up)), axis=_axis(up, y_title, height, y_labels, up=True))
 
-    base = pd.DataFrame({"x": [0], "y": [0], "x2": [len(across)], "y2": [len(up)]})
+    parts = [(0, across[names[0][apart - 1]][1]), (lefts[apart], wide)] if apart else [(0, wide)]
+    base = pd.DataFrame([{"x": left, "y": 0, "x2": right, "y2": len(up)} for left, right in parts])
     layers: list[Any] = [alt.Chart(base).mark_rect(style="frame").encode(place_x, place_y, x2="x2", y2="y2")]
     if for_export:
-        grid = np.full((len(up), len(across)), np.nan)
-        grid[[up[name] for name in frame[y].astype(str)], [across[name] for name in frame[x].astype(str)]] = numbers
+        grid = np.full((len(up), wide), np.nan)
+        for column, row, number in zip(frame[x].astype(str), frame[y].astype(str), numbers, strict=True):
+            grid[up[row][0], slice(*across[column])] = number
         picture = pd.DataFrame({"url": [_picture((grid - low) / (high - low), colours)]})
         middle: dict[str, Any] = {"x": alt.value(width / 2), "y": alt.value(height / 2)}
         image = alt.Chart(picture).mark_image(width=width, height=height, aspect=False, smooth=False, aria=False)
         ends = alt.Chart(pd.DataFrame({"value": [low, high]})).mark_point(size=0, opacity=0)
         layers += [image.encode(url="url:N", **middle), ends.encode(color=alt.Color("value", **colour), **middle)]
     else:
-        at = frame.assign(x=frame[x].astype(str).map(across), y=frame[y].astype(str).map(up))
-        at = at.assign(x2=at["x"] + 1, y2=at["y"] + 1)
+        ends = frame[x].astype(str).map(across), frame[y].astype(str).map(up)
+        at = frame.assign(x=ends[0].str[0], y=ends[1].str[0], x2=ends[0].str[1], y2=ends[1].str[1])
         cell_words = tooltips(**{x: x_title or x, y: y_title or y}) + tooltips(
             **{value: (value_title or value, format)}
         )
@@ -99,7 +106,7 @@ def heatmap(
         layers.append(cell.encode(place_x, place_y, x2="x2", y2="y2", color=alt.Color(value, **colour), tooltip=shown))
     sides: list[tuple[Any, str, str | None]] = [(place_x, x, x_group), (place_y, y, y_group)]
     for axis, column, group in sides:
-        edges = _edges(frame, column, group)
+        edges = [lefts[edge] if column == x else edge for edge in _edges(frame, column, group)]
         if edges:
             rule = alt.Chart(pd.DataFrame({"edge": edges})).mark_rule(style="boundary", tooltip=None)
             layers.append(rule.encode(theme.column_on(axis, "edge")))
@@ -119,6 +126,7 @@ def _colour_bar(
     return alt.Legend(labelExpr=names, values=list(named), tickCount=len(named), **looks)
 
 
+APART, GAP = 16, 6  # pixels of a column that stands apart, and between those and the others
 NEAR = 0.06  # of a bar: half of the words of its number
 
 
@@ -143,27 +151,41 @@ def even_marks(low: float, high: float, form: str) -> list[float]:
     return [float(mark) for mark in np.linspace(low, high, 5)]
 
 
-def _places(frame: pd.DataFrame, column: str) -> dict[str, int]:
-    return {name: index for index, name in enumerate(dict.fromkeys(frame[column].astype(str)))}
+def _places(names: Sequence[str], cell: int, apart: int = 0) -> dict[str, tuple[int, int]]:
+    """Where each name begins and ends, in cells.
+
+    >>> _places(["class", "1", "2"], cell=8), _places(["class", "1", "2"], cell=8, apart=1)
+    ({'class': (0, 1), '1': (1, 2), '2': (2, 3)}, {'class': (0, 2), '1': (3, 4), '2': (4, 5)})
+    """
+    wide, gap = (max(1, round(pixels / cell)) for pixels in (APART, GAP))
+    begin = wide * apart + (gap if apart else 0)
+    own = {name: (wide * at, wide * (at + 1)) for at, name in enumerate(names[:apart])}
+    return own | {name: (begin + at, begin + at + 1) for at, name in enumerate(names[apart:])}
 
 
 def _span(count: int) -> alt.Scale:
     return alt.Scale(domain=[0, count], nice=False, zero=False)
 
 
-def _axis(names: dict[str, int], title: str, pixels: int, labels: bool, up: bool = False) -> alt.Axis:
+def _axis(
+    places: dict[str, tuple[int, int]], title: str, pixels: int, labels: bool, up: bool = False, apart: int = 0
+) -> alt.Axis:
     """Names at the middle of their cells, thinned to at most one every 15 pixels (26 along the bottom)."""
+    names = [""] * max(right for _, right in places.values())
+    for name, (left, right) in places.items():
+        names[left:right] = [name] * (right - left)
     step = max(1, -(-len(names) * (15 if up else 26) // max(pixels, 1)))
-    shown = list(range(0, len(names), step))
+    middles = [(left + right) / 2 for left, right in places.values()]
+    shown = [*middles[:apart], *middles[apart::step]]
     # The names stand in an expression: json.dumps quotes them, and "<" is spelt out so that no "</script>" can arise.
-    listed = json.dumps(list(names)).replace("<", "\\u003c")
+    listed = json.dumps(names).replace("<", "\\u003c")
     turned: dict[str, Any] = {} if up or max(map(len, names), default=0) <= 3 else {"labelAngle": -45}
     return alt.Axis(
         title=title or None,
         # A long name is cut there; the panel's own title has it whole. Below a map it may stand out a little: the page
         # allows as much, and "zoo:vit-gap →" was cut below the narrow map of 9 blocks × 17.
         titleLimit=pixels + (0 if up else 24),
-        values=[index + 0.5 for index in shown],
+        values=shown,
         tickCount=len(shown),
         labelExpr=f"{listed}[floor(datum.value)]",
         labels=labels,

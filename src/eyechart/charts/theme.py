@@ -226,7 +226,13 @@ def dots_with_intervals(
 ) -> alt.LayerChart:
     """One row a subject: its number as a point on its interval, in the subject's colour. `y` names the subjects."""
     colour = alt.Color(y, type="nominal", scale=subject_scale(frame[y].astype(str).tolist()), legend=None)
-    row = alt.Y(y, type="nominal", sort=None, title=None, axis=alt.Axis(labelFontSize=12, labelLimit=260, grid=True))
+    row = alt.Y(
+        y,
+        type="nominal",
+        sort=None,
+        title=None,
+        axis=alt.Axis(labelFontSize=12, labelLimit=260, labelPadding=9, grid=True),
+    )
     scale, axis = alt.Scale(zero=False, padding=20), alt.Axis()
     if format.endswith("%"):  # a share is on no axis from −10 % or to 101 %
         ends = frame[[x, low, high]].to_numpy(dtype=float)
@@ -288,10 +294,16 @@ def reference(
     return cast(alt.LayerChart, alt.layer(rule, *(labels if text else [])))
 
 
-def chance(share: float, text: str) -> alt.LayerChart:
-    """The line of guessing on an axis from 0 to 1, named below it where there is room: nobody scores less, while those
-    who know nothing score just as much."""
-    return reference(share, text, under=share >= 0.09)
+WORDS_HIGH = 0.1  # of an axis from 0 to 1: a line's name and its distance from the line
+
+
+def chance(share: float, text: str, ends: Iterable[float] = ()) -> alt.LayerChart:
+    """The line of guessing on an axis from 0 to 1, named below it where there is room: few score less, while those who
+    know nothing score just as much. `ends` are the scores at the end of the axis, where the name stands: of few
+    pictures most may lie below it."""
+    away = np.array(list(ends), dtype=float) - share
+    below, above = (int(((away * way > 0) & (away * way < WORDS_HIGH)).sum()) for way in (-1, 1))
+    return reference(share, text, under=share >= 0.09 and below <= above)
 
 
 def strokes(size: float, **more: Any) -> alt.Legend:

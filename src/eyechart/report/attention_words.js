@@ -10,15 +10,15 @@
     const digits = value > 0 ? Math.max(0, Math.min(4, 1 - Math.floor(Math.log10(100 * value)))) : 0;
     return `${(100 * value).toFixed(digits)}\u00a0%`;
   };
-  const tokenName = (number) => (number === 0 ? sentence("the class token") : sentence("prefix token {n}", { n: number + 1 }));
-  const queryName = ([y, x]) =>
-    y === PREFIX ? tokenName(x) : y === MEAN ? sentence("the average patch") : sentence("the patch in row {y}, column {x}", { y: y + 1, x: x + 1 });
+  const tokenName = (number, side) => (number === subject(side).cls ? sentence("the class token") : sentence("prefix token {n}", { n: number + 1 }));
+  const queryName = ([y, x], side = main) =>
+    y === PREFIX ? tokenName(x, side) : y === MEAN ? sentence("the average patch") : sentence("the patch in row {y}, column {x}", { y: y + 1, x: x + 1 });
   const keyName = ({ y, x }, side = main) => {
     if (howShown(side) === "place") return sentence("row {y}, column {x}", { y: y + 1, x: x + 1 });
     if (howShown(side) === "reach") return sentence("row {y}, column {x} of {grid}", { y: y + 1, x: x + 1, grid: subject(side).reach.grid.join("×") });
     const [, , , , group] = layer(side).grids;
     const span = (at) => (group > 1 ? `${at * group + 1}–${(at + 1) * group}` : `${at + 1}`);
-    return y === PREFIX ? (x < 0 ? sentence("padding") : tokenName(x)) : sentence("row {y}, column {x}", { y: span(y), x: span(x) });
+    return y === PREFIX ? (x < 0 ? sentence("padding") : tokenName(x, side)) : sentence("row {y}, column {x}", { y: span(y), x: span(x) });
   };
   const headName = (side) => ({
     mean: sentence("all {n} heads, averaged", { n: layer(side).heads }),
@@ -52,7 +52,7 @@
     .reduce((one, two) => (two.weight > one.weight ? two : one));
 
   const finding = (side, most) => {
-    const values = { asked: queryName(layer(side).queries[side.query]), layer: layerWords(layer(side).name), place: keyName(most.key, side), share: amount(most.weight, side) };
+    const values = { asked: queryName(layer(side).queries[side.query], side), layer: layerWords(layer(side).name), place: keyName(most.key, side), share: amount(most.weight, side) };
     switch (howShown(side)) {
       case "rollout": return sentence("{asked} rests most on {place}: {share}", values);
       case "pixels": return sentence("by pixels alone {asked} looks most at {place}: {share}", values);

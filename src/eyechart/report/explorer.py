@@ -46,6 +46,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
     names, kept = finding.shown_subject.values.tolist(), finding.sizes["example"]
     budget = min(MOST_BYTES, BYTES_A_SUBJECT * len(names)) if budget is None else budget
     untrained = [entry["name"] for entry in run.plan["subjects"] if entry["trained"] is False]
+    class_tokens = {each.subject: each.cls for each in run.scene.anatomies}
     subjects: list[dict[str, Any]] = [
         {
             "name": name,
@@ -54,6 +55,7 @@ def explorer(run: Run, budget: int | None = None) -> dict[str, Any] | None:
             "photo": bool(finding.picture_size.values[index].max() > PHOTO),
             "noRollout": str(finding.no_rollout.values[index]),
             "random": name in untrained,
+            "cls": class_tokens.get(name),
             **lesson(run, name),
             "pictures": [picture(finding, name, at) for at in range(kept)],
         }
@@ -98,23 +100,43 @@ def chosen(
 def packed_together(
     finding: xarray.Dataset, names: Sequence[str], examples: range, room: int, first_whole: bool = False
 ) -> list[Packed]:
-    """All subjects in `room` bytes: what a small one leaves of its share is for the larger ones."""
+    """All subjects in `room` bytes: what a small one leaves of its share is for the larger ones.
+
+    Those whose attentions have the same grids get the same queries: side by side, both are asked the same patch.
+    """
     made: dict[str, Packed] = {}
+    all_room = room
     by_size = sorted(names, key=lambda name: len(site_indices(finding, name)))
     for waiting, name in zip(range(len(names), 0, -1), by_size, strict=True):
         made[name] = packed(finding, name, examples, room // waiting, first_whole)
         room -= made[name].size
+    for alike in alike_in_grids(finding, names):
+        least = max(made[name].choice for name in alike)
+        for name in alike:
+            if made[name].choice < least:
+                made[name] = packed(finding, name, examples, all_room, first_whole, least)
     return [made[name] for name in names]
 
 
-def packed(finding: xarray.Dataset, subject: str, examples: range, room: int, first_whole: bool = False) -> Packed:
+def alike_in_grids(finding: xarray.Dataset, names: Sequence[str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(str(finding.grids.values[site_indices(finding, name)].tolist()), []).append(name)
+    return list(groups.values())
+
+
+def packed(
+    finding: xarray.Dataset, subject: str, examples: range, room: int, first_whole: bool = False, least: int = 0
+) -> Packed:
     """The layers of a subject and the rows of each picture, with as many queries as `room` bytes allow.
+
+    No more of them than the choice `least` has.
 
     With `first_whole` every query of the first picture, whatever that leaves to the others.
     """
     sites = site_indices(finding, subject).tolist()
-    choices = list(queries_of(finding, sites))
-    _, whole = choices[0]
+    choices = [(number, *each) for number, each in enumerate(queries_of(finding, sites))]
+    whole = choices[0][-1]
 
     def values(asked: Mapping[int, np.ndarray]) -> int:
         return sum(math.prod(shape_of(finding, site)) * len(asked[site]) for site in sites)
@@ -123,8 +145,8 @@ def packed(finding: xarray.Dataset, subject: str, examples: range, room: int, fi
     others = examples[1:] if first_whole else examples
     left = room - (len(first) if first_whole else 0)
     of_value = len(first) / values(whole)  # bytes
-    fitting = [each for each in choices if 0.95 * of_value * values(each[1]) * len(others) <= left]
-    for dense, asked in [*fitting, choices[-1]]:
+    fitting = [each for each in choices[least:] if 0.95 * of_value * values(each[-1]) * len(others) <= left]
+    for number, dense, asked in [*fitting, choices[-1]]:
         listed = whole if first_whole else asked
         made = Packed(
             [layer(finding, site, listed[site]) for site in sites],
@@ -132,6 +154,7 @@ def packed(finding: xarray.Dataset, subject: str, examples: range, room: int, fi
             asked is whole,
             dense,
             [np.searchsorted(whole[site], asked[site]).tolist() for site in sites] if first_whole else None,
+            number,
         )
         if made.size <= room:
             break
@@ -148,6 +171,8 @@ class Packed:
     """Whether it can in at least three, and most of them in the others."""
     asked: list[list[int]] | None
     """Which queries of each layer the rows of all pictures but the first have; None: all that it lists."""
+    choice: int
+    """Which of `queries_of`: the higher, the fewer."""
 
     @property
     def size(self) -> int:

@@ -99,7 +99,7 @@ def check_mapping(mapping: Mapping[str, str | int] | None, image_classes: Sequen
     """Refuses a mapping of classes that the images do not have: it was meant for others, or has a slip of the pen."""
     unknown = [label for label in mapping or () if label not in (image_classes or ())]
     if unknown and image_classes:
-        near = _near(unknown[0], image_classes)
+        near = _near(unknown[0], image_classes) or f"; theirs are {_few(image_classes)}"
         raise UsageError(f"--classes maps {unknown[0]!r}, which is no class of the images{near}.")
 
 
@@ -132,8 +132,17 @@ def read_mapping(mapping: Mapping[str, str | int] | str | Path | None) -> dict[s
     if not isinstance(data, Mapping) or not all(
         isinstance(value, (str, int)) and not isinstance(value, bool) for value in data.values()
     ):
-        raise UsageError("A class mapping is an object {image class: class name, wordnet id or index of the subject}.")
+        given = f", not {mapping}, which holds {_kind(data)}" if isinstance(mapping, (str, Path)) else ""
+        raise UsageError(
+            f"A class mapping is an object {{image class: class name, wordnet id or index of the subject}}{given}."
+        )
     return {str(label): value for label, value in data.items()}
+
+
+def _kind(data: Any) -> str:
+    if isinstance(data, Mapping):
+        return "an object with other values"
+    return "a list" if isinstance(data, list) else f"a {type(data).__name__}"
 
 
 def _wanted(target: str | int, index: _Index) -> set[int]:

@@ -125,6 +125,12 @@ class Fit:
         wrong += [f"{key} (missing)" for key in self.missing]
         wrong += [f"{key} (not in the model)" for key in self.extra]
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        pairs = self.reshaped.values()
+        stems = [actual[1] for actual, wants in pairs if len(actual) == len(wants) == 4 and 3 == wants[1] != actual[1]]
+        if stems and not (
+            self.missing or self.extra
+        ):  # nothing is wrong with the others: it was made for other pictures
+            advice = f"Its first layer takes {stems[0]} channels; pictures are shown in 3, red, green and blue."
         return WeightsMismatch(
             f"{path} is of another architecture than {name}: {self.fitting} of its {self.tensors} tensors fit "
             f"the model's {self.expected} by name and shape; the first that do not are {', '.join(wrong[:3])}{more}."

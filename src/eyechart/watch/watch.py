@@ -127,7 +127,7 @@ class Watch:
             self.failures[step] = f"{'not logged' if step in self.runs else 'failed'}: {_sentence(error)}"
             self._tell(f"step {step} {self.failures[step]}")
             return self.runs.get(step)
-        for notice in run.plan["notices"]:
+        for notice in [*run.plan["notices"], *self._without_rows(run)]:
             if notice not in self._told:
                 self._told.add(notice)
                 self._tell(f"note: {notice}")
@@ -147,6 +147,16 @@ class Watch:
             page=self.page,
             progress=False,
         )
+
+    def _without_rows(self, run: Run) -> list[str]:
+        """Measures that were made and yet are not in the table: their numbers are about blocks or pairs not there."""
+        rows = {row["measure"] for row in run.quantities()}
+        return [
+            f"{name} adds no row to the table: none of its numbers is about a model like {self.subject.name} by "
+            "itself; `eyechart report` of a step's folder draws what it saw."
+            for name in run.findings
+            if name not in rows
+        ]
 
     def numbers(self, step: int) -> dict[str, float]:
         """The numbers of a step by name, with the ends of their intervals, as logs get them; NaN is left out.

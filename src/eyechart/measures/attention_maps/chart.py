@@ -77,9 +77,13 @@ def columns_of(finding: xarray.Dataset, subject: str) -> list[Asked]:
 
 
 def asked_query(finding: xarray.Dataset, site: int) -> int:
-    """The class token (the first without place), else the mean of all patches, else the patch nearest the middle."""
+    """The class token (the first without place), else the mean of all patches, else the patch nearest the middle.
+
+    Registers alone are no class token: no head has an entropy of one then.
+    """
     kind = finding.query_place.values[site, :, 0]
-    for wanted in (PREFIX, MEAN):
+    has_class_token = bool(np.isfinite(finding.class_relative.values[site]).any())
+    for wanted in (PREFIX, MEAN) if has_class_token else (MEAN,):
         if wanted in kind:
             return int(np.flatnonzero(kind == wanted)[0])
     rows, columns = finding.grids.values[site, :2]

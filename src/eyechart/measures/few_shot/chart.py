@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import altair as alt
+import pandas as pd
 import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.charts.theme import Chart
-from eyechart.measures.few_shot.measure import SHOTS
 
 SIDE = 260  # pixels of a panel
 TOO_FEW = "too few pictures of each class"
@@ -32,7 +32,7 @@ def linear_curves(finding: xarray.Dataset) -> Chart:
     colour = subject_colours(finding.subject.values, legend=legend)
     y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]))
     tooltip = tooltips("subject", shot=("shots", "")) + interval_tooltips("linear", "accuracy")
-    lines = theme.curve(table, shot_axis(), y, colour, *ends_of("linear"), tooltip=tooltip)
+    lines = theme.curve(table, shot_axis(table), y, colour, *ends_of("linear"), tooltip=tooltip)
     chance = theme.chance(1 / int(finding.way.max()), "guessing")
     return theme.panel(lines + chance, (SIDE, SIDE), "linear evaluation")
 
@@ -47,13 +47,14 @@ def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
     colour = alt.Color("ways:N", scale=theme.ordered_scale(names), sort=None, title=None)
     y = alt.Y("episodes:Q", title="episode accuracy", scale=alt.Scale(domain=[0, 1]))
     tooltip = tooltips("subject", shot=("shots", ""), way=("classes", "")) + interval_tooltips("episodes", "accuracy")
-    lines = theme.curve(table, shot_axis(), y, colour, *ends_of("episodes"), tooltip=tooltip)
+    lines = theme.curve(table, shot_axis(table), y, colour, *ends_of("episodes"), tooltip=tooltip)
     guesses = table[["way", "ways"]].drop_duplicates().assign(guess=lambda rows: 1 / rows["way"])
     dashed: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[5, 4], strokeWidth=1.75, tooltip=None)
     chance: alt.Chart = dashed.encode(y="guess:Q", color=colour)
     return theme.panel(lines + chance, (SIDE, SIDE), title)
 
 
-def shot_axis() -> alt.X:
-    axis = theme.axis_at(SHOTS, grid=False)
+def shot_axis(table: pd.DataFrame) -> alt.X:
+    """Marks at the shots that there are: of one alone, all marks would stand on it."""
+    axis = theme.axis_at(sorted(set(table["shot"])), grid=False)
     return alt.X("shot:Q", title="pictures of each class", scale=alt.Scale(type="log", base=2, nice=False), axis=axis)

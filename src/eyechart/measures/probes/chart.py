@@ -61,8 +61,12 @@ def one_readout(finding: xarray.Dataset, readout: str, width: int) -> alt.LayerC
     y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]))
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of("accuracy"), tooltip=TOOLTIPS)
-    chance = theme.chance(float(finding.chance[0]), "commonest class")
+    chance = theme.chance(float(finding.chance[0]), "commonest class", last_scores(table))
     return theme.panel(lines + chance, (width, 240))
+
+
+def last_scores(table: pd.DataFrame) -> pd.Series:
+    return table["accuracy"][table["depth"] > 0.7]
 
 
 def readout_curves(finding: xarray.Dataset) -> Chart:
@@ -80,7 +84,7 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=colour)
     lines = alt.Chart(table).mark_line(strokeWidth=1.8, tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(table).mark_point(size=24).encode(x, y, color=colour, tooltip=TOOLTIPS)
-    chance = theme.chance(float(finding.chance[0]), "commonest class")
+    chance = theme.chance(float(finding.chance[0]), "commonest class", last_scores(table))
     return theme.panel(bars + lines + points + chance, (380, 240), "one vector")
 
 

@@ -14,6 +14,8 @@ from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import site_indices
 
+CLASS_AND_OTHERS = "token (class token, prefix tokens, then the grid)"
+
 
 def draw(finding: xarray.Dataset) -> Chart:
     one_grid = [subject for subject in subjects_in(finding) if has_one_grid(finding, subject)]
@@ -60,9 +62,13 @@ def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]
     part = finding.isel(site=site_indices(finding, subject))
     table = table_of(part, "ratio", ends=False)
     prefix = int(part.prefix.values.max())
+    cls = int(part.cls.values.max()) if "cls" in part.coords else 0  # which of them is the class token, if one is
+    names = ["class" if at == cls else f"prefix {at + 1}" for at in range(prefix)]
     table["token"] = [
-        ("class" if t == 0 else f"prefix {t}") if t < prefix else f"{t - prefix + 1}" for t in table["token"]
+        names[at] if at < own else f"{at - own + 1}" for at, own in zip(table["token"], table["prefix"], strict=True)
     ]
+    if not table.empty:  # in CaiT the class token joins late; its column is the first all the same
+        table = pd.concat([table.iloc[:1].assign(token=name, ratio=np.nan) for name in names] + [table])
     table["name"] = table["name"].str.removesuffix(" junction")
     table["log ratio"] = np.log10(table["ratio"])
     return heatmap(
@@ -70,7 +76,7 @@ def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]
         x="token",
         y="name",
         value="log ratio",
-        x_title="token (class token first, then the grid row by row)" if prefix else "token, row by row",
+        x_title=token_title(prefix, cls),
         y_title="junction (input → output)",
         value_title="skip / branch",
         title=subject,
@@ -79,7 +85,17 @@ def token_panel(finding: xarray.Dataset, subject: str, ends: tuple[float, float]
         colours=theme.VIRIDIS,
         tooltip=tooltips("subject", "name", "token", ratio=("skip / branch", ".3g")),
         size=(330, 260),
+        apart=prefix,
     )
+
+
+def token_title(prefix: int, cls: int) -> str:
+    """What the columns are, in order."""
+    if not prefix:
+        return "token, row by row"
+    if cls == 0:
+        return "token (class token first, then the grid row by row)" if prefix == 1 else CLASS_AND_OTHERS
+    return "token (prefix tokens, then the grid row by row)"
 
 
 def has_one_grid(finding: xarray.Dataset, subject: str) -> bool:

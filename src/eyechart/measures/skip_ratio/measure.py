@@ -82,17 +82,18 @@ class SkipRatio(Measure):
     how_to_read = (
         "At every residual addition the incoming vector z meets what the branch adds, f(z). A ratio ‖z‖/‖f(z)‖ of 10 "
         "means that the token passes almost unchanged; 1 means that the branch adds a vector as long as z. Curves: the "
-        "ratio over depth, for grid tokens and for the class token. Maps, on one colour scale: every token of every "
-        "junction; the class token is the first column. Attention and MLP are drawn and judged apart: one may hide "
-        "what the other does. In the paper, the class token passes along the skip in the first half and changes in the "
-        "second, and grid tokens do the opposite."
+        "ratio over depth, for grid tokens and for a class token that the classifier reads. Maps, on one colour scale: "
+        "every token of every junction; tokens without place, such as the class token, are wide columns at the left. "
+        "Attention and MLP are drawn and judged apart: one may hide what the other does. In the paper, the class token "
+        "passes along the skip in the first half and changes in the second, and grid tokens do the opposite."
     )
     how_to_read_ko = (
         "잔차 덧셈마다 들어온 벡터 z와 가지가 더하는 f(z)를 비교한다. z의 길이가 f(z)의 10배이면(비율 10) 토큰이 거의 "
         "그대로 지나가고, 1이면 가지가 z와 같은 길이의 벡터를 더한다. 곡선은 깊이에 따른 비율로, 격자 토큰과 "
-        "클래스 토큰을 따로 보인다. 맵은 한 색 눈금으로 모든 접합점의 모든 토큰을 보이며, 첫 열이 클래스 "
-        "토큰이다. 어텐션과 MLP는 하나가 다른 하나를 가릴 수 있어 따로 그리고 따로 판정한다. 논문에서는 클래스 "
-        "토큰이 앞 절반에서 잔차 연결을 타고 지나가고 뒤 절반에서 바뀌며, 격자 토큰은 그 반대이다."
+        "분류기가 읽는 클래스 토큰을 따로 보인다. 맵은 한 색 눈금으로 모든 접합점의 모든 토큰을 보이며, 자리가 없는 "
+        "토큰(클래스 토큰 등)은 왼쪽의 넓은 열이다. 어텐션과 MLP는 하나가 다른 하나를 가릴 수 있어 따로 그리고 따로 "
+        "판정한다. 논문에서는 클래스 토큰이 앞 절반에서 잔차 연결을 타고 지나가고 뒤 절반에서 바뀌며, 격자 토큰은 그 "
+        "반대이다."
     )
     method = (
         "Per token, ‖z‖/‖f(z)‖ and cos(z, z + f(z)) before the addition runs, averaged over images (mean of ratios). A "
@@ -101,6 +102,12 @@ class SkipRatio(Measure):
         "counted, not averaged."
     )
     quantities = (
+        Quantity(
+            "typical_skip_ratio",
+            of_each(typical_ratio),
+            "grid tokens: skip / branch, median over junctions",
+            limits=(0, None),
+        ),
         *(
             Quantity(
                 f"cls_phase_{kind}",
@@ -201,10 +208,16 @@ class SkipRatio(Measure):
             of_class_token = np.where(token >= 0, values[np.arange(len(sites)), token], np.nan)
             variables[f"{name}_grid"] = ("site", mean_where(values, grid), limits[name])
             variables[f"{name}_cls"] = ("site", of_class_token, limits[name])
+        cls = [-1 if (place := scene.anatomy(subject).cls) is None else place for subject, _ in sites]
         zero = 1 - total.finite.numpy()[exists].sum() / max(float(total.images) * exists.sum(), 1.0)
         return xarray.Dataset(
             variables,
-            coords={**site_coordinates(scene, sites), "class_token": ("site", token >= 0), "prefix": ("site", prefix)},
+            coords={
+                **site_coordinates(scene, sites),
+                "class_token": ("site", token >= 0),
+                "prefix": ("site", prefix),
+                "cls": ("site", cls),  # which prefix token it is, whether or not the classifier reads it; -1: none
+            },
             attrs={"zero_branches": float(zero)},
         )
 
