@@ -71,7 +71,7 @@ def test_what_fits_is_left_as_it_is() -> None:
 def test_a_long_title_of_an_upright_axis_takes_lines() -> None:
     title = "radius of half the gradient / width (strokes: a bare cell)"
     _, picture = fitted_picture(row(3, title))
-    assert title not in picture
+    assert f">{title}<" not in picture
     assert ">radius of half the" in picture
     assert lines_of("short", 12, 100) == "short"
     assert max(ems(line) for line in lines_of(title, 12, 200)) * 12 <= 200

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eyechart.charts.paper import FONT_SIZES, LIMITS, POINTS, START, parts_of, width_of
-from eyechart.charts.wrapping import layers_of, panels_of, thin_names, wrap_titles
+from eyechart.charts.wrapping import fit_references, layers_of, panels_of, thin_names, wrap_titles
 
 SHEET = 186.0  # millimetres between the margins of A4, as page.css sets them
 TYPE, LEAST = 6.6, 6.2  # points of the smallest words of a figure: as they should be, and as they may
@@ -66,6 +66,7 @@ def laid_out(spec: dict[str, Any], layout: Layout) -> dict[str, Any]:
     made = arranged(spec, layout)
     wrap_titles(made, layout.words)
     thin_names(made, layout.words)
+    fit_references(made, layout.words)
     level_titles(made)
     larger: dict[str, Any] = scaled(made, layout.words)
     return larger

@@ -107,6 +107,24 @@ def thin_names(part: dict[str, Any], ratio: float) -> None:
                 axis["values"] = values[::every]
 
 
+def fit_references(spec: dict[str, Any], ratio: float) -> None:
+    """The name of a dashed line is left out, in place, where it would cross its panel; how to read it says it too."""
+    tables = spec.get("datasets", {})
+    pending: list[tuple[dict[str, Any], str | None, float]] = [(spec, None, 0.0)]
+    while pending:
+        part, table, width = pending.pop()
+        table = (part.get("data") or {}).get("name", table)
+        width = float(part["width"]) if isinstance(part.get("width"), int | float) else width
+        pending += [(each, table, width) for key in ("concat", "layer") for each in part.get(key, ())]
+        mark = part.get("mark")
+        if not isinstance(mark, dict) or not str(mark.get("style")).startswith("reference-"):
+            continue
+        longest = max((ems(str(row.get("text", ""))) for row in tables.get(table or "", ())), default=0.0)
+        room = (0.55 if "field" in part["encoding"].get("x", {}) else 0.75) * width
+        if mark.get("baseline") != "middle" and width and longest * SMALL * ratio > room:
+            part["encoding"] = {**part["encoding"], "text": {"value": ""}}
+
+
 def panels_of(part: dict[str, Any]) -> list[dict[str, Any]]:
     """The panels in a specification that hold no others."""
     inner = [panel for each in part.get("concat", ()) for panel in panels_of(each)]
