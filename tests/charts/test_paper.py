@@ -13,7 +13,7 @@ from PIL import Image
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
-from eyechart.charts.paper import LEAST_POINTS, POINTS, dressed, millimetres, parts_of, printed
+from eyechart.charts.paper import LEAST_POINTS, POINTS, TALLEST, dressed, millimetres, parts_of, printed
 from eyechart.errors import UsageError
 
 FRAME = pd.DataFrame({"depth": [0.0, 0.5, 1.0] * 2, "value": [1, 2, 3, 3, 2, 1], "subject": ["a"] * 3 + ["b"] * 3})
@@ -66,6 +66,32 @@ def test_panels_stand_below_one_another_where_they_need_it_and_small_ones_stay_t
     columns = [part["columns"] for part in parts_of(narrow) if "concat" in part]
     assert columns == [1, 1, 2]  # two small ones in the room of a large one
     assert [part["columns"] for part in parts_of(dressed(chart(3), 12.0, 3)) if "concat" in part] == [3]
+
+
+def test_a_long_title_of_an_upright_axis_takes_lines() -> None:
+    """It ran over the panel and out of the picture."""
+    title = "radius of half the gradient / width (strokes: a bare cell)"
+    y = alt.Y("value:Q", title=title)
+    one = theme.panel(theme.curve(FRAME, theme.depth_axis(), y, alt.Color("subject:N")), (260, 200))
+    picture = svg(specification(theme.dress(one)), 84.0)
+    assert f">{title}<" not in picture
+    assert "(strokes: a bare" in picture
+
+
+def test_no_figure_of_curves_is_higher_than_a_sheet() -> None:
+    """Four panels below one another were 310 mm high; curves can be flatter."""
+    for panels in (3, 4):
+        wide, high = re.findall(r'<svg[^>]*? width="([\d.]+)mm" height="([\d.]+)mm"', svg(chart(panels), 84.0))[0]
+        assert float(wide) == 84.0
+        assert float(high) <= TALLEST
+
+
+def test_the_name_of_a_line_that_would_cross_its_panel_is_left_out() -> None:
+    for words, left in (("chance", 2), ("guessing, one of ten classes, all of them alike", 0)):
+        y = alt.Y("value:Q")
+        layers = theme.curve(FRAME, theme.depth_axis(), y, alt.Color("subject:N")) + theme.reference(2, words)
+        picture = svg(specification(theme.dress(theme.panel(layers, (260, 200)))), 84.0)
+        assert picture.count(f">{words}<") == left  # and its rim
 
 
 def test_a_width_needs_its_unit() -> None:

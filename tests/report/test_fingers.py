@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eyechart.report import page
+from eyechart.report import page, words
 
 from .browser import Browser
 from .synthetic import as_run, synthetic_run
@@ -45,6 +46,26 @@ def marks(browser: Browser, figure: str, kind: str) -> list[dict[str, Any]]:
     browser.ask(f"document.querySelector('[data-chart={figure}] canvas').scrollIntoView({{ block: 'center' }})")
     found: list[dict[str, Any]] = browser.ask(f"{MARKS}('{figure}', '{kind}')")
     return [mark for mark in found if 80 < mark["y"] < PHONE[1] - 80]
+
+
+@pytest.mark.parametrize("browser", [*TOUCHED, (1400, 900)], indirect=True)
+def test_words_are_those_of_the_hand_that_reads(browser: Browser, file: Path) -> None:
+    """On a phone the explorer said to click and to use arrow keys."""
+    browser.open(file)
+    fingers = browser.ask("window.matchMedia('(pointer: coarse)').matches")
+    browser.ask("document.getElementById('explorer').scrollIntoView()")
+    assert browser.wait_for("!document.querySelector('#explorer [data-part=table]').hidden")
+    said = browser.page.locator("#explorer").inner_text()
+    assert bool(re.search(r"\b(click|arrow keys)\b", said, re.IGNORECASE)) is not fingers
+    assert bool(re.search(r"\btap\b", said, re.IGNORECASE)) is fingers
+    browser.ask("document.querySelector('[data-language=ko]').click()")
+    assert ("화살표 키" in browser.page.locator("#explorer").inner_text()) is not fingers
+
+
+def test_what_scripts_say_is_true_of_every_hand() -> None:
+    hands = re.compile(r"\b(click|tap|mouse|finger)\b", re.IGNORECASE)
+    of_one_hand = {said for said in words.all_script_words() if hands.search(said)}
+    assert {said.partition(" ")[0] for said in of_one_hand} == {"Draw", "Hold"}  # each for its own
 
 
 @pytest.mark.parametrize("browser", TOUCHED, indirect=True)

@@ -327,11 +327,18 @@ def korean_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page.write_report(as_run(synthetic_run(folder)), lang="ko")
 
 
-def test_paper_says_that_figures_speak_the_language_the_page_was_made_in(korean_page: Path) -> None:
-    """Whoever switched the page to Korean and printed it found Korean words beside English figures, unexplained."""
+def test_paper_says_that_figures_speak_the_language_the_page_was_made_in(tmp_path: Path) -> None:
+    """Whoever switched the page to Korean and printed it found Korean words beside English figures, unexplained.
+
+    Only a page too large to mail carries its pictures in one language.
+    """
     on_paper = re.compile(r'<p class="quiet on-paper"><span lang="(\w+)">')
-    assert on_paper.findall(korean_page.read_text(encoding="utf-8")) == ["en"]
-    assert on_paper.findall(page.render(as_run(synthetic_run(korean_page.parent / "english")))) == ["ko"]
+    run = as_run(synthetic_run(tmp_path))
+    pairs: tuple[tuple[words.Language, words.Language], ...] = (("ko", "en"), ("en", "ko"))
+    for language, other in pairs:
+        whole = page.render(run, language=language)
+        assert on_paper.findall(whole) == []
+        assert on_paper.findall(page.render(run, language=language, largest=len(whole.encode()) - 1)) == [other]
 
 
 def test_an_unknown_language_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:

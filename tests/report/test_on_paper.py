@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import altair as alt
+import pandas as pd
 import pytest
+import xarray as xr
 
+from eyechart.charts import theme
+from eyechart.charts.tables import subject_colours
+from eyechart.measures import measures
 from eyechart.report import page
 
 from .browser import Browser
 from .synthetic import as_run, resnet, synthetic_run, vit
 
+WORDS = (Path(__file__).parent / "paper_words.js").read_text(encoding="utf-8").partition("\n")[2]
 A4 = (703, 1000)  # pixels between its margins
 
 
@@ -44,3 +54,97 @@ def test_signs_of_lists_have_room_in_their_columns(browser: Browser, tmp_path: P
         list_, item = (f"document.querySelector('#{name} {tag}').getBoundingClientRect().left" for tag in ("ul", "li"))
         assert browser.ask(f"{item} - {list_}") >= 12
         assert browser.ask(list_) >= 0
+
+
+def wide_chart(finding: xr.Dataset) -> Any:
+    """Six panels in a row, 2,000 pixels."""
+    frame = pd.DataFrame({"depth": [0.0, 1.0], "value": [0.2, 0.7], "subject": ["zoo:vit"] * 2})
+    curve = theme.curve(frame, theme.depth_axis(), alt.Y("value:Q"), subject_colours(["zoo:vit"]))
+    return theme.panels([theme.panel(curve, (300, 200), "ratio") for _ in range(6)], columns=6)
+
+
+@pytest.mark.parametrize("browser", [A4], indirect=True)
+def test_nothing_on_paper_is_smaller_than_six_points(browser: Browser, tmp_path: Path) -> None:
+    """Words of wide figures were 3.8 points high, numbers under the pictures of verdicts 4.9."""
+    run = synthetic_run(tmp_path)
+    run.measures["feature_variance"].chart = wide_chart
+    for language in ("en", "ko"):
+        browser.open(page.write_report(as_run(run), lang=language))
+        browser.page.emulate_media(media="print")
+        browser.ask("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+        words = browser.page.evaluate(WORDS)
+        assert len(words) > 500
+        assert [said for said in words if said[0] < 6] == []
+
+
+@pytest.mark.parametrize("browser", [A4], indirect=True)
+def test_figures_are_printed_in_the_language_that_is_shown(browser: Browser, tmp_path: Path) -> None:
+    """A page switched to Korean was printed with English figures."""
+    pages = {}
+    for language in ("en", "ko"):
+        file = page.write_report(as_run(synthetic_run(tmp_path / language)), lang=language)
+        pages[language] = file
+    pictures = "[...document.querySelectorAll('.still')].map((each) => [decodeURIComponent(each.src), each.width])"
+    shown = {}
+    for language, file in pages.items():
+        browser.open(file)
+        other = "ko" if language == "en" else "en"
+        before = browser.ask("document.querySelector('.still').src")
+        browser.ask(f"document.querySelector('[data-language={other}]').click()")
+        assert browser.wait_for(f"document.querySelector('.still').src !== {json.dumps(before)}")
+        browser.page.wait_for_timeout(300)
+        switched = browser.ask(pictures)
+        browser.open(pages[other])
+        shown[language] = (switched, browser.ask(pictures))
+    for switched, made in shown.values():
+        for (one, _), (two, _) in zip(switched, made, strict=True):
+            assert words_in(one) == words_in(two)
+            assert one.count("data:image/png") == two.count("data:image/png")
+    browser.ask("document.querySelector('[data-language=ko]').click()")
+
+
+def words_in(picture: str) -> list[str]:
+    return re.findall(r">([^<>]+)</text>", picture)
+
+
+ENGLISH = r"\b(click|tap|hover|tooltip|pointer|drag|arrow keys?|downloads?)\b"
+KOREAN = "클릭|누르|누른|툴팁|내려받|화살표"
+ASKING = re.compile(f"{ENGLISH}|{KOREAN}", re.IGNORECASE)
+SHOWN = """
+(() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), said = [];
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (!node.parentElement.closest("script, style") && node.parentElement.checkVisibility()) said.push(node.data);
+  }
+  return said.join("\\n");
+})()
+"""
+
+
+@pytest.mark.parametrize("browser", [A4], indirect=True)
+def test_paper_asks_for_nothing_that_only_a_screen_can_do(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page.write_report(as_run(synthetic_run(tmp_path)), tour_first=True))
+    browser.ask("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    assert "Pick a block" in browser.page.evaluate(SHOWN)
+    browser.page.emulate_media(media="print")
+    for language in ("en", "ko"):
+        browser.ask(f"document.querySelector('[data-language={language}]').click()")
+        assert ASKING.search(browser.page.evaluate(SHOWN)) is None
+    assert "Pick a block" not in browser.page.evaluate(SHOWN)
+
+
+def test_how_figures_are_read_is_true_on_paper_too() -> None:
+    told = {name: f"{room.how_to_read} {room.how_to_read_ko} {room.method}" for name, room in measures().items()}
+    assert {name for name, words in told.items() if ASKING.search(words)} == set()
+
+
+@pytest.mark.parametrize("browser", [A4], indirect=True)
+def test_headings_of_the_tour_stay_with_their_figures(browser: Browser, tmp_path: Path) -> None:
+    """A heading and the first of two lines under it stood at the foot of a sheet, and the figure on the next."""
+    browser.open(page.write_report(as_run(synthetic_run(tmp_path)), tour_first=True))
+    browser.page.emulate_media(media="print")
+    kept = "[...document.querySelectorAll('%s')].map((each) => getComputedStyle(each)['%s'])"
+    assert set(browser.ask(kept % (".tour > li > h3, .tour > li > h3 + p", "break-after"))) == {"avoid"}
+    assert set(browser.ask(kept % (".tour > li > h3 + p, .slot figure", "break-inside"))) == {"avoid"}
+    for shown in (".slot:has(figure) > p", ".tour-of"):  # links and choices
+        assert browser.ask(f"[...document.querySelectorAll('{shown}')].every((each) => !each.checkVisibility())")

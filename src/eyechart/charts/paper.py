@@ -11,19 +11,24 @@ import copy
 import io
 import math
 import re
+from contextlib import suppress
 from typing import Any
 
 import vl_convert
 from PIL import Image
 
 from eyechart.charts.palette import in_inks
+from eyechart.charts.wrapping import TITLE, fit_references, layers_of, panels_of, thin_names, wrap_titles
 from eyechart.errors import UsageError
 
 POINTS = 72 / 25.4  # in a millimetre
 LEAST_POINTS = 7.0
 START = 11.0  # pixels of the words on the page
 ROOMY = 20.0  # pixels of the words: larger ones crowd a panel of 250, so it gets a row of its own
+CROWDED = 32.0  # the same where it must not: a figure higher than a sheet
 DOTS = 300  # an inch, of a PNG
+TALLEST = 230.0  # millimetres: a sheet with its caption; ten panels below one another were 450
+FLATTER = (0.8, 0.65, 0.5)  # times as high as on the page, but no lower than 0.45 of their width
 INKS = ("#000000", "#000000", "#6b6b6b", "#e3e3e3", "#ffffff")  # words, quiet words, lines, faint lines, paper
 FONT_SIZES = {"fontSize", "labelFontSize", "titleFontSize", "subtitleFontSize"}
 LIMITS = {"labelLimit", "titleLimit", "limit"}
@@ -64,7 +69,43 @@ def printed(spec: dict[str, Any], format: str, width: float) -> bytes:
 
 
 def for_print(spec: dict[str, Any], width: float) -> str:
-    """The chart as SVG in its own pixels, whose words are LEAST_POINTS high once it is `width` millimetres wide."""
+    """The chart as SVG in its own pixels, whose words are LEAST_POINTS high once it is `width` millimetres wide.
+
+    Curves of one higher than a sheet are flatter; where that is not enough, two panels stand in a row after all.
+    """
+    picture = as_wide(spec, width)
+    for factor in FLATTER:
+        if width * ratio_of(picture) <= TALLEST:
+            return picture
+        picture = as_wide(flattened(spec, factor), width)
+    if width * ratio_of(picture) > TALLEST:
+        with suppress(UsageError):  # words of that size do not fit beside each other
+            beside = fitted(spec, width, 2, CROWDED)
+            return beside if beside is not None and ratio_of(beside) < ratio_of(picture) else picture
+    return picture
+
+
+def ratio_of(picture: str) -> float:
+    match = SIZE.search(picture)
+    assert match is not None
+    return float(match[3]) / float(match[2])
+
+
+def flattened(spec: dict[str, Any], factor: float) -> dict[str, Any]:
+    made = {key: value if key == "datasets" else copy.deepcopy(value) for key, value in spec.items()}
+    for panel in panels_of(made):
+        width, height = panel.get("width"), panel.get("height")
+        if isinstance(width, int | float) and isinstance(height, int | float) and not is_picture(panel):
+            panel["height"] = round(max(factor * height, min(height, 0.45 * width)))
+    return made
+
+
+def is_picture(panel: dict[str, Any]) -> bool:
+    marks = [layer.get("mark") for layer in layers_of(panel)]
+    return any((mark.get("type") if isinstance(mark, dict) else mark) == "image" for mark in marks)
+
+
+def as_wide(spec: dict[str, Any], width: float) -> str:
     most = max((len(part.get("concat", ())) for part in parts_of(spec)), default=1)
     picture = None
     for columns in range(max(1, min(most, 3)), 0, -1):
@@ -107,15 +148,20 @@ def dressed(spec: dict[str, Any], font: float, columns: int) -> dict[str, Any]:
     made = copy.deepcopy(spec)
     made["config"] = enlarged(in_inks(INKS), font)
     below = {"anchor": "start", "direction": "vertical"}  # several legends one below the other
+    made["config"]["legend"]["symbolSize"] *= (font / START) ** 2
     made["config"]["legend"] |= {"orient": "bottom", "columns": 2, "layout": {"bottom": below}}
     made["config"]["concat"] = {"spacing": round(1.6 * font)}
     made["config"]["axisXQuantitative"]["tickCount"] = 4
+    made["config"]["axis"]["titlePadding"] = round(0.8 * font)
     room = columns * max(map(width_of, parts_of(made)))
     for part in parts_of(made):
         if "concat" in part:  # as many small panels as lie beside each other in the room of large ones
             beside = int(room // (max(width_of(panel) for panel in part["concat"]) + 3 * font))
             part["columns"] = max(1, min(part.get("columns", len(part["concat"])), max(columns, beside)))
         enlarged(part, font, inside=False)
+    wrap_titles(made, font / TITLE)  # a title is as large as all words here
+    thin_names(made, font / START)
+    fit_references(made, font / START)
     return made
 
 

@@ -43,9 +43,9 @@
   };
 
   const lookedAt = (values) => {
-    if (values.n === 1 && values.all === 1) return sentence("Where {asked} of “{picture}” looks in this head. A click opens the explorer.", values);
-    if (values.n === values.all) return sentence("Where {asked} of “{picture}” looks in these {n} heads. A click opens the explorer.", values);
-    return sentence("Where {asked} of “{picture}” looks in {n} of these {all} heads. A click opens the explorer.", values);
+    if (values.n === 1 && values.all === 1) return sentence("Where {asked} of “{picture}” looks in this head. Choose it to open the explorer.", values);
+    if (values.n === values.all) return sentence("Where {asked} of “{picture}” looks in these {n} heads. Choose one to open the explorer.", values);
+    return sentence("Where {asked} of “{picture}” looks in {n} of these {all} heads. Choose one to open the explorer.", values);
   };
 
   const best = (side, weights, keys) => keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y >= 0)
@@ -82,7 +82,7 @@
     part("top").textContent = amount(most.weight).replace("CKA ", "");
     teach(weights, keys);
     const under = state.hovered === null ? null : placed.find(({ key }) => key.y === state.hovered.y && key.x === state.hovered.x);
-    part("hovered").textContent = under ? sentence("Under the pointer, {place}: {share}", { place: keyName(under.key), share: amount(under.weight) }) : "";
+    part("hovered").textContent = under ? sentence("Pointed at, {place}: {share}", { place: keyName(under.key), share: amount(under.weight) }) : "";
   };
 
   // --- lesson ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 """What the page carries of each chart: a picture for paper and for readers without JavaScript, and the live chart.
 
+The picture is laid out for a sheet (`charts/sheet.py`), in the language in which the page opens; a second one, in the
+other language, takes its place once a reader has switched.
+
 The live chart's tables travel as base64 columns, not as JSON rows: a CKA map of 130 sites is 0.2 MB instead of 2.7 MB.
 """
 
@@ -21,7 +24,7 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
-from eyechart.charts import theme
+from eyechart.charts import sheet, theme
 from eyechart.charts.export import specification, svg_with_room
 from eyechart.charts.palette import DARK, LIGHT, PALE_ON_DARK, PALE_ON_LIGHT, STAND_IN_PALENESS, STAND_INS, in_inks
 from eyechart.report.words import chart_words, retitled
@@ -41,7 +44,7 @@ SPARE = re.compile(
 UNSTROKED = re.compile(r'(?<=^<path)(?!.* stroke=)(.*) stroke-width="[^"]*"')
 RGB = re.compile(r'"rgb\((\d+), (\d+), (\d+)\)"')
 EMPTY = re.compile(r'<path d="(?:M0,0h[\d.]+v[\d.]+h-?[\d.]+Z)?"(?: display="none")?/>')  # a panel's, without an ink
-FONT, LETTERS = re.compile(r' font-family="[^"]*"'), ' font-size="11px"'  # of nearly all words
+FONT, LETTERS = re.compile(r' font-family="[^"]*"'), re.compile(r' font-size="[^"]*"')
 ROOM = {"left": 6, "top": 6, "right": 24, "bottom": 6}
 BARE = {"aria": False, "background": "transparent", "padding": ROOM}
 STOOD_IN = re.compile(rf'\b(fill|stroke)="({"|".join(STAND_INS)})"')
@@ -63,6 +66,12 @@ class EmbeddedChart:
     height: int
     subjects: frozenset[str] = frozenset()
     """Those whom it tells apart, by a column of its tables or by a panel of their own."""
+    words: float = 1.0
+    """How many times larger the words of its pictures are than those of the live chart."""
+    paper: float = 0.0
+    """Millimetres that the picture is wide on paper."""
+    other: dict[str, Any] | None = None
+    """The picture in the other language, deflated, with its sides and its width on paper."""
 
     def as_json(self) -> str:
         return json.dumps({**vars(self), "subjects": sorted(self.subjects)}, allow_nan=False)
@@ -100,8 +109,11 @@ def embed(run: Run, name: str, language: Language = "en") -> EmbeddedChart:
     subjects = run.scene.subjects
     with theme.drawing(subjects=subjects, for_export=True) as on_paper, unchecked():
         still = specification(run.chart(name), validate=False)
-    shown = retitled(still, chart_words([still], subjects)) if language == "ko" else still
-    light, dark = on_both_papers(shown)
+    words = chart_words([still], subjects)
+    pair = [still, retitled(still, words)] if words else [still, still]
+    shown, other = pair if language == "en" else reversed(pair)
+    layout, picture = fitted_picture(shown)
+    light, dark = with_inks(picture, LIGHT), with_inks(picture, DARK, PALE_ON_DARK)
     width, height = size_of(light)
     live = copy.deepcopy(still)
     if on_paper.heatmaps:
@@ -111,7 +123,32 @@ def embed(run: Run, name: str, language: Language = "en") -> EmbeddedChart:
         live.pop(key, None)
     tables = {key: packed(rows) for key, rows in live.pop("datasets", {}).items()}
     share_pictures(tables, light)
-    return EmbeddedChart(live, tables, light, dark, width, height, told_apart(live, tables) & set(subjects))
+    of = told_apart(live, tables) & set(subjects)
+    paper = layout.millimetres(width)
+    in_other = in_the_other_language(other, layout, light) if words else None
+    return EmbeddedChart(live, tables, light, dark, width, height, of, layout.words, paper, in_other)
+
+
+def fitted_picture(spec: dict[str, Any]) -> tuple[sheet.Layout, str]:
+    """How a chart is laid out on a sheet, and its picture so, in inks that stand in for those of light and dark."""
+    drawn = [""]
+
+    def width_drawn(part: dict[str, Any], layout: sheet.Layout) -> float:
+        drawn[0] = svg_with_room(in_stand_ins(part, layout))
+        return size_of(drawn[0])[0]
+
+    layout = sheet.fitted(spec, width_drawn)
+    return layout, smaller(drawn[0])
+
+
+def in_the_other_language(spec: dict[str, Any], layout: sheet.Layout, still: str) -> dict[str, Any]:
+    """The picture that stills.js puts in place of the still one, whose pictures it takes by their numbers there."""
+    svg = svg_with_room(in_stand_ins(sheet.laid_out(spec, layout), layout))
+    numbers = {uri: f"picture:{at}." for at, uri in enumerate(dict.fromkeys(PICTURE.findall(still)))}
+    light = PICTURE.sub(lambda uri: numbers.get(uri[0], uri[0]), with_inks(smaller(svg), LIGHT))
+    width, height = size_of(light)
+    text = base64.b64encode(zlib.compress(light.encode(), 9)).decode()
+    return {"svg": text, "width": width, "height": height, "paper": layout.millimetres(width)}
 
 
 def share_pictures(tables: Mapping[str, dict[str, Any]], still: str) -> None:
@@ -160,9 +197,12 @@ def on_both_papers(spec: Mapping[str, Any]) -> tuple[str, str]:
 
     Without marks' labels for screen readers: on the page the sentence beside it speaks.
     """
-    dressed = {**spec, "config": in_inks(STAND_INS, STAND_IN_PALENESS) | BARE}
-    picture = smaller(svg_with_room(dressed))
+    picture = smaller(svg_with_room(in_stand_ins(spec)))
     return with_inks(picture, LIGHT), with_inks(picture, DARK, PALE_ON_DARK)
+
+
+def in_stand_ins(spec: Mapping[str, Any], layout: sheet.Layout = sheet.AS_IT_IS) -> dict[str, Any]:
+    return {**spec, "config": sheet.configured(in_inks(STAND_INS, STAND_IN_PALENESS), layout) | BARE}
 
 
 def picture(spec: dict[str, Any], subjects: Sequence[str] = ()) -> dict[str, Any]:
@@ -204,8 +244,9 @@ def smaller(picture: str) -> str:
     >>> smaller('<clipPath id="clip7"/><g clip-path="url(#clip7)"/>')
     '<clipPath id="clip0"/><g clip-path="url(#clip0)"/>'
     """
-    fonts = sorted(set(FONT.findall(picture)))
+    fonts, letters = sorted(set(FONT.findall(picture))), LETTERS.findall(picture)
     named_once = len(fonts) == 1
+    usual = max(sorted(set(letters)), key=letters.count, default="")  # of nearly all words
     numbers_here: dict[str, int] = {}
 
     def renumbered(name: re.Match[str]) -> str:
@@ -213,7 +254,7 @@ def smaller(picture: str) -> str:
 
     def tag(match: re.Match[str]) -> str:
         kept = SPARE.sub("", match.group())
-        kept = FONT.sub("", kept).replace(LETTERS, "") if named_once else kept
+        kept = FONT.sub("", kept).replace(usual, "") if named_once else kept
         kept = re.sub(r' [xy]2="0"(?=[ />])', "", kept) if kept.startswith("<line ") else kept  # no gradient
         kept = UNSTROKED.sub(r"\1", kept)
         kept = NUMBERED.sub(renumbered, kept)
@@ -221,7 +262,7 @@ def smaller(picture: str) -> str:
         return re.sub(r' (?:d|transform)="[^"]*"', lambda numbers: FINE.sub(r"\1", numbers.group()), kept)
 
     tidied = EMPTY.sub("", re.sub(r"<[a-z][^>]*>", tag, picture))  # tags only: words between them are the reader's
-    return tidied.replace("<svg", f"<svg{fonts[0]}{LETTERS}", 1) if named_once else tidied
+    return tidied.replace("<svg", f"<svg{fonts[0]}{usual}", 1) if named_once else tidied
 
 
 def packed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

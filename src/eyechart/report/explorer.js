@@ -94,7 +94,7 @@
     part("layer-name").textContent = sentence("{layer} ({n} of {all})", { layer: layerWords(layer().name), n: main.layer + 1, all: subject().layers.length });
     part("layer").setAttribute("aria-valuetext", layerWords(layer().name));
     const grid = layer().grids, asked = layer().queries.filter(([y]) => y >= 0).length;
-    part("thinned").textContent = asked < grid[0] * grid[1] ? `${sentence("{n} of its {grid} patches can be chosen in this layer, as all would make the page too large; a click takes the nearest.", { n: asked, grid: `${grid[0]}×${grid[1]}` })}${wholeLayers()}` : "";
+    part("thinned").textContent = asked < grid[0] * grid[1] ? `${sentence("{n} of its {grid} patches can be chosen in this layer, as all would make the page too large; of the others, the nearest is taken.", { n: asked, grid: `${grid[0]}×${grid[1]}` })}${wholeLayers()}` : "";
     part("heads-of").textContent = sentence("All {n} heads of {layer}", { n: layer().heads, layer: layerWords(layer().name) });
     const { noRollout } = subject();
     room.querySelectorAll("[data-part=show] input").forEach((input) => {

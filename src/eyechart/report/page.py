@@ -53,6 +53,7 @@ SCRIPTS = (
         "tour.js",
         "folds.js",
         "reading.js",
+        "stills.js",
         "strips.js",
     ),
 )
@@ -143,6 +144,7 @@ def render(
         "css": Markup("".join(map(text_of, STYLES)) + (maps["css"] if maps else "")),
         "explorer": maps,
         "charts": json_in_html(charts_data(sections) | {"words": spoken}),
+        "pictures_in_both": True,
         "scripts": [Markup(script) for script in scripts],
     }
     say = translator([run.measures[name] for name in run.findings], subjects)
@@ -157,6 +159,8 @@ def render(
     if too_large(html):
         for made in sections:
             made["dark"] = None  # only seen on dark paper without JavaScript, where the light one lies on white
+        context["charts"] = json_in_html(charts_data(sections) | {"words": spoken, "others": {}})  # the page says so
+        context["pictures_in_both"] = False
         html = page()
     for largest_table in (LARGEST_TABLE // 10, LARGEST_TABLE // 50, 0):
         if too_large(html):
@@ -168,7 +172,7 @@ def render(
         context["explorer"] = explorer_context(run, largest=fits)  # fewer pictures, at least one
         html = page()
     if too_large(html):
-        html = page(charts=json_in_html(charts_data([]) | {"words": spoken}))  # pictures only
+        html = page(charts=json_in_html(charts_data([]) | {"words": spoken}))  # pictures only, in one language
     return html
 
 
@@ -323,4 +327,5 @@ def charts_data(sections: list[dict[str, Any]]) -> dict[str, Any]:
     drawn = [made for made in sections if made["chart"] is not None]
     charts = {made["name"]: made["chart"].deflated for made in drawn}
     config = {"light": theme.configuration(), "dark": theme.configuration(dark=True)}
-    return {"charts": charts, "config": config, "vega": deflated_javascript() if charts else ""}
+    others = {made["name"]: made["chart"].other for made in drawn if made["chart"].other}
+    return {"charts": charts, "others": others, "config": config, "vega": deflated_javascript() if charts else ""}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eyechart.scene import Scene
 
 TALL = 600  # pixels; a higher figure of many subjects shows two of them at first, and names the others to be picked
-NARROW_ON_PAPER, LONG_ON_PAPER = 620, 1720  # pixels: a figure with its words beside it; one that goes over pages
+NARROW_ON_PAPER, LONG_ON_PAPER = 119.0, 228.0  # mm: as wide as has its words beside it, as high as fits under a heading
 FEW_LINES = 3  # of what a measure says of many subjects; more are folded
 LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 
@@ -61,7 +61,7 @@ def section(
         "name": name,
         "chapter": measure.chapter,
         "subjects": subjects,
-        "few": pair if chart and chart.height > TALL and len(chart.subjects) > MOST_TOGETHER else [],
+        "few": pair if chart and chart.height / chart.words > TALL and len(chart.subjects) > MOST_TOGETHER else [],
         "on_paper": on_paper(chart),
         "drawn_subjects": [name for name in subjects if chart and name in chart.subjects],
         "papers": [source.paper for source in measure.sources if source.paper != "eyechart"],
@@ -84,11 +84,21 @@ def section(
     }
 
 
-def on_paper(chart: EmbeddedChart | None) -> str:
-    """How a printed page takes the figure: one too long for a page would be too small to read on one."""
-    if chart is None or (chart.width > NARROW_ON_PAPER and chart.height <= LONG_ON_PAPER):
-        return ""
-    return "over-pages" if chart.height > LONG_ON_PAPER else "beside-words"
+def on_paper(chart: EmbeddedChart | None) -> dict[str, Any]:
+    """How a printed page takes the figure, in millimetres: `width` of the whole; one too `long` for a sheet would have
+    small words there, so it is cut between its panels into `strips` of that width.
+    """
+    if chart is None:
+        return {"width": 0, "long": False, "narrow": False, "strips": 0}
+    high = chart.paper * chart.height / chart.width
+    width = chart.paper * min(1.0, LONG_ON_PAPER / high)
+    long = high > LONG_ON_PAPER
+    return {
+        "width": round(width, 1),
+        "long": long,
+        "narrow": chart.paper <= NARROW_ON_PAPER and not long,
+        "strips": round(chart.paper, 1),
+    }
 
 
 def subjects_of(finding: xarray.Dataset, subjects: Sequence[str]) -> list[str]:

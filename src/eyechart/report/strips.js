@@ -3,7 +3,8 @@
 // the whole picture is made to fit a sheet.
 (() => {
   "use strict";
-  const LONGEST = 1.9; // times the width of a picture, which is 122 mm on paper: what stands under a heading
+  const { hear } = window.eyechart;
+  const LONGEST = 228; // millimetres: what stands under a heading
 
   // Rows of the picture that no panel and no word crosses. A panel is a group; what holds several is higher than `part`.
   const emptyRows = (source, height, part) => {
@@ -38,18 +39,20 @@
     image.src = still.getAttribute("src");
     await image.decode();
     const source = decodeURIComponent(still.getAttribute("src").replace(/^[^,]*,/, ""));
-    const most = Math.floor(LONGEST * width), places = cuts(emptyRows(source, height, 0.6 * most), height, most);
+    const wide = Number(figure.dataset.strips), most = Math.floor((LONGEST / wide) * width), places = cuts(emptyRows(source, height, 0.6 * most), height, most);
     const strips = places.slice(1).map((end, at) => {
       const strip = image.cloneNode();
       strip.className = "strip";
       strip.alt = at ? "" : still.alt;
+      strip.style.width = `${wide}mm`;
       strip.style.objectViewBox = `inset(${(100 * places[at]) / height}% 0 ${100 - (100 * end) / height}% 0)`;
       return strip;
     });
+    figure.querySelectorAll(".strip").forEach((strip) => strip.remove());
     figure.append(...strips);
   };
 
-  window.addEventListener("load", () => document.querySelectorAll(".over-pages > figure").forEach((figure) => {
-    cut(figure).catch(() => {}); // the whole picture is printed
-  }));
+  const whole = (figure) => { if (figure.matches(".over-pages")) cut(figure).catch(() => {}); }; // else the whole picture is printed
+  window.addEventListener("load", () => document.querySelectorAll(".over-pages").forEach(whole));
+  hear("still", whole); // in another language
 })();

@@ -196,17 +196,17 @@ class AttentionDistance(Measure):
         "dashed "
         "line is attention spread evenly over the picture, the lower one a patch that attends to itself. Low points in "
         "early blocks are local heads, as a convolution would be. A long distance alone does not make a head global: "
-        "one that always looks at the same corner has one too. The coverage in the tooltip tells them apart (1: it "
-        "looks everywhere, 0: at one place). For the claim, an early far head counts only if it covers half of the "
-        "picture and gives patches at least half of its attention."
+        "one that always looks at the same corner has one too. Coverage tells them apart (1: it looks everywhere, "
+        "0: at one place); on a screen each point tells its own. For the claim, an early far head counts only if it "
+        "covers half of the picture and gives patches at least half of its attention."
     )
     how_to_read_ko = (
         "점 하나가 어텐션 헤드 하나이고, 높이는 패치와 그 패치가 보는 곳 사이의 평균 거리(픽셀)이다. 처음은 가장 낮은 "
         "두 블록과 가장 높은 두 블록의 헤드를 정렬한 것, 다음은 깊이에 따른 모든 헤드이다. 위 점선은 그림 전체를 "
         "고르게 볼 때, 아래 점선은 자기 자신만 볼 때이다. 초기 블록의 낮은 점은 합성곱처럼 가까이 보는 국소 헤드이다. "
-        "거리가 멀다고 해서 전역 헤드는 아니다: 늘 같은 구석만 보는 헤드도 거리가 멀다. 툴팁의 덮는 넓이가 이를 "
-        "가른다(1: 모든 곳, 0: 한곳). 주장에서는 그림의 절반을 덮고 어텐션의 절반 이상을 패치에 주는 초기 헤드만 멀리 "
-        "본다고 친다."
+        "거리가 멀다고 해서 전역 헤드는 아니다: 늘 같은 구석만 보는 헤드도 거리가 멀다. 덮는 넓이가 이를 가른다(1: "
+        "모든 곳, 0: 한곳). 화면에서는 점마다 이 값을 알려 준다. 주장에서는 그림의 절반을 덮고 어텐션의 절반 이상을 "
+        "패치에 주는 초기 헤드만 멀리 본다고 친다."
     )
     method = (
         "Attention weights are recomputed beside the model's own attention and checked to reproduce its output. Prefix "

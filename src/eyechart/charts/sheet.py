@@ -1,0 +1,140 @@
+"""Charts laid out for a sheet of paper, where the words of all figures have one size.
+
+A chart of the page is as wide as its panels: shrunk to a sheet, words of a wide one were 4 points high. So the words of
+its picture are larger, its legends stand below or fewer panels stand in a row, until they can be read.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from eyechart.charts.paper import FONT_SIZES, LIMITS, POINTS, START, parts_of, width_of
+from eyechart.charts.wrapping import fit_references, layers_of, panels_of, thin_names, wrap_titles
+
+SHEET = 186.0  # millimetres between the margins of A4, as page.css sets them
+TYPE, LEAST = 6.6, 6.2  # points of the smallest words of a figure: as they should be, and as they may
+ROOM = SHEET * POINTS * START / TYPE  # pixels of a sheet, where words have START of them
+AXIS = 70  # pixels that an axis takes beside its panel, about
+
+
+@dataclass(frozen=True)
+class Layout:
+    words: float = 1.0
+    """How many times larger they are than on the page."""
+    columns: int | None = None
+    """Panels in a row at most."""
+    below: bool = False
+    """Whether legends of symbols stand under the panels."""
+
+    def millimetres(self, width: float) -> float:
+        """How wide a picture of so many pixels is printed."""
+        return min(SHEET, width * TYPE / (START * self.words) / POINTS)
+
+
+AS_IT_IS = Layout()
+
+
+def fitted(spec: dict[str, Any], width_drawn: Callable[[dict[str, Any], Layout], float]) -> Layout:
+    """How a chart is laid out; `width_drawn` draws it, with words so many times larger, and says how wide that is."""
+    rows = [part for part in parts_of(spec) if "concat" in part]
+    widest = max((min(part.get("columns", len(part["concat"])), len(part["concat"])) for part in rows), default=1)
+    ways: list[tuple[int | None, bool, float]] = [(None, False, 1.3), (None, True, 1.5)]
+    ways += [(columns, True, 1.5 if columns > 1 else math.inf) for columns in range(widest - 1, 0, -1)]
+    for columns, below, largest in ways:
+        plots, words = row_width(arranged(spec, Layout(1.0, columns, below))), 1.0
+        if plots + AXIS * widest > ROOM:
+            words = min(largest, max(1.0, (plots + AXIS * widest) / ROOM))
+        for _ in range(5):
+            layout = Layout(words, columns, below)
+            width = width_drawn(laid_out(spec, layout), layout)
+            if TYPE * words * ROOM / width >= LEAST and words <= max(1.0, 1.12 * width / ROOM):
+                if words <= largest:
+                    return layout
+                break
+            around = (width - plots) / words  # axes and legends are as wide as their words are large
+            words = max(1.0, 1.01 * plots / (ROOM - around)) if around < 0.9 * ROOM else math.inf
+            if words > largest:
+                break
+    return layout
+
+
+def laid_out(spec: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    made = arranged(spec, layout)
+    wrap_titles(made, layout.words)
+    thin_names(made, layout.words)
+    fit_references(made, layout.words)
+    level_titles(made)
+    larger: dict[str, Any] = scaled(made, layout.words)
+    return larger
+
+
+#: Not seen: a mark over the frame lifted the title of its panel above those beside it, so all have one there.
+HEADROOM: dict[str, Any] = {
+    "data": {"values": [{}]},
+    "mark": {"type": "point", "size": 1, "opacity": 0, "aria": False},
+    "encoding": {"x": {"value": 0}, "y": {"value": -8}},
+}
+
+
+def level_titles(spec: dict[str, Any]) -> None:
+    """Titles of panels in a row at one height, as page.js has them."""
+    for panel in panels_of(spec):
+        if panel.get("title") and "layer" in panel:
+            panel["layer"] = [*panel["layer"], HEADROOM]
+
+
+def arranged(spec: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    made = {key: value if key == "datasets" else copy.deepcopy(value) for key, value in spec.items()}
+    if layout.columns is not None:
+        room = ROOM
+        for part in parts_of(made):
+            if "concat" in part:  # as many small panels as lie beside each other in the room of large ones
+                beside = int(room // (max(map(row_width, part["concat"])) + AXIS))
+                own = part.get("columns", len(part["concat"]))
+                part["columns"] = max(1, min(own, max(layout.columns, beside)))
+    if layout.below:
+        for panel in panels_of(made):
+            for layer in layers_of(panel):
+                for channel in layer.get("encoding", {}).values():
+                    bar = isinstance(channel, dict) and channel.get("type") == "quantitative"
+                    if bar and channel.get("legend", 0) is not None and isinstance(channel.get("legend"), dict):
+                        channel["legend"] = {"orient": "right", "direction": "vertical", **channel["legend"]}
+    return made
+
+
+def row_width(part: dict[str, Any]) -> float:
+    """Pixels of the panels in the widest row, without their axes."""
+    if "concat" not in part:
+        return width_of(part) or 200.0
+    widths = [row_width(each) for each in part["concat"]]
+    many = min(part.get("columns", len(widths)), len(widths))
+    return max(sum(widths[at : at + many]) for at in range(0, len(widths), many))
+
+
+def scaled(part: Any, ratio: float) -> Any:
+    """A specification or a configuration with all words so many times larger."""
+    if isinstance(part, list):
+        return [scaled(each, ratio) for each in part]
+    if not isinstance(part, dict):
+        return part
+    made = {}
+    for key, value in part.items():
+        if key in FONT_SIZES | LIMITS and isinstance(value, int | float):
+            made[key] = round(value * ratio, 2)
+        else:
+            made[key] = value if key == "datasets" else scaled(value, ratio)
+    return made
+
+
+def configured(config: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    """The configuration of a chart with this layout."""
+    made: dict[str, Any] = scaled(config, layout.words)
+    made["legend"]["symbolSize"] *= layout.words**2
+    if layout.below:
+        under = {"anchor": "start", "direction": "vertical", "margin": 10}
+        made["legend"] |= {"orient": "bottom", "direction": "horizontal", "columns": 4, "layout": {"bottom": under}}
+    return made

@@ -1,0 +1,90 @@
+"""Figures on a sheet of paper: words of all of them can be read, and none runs out of its panel."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import pytest
+
+from eyechart.charts import sheet, theme
+from eyechart.charts.export import specification
+from eyechart.charts.heatmap import heatmap
+from eyechart.charts.paper import POINTS
+from eyechart.charts.wrapping import ems, lines_of
+from eyechart.measures import find_measure, names
+from eyechart.report.embed import fitted_picture, size_of
+
+from .findings import CNN, SWIN, VIT, finding_of
+
+SMALLEST = 6.0  # points
+
+
+@cache
+def spec_of(measure: str) -> dict[str, Any]:
+    with theme.drawing(subjects=(CNN, SWIN, VIT), for_export=True):
+        return specification(find_measure(measure).chart(finding_of(measure)), validate=False)
+
+
+def row(panels: int, words: str = "accuracy") -> dict[str, Any]:
+    frame = pd.DataFrame({"depth": [0.0, 1.0], "value": [0.2, 0.7], "subject": ["a", "a"]})
+    y, colour = alt.Y("value:Q", title=words), alt.Color("subject:N", scale=theme.subject_scale(["a"]))
+    curve = theme.curve(frame, theme.depth_axis(), y, colour)
+    drawn = [theme.panel(curve, (300, 200), f"panel {at}") for at in range(panels)]
+    return specification(theme.panels(drawn, columns=panels))
+
+
+def points_on_paper(layout: sheet.Layout, picture: str) -> list[float]:
+    width, _ = size_of(picture)
+    sizes = map(float, re.findall(r' font-size="([\d.]+)px"', picture))
+    return [size * layout.millimetres(width) * POINTS / width for size in sizes]
+
+
+@pytest.mark.parametrize("measure", names())
+def test_no_word_of_any_figure_is_smaller_than_six_points(measure: str) -> None:
+    layout, picture = fitted_picture(spec_of(measure))
+    sizes = points_on_paper(layout, picture)
+    assert min(sizes) >= SMALLEST
+    assert max(sizes) <= 10  # nor as large as a heading
+    assert layout.millimetres(size_of(picture)[0]) <= sheet.SHEET
+
+
+@pytest.mark.parametrize("panels", [1, 2, 3, 4, 6])
+def test_however_many_panels_stand_in_a_row(panels: int) -> None:
+    layout, picture = fitted_picture(row(panels))
+    assert min(points_on_paper(layout, picture)) >= SMALLEST
+    assert (layout.columns or panels) == {1: 1, 2: 2, 3: 3, 4: 3, 6: 3}[panels]
+
+
+def test_what_fits_is_left_as_it_is() -> None:
+    spec = row(1)
+    assert fitted_picture(spec)[0] == sheet.AS_IT_IS
+    one = sheet.laid_out(spec, sheet.AS_IT_IS)
+    assert one["datasets"] is spec["datasets"]
+    assert spec == row(1)  # the live chart is made from it
+
+
+def test_a_long_title_of_an_upright_axis_takes_lines() -> None:
+    title = "radius of half the gradient / width (strokes: a bare cell)"
+    _, picture = fitted_picture(row(3, title))
+    assert f">{title}<" not in picture
+    assert ">radius of half the" in picture
+    assert lines_of("short", 12, 100) == "short"
+    assert max(ems(line) for line in lines_of(title, 12, 200)) * 12 <= 200
+
+
+def test_names_along_a_map_are_thinned_where_words_are_larger() -> None:
+    """They stood 15 pixels apart, whatever the size of their words."""
+    layers = [f"block {number}" for number in range(17)]
+    frame = pd.DataFrame([{"a": one, "b": two, "cka": 0.5} for one in layers for two in layers])
+    with theme.drawing(for_export=True):
+        chart = specification(theme.panels([heatmap(frame, x="a", y="b", value="cka")] * 4, columns=4))
+    layout, picture = fitted_picture(chart)
+    places = [float(y) for y in re.findall(r"translate\(-\d+(?:\.\d+)?,(-?[\d.]+)\)[^>]*>block \d+<", picture)]
+    apart = sorted(abs(two - one) for one, two in pairwise(places) if two != one)
+    assert layout.words > 1
+    assert apart[0] >= 11 * layout.words
