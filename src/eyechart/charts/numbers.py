@@ -67,9 +67,9 @@ def in_words(value: float | None, low: float | None, high: float | None, *, with
 def percent(value: float) -> str:
     """
     >>> percent(0.8714)
-    '87.1 %'
+    '87.1\\xa0%'
     """
-    return f"{100 * value:.1f} %"
+    return f"{100 * value:.1f}\u00a0%"
 
 
 def count(value: int) -> str:

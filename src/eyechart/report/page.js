@@ -170,7 +170,7 @@
     return lines;
   };
   const broken = (words, font, room) => {
-    const pieces = words.split(" ").flatMap((word) => (widthIn(word, font) > room ? word.split(/(?<=[_/:.])|(?=@)/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
+    const pieces = words.split(/ (?!%)/).flatMap((word) => (widthIn(word, font) > room ? word.split(/(?<=[_/:.])|(?=@)/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
     return pieces.reduce((lines, [glue, piece]) => {
       const longer = `${lines.at(-1)}${glue}${piece}`;
       if (lines.length && widthIn(longer, font) < room) lines[lines.length - 1] = longer;
