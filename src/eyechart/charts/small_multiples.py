@@ -77,6 +77,7 @@ def _multiplied(
     """One copy of a panel for each subject, with that subject's rows, under the title of the panel."""
     panels = []
     up: Any = None
+    dashed: list[str] = []
     for subject in subjects:
         panel = copy.deepcopy({key: value for key, value in part.items() if key != "title"})
         ratio = WIDTH / part["width"] if isinstance(part.get("width"), (int, float)) else 1.0
@@ -96,36 +97,40 @@ def _multiplied(
             if encoding.get("y", {}).get("title"):
                 up = up or encoding["y"]["title"]
                 encoding["y"]["title"] = None  # too long for a small panel: it stands above all of them
-            if _is_long_reference(layer, rows):
-                layer["mark"] = NOTHING
+            if long := _long_names(layer, rows):
+                dashed += [name for name in long if name not in dashed]
+                layer["mark"] = layer["mark"] if layer["mark"]["style"] == "reference" else NOTHING
         _prune(panel)
         panel["title"] = {"text": subject, "fontSize": 12, "limit": WIDTH + 40}
         panels.append(panel)
     together = dict.fromkeys(("x", "y", *LEGENDS), "shared")
     made = {"concat": panels, "columns": COLUMNS, "resolve": {"scale": together}}
-    return made | _title(part.get("title"), up)
+    return made | _title(part.get("title"), up, [f"dashed: {name}" for name in dashed])
 
 
-def _title(own: Any, up: Any) -> dict[str, Any]:
-    """The title of all panels, with what their upright axes show below it."""
+def _title(own: Any, up: Any, dashed: Sequence[str] = ()) -> dict[str, Any]:
+    """The title of all panels, with what their upright axes and their dashed lines show below it."""
     words = own if isinstance(own, dict) else {"text": own}
-    if not up:
+    more = [*_lines(up), *dashed]
+    if not more:
         return {"title": own} if own else {}
     if not words["text"]:
-        return {"title": {"text": up, "fontSize": 12, "fontWeight": "normal"}}
-    return {"title": {**words, "subtitle": [*_lines(words.get("subtitle")), *_lines(up)]}}
+        plain = {"text": more[0], "fontSize": 12, "fontWeight": "normal"}
+        return {"title": plain | ({"subtitle": more[1:]} if more[1:] else {})}
+    return {"title": {**words, "subtitle": [*_lines(words.get("subtitle")), *more]}}
 
 
 def _lines(words: Any) -> list[str]:
     return [] if not words else [words] if isinstance(words, str) else list(words)
 
 
-def _is_long_reference(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a layer writes the name of a reference line that a small panel has no room for; the line stays."""
+def _long_names(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of reference lines that a small panel has no room for: it keeps the line, whose name stands above."""
     mark = layer.get("mark")
-    if not isinstance(mark, dict) or not str(mark.get("style", "")).startswith("reference-"):
-        return False
-    return any(len(str(row.get("text", ""))) * LETTER > 0.5 * WIDTH for row in rows)
+    if not isinstance(mark, dict) or not str(mark.get("style", "")).startswith("reference"):
+        return []
+    names = [str(row.get("text", "")) for row in rows]
+    return [name for name in names if len(name) * LETTER > 0.5 * WIDTH]
 
 
 def _has_values(encoding: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
