@@ -17,6 +17,7 @@ import vl_convert
 from PIL import Image
 
 from eyechart.charts.palette import in_inks
+from eyechart.charts.whole_names import with_whole_names
 from eyechart.errors import UsageError
 
 POINTS = 72 / 25.4  # in a millimetre
@@ -66,7 +67,7 @@ def printed(spec: dict[str, Any], format: str, width: float) -> bytes:
 def for_print(spec: dict[str, Any], width: float) -> str:
     """The chart as SVG in its own pixels, whose words are LEAST_POINTS high once it is `width` millimetres wide."""
     most = max((len(part.get("concat", ())) for part in parts_of(spec)), default=1)
-    picture = None
+    picture, spec = None, with_whole_names(spec)
     for columns in range(max(1, min(most, 3)), 0, -1):
         picture = fitted(spec, width, columns, ROOMY if columns > 1 else math.inf)
         if picture is not None:

@@ -160,7 +160,7 @@
   const wrapped = (words, font, room) => {
     if (Array.isArray(words)) return words.flatMap((line) => wrapped(line, font, room));
     if (typeof words !== "string" || widthIn(words, font) <= room) return words;
-    const least = Math.max(0.5 * room, ...words.split(" ").map((word) => widthIn(word, font)));
+    const least = Math.min(room, Math.max(0.5 * room, ...words.split(" ").map((word) => widthIn(word, font))));
     let lines = broken(words, font, room);
     for (let less = room - 6; less > least; less -= 6) { // evenly: the last word would stand alone
       const even = broken(words, font, less);
@@ -170,7 +170,8 @@
     return lines;
   };
   const broken = (words, font, room) => {
-    const pieces = words.split(/ (?!%)/).flatMap((word) => (widthIn(word, font) > room ? word.split(/(?<=[_/:.])|(?=@)/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
+    const atSigns = (word) => (widthIn(word, font) > room ? word.split(/(?<=[-_/:.])|(?=@)/).flatMap((piece) => (widthIn(piece, font) > room ? [...piece] : [piece])) : [word]);
+    const pieces = words.split(/ (?!%)/).flatMap((word) => atSigns(word).map((piece, at) => [at ? "" : " ", piece]));
     return pieces.reduce((lines, [glue, piece]) => {
       const longer = `${lines.at(-1)}${glue}${piece}`;
       if (lines.length && widthIn(longer, font) < room) lines[lines.length - 1] = longer;
@@ -281,12 +282,17 @@
     Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
   });
 
-  // Long names in legends take two lines where nothing else makes a chart narrow enough: plots cannot push them in.
-  const wrapLegends = (part, room) => panelsOf(part).flatMap(unitsOf).flatMap(({ encoding }) => Object.values(encoding ?? {})).forEach((channel) => {
-    const { scale, legend } = channel, names = Array.isArray(scale?.domain) && legend !== null && !legend?.labelExpr ? scale.domain : [];
-    const long = names.filter((name) => typeof name === "string" && widthIn(name, LABEL) > room).map((name) => [name, wrapped(name, LABEL, room)]);
-    if (long.length) channel.legend = { ...legend, labelExpr: `${JSON.stringify(Object.fromEntries(long))}[datum.label] || datum.label` };
-  });
+  // Names that a legend or an axis would cut with "…" take more lines; in legends too where nothing else makes a chart narrow
+  // enough (`most`): plots cannot push them in. So does charts/whole_names.py for the pictures.
+  const wholeNames = (part, most = Infinity) => panelsOf(part).map(unitsOf).forEach((units) => units.forEach(({ encoding }) => Object.entries(encoding ?? {}).forEach(([channel, place]) => {
+    const isAxis = /^[xy]$/.test(channel), guide = isAxis ? "axis" : "legend", own = place?.[guide];
+    if (isAxis && own?.titleLimit && own.title) own.title = wrapped(own.title, AXIS, own.titleLimit);
+    if (units.some((unit) => unit.encoding?.[channel]?.[guide] === null) || (isAxis && place.type !== "nominal")) return; // nor may another layer ask for one
+    const names = isAxis ? [...subjects] : Array.isArray(place?.scale?.domain) ? place.scale.domain.filter((name) => typeof name === "string") : [];
+    const room = Math.min(most, own?.labelLimit ?? config.light[guide].labelLimit), font = `${own?.labelFontSize ?? 11}px`;
+    const long = names.map((name) => [name, wrapped(sentence(name), font, room)]).filter(([, lines]) => Array.isArray(lines));
+    if (long.length) place[guide] = { ...own, labelExpr: `${JSON.stringify(Object.fromEntries(long))}[datum.label] || (${own?.labelExpr ?? "datum.label"})` };
+  })));
 
   // Cells of a map that are no longer whole pixels reach into the next ones, or pale seams would show: charts/heatmap.py.
   const overlap = (part) => unitsOf(part).filter(({ mark, encoding }) => mark?.type === "rect" && encoding?.color?.field && encoding.x2).forEach(({ mark }) => {
@@ -465,8 +471,8 @@
       if (way.capped) cap(copy, above);
       if (way.narrow) {
         narrow(copy, less);
-        wrapLegends(copy, 0.4 * room);
       }
+      wholeNames(copy, way.narrow ? 0.4 * room : Infinity);
       panelsOf(copy).filter(({ concat }) => !concat).forEach((one) => {
         wrapUpright(one);
         if (!isMap(one) && typeof one.width === "number") wrapAxis(one, one.width + 40); // a longer title pushes the next panel away
