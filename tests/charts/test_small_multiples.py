@@ -74,6 +74,18 @@ def test_a_line_about_one_subject_stands_in_its_panel_alone() -> None:
     assert said == [1, 2, 1, 1]  # "nothing" stands in all of them
 
 
+def test_points_below_rows_of_small_panels_keep_their_legend() -> None:
+    """As above, one level further in: the six colours of the types of corruption were named nowhere."""
+    subjects = [f"s{number}" for number in range(5)]
+    rows = pd.DataFrame({"subject": subjects, "what": "lost", "value": range(5)})
+    points = alt.Chart(rows).mark_point().encode(alt.X("what:N"), alt.Y("value:Q"), color=subject_colours(subjects))
+    with theme.drawing(subjects=subjects):
+        below = theme.panels([theme.panel(alt.layer(points), (200, 100))])
+        spec = specification(theme.panels([theme.panels([panel(5)]), below], columns=1))
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    assert all(svg.count(f">{subject}<") == 2 for subject in subjects)
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_name_that_is_too_long_for_small_panels_stands_above_them(named: bool) -> None:
     """The line of guessing was drawn in 24 panels of robustness and named in none."""

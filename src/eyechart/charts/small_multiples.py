@@ -34,7 +34,11 @@ def _walk(part: dict[str, Any], datasets: Mapping[str, Any], table: str | None =
     inner = [_walk(each, datasets, table) for each in part["concat"]]
     changed = any("concat" in new and "concat" not in old for new, old in zip(inner, part["concat"], strict=True))
     if not changed:
-        return {**part, "concat": inner}
+        apart_inside = inner != part["concat"] and any(
+            _is_coloured_by_subject(each, table, named=False) for each in inner
+        )
+        own = apart_inside and any(_is_coloured_by_subject(each, table) for each in inner)
+        return {**part, "concat": inner} | ({"resolve": _with_own_colours(part.get("resolve", {}))} if own else {})
     # What fewer subjects have (a class token) gets panels of the same size: two of one row had different heights.
     for at, each in enumerate(inner):
         field, subjects = _subjects_of_lines(each, table, datasets) if "concat" not in each else ("", [])
@@ -45,9 +49,13 @@ def _walk(part: dict[str, Any], datasets: Mapping[str, Any], table: str | None =
     return {**part, "concat": inner, "columns": 1, **resolve}
 
 
-def _is_coloured_by_subject(part: dict[str, Any], table: str | None) -> bool:
+def _is_coloured_by_subject(part: dict[str, Any], table: str | None, named: bool = True) -> bool:
+    """Whether a panel, or one inside, tells subjects by colour and a legend names them; or, not `named`, none does."""
+    if "concat" in part:
+        return any(_is_coloured_by_subject(each, table, named) for each in part["concat"])
     colours = [layer.get("encoding", {}).get("color", {}) for layer, _ in _layers(part, table)]
-    return any(each.get("field") in SUBJECT_FIELDS and each.get("legend", True) is not None for each in colours)
+    subjects = [each for each in colours if each.get("field") in SUBJECT_FIELDS]
+    return any((each.get("legend", True) is not None) == named for each in subjects)
 
 
 def _with_own_colours(resolve: Mapping[str, Any]) -> dict[str, Any]:
