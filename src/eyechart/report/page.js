@@ -510,9 +510,12 @@
 
   // For other scripts: the rows behind a chart, and a chart of their own in the page's looks.
   window.eyechart.rowsOf = (name) => Object.values(opened.get(name).tables).flatMap(unpack); // of a chart that was drawn
-  window.eyechart.show = async (place, spec) => (await vega()).embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
-    mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip,
-  });
+  window.eyechart.show = async (place, spec) => {
+    const { view } = await (await vega()).embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
+      mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip,
+    });
+    window.eyechart.shown.set(place, view);
+  };
 
   const attempt = (figure) => draw(figure).catch((error) => {
     figure.querySelector(".live").hidden = true;
