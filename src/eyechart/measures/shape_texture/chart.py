@@ -84,7 +84,7 @@ def conflicts(finding: xarray.Dataset) -> Chart:
         spans = alt.Chart(table).mark_rule(style="interval-bar", strokeWidth=1.5, tooltip=None)
         spans = spans.encode(theme.column_on(share, low), row, plain, x2=alt.X2(high))
         points = alt.Chart(table).mark_point(size=90, filled=True).encode(share, row, plain, tooltip=tooltips_of())
-        layers = spans + points + theme.reference(0.5, "both alike", axis="x")
+        layers = spans + points + theme.reference(0.5, "both alike", axis="x", at="start")
         return theme.panel(layers, (SIZE[0], alt.Step(40)), "cue conflict")
     axis = alt.Axis(labelAngle=-30 if len("".join(subjects)) > 24 else 0, labelLimit=140)
     x = alt.X("subject:N", title=None, sort=subjects, axis=axis)
