@@ -56,7 +56,7 @@
   };
 
   // Small maps stand two a row even where all else stands alone.
-  const isSmallMap = (part) => isMap(part) && part.width <= 160 && !namesBeside(part);
+  const isSmallMap = (part) => isMap(part) && part.width <= 200 && !namesBeside(part);
   const atMost = (part, columns, room) => {
     const most = part.concat?.every(isSmallMap) ? Math.max(columns, Math.floor(room / 170)) : columns;
     if (part.concat) {
@@ -76,7 +76,7 @@
       ...[{}, { again: 0.12 }, { piled: true }, { piled: true, again: 0.25 }, ...Array(3).fill({ piled: true, again: 0.05 })].map((way) => ({ below: true, columns: many, tight: true, ...way })),
     ]);
     const alone = { below: true, columns: 1 }, piled = { ...alone, piled: true }, capped = { ...piled, capped: true };
-    const last = [alone, piled, capped, ...Array(5).fill({ ...capped, narrow: true })]; // a side that became shorter may need a second line beside it
+    const last = [alone, { ...alone, tight: true }, ...Array(3).fill({ ...alone, tight: true, again: 0.25 }), piled, capped, ...Array(5).fill({ ...capped, narrow: true })]; // a side that became shorter may need a second line beside it
     return [...beside, {}, { below: true }, ...fewer, ...last];
   };
 
@@ -170,7 +170,7 @@
     return lines;
   };
   const broken = (words, font, room) => {
-    const atSigns = (word) => (widthIn(word, font) > room ? word.split(/(?<=[-_/:.])|(?=@)/).flatMap((piece) => (widthIn(piece, font) > room ? [...piece] : [piece])) : [word]);
+    const atSigns = (word) => (widthIn(word, font) > room ? word.split(/(?<=[-_/:.])|(?=@)/).flatMap((piece) => (piece.length > 20 && widthIn(piece, font) > room ? [...piece] : [piece])) : [word]);
     const pieces = words.split(/ (?!%)/).flatMap((word) => atSigns(word).map((piece, at) => [at ? "" : " ", piece]));
     return pieces.reduce((lines, [glue, piece]) => {
       const longer = `${lines.at(-1)}${glue}${piece}`;
@@ -251,11 +251,16 @@
 
   // Names of rows beside a plot that would become narrow stand in it, above their rows and all marks; so would the lines
   // of a grid, across the points.
+  const NAME = 14; // pixels that the line of a name takes
   const namesInside = (part, room) => {
     const rows = unitsOf(part).map(({ encoding }) => encoding?.y).filter((y) => y?.type === "nominal" && y.axis && typeof part.width === "number" && !isMap(part));
     if (rows.length) part.width = Math.min(part.width, room - 24);
     const beside = unitsOf(part).map(({ encoding }) => encoding?.yOffset?.sort?.length ?? 1), step = part.height?.step ?? 0;
     const above = 12 + (step * (Math.max(1, ...beside) - 1)) / 2; // of several marks in a row the first is the highest
+    // An upright dashed line is interrupted where a name stands: it lay over them.
+    const upright = unitsOf(part).filter(({ mark, encoding }) => mark?.type === "rule" && encoding?.x && !encoding.y && (mark.strokeDash || mark.style === "reference"));
+    const each = step || (rows.length && part.height / new Set(rows[0].sort ?? []).size), dashes = [each - NAME, NAME];
+    if (Number.isFinite(each) && each > NAME) upright.forEach(({ mark }) => Object.assign(mark, { strokeDash: dashes, strokeDashOffset: 2 * each - ((0.5 * each - above + NAME / 2) % each) }));
     rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -above, labelLimit: part.width, ticks: false, grid: false, zindex: 1 }));
   };
 
