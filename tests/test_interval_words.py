@@ -32,8 +32,8 @@ def still(measure: str) -> xarray.Dataset:
     """A finding in which no fold moved any number."""
     finding = finding_of(measure).copy(deep=True)
     if measure == "calibration":  # its chart does not read all that its sentence does
-        for name in ("signed_ece", "temperature"):
-            finding = finding.assign({f"{name}{end}": ("subject", [0.1, -0.1]) for end in ("", "_low", "_high")})
+        for more in ("signed_ece", "temperature"):
+            finding = finding.assign({f"{more}{end}": ("subject", [0.1, -0.1]) for end in ("", "_low", "_high")})
         finding.attrs["guessing"] = 0.1
     for name in finding.data_vars:
         if f"{name}_low" in finding:
