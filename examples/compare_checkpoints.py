@@ -45,5 +45,6 @@ blocks = [str(site) for site in cka.site.values if site.startswith("before/")]
 for block in blocks:
     twin = block.replace("before/", "after/")
     cell = cka.sel(site=block, other_site=twin)
-    print(f"{block.removeprefix('before/'):12} {in_words(cell.cka, cell.cka_low, cell.cka_high)}")
+    ends = [float(cell[name]) for name in ("cka", "cka_low", "cka_high")]
+    print(f"{block.removeprefix('before/'):12} {in_words(*ends)}")
 print(run.path / "report.html")
