@@ -79,7 +79,7 @@ def test_a_tap_on_a_cell_tells_it_till_the_next_touch(browser: Browser, file: Pa
 
 POINTS_OF_CELL = """(() => {
   const found = [], cell = document.querySelector('.cell'), edge = cell.querySelector('canvas').getBoundingClientRect();
-  window.eyechart.visit(window.eyechart.shown.get(cell), ({ bounds, datum }, { marktype }, x, y) => {
+  window.eyechart.visit(window.eyechart.others.get(cell), ({ bounds, datum }, { marktype }, x, y) => {
     const middle = () => [edge.x + x + (bounds.x1 + bounds.x2) / 2, edge.y + y + (bounds.y1 + bounds.y2) / 2];
     if (marktype === 'symbol') found.push([...middle(), datum.layer]);
   });

@@ -2,7 +2,7 @@
 // it, and a finger comes down without having moved: so before its click reaches Vega, a pointer is moved to what it meant.
 (() => {
   "use strict";
-  const { views, shown, visit } = window.eyechart;
+  const { views, others, visit } = window.eyechart;
   const REACH = 14; // pixels: half of what a fingertip covers
   const EDGE = 8; // pixels between what is told and the sides of the window
   const SMALL = /^(symbol|text)$/; // what is larger is met without help
@@ -12,7 +12,7 @@
 
   // The mark that was meant: the nearest one that answers, or what lies under the finger.
   const meant = (canvas, x, y) => {
-    const cell = canvas.closest(".cell"), view = cell ? shown.get(cell) : views.get(canvas.closest("figure"))?.view;
+    const cell = canvas.closest(".cell"), view = cell ? others.get(cell) : views.get(canvas.closest("figure"))?.view;
     const edge = canvas.getBoundingClientRect(), flat = cell ? 0.1 : 1; // under a cell, layers stand 6 pixels apart: a tap means the one above or below it
     let least = REACH, place = [x, y];
     if (view) visit(view, ({ bounds, tooltip, datum, opacity }, { marktype, role }, left, top) => {

@@ -256,10 +256,12 @@
     const rows = unitsOf(part).map(({ encoding }) => encoding?.y).filter((y) => y?.type === "nominal" && y.axis && typeof part.width === "number" && !isMap(part));
     if (rows.length) part.width = Math.min(part.width, room - 24);
     const beside = unitsOf(part).map(({ encoding }) => encoding?.yOffset?.sort?.length ?? 1), step = part.height?.step ?? 0;
-    const above = 12 + (step * (Math.max(1, ...beside) - 1)) / 2; // of several marks in a row the first is the highest
+    const more = step && rows.some(({ field }) => isOfSubjects(field)) ? Math.max(...[...subjects].map((name) => [wrapped(name, AXIS, part.width)].flat().length)) - 1 : 0;
+    if (more > 0) part.height = { step: step + 13 * more }; // a long name takes more lines
+    const above = 12 + 13 * more + (step * (Math.max(1, ...beside) - 1)) / 2; // of several marks in a row the first is the highest
     // An upright dashed line is interrupted where a name stands: it lay over them.
     const upright = unitsOf(part).filter(({ mark, encoding }) => mark?.type === "rule" && encoding?.x && !encoding.y && (mark.strokeDash || mark.style === "reference"));
-    const each = step || (rows.length && part.height / new Set(rows[0].sort ?? []).size), dashes = [each - NAME, NAME];
+    const each = part.height?.step || (rows.length && part.height / new Set(rows[0].sort ?? []).size), dashes = [each - NAME, NAME];
     if (Number.isFinite(each) && each > NAME) upright.forEach(({ mark }) => Object.assign(mark, { strokeDash: dashes, strokeDashOffset: 2 * each - ((0.5 * each - above + NAME / 2) % each) }));
     rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -above, labelLimit: part.width, ticks: false, grid: false, zindex: 1 }));
   };
@@ -519,7 +521,7 @@
     const { view } = await (await vega()).embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
       mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip,
     });
-    window.eyechart.shown.set(place, view);
+    window.eyechart.others.set(place, view);
   };
 
   const attempt = (figure) => draw(figure).catch((error) => {
