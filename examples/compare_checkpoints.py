@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import eyechart
+from eyechart.charts.numbers import in_words
 
 torch.manual_seed(0)
 ANIMALS = {"bird", "cat", "deer", "dog", "frog", "horse"}
@@ -44,5 +45,6 @@ blocks = [str(site) for site in cka.site.values if site.startswith("before/")]
 for block in blocks:
     twin = block.replace("before/", "after/")
     cell = cka.sel(site=block, other_site=twin)
-    print(f"{block.removeprefix('before/'):12} {cell.cka:.3f} [{cell.cka_low:.3f}, {cell.cka_high:.3f}]")
+    ends = [float(cell[name]) for name in ("cka", "cka_low", "cka_high")]
+    print(f"{block.removeprefix('before/'):12} {in_words(*ends)}")
 print(run.path / "report.html")

@@ -21,6 +21,7 @@ from timm.models import VisionTransformer
 from torch import nn
 
 import eyechart
+from eyechart.charts.numbers import in_words
 
 torch.manual_seed(0)
 pictures = eyechart.open_images("sample:train")
@@ -45,8 +46,8 @@ for epoch in range(1, 5):
 
 table = watch.table
 for row in table[table.quantity.isin(["accuracy", "uniformity"])].itertuples():
-    print(f"epoch {row.step}: {row.quantity:10} {row.value:.3f} [{row.low:.3f}, {row.high:.3f}]")
+    print(f"epoch {row.step}: {row.quantity:10} {in_words(row.value, row.low, row.high)}")
 compared = watch.compare()
 for row in compared.table[compared.table.quantity == "uniformity"].itertuples():
-    print(f"{row.run}: {row.quantity} {row.change:+.3f} [{row.low:+.3f}, {row.high:+.3f}] since step 0")
+    print(f"{row.run}: {row.quantity} changed by {in_words(row.change, row.low, row.high)} since step 0")
 print(compared.report(folder / "comparison.html"))

@@ -11,6 +11,7 @@ import torch
 from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
 
 import eyechart
+from eyechart.charts.numbers import in_words
 
 torch.manual_seed(0)
 folder = tempfile.mkdtemp()
@@ -34,5 +35,5 @@ run = eyechart.exam(
     out=tempfile.mkdtemp(),
 )
 for row in run.quantities():
-    print(f"{row['quantity']} of {row['subjects']}: {row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]")
+    print(f"{row['quantity']} of {row['subjects']}: {in_words(row['value'], row['low'], row['high'])}")
 print(run.path / "report.html")

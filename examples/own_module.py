@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import eyechart
+from eyechart.charts.numbers import in_words
 
 torch.manual_seed(0)
 pictures = eyechart.open_images("sample")
@@ -55,5 +56,5 @@ run = eyechart.exam(
 found = run.scene.anatomy("mine")
 print(f"{len(found.pick('junction'))} residual additions, {len(found.pick('attention'))} attentions were found in mine")
 for row in run.quantities():
-    print(f"{row['quantity']} of {row['subjects']}: {row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]")
+    print(f"{row['quantity']} of {row['subjects']}: {in_words(row['value'], row['low'], row['high'])}")
 print(run.path / "report.html")

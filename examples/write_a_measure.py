@@ -18,6 +18,7 @@ import xarray
 
 import eyechart
 from eyechart import Batch, Measure, Need, Quantity, Scene, Source, Sum, Tally, View, Views
+from eyechart.charts.numbers import in_words
 from eyechart.charts.tables import subject_colours, table_of
 from eyechart.measure import site_coordinates
 from eyechart.quantity import of_each, subjects_in
@@ -78,5 +79,5 @@ if __name__ == "__main__":
         ["zoo:vit", "zoo:resnet"], measures="silence", plugins=[__file__], limit=128, out=tempfile.mkdtemp()
     )
     for row in run.quantities():
-        print(f"{row['quantity']} of {row['subjects']}: {row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]")
+        print(f"{row['quantity']} of {row['subjects']}: {in_words(row['value'], row['low'], row['high'])}")
     print(run.path / "report.html")

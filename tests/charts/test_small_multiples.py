@@ -12,6 +12,7 @@ import vl_convert
 from eyechart.charts import theme
 from eyechart.charts.export import specification
 from eyechart.charts.tables import subject_colours
+from eyechart.report.words import chart_words
 
 
 def curves(*counts: int) -> Any:
@@ -71,6 +72,30 @@ def test_a_line_about_one_subject_stands_in_its_panel_alone() -> None:
     (inner,) = specification(theme.panels([chart.properties(width=380, height=200)]))["concat"]
     said = [[layer["mark"].get("style") for layer in _marks(part)].count("reference-label") for part in inner["concat"]]
     assert said == [1, 2, 1, 1]  # "nothing" stands in all of them
+
+
+def test_points_below_rows_of_small_panels_keep_their_legend() -> None:
+    """As above, one level further in: the six colours of the types of corruption were named nowhere."""
+    subjects = [f"s{number}" for number in range(5)]
+    rows = pd.DataFrame({"subject": subjects, "what": "lost", "value": range(5)})
+    points = alt.Chart(rows).mark_point().encode(alt.X("what:N"), alt.Y("value:Q"), color=subject_colours(subjects))
+    with theme.drawing(subjects=subjects):
+        below = theme.panels([theme.panel(alt.layer(points), (200, 100))])
+        spec = specification(theme.panels([theme.panels([panel(5)]), below], columns=1))
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    assert all(svg.count(f">{subject}<") == 2 for subject in subjects)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_name_that_is_too_long_for_small_panels_stands_above_them(named: bool) -> None:
+    """The line of guessing was drawn in 24 panels of robustness and named in none."""
+    chart = panel(4) + theme.reference(1, "guessing, 1 of 10 classes", named=named)
+    (inner,) = specification(theme.panels([chart.properties(width=380, height=200)]))["concat"]
+    assert inner["title"]["subtitle"] == ["dashed: guessing, 1 of 10 classes"]
+    styles = [mark["mark"].get("style") for part in inner["concat"] for mark in _marks(part)]
+    assert styles.count("reference") == 2 * 4  # "nothing" and this one in each panel
+    assert styles.count("reference-label") == 4
+    assert chart_words([inner], [])["dashed: guessing, 1 of 10 classes"] == "점선: 찍기, 클래스 10개 중 1개"
 
 
 def _marks(part: dict[str, Any]) -> list[dict[str, Any]]:

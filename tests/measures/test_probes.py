@@ -44,7 +44,7 @@ from eyechart.measures.probes.quantities import (
 )
 from eyechart.methods.ridge import PENALTIES
 from eyechart.quantity import of_each, of_pairs
-from eyechart.reading_estimates import late_over_rest
+from eyechart.reading_estimates import in_words, late_over_rest
 from eyechart.scene import Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.sites import Anatomy, Site
@@ -417,7 +417,7 @@ def test_the_chart_and_the_sentence_are_made_from_the_numbers(labels: np.ndarray
     looks = {("v", place.name): Look(place, output=tokens_of(labels, signal=20)) for place in places}
     finding = measure_tensors(Probes(), where, looks, 8, labels)
     said = Probes().sentence(finding)
-    assert f"{float(finding.accuracy.sel(readout='cls')[-1]):.1%} from the class token" in said
+    assert f"{in_words(finding.isel(site=-1).sel(readout='cls'), 'accuracy', '.1%')} from the class token" in said
     assert f"{np.bincount(labels).max() / 200:.1%}" in said
     assert "commonest class" in str(Probes().chart(finding).to_dict())
     assert "projection" not in said  # six features are read as they are

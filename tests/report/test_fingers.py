@@ -98,6 +98,33 @@ def test_a_tap_on_a_cell_tells_it_till_the_next_touch(browser: Browser, file: Pa
         assert browser.wait_for(f"!{TOLD}", seconds=5)
 
 
+POINTS_OF_CELL = """(() => {
+  const found = [], cell = document.querySelector('.cell'), edge = cell.querySelector('canvas').getBoundingClientRect();
+  window.eyechart.visit(window.eyechart.others.get(cell), ({ bounds, datum }, { marktype }, x, y) => {
+    const middle = () => [edge.x + x + (bounds.x1 + bounds.x2) / 2, edge.y + y + (bounds.y1 + bounds.y2) / 2];
+    if (marktype === 'symbol') found.push([...middle(), datum.layer]);
+  });
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("browser", TOUCHED, indirect=True)
+@pytest.mark.parametrize("beside", [13, -40])
+def test_a_tap_above_or_below_a_point_under_a_cell_tells_it(browser: Browser, file: Path, beside: int) -> None:
+    """Its points answered to an exact tap alone: layers of a ResNet stand 7 pixels apart there."""
+    browser.open(file)
+    cell = marks(browser, "cka", "rect")[0]
+    browser.page.touchscreen.tap(cell["x"], cell["y"])
+    assert browser.wait_for("document.querySelector('.cell')?.dataset.shown")
+    browser.page.touchscreen.tap(200, 20)
+    browser.ask("document.querySelector('.cell').scrollIntoView({ block: 'center' })")
+    browser.page.wait_for_timeout(300)
+    x, y, layer = browser.ask(POINTS_OF_CELL)[1]
+    browser.page.touchscreen.tap(x, y + beside)
+    assert browser.wait_for(TOLD)
+    assert browser.ask(f"{TOLD}.querySelector('td.value').innerText") == layer
+
+
 @pytest.mark.parametrize("browser", TOUCHED, indirect=True)
 def test_lines_of_the_contents_are_as_high_as_a_finger_needs(browser: Browser, file: Path) -> None:
     """24 pixels: WCAG 2.2, target size (minimum)."""

@@ -196,6 +196,17 @@ def test_search_shows_what_has_the_words_and_where(browser: Browser, file: Path)
     assert visible(browser, ".quantities") == 0
 
 
+def test_search_finds_the_same_claims_at_a_glance_and_in_the_table(browser: Browser, file: Path) -> None:
+    """What was changed about a claim stands in the table alone: its row was found, and the claim at a glance not."""
+    browser.open(file)
+    browser.page.fill("#find-words", "bare majority")
+    assert browser.wait_for("document.querySelectorAll('.glance li[hidden]').length > 0")
+    table = set(seen(browser, "table.verdicts tr.found .id"))
+    assert table == set(seen(browser, ".glance li .id")) == {"C58"}
+    browser.page.fill("#find-words", "molluscs")
+    assert browser.wait_for("!document.querySelector('.glance li:not([hidden])')")
+
+
 SECOND = """(() => {
     const lines = [...document.querySelectorAll(".glance li")];
     const first = lines.find((line) => line.querySelector(".id").textContent === "C15");

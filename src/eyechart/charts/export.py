@@ -12,6 +12,7 @@ from PIL import Image
 
 from eyechart.charts.paper import FONT_SIZES, LIMITS
 from eyechart.charts.small_multiples import apart
+from eyechart.charts.whole_names import with_whole_names
 from eyechart.errors import UsageError
 from eyechart.phrases import UNPRINTABLE, printable
 
@@ -40,6 +41,8 @@ def without_controls(thing: Any) -> Any:
 
 def picture_of(spec: dict[str, Any], format: str = "png", scale: float = 2) -> bytes:
     """A specification as a file of this format; `scale` multiplies a PNG's pixels."""
+    if format != "svg":
+        spec = with_whole_names(spec)
     if format == "png":
         return smaller_png(vl_convert.vegalite_to_png(spec, scale=scale, ppi=72, allowed_base_urls=[]), scale)
     if format == "svg":
@@ -52,7 +55,7 @@ def picture_of(spec: dict[str, Any], format: str = "png", scale: float = 2) -> b
 def svg_with_room(spec: dict[str, Any]) -> str:
     """An SVG, whose words whoever looks at it sees in a font of theirs."""
     sizes: dict[str, str] = {}
-    drawn = vl_convert.vegalite_to_svg(measured_wide(spec, sizes), allowed_base_urls=[])
+    drawn = vl_convert.vegalite_to_svg(measured_wide(with_whole_names(spec), sizes), allowed_base_urls=[])
     return FONT_SIZE.sub(lambda size: sizes.get(size.group(), size.group()), drawn)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 from eyechart.phrases import span_of
 
 
 def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    """NumPy's count, too: those of 32 bits are no `float`."""
+    return isinstance(value, Real) and math.isfinite(value)
 
 
 def decimals_for(low: float, high: float) -> int:
@@ -67,9 +69,9 @@ def in_words(value: float | None, low: float | None, high: float | None, *, with
 def percent(value: float) -> str:
     """
     >>> percent(0.8714)
-    '87.1 %'
+    '87.1\\xa0%'
     """
-    return f"{100 * value:.1f} %"
+    return f"{100 * value:.1f}\u00a0%"
 
 
 def count(value: int) -> str:

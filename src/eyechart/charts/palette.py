@@ -59,6 +59,11 @@ PALE_ON_LIGHT, PALE_ON_DARK = (0.18, 0.7, 0.55), (0.3, 1.0, 0.9)
 STAND_IN_PALENESS = (0.181, 0.701, 0.551)
 
 
+#: A space, at which no line ends, stands before the per cent sign, as in the sentences of the page (ISO 80000-1). The
+#: rest is Vega's own.
+NUMBERS = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": "\u00a0%"}
+
+
 def configuration(dark: bool = False) -> dict[str, Any]:
     """The Vega-Lite configuration of all charts. Dark paper changes inks and paleness, never a data colour."""
     return in_inks(DARK, PALE_ON_DARK) if dark else in_inks(LIGHT)
@@ -72,6 +77,7 @@ def in_inks(inks: Sequence[str], paleness: tuple[float, float, float] = PALE_ON_
         "background": paper,
         "font": FONT,
         "padding": 6,
+        "locale": {"number": NUMBERS},
         "view": {"stroke": None},
         "axis": {
             "labelColor": quiet,

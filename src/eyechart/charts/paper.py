@@ -18,6 +18,7 @@ import vl_convert
 from PIL import Image
 
 from eyechart.charts.palette import in_inks
+from eyechart.charts.whole_names import with_whole_names
 from eyechart.charts.wrapping import TITLE, fit_references, layers_of, panels_of, thin_names, wrap_titles
 from eyechart.errors import UsageError
 
@@ -73,6 +74,7 @@ def for_print(spec: dict[str, Any], width: float) -> str:
 
     Curves of one higher than a sheet are flatter; where that is not enough, two panels stand in a row after all.
     """
+    spec = with_whole_names(spec)
     picture = as_wide(spec, width)
     for factor in FLATTER:
         if width * ratio_of(picture) <= TALLEST:

@@ -34,7 +34,11 @@ def _walk(part: dict[str, Any], datasets: Mapping[str, Any], table: str | None =
     inner = [_walk(each, datasets, table) for each in part["concat"]]
     changed = any("concat" in new and "concat" not in old for new, old in zip(inner, part["concat"], strict=True))
     if not changed:
-        return {**part, "concat": inner}
+        apart_inside = inner != part["concat"] and any(
+            _is_coloured_by_subject(each, table, named=False) for each in inner
+        )
+        own = apart_inside and any(_is_coloured_by_subject(each, table) for each in inner)
+        return {**part, "concat": inner} | ({"resolve": _with_own_colours(part.get("resolve", {}))} if own else {})
     # What fewer subjects have (a class token) gets panels of the same size: two of one row had different heights.
     for at, each in enumerate(inner):
         field, subjects = _subjects_of_lines(each, table, datasets) if "concat" not in each else ("", [])
@@ -45,9 +49,13 @@ def _walk(part: dict[str, Any], datasets: Mapping[str, Any], table: str | None =
     return {**part, "concat": inner, "columns": 1, **resolve}
 
 
-def _is_coloured_by_subject(part: dict[str, Any], table: str | None) -> bool:
+def _is_coloured_by_subject(part: dict[str, Any], table: str | None, named: bool = True) -> bool:
+    """Whether a panel, or one inside, tells subjects by colour and a legend names them; or, not `named`, none does."""
+    if "concat" in part:
+        return any(_is_coloured_by_subject(each, table, named) for each in part["concat"])
     colours = [layer.get("encoding", {}).get("color", {}) for layer, _ in _layers(part, table)]
-    return any(each.get("field") in SUBJECT_FIELDS and each.get("legend", True) is not None for each in colours)
+    subjects = [each for each in colours if each.get("field") in SUBJECT_FIELDS]
+    return any((each.get("legend", True) is not None) == named for each in subjects)
 
 
 def _with_own_colours(resolve: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,6 +85,7 @@ def _multiplied(
     """One copy of a panel for each subject, with that subject's rows, under the title of the panel."""
     panels = []
     up: Any = None
+    dashed: list[str] = []
     for subject in subjects:
         panel = copy.deepcopy({key: value for key, value in part.items() if key != "title"})
         ratio = WIDTH / part["width"] if isinstance(part.get("width"), (int, float)) else 1.0
@@ -96,36 +105,40 @@ def _multiplied(
             if encoding.get("y", {}).get("title"):
                 up = up or encoding["y"]["title"]
                 encoding["y"]["title"] = None  # too long for a small panel: it stands above all of them
-            if _is_long_reference(layer, rows):
-                layer["mark"] = NOTHING
+            if long := _long_names(layer, rows):
+                dashed += [name for name in long if name not in dashed]
+                layer["mark"] = layer["mark"] if layer["mark"]["style"] == "reference" else NOTHING
         _prune(panel)
         panel["title"] = {"text": subject, "fontSize": 12, "limit": WIDTH + 40}
         panels.append(panel)
     together = dict.fromkeys(("x", "y", *LEGENDS), "shared")
     made = {"concat": panels, "columns": COLUMNS, "resolve": {"scale": together}}
-    return made | _title(part.get("title"), up)
+    return made | _title(part.get("title"), up, [f"dashed: {name}" for name in dashed])
 
 
-def _title(own: Any, up: Any) -> dict[str, Any]:
-    """The title of all panels, with what their upright axes show below it."""
+def _title(own: Any, up: Any, dashed: Sequence[str] = ()) -> dict[str, Any]:
+    """The title of all panels, with what their upright axes and their dashed lines show below it."""
     words = own if isinstance(own, dict) else {"text": own}
-    if not up:
+    more = [*_lines(up), *dashed]
+    if not more:
         return {"title": own} if own else {}
     if not words["text"]:
-        return {"title": {"text": up, "fontSize": 12, "fontWeight": "normal"}}
-    return {"title": {**words, "subtitle": [*_lines(words.get("subtitle")), *_lines(up)]}}
+        plain = {"text": more[0], "fontSize": 12, "fontWeight": "normal"}
+        return {"title": plain | ({"subtitle": more[1:]} if more[1:] else {})}
+    return {"title": {**words, "subtitle": [*_lines(words.get("subtitle")), *more]}}
 
 
 def _lines(words: Any) -> list[str]:
     return [] if not words else [words] if isinstance(words, str) else list(words)
 
 
-def _is_long_reference(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a layer writes the name of a reference line that a small panel has no room for; the line stays."""
+def _long_names(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of reference lines that a small panel has no room for: it keeps the line, whose name stands above."""
     mark = layer.get("mark")
-    if not isinstance(mark, dict) or not str(mark.get("style", "")).startswith("reference-"):
-        return False
-    return any(len(str(row.get("text", ""))) * LETTER > 0.5 * WIDTH for row in rows)
+    if not isinstance(mark, dict) or not str(mark.get("style", "")).startswith("reference"):
+        return []
+    names = [str(row.get("text", "")) for row in rows]
+    return [name for name in names if len(name) * LETTER > 0.5 * WIDTH]
 
 
 def _has_values(encoding: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:

@@ -266,13 +266,15 @@ def reference(
     side: Literal["left", "right"] = "right",
     under: bool = False,
     subject: str | None = None,
+    named: bool = True,
 ) -> alt.LayerChart:
     """A dashed line at a known value, with its name on it: what chance, a uniform or an idle model would score.
 
     `axis` "y" draws a level line, "x" an upright one; the name stands at the "start" or the "end" of the line, and
     `side` of an upright one. It stands on a rim of paper, so that a curve or an interval behind it does not cross it;
-        among points, which it would hide, the name of a level line stands "beyond" the plot, or `under` the line. A
-    line that means something for one `subject` alone is drawn where that one is.
+    among points, which it would hide, the name of a level line stands "beyond" the plot, or `under` the line. A line
+    that means something for one `subject` alone is drawn where that one is. One that the panel before has, too, need
+    not be `named` again; where panels are taken apart, it is.
     """
     frame = pd.DataFrame({"reference": [float(value)], "text": [text]} | ({"subject": [subject]} if subject else {}))
     at_end = at != "start"
@@ -291,7 +293,7 @@ def reference(
         alt.Chart(frame).mark_text(style=style, tooltip=None, **words).encode(text="text:N", **place)
         for style in ("reference-rim", "reference-label")
     ]
-    return cast(alt.LayerChart, alt.layer(rule, *(labels if text else [])))
+    return cast(alt.LayerChart, alt.layer(rule, *(labels if text and named else [])))
 
 
 WORDS_HIGH = 0.1  # of an axis from 0 to 1: a line's name and its distance from the line

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, Literal
 
-from eyechart.phrases import count
+from eyechart.phrases import count, span_of
 from eyechart.sites import Anatomy, Architecture
 
 Outcome = Literal["passed", "failed", "unknown", "proxy"]
@@ -113,8 +113,9 @@ def not_trained(fact: Facts) -> str:
 def named(fact: Facts) -> str:
     """The accuracy of a subject in words; it must be known."""
     assert fact.accuracy is not None
-    value, low, high = (f"{100 * share:.1f}" for share in fact.accuracy)
-    return f"{fact.subject} classifies {value} % correctly" + (f" [{low}, {high}]" if low != "nan" else "")
+    value, low, high = (100 * share for share in fact.accuracy)
+    span = "" if math.isnan(low) else f" [{span_of(f'{low:.1f}', f'{high:.1f}', 1, high - low)}]"
+    return f"{fact.subject} classifies {value:.1f} % correctly{span}"
 
 
 def better_than_guessing(fact: Facts) -> bool:

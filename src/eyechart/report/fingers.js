@@ -2,7 +2,7 @@
 // it, and a finger comes down without having moved: so before its click reaches Vega, a pointer is moved to what it meant.
 (() => {
   "use strict";
-  const { views, visit } = window.eyechart;
+  const { views, others, visit } = window.eyechart;
   const REACH = 14; // pixels: half of what a fingertip covers
   const EDGE = 8; // pixels between what is told and the sides of the window
   const SMALL = /^(symbol|text)$/; // what is larger is met without help
@@ -12,13 +12,14 @@
 
   // The mark that was meant: the nearest one that answers, or what lies under the finger.
   const meant = (canvas, x, y) => {
-    const { view } = views.get(canvas.closest("figure")) ?? {}, edge = canvas.getBoundingClientRect();
+    const cell = canvas.closest(".cell"), view = cell ? others.get(cell) : views.get(canvas.closest("figure"))?.view;
+    const edge = canvas.getBoundingClientRect(), flat = cell ? 0.1 : 1; // under a cell, layers stand 6 pixels apart: a tap means the one above or below it
     let least = REACH, place = [x, y];
     if (view) visit(view, ({ bounds, tooltip, datum, opacity }, { marktype, role }, left, top) => {
       const answers = tooltip || typeof datum?.name === "string" || /^legend-(symbol|label)$/.test(role);
       if (!answers || !bounds || opacity === 0 || !SMALL.test(marktype)) return;
       const [x1, x2] = [bounds.x1, bounds.x2].map((each) => edge.x + left + each), [y1, y2] = [bounds.y1, bounds.y2].map((each) => edge.y + top + each);
-      const away = Math.hypot(Math.max(x1 - x, 0, x - x2), Math.max(y1 - y, 0, y - y2));
+      const away = Math.hypot(Math.max(x1 - x, 0, x - x2), flat * Math.max(y1 - y, 0, y - y2));
       const near = away + 0.01 * Math.hypot((x1 + x2) / 2 - x, (y1 + y2) / 2 - y); // of two that are touched, the one in its middle
       if (near < least) [least, place] = [near, [(x1 + x2) / 2, (y1 + y2) / 2]];
     });

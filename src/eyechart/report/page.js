@@ -56,7 +56,7 @@
   };
 
   // Small maps stand two a row even where all else stands alone.
-  const isSmallMap = (part) => isMap(part) && part.width <= 160 && !namesBeside(part);
+  const isSmallMap = (part) => isMap(part) && part.width <= 200 && !namesBeside(part);
   const atMost = (part, columns, room) => {
     const most = part.concat?.every(isSmallMap) ? Math.max(columns, Math.floor(room / 170)) : columns;
     if (part.concat) {
@@ -76,7 +76,7 @@
       ...[{}, { again: 0.12 }, { piled: true }, { piled: true, again: 0.25 }, ...Array(3).fill({ piled: true, again: 0.05 })].map((way) => ({ below: true, columns: many, tight: true, ...way })),
     ]);
     const alone = { below: true, columns: 1 }, piled = { ...alone, piled: true }, capped = { ...piled, capped: true };
-    const last = [alone, piled, capped, ...Array(5).fill({ ...capped, narrow: true })]; // a side that became shorter may need a second line beside it
+    const last = [alone, { ...alone, tight: true }, ...Array(3).fill({ ...alone, tight: true, again: 0.25 }), piled, capped, ...Array(5).fill({ ...capped, narrow: true })]; // a side that became shorter may need a second line beside it
     return [...beside, {}, { below: true }, ...fewer, ...last];
   };
 
@@ -160,7 +160,7 @@
   const wrapped = (words, font, room) => {
     if (Array.isArray(words)) return words.flatMap((line) => wrapped(line, font, room));
     if (typeof words !== "string" || widthIn(words, font) <= room) return words;
-    const least = Math.max(0.5 * room, ...words.split(" ").map((word) => widthIn(word, font)));
+    const least = Math.min(room, Math.max(0.5 * room, ...words.split(" ").map((word) => widthIn(word, font))));
     let lines = broken(words, font, room);
     for (let less = room - 6; less > least; less -= 6) { // evenly: the last word would stand alone
       const even = broken(words, font, less);
@@ -170,7 +170,8 @@
     return lines;
   };
   const broken = (words, font, room) => {
-    const pieces = words.split(" ").flatMap((word) => (widthIn(word, font) > room ? word.split(/(?<=[_/:.])|(?=@)/) : [word]).map((piece, at) => [at ? "" : " ", piece]));
+    const atSigns = (word) => (widthIn(word, font) > room ? word.split(/(?<=[-_/:.])|(?=@)/).flatMap((piece) => (piece.length > 20 && widthIn(piece, font) > room ? [...piece] : [piece])) : [word]);
+    const pieces = words.split(/ (?!%)/).flatMap((word) => atSigns(word).map((piece, at) => [at ? "" : " ", piece]));
     return pieces.reduce((lines, [glue, piece]) => {
       const longer = `${lines.at(-1)}${glue}${piece}`;
       if (lines.length && widthIn(longer, font) < room) lines[lines.length - 1] = longer;
@@ -250,11 +251,18 @@
 
   // Names of rows beside a plot that would become narrow stand in it, above their rows and all marks; so would the lines
   // of a grid, across the points.
+  const NAME = 14; // pixels that the line of a name takes
   const namesInside = (part, room) => {
     const rows = unitsOf(part).map(({ encoding }) => encoding?.y).filter((y) => y?.type === "nominal" && y.axis && typeof part.width === "number" && !isMap(part));
     if (rows.length) part.width = Math.min(part.width, room - 24);
     const beside = unitsOf(part).map(({ encoding }) => encoding?.yOffset?.sort?.length ?? 1), step = part.height?.step ?? 0;
-    const above = 12 + (step * (Math.max(1, ...beside) - 1)) / 2; // of several marks in a row the first is the highest
+    const more = step && rows.some(({ field }) => isOfSubjects(field)) ? Math.max(...[...subjects].map((name) => [wrapped(name, AXIS, part.width)].flat().length)) - 1 : 0;
+    if (more > 0) part.height = { step: step + 13 * more }; // a long name takes more lines
+    const above = 12 + 13 * more + (step * (Math.max(1, ...beside) - 1)) / 2; // of several marks in a row the first is the highest
+    // An upright dashed line is interrupted where a name stands: it lay over them.
+    const upright = unitsOf(part).filter(({ mark, encoding }) => mark?.type === "rule" && encoding?.x && !encoding.y && (mark.strokeDash || mark.style === "reference"));
+    const each = part.height?.step || (rows.length && part.height / new Set(rows[0].sort ?? []).size), dashes = [each - NAME, NAME];
+    if (Number.isFinite(each) && each > NAME) upright.forEach(({ mark }) => Object.assign(mark, { strokeDash: dashes, strokeDashOffset: 2 * each - ((0.5 * each - above + NAME / 2) % each) }));
     rows.forEach(({ axis }) => Object.assign(axis, { labelAlign: "left", labelPadding: 0, labelOffset: -above, labelLimit: part.width, ticks: false, grid: false, zindex: 1 }));
   };
 
@@ -281,12 +289,17 @@
     Object.values(encoding || {}).forEach(({ legend }) => { if (legend?.columns) legend.columns = 1; });
   });
 
-  // Long names in legends take two lines where nothing else makes a chart narrow enough: plots cannot push them in.
-  const wrapLegends = (part, room) => panelsOf(part).flatMap(unitsOf).flatMap(({ encoding }) => Object.values(encoding ?? {})).forEach((channel) => {
-    const { scale, legend } = channel, names = Array.isArray(scale?.domain) && legend !== null && !legend?.labelExpr ? scale.domain : [];
-    const long = names.filter((name) => typeof name === "string" && widthIn(name, LABEL) > room).map((name) => [name, wrapped(name, LABEL, room)]);
-    if (long.length) channel.legend = { ...legend, labelExpr: `${JSON.stringify(Object.fromEntries(long))}[datum.label] || datum.label` };
-  });
+  // Names that a legend or an axis would cut with "…" take more lines; in legends too where nothing else makes a chart narrow
+  // enough (`most`): plots cannot push them in. So does charts/whole_names.py for the pictures.
+  const wholeNames = (part, most = Infinity) => panelsOf(part).map(unitsOf).forEach((units) => units.forEach(({ encoding }) => Object.entries(encoding ?? {}).forEach(([channel, place]) => {
+    const isAxis = /^[xy]$/.test(channel), guide = isAxis ? "axis" : "legend", own = place?.[guide];
+    if (isAxis && own?.titleLimit && own.title) own.title = wrapped(own.title, AXIS, own.titleLimit);
+    if (units.some((unit) => unit.encoding?.[channel]?.[guide] === null) || (isAxis && place.type !== "nominal")) return; // nor may another layer ask for one
+    const names = isAxis ? [...subjects] : Array.isArray(place?.scale?.domain) ? place.scale.domain.filter((name) => typeof name === "string") : [];
+    const room = Math.min(most, own?.labelLimit ?? config.light[guide].labelLimit), font = `${own?.labelFontSize ?? 11}px`;
+    const long = names.map((name) => [name, wrapped(sentence(name), font, room)]).filter(([, lines]) => Array.isArray(lines));
+    if (long.length) place[guide] = { ...own, labelExpr: `${JSON.stringify(Object.fromEntries(long))}[datum.label] || (${own?.labelExpr ?? "datum.label"})` };
+  })));
 
   // Cells of a map that are no longer whole pixels reach into the next ones, or pale seams would show: charts/heatmap.py.
   const overlap = (part) => unitsOf(part).filter(({ mark, encoding }) => mark?.type === "rect" && encoding?.color?.field && encoding.x2).forEach(({ mark }) => {
@@ -465,8 +478,8 @@
       if (way.capped) cap(copy, above);
       if (way.narrow) {
         narrow(copy, less);
-        wrapLegends(copy, 0.4 * room);
       }
+      wholeNames(copy, way.narrow ? 0.4 * room : Infinity);
       panelsOf(copy).filter(({ concat }) => !concat).forEach((one) => {
         wrapUpright(one);
         if (!isMap(one) && typeof one.width === "number") wrapAxis(one, one.width + 40); // a longer title pushes the next panel away
@@ -504,9 +517,12 @@
 
   // For other scripts: the rows behind a chart, and a chart of their own in the page's looks.
   window.eyechart.rowsOf = (name) => Object.values(opened.get(name).tables).flatMap(unpack); // of a chart that was drawn
-  window.eyechart.show = async (place, spec) => (await vega()).embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
-    mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip,
-  });
+  window.eyechart.show = async (place, spec) => {
+    const { view } = await (await vega()).embed(place, { ...spec, config: { ...config[dark.matches ? "dark" : "light"], background: "transparent" } }, {
+      mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip,
+    });
+    window.eyechart.others.set(place, view);
+  };
 
   const attempt = (figure) => draw(figure).catch((error) => {
     figure.querySelector(".live").hidden = true;

@@ -22,6 +22,7 @@
     papers: JSON.parse(element.dataset.papers || "[]"),
     subjects: JSON.parse(element.dataset.subjects || "[]"),
   }));
+  const glances = all(".glance li").map((element) => ({ element, rows: all(".stamp[href]", element).map(({ hash }) => document.getElementById(hash.slice(1))) }));
   const stamps = all(".stamp[href]").map((element) => ({ element, subjects: all("[data-subject]", element).map((each) => each.dataset.subject) }));
   const numbers = all("tbody tr[data-subjects]:not(.found), .anatomy").map((element) => ({ element, subjects: JSON.parse(element.dataset.subjects) }));
 
@@ -40,10 +41,11 @@
     things.forEach((thing) => {
       const { element } = thing, measure = element.classList.contains("measure");
       const mine = measure ? !state.only.length || state.only.some((name) => thing.subjects.includes(name)) : isShown(thing.subjects);
-      const left = element.tagName !== "LI" || all(".stamp", element).some((stamp) => !stamp.hidden);
-      element.hidden = !(mine && left && asked.every((word) => thing.text.includes(word)) &&
+      element.hidden = !(mine && asked.every((word) => thing.text.includes(word)) &&
         (!kind.value || thing.kinds.includes(kind.value)) && (!paper?.value || thing.papers.includes(paper.value)));
     });
+    // At a glance stand the claims of which the table shows a verdict: it has words that a glance has no room for.
+    glances.forEach(({ element, rows }) => { element.hidden = rows.every((row) => row.hidden); });
     // A claim is told by the first of its rows that is left, at a glance as well.
     let told = null;
     all(".glance li").filter((line) => !line.hidden).forEach((line) => {

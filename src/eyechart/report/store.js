@@ -1,7 +1,7 @@
 // What all parts of the page agree on, and how they hear of a change:
 //   only    subjects shown by themselves (none: all)
 //   layers  the places everybody marks: { subject, name }
-// `views` are the live charts by figure; "drawn" is told with a figure each time one was drawn.
+// `views` are the live charts by figure, `others` those in other places; "drawn" is told with a figure each time one was drawn.
 (() => {
   "use strict";
   const ears = new Map(); // what -> functions
@@ -9,6 +9,7 @@
   window.eyechart = {
     state,
     views: new Map(),
+    others: new WeakMap(),
     hear: (what, ear) => ears.set(what, [...(ears.get(what) || []), ear]),
     tell: (what, news) => (ears.get(what) || []).forEach((ear) => ear(news)),
     // The bytes behind base64 of a zlib stream.

@@ -16,7 +16,7 @@
 
   // Ends that read like the number itself say less than that they are nearer than its last digit shows.
   const interval = (value, low, high) => {
-    const [whole, tail = "", unit] = /^[−-]?\d+(?:\.(\d+))?(%?)$/.exec(value) ?? [];
+    const [whole, tail = "", unit] = /^[−-]?\d+(?:\.(\d+))?(\u00a0%|)$/.exec(value) ?? [];
     return whole && low === value && high === value ? ` (±<0.${"0".repeat(tail.length)}5${unit})` : ` [${low}, ${high}]`;
   };
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from eyechart.charts.numbers import in_words, number
 from eyechart.errors import EyechartError
+from eyechart.phrases import span_of
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer
 from eyechart.studies.contrasts import AFTER
@@ -166,8 +167,8 @@ class Numbers:
         if len(pairs) < 4:
             return None
         r = float(np.corrcoef(np.array(pairs).T)[0, 1])
-        value, low, high = (number(each, 2) for each in (r, *fisher(r, len(pairs))))
-        said = f"r = {value} [{low}, {high}]"
+        low, high = fisher(r, len(pairs))
+        said = f"r = {number(r, 2)} [{span_of(number(low, 2), number(high, 2), 2, high - low)}]"
         return f"실험군 {len(pairs)}개에서 {said}" if korean else f"{said} over {len(pairs)} arms"
 
 

@@ -82,9 +82,9 @@ class Rehearsal:
         steady = gap <= bound
         if not steady:
             self.notes.append(
-                f"It does not answer the same pictures twice alike (the largest difference is {gap:.1%} of its largest "
-                "output): it keeps state between batches, so its numbers depend on the order of its passes, and a "
-                "resumed exam may differ from one in a single go."
+                f"It does not answer the same pictures twice alike (the largest difference is {100 * gap:.1f} % of its "
+                "largest output): it keeps state between batches, so its numbers depend on the order of its passes, "
+                "and a resumed exam may differ from one in a single go."
             )
         if not anatomy.random:
             self._alone(again)
@@ -110,9 +110,9 @@ class Rehearsal:
         gap = distance(together, alone)
         if gap > ROUNDING[self.images.dtype]:
             self.notes.append(
-                f"It answers a picture otherwise beside another one than alone (the largest difference is {gap:.1%} of "
-                "its largest output), as a batch normalisation left in training mode does: what is measured of an "
-                "image depends on the other images of its block."
+                "It answers a picture otherwise beside another one than alone (the largest difference is "
+                f"{100 * gap:.1f} % of its largest output), as a batch normalisation left in training mode does: what "
+                "is measured of an image depends on the other images of its block."
             )
 
     def _call(self, images: Tensor) -> list[Tensor]:

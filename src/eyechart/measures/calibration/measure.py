@@ -28,7 +28,7 @@ from eyechart.measure import Measure, Source, Views, subject_coordinates
 from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at
 from eyechart.methods.scoring import LOGITS, with_classes
 from eyechart.quantity import Bounds, Compute, Quantity, of_pairs
-from eyechart.reading_estimates import by_subject, in_words, jackknifed, per_subject, spanned, with_ends
+from eyechart.reading_estimates import by_subject, in_points, in_words, jackknifed, per_subject, spanned, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Sum, Tally, sums_by
@@ -320,10 +320,10 @@ class Calibration(Measure):
                 if high < 0
                 else "not clearly too sure or too unsure"
             )
-            least, most = (100 * low, 100 * high) if signed > 0 else (-100 * high, -100 * low)
+            apart = (signed, low, high) if signed > 0 else (-signed, -high, -low)
             parts.append(
-                f"{subject} is {verdict}: its confidence is {abs(100 * signed):.1f} points "
-                f"{'above' if signed > 0 else 'below'} its accuracy [{least:.1f}, {most:.1f}]; calibration "
+                f"{subject} is {verdict}: its confidence is {in_points(apart)} points "
+                f"{'above' if signed > 0 else 'below'} its accuracy; calibration "
                 f"error {in_words(here, 'ece', '.3f')} (chance alone {in_words(here, 'floor', '.3f')}), "
                 f"{in_words(here, 'scaled_ece', '.3f')} at temperature {in_words(here, 'temperature', '.2f')}"
             )

@@ -26,11 +26,11 @@ def draw(finding: xarray.Dataset) -> Chart:
         count = int(np.isfinite(at.centroid.values).sum())
         size = int(at.height), int(at.width)
         title = f"{size[0]}×{size[1]} pixels, {int(at.filters)} filters: {count} leading components"
-        tiles = picture(at.component_tile.values[:count, :, : size[0], : size[1]], subject, title)
+        tiles = picture(at.component_tile.values[:count, :, : size[0], : size[1]], subject, title, "component")
         if str(at.filter_kind.item()) == "convolution":
             shown = min(at.sizes["filter"], int(at.filters))
             words = f"the {shown} largest of its {int(at.filters)} filters"
-            raw = picture(at.filter_tile.values[:shown, :, : size[0], : size[1]], subject, words)
+            raw = picture(at.filter_tile.values[:shown, :, : size[0], : size[1]], subject, words, "filter")
             tiles = theme.panels([raw, tiles], columns=1, shared=())
         both = [frequencies(at, subject, count, top), variance(at, subject, count)]
         curves = theme.panels(both, columns=1, shared=())
@@ -38,12 +38,12 @@ def draw(finding: xarray.Dataset) -> Chart:
     return theme.panels(rows, columns=2, shared=())
 
 
-def picture(tiles: np.ndarray, subject: str, words: str) -> Chart:
-    """Tiles (tile, colour, y, x) in rows of seven, each stretched to its own range."""
+def picture(tiles: np.ndarray, subject: str, words: str, kind: str) -> Chart:
+    """Tiles (tile, colour, y, x) in rows of seven, each stretched to its own range; `kind`: what one of them is."""
     low, high = (ends(tiles, axis=(1, 2, 3), keepdims=True) for ends in (np.min, np.max))
     stretched = (tiles - low) / np.where(high > low, high - low, 1)
     rows = [
-        {"column": at % COLUMNS, "row": at // COLUMNS, "url": png(tile), "tile": at + 1}
+        {"subject": subject, "column": at % COLUMNS, "row": at // COLUMNS, "url": png(tile), "tile": at + 1}
         for at, tile in enumerate(stretched)
     ]
     step = alt.Scale(paddingInner=0, paddingOuter=0)
@@ -51,7 +51,7 @@ def picture(tiles: np.ndarray, subject: str, words: str) -> Chart:
     y = alt.Y("row:O", axis=None, scale=step)
     image = alt.Chart(pd.DataFrame(rows)).mark_image(width=TILE, height=TILE, aspect=False, smooth=False)
     size = COLUMNS * (TILE + GAP), (1 + (len(tiles) - 1) // COLUMNS) * (TILE + GAP)
-    chart = image.encode(x, y, url="url:N", tooltip=tooltips(tile=("number", "")))
+    chart = image.encode(x, y, url="url:N", tooltip=tooltips("subject", tile=(f"{kind}, from the largest", "")))
     return theme.panel(chart, size, alt.TitleParams(subject, subtitle=words))
 
 

@@ -45,7 +45,7 @@ from eyechart.measures.probes.quantities import (
 from eyechart.methods.ridge import Moments, choose, fit
 from eyechart.methods.twins import build_of
 from eyechart.quantity import Quantity, of_each, subjects_in
-from eyechart.reading_estimates import site_indices, with_ends
+from eyechart.reading_estimates import in_words, site_indices
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_grid
 from eyechart.tally import Sum
@@ -246,10 +246,9 @@ class Probes(Measure):
             last = finding.isel(site=site_indices(finding, subject)[-1])
             said = {"tokens": "a single token", "cls": "the class token", "gap": "the mean token"}
             numbers = [
-                f"{value:.1%} from {words} [{low:.1%}, {high:.1%}]"
+                f"{in_words(last.sel(readout=readout), 'accuracy', '.1%')} from {words}"
                 for readout, words in said.items()
-                for value, low, high in [with_ends(last.sel(readout=readout), "accuracy")]
-                if np.isfinite(value)
+                if np.isfinite(last.accuracy.sel(readout=readout))
             ]
             parts.append(f"after the last block of {subject} a probe names {', '.join(numbers)}")
         said_all = "; ".join(parts)

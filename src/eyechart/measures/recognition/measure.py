@@ -19,7 +19,7 @@ import xarray
 from eyechart.measure import Measure, Source, Views
 from eyechart.methods.scoring import LOGITS, with_classes
 from eyechart.quantity import Quantity
-from eyechart.reading_estimates import per_subject, with_ends
+from eyechart.reading_estimates import in_words, per_subject
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
 from eyechart.tally import Concat, Sum, Tally
@@ -105,6 +105,6 @@ class Recognition(Measure):
     def sentence(self, finding: xarray.Dataset) -> str:
         parts = []
         for subject in finding.subject.values:
-            value, low, high = with_ends(finding.sel(subject=subject), "accuracy")
-            parts.append(f"{subject} names {value:.1%} of the pictures right [{low:.1%}, {high:.1%}]")
+            share = in_words(finding.sel(subject=subject), "accuracy", ".1%")
+            parts.append(f"{subject} names {share} of the pictures right")
         return "; ".join(parts) + "."

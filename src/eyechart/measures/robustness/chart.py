@@ -57,7 +57,7 @@ def curve(finding: xarray.Dataset, kind: str, name: str, *, first: bool) -> Char
     chart = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
     if name == "accuracy" and finding.attrs["classes"]:
         classes = finding.attrs["classes"]
-        chart += theme.reference(1 / classes, f"guessing, 1 of {classes} classes" if first else "", at="start")
+        chart += theme.reference(1 / classes, f"guessing, 1 of {classes} classes", at="start", named=first)
     steps = f", {finding.attrs['steps']} steps" if kind == "pgd" else ""
     relative = ", relative" if name == "relative" else ""  # said by each: a screen lays panels where they fit
     return theme.panel(chart, (190, 200), title + steps + relative)

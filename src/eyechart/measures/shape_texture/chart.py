@@ -11,6 +11,7 @@ from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, 
 from eyechart.charts.theme import Chart
 
 SIZE = (250, 260)
+LONG = 24  # letters of a name that is written beside a row of its own
 FILTERS = {"low_passed": "only lower frequencies", "high_passed": "only higher frequencies"}
 
 
@@ -76,6 +77,15 @@ def conflicts(finding: xarray.Dataset) -> Chart:
     table = value_table(finding, "phase_share", "accuracy")
     subjects = finding.subject.values.tolist()
     plain = colour(finding, with_legend=False)  # the axis names them
+    if max(map(len, subjects)) > LONG:  # slanted, they lay over one another
+        row = alt.Y("subject:N", title=None, sort=subjects, axis=alt.Axis(labelLimit=260, grid=True))
+        share = alt.X("accuracy:Q", title="decided by phase", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+        low, high = ends_of("accuracy")
+        spans = alt.Chart(table).mark_rule(style="interval-bar", strokeWidth=1.5, tooltip=None)
+        spans = spans.encode(theme.column_on(share, low), row, plain, x2=alt.X2(high))
+        points = alt.Chart(table).mark_point(size=90, filled=True).encode(share, row, plain, tooltip=tooltips_of())
+        layers = spans + points + theme.reference(0.5, "both alike", axis="x", at="start")
+        return theme.panel(layers, (SIZE[0], alt.Step(40)), "cue conflict")
     axis = alt.Axis(labelAngle=-30 if len("".join(subjects)) > 24 else 0, labelLimit=140)
     x = alt.X("subject:N", title=None, sort=subjects, axis=axis)
     y = alt.Y(

@@ -9,6 +9,7 @@ import xarray
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
+from eyechart.charts.numbers import percent
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.charts.theme import Chart
 from eyechart.measures.skip_removal.variants import INTACT, MODES
@@ -120,4 +121,4 @@ def caption(mine: xarray.Dataset, removed: str) -> str:
     if removed == INTACT and row.trained_without.item():
         numbers = [str(int(number) + 1) for number in str(row.trained_without.item()).split()]
         said = f"trained without, block {' and '.join(numbers)}"
-    return f"{accuracy:.1%} right\n{said}" if np.isfinite(accuracy) else said
+    return f"{percent(accuracy)} right\n{said}" if np.isfinite(accuracy) else said
