@@ -13,13 +13,11 @@ from PIL import Image
 from eyechart.charts.paper import FONT_SIZES, LIMITS
 from eyechart.charts.small_multiples import apart
 from eyechart.charts.whole_names import with_whole_names
+from eyechart.charts.wrapping import WIDEST
 from eyechart.errors import UsageError
 from eyechart.phrases import UNPRINTABLE, printable
 
 FORMATS = ("png", "svg", "pdf")
-#: Words are measured in Helvetica and shown in what the reader has. In DejaVu Sans, the widest of usual fonts, they are
-#: this much longer: names ran under the titles of their axes, and into the next name of a legend.
-WIDEST = 1.16
 FONT_SIZE = re.compile(r'(?<= font-size=")[\d.]+(?=px")')
 
 

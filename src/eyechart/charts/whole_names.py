@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from eyechart.charts.wrapping import WIDEST, ems
+
 LEGEND_ROOM, AXIS_ROOM = 220, 150  # pixels, as palette.configuration has them
 AXIS_TITLE = 13.5  # pixels of their type, and some: the reader's may be wide
 LETTER = 0.53  # of the size of the type: the width of a letter of a name, about
@@ -78,7 +80,8 @@ def _without_legend(part: Mapping[str, Any]) -> set[str]:
 def _whole_title(text: Any, limit: float, size: float) -> Any:
     letters = int(limit / (LETTER * size))
     lines = [text] if isinstance(text, str) else list(text)
-    made = [piece for line in lines for piece in (in_lines(line, letters) if len(line) > letters else [line])]
+    fit = {line: len(line) <= letters or ems(line) * size <= WIDEST * limit for line in lines}
+    made = [piece for line in lines for piece in ([line] if fit[line] else in_lines(line, letters))]
     return text if made == lines else made
 
 
