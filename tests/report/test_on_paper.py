@@ -79,7 +79,8 @@ def test_a_figure_as_high_as_a_sheet_is_cut_between_its_rows(browser: Browser, t
     browser.open(page.write_report(as_run(run)))
     assert browser.wait_for("document.querySelectorAll('.over-pages .strip').length > 0")
     browser.page.emulate_media(media="print")
-    strips = browser.ask("[...document.querySelectorAll('.strip')].map((strip) => strip.getBoundingClientRect().height)")
+    height = "(strip) => strip.getBoundingClientRect().height"
+    strips = browser.ask(f"[...document.querySelectorAll('.strip')].map({height})")
     assert len(strips) == 2
     assert abs(strips[0] / strips[1] - 1) < 0.15  # a row and its legend each
 
@@ -92,7 +93,8 @@ def test_sections_are_as_close_as_print_asks(browser: Browser, tmp_path: Path) -
         "[...document.querySelectorAll('.measure + .measure')].map((section) => getComputedStyle(section))"
         ".map((style) => parseFloat(style.marginTop) + parseFloat(style.paddingTop))"
     )
-    assert above and max(above) <= 26
+    assert above
+    assert max(above) <= 26
     assert browser.ask("getComputedStyle(document.querySelector('.measure > .chart')).marginTop") == "6px"
     assert browser.ask("getComputedStyle(document.querySelector('.about')).breakInside") == "auto"
     first = browser.ask("getComputedStyle(document.querySelector('#references li')).marginTop")

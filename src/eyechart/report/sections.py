@@ -87,7 +87,7 @@ def section(
 
 def on_paper(chart: EmbeddedChart | None) -> dict[str, Any]:
     """How a printed page takes the figure, in millimetres: `width` of the whole; one too `long` for a sheet would have
-    small words there or leave most of the sheet before empty, so it is cut between its panels into `strips` of that width.
+    small words there or leave most of the sheet before empty: it is cut between its panels into `strips` of that width.
     """
     if chart is None:
         return {"width": 0, "long": False, "narrow": False, "strips": 0}
