@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from eyechart.engines.shard import TappedSubject, examine_shard
 from eyechart.images import open_images, plan_batches
+from eyechart.measures.token_place.chart import controls
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
 from eyechart.measures.token_place.measure import TokenPlace, TokenPlaceTally, related, same_ranking
 from eyechart.measures.token_place.moved_patches import exchanged, put_together, shuffled
@@ -168,3 +169,15 @@ def test_a_last_block_without_places_is_not_spoken_of() -> None:
     assert "In block 3, the last with places, of cnn" in TokenPlace().sentence(finding)
     whole = finding_of(TokenPlace(images=64), module_subject(cases.vit(), "vit"), images=64)
     assert "In the last block of vit" in TokenPlace().sentence(whole)
+
+
+def test_sentence_figure_and_table_give_a_hit_rate_one_interval() -> None:
+    """Of four tokens without a hit the table said [0 %, 60 %], the sentence and the figure [0 %, 4 %]."""
+    finding = finding_of(TokenPlace(images=64), module_subject(cases.vit(), "vit"), images=64)
+    name = "hit_rate_patches_shuffled"
+    at = list(finding["quantity"].values).index(name)
+    finding["quantity_value"][at], finding["quantity_low"][at], finding["quantity_high"][at] = 0.0, 0.0, 0.6
+    assert "0% [0%, 60%] when patches are shuffled" in TokenPlace().sentence(finding)
+    drawn = controls(finding).to_dict()
+    rows = [row for rows in drawn["datasets"].values() for row in rows if row.get("control") == "patches shuffled"]
+    assert {row["hit_rate_high"] for row in rows if row["hit_rate"] is not None} == {0.6}

@@ -120,6 +120,26 @@ def test_contents_on_a_phone_follow_the_reader(browser: Browser, html: str, tmp_
     assert seen[1] <= shown[1]
 
 
+@pytest.mark.parametrize("browser", [(703, 1000)], indirect=True)
+def test_questions_on_paper_can_be_read(browser: Browser, html: str, tmp_path: Path) -> None:
+    """Numbers under their pictures were 3.9 points high, signs of lists were cut, folds had signs of a screen."""
+    file = tmp_path / "reproduction.html"
+    file.write_text(html, encoding="utf-8")
+    browser.open(file)
+    browser.page.emulate_media(media="print")
+    browser.ask("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    points = "(words) => 0.75 * words.getScreenCTM().d * parseFloat(getComputedStyle(words).fontSize)"
+    shown = "[...document.querySelectorAll('.dots text')].filter((words) => words.checkVisibility())"
+    assert min(browser.ask(f"{shown}.map({points})")) >= 6
+    inside = (
+        "document.querySelector('.counts li').getBoundingClientRect().left - document.body.getBoundingClientRect().left"
+    )
+    assert browser.ask(inside) >= 12
+    styles = "[...document.querySelectorAll('details > summary')].map((line) => getComputedStyle(line).listStyleType)"
+    assert set(browser.ask(styles)) == {"none"}
+    assert browser.ask("getComputedStyle(document.querySelector('.question')).breakInside") == "auto"
+
+
 @pytest.mark.parametrize("browser", [(1400, 900), (390, 844)], indirect=True)
 def test_the_page_fits_its_window(browser: Browser, html: str, tmp_path: Path) -> None:
     """Words of the switch and names of claims stay whole beside long contents; no table and no figure is cut off."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TALL = 600  # pixels; a higher figure of many subjects shows two of them at first, and names the others to be picked
 NARROW_ON_PAPER, LONG_ON_PAPER = 119.0, 228.0  # mm: as wide as has its words beside it, as high as fits under a heading
+TALL_ON_PAPER = 180.0  # mm: the tokens of two subjects, 203, left the lower two thirds of the sheet before empty
 FEW_LINES = 3  # of what a measure says of many subjects; more are folded
 LARGEST_TABLE = 100_000  # bytes of one table put into the page; larger ones (6 of 74) were a quarter of the page
 
@@ -86,13 +87,13 @@ def section(
 
 def on_paper(chart: EmbeddedChart | None) -> dict[str, Any]:
     """How a printed page takes the figure, in millimetres: `width` of the whole; one too `long` for a sheet would have
-    small words there, so it is cut between its panels into `strips` of that width.
+    small words there or leave most of the sheet before empty: it is cut between its panels into `strips` of that width.
     """
     if chart is None:
         return {"width": 0, "long": False, "narrow": False, "strips": 0}
     high = chart.paper * chart.height / chart.width
     width = chart.paper * min(1.0, LONG_ON_PAPER / high)
-    long = high > LONG_ON_PAPER
+    long = high > TALL_ON_PAPER
     return {
         "width": round(width, 1),
         "long": long,

@@ -1,6 +1,6 @@
-// Pictures too long for a sheet of paper, cut between their panels, so that each piece fits on one and can be read. They
-// are made ahead and shown in print alone: a picture that only printing asks for would come too late. Without this script
-// the whole picture is made to fit a sheet.
+// Pictures long for a sheet of paper, cut between their rows of panels: each piece can be read, and none waits for a sheet
+// that takes all of them. They are made ahead and shown in print alone: a picture that only printing asks for would come
+// too late. Without this script the whole picture is made to fit a sheet.
 (() => {
   "use strict";
   const { hear } = window.eyechart;
@@ -22,15 +22,31 @@
     return empty;
   };
 
-  const cuts = (empty, height, most) => {
-    const made = [0];
-    while (height - made.at(-1) > most) {
-      const last = made.at(-1);
-      let at = last + most;
-      while (at > last + most / 2 && !empty[at]) at -= 1;
-      made.push(at > last + most / 2 ? at : last + most);
+  // From one row of panels to the next, so that a sheet takes as many rows as it has room for. What is too low to stand
+  // alone, a legend or a title, goes with what is nearer to it.
+  const cuts = (empty, height, most, least) => {
+    const bands = [];
+    empty.forEach((blank, row) => {
+      if (blank) return;
+      if (row && !empty[row - 1]) bands.at(-1)[1] = row + 1;
+      else bands.push([row, row + 1]);
+    });
+    for (let at = bands.length - 1; at >= 0 && bands.length > 1; at -= 1) {
+      const [start, end] = bands[at];
+      if (end - start >= least) continue;
+      const above = at ? start - bands[at - 1][1] : Infinity, below = at + 1 < bands.length ? bands[at + 1][0] - end : Infinity;
+      if (below < above) bands.splice(at, 2, [start, bands[at + 1][1]]);
+      else bands.splice(at - 1, 2, [bands[at - 1][0], end]);
     }
-    return [...made, height];
+    const places = [0];
+    const reach = (end) => { while (end - places.at(-1) > most) places.push(places.at(-1) + most); }; // of one row higher than a sheet
+    bands.slice(1).forEach(([start], at) => {
+      const between = Math.round((bands[at][1] + start) / 2);
+      reach(between);
+      places.push(between);
+    });
+    reach(height);
+    return [...places, height];
   };
 
   const cut = async (figure) => {
@@ -39,7 +55,7 @@
     image.src = still.getAttribute("src");
     await image.decode();
     const source = decodeURIComponent(still.getAttribute("src").replace(/^[^,]*,/, ""));
-    const wide = Number(figure.dataset.strips), most = Math.floor((LONGEST / wide) * width), places = cuts(emptyRows(source, height, 0.6 * most), height, most);
+    const wide = Number(figure.dataset.strips), most = Math.floor((LONGEST / wide) * width), places = cuts(emptyRows(source, height, 0.6 * most), height, most, 0.1 * most);
     const strips = places.slice(1).map((end, at) => {
       const strip = image.cloneNode();
       strip.className = "strip";

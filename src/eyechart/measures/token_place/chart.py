@@ -11,10 +11,10 @@ from eyechart.charts import theme
 from eyechart.charts.small_multiples import MOST_TOGETHER
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips
 from eyechart.charts.theme import Chart
+from eyechart.measures.token_place.hits import CONTROLS, hits_at_end
 from eyechart.quantity import subjects_in
 
 DASHES = {"own": [1, 0], "adjacent": [6, 3], "far": [2, 3]}
-ORDER = ["plain", "colour removed", "patches shuffled"]
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -23,8 +23,14 @@ def draw(finding: xarray.Dataset) -> Chart:
 
 def controls(finding: xarray.Dataset) -> Chart:
     table = table_of(finding, "hit_rate")
+    for control in CONTROLS:
+        for subject, (_, low, high) in hits_at_end(finding, control).items():
+            table.loc[(table["subject"] == subject) & (table["control"] == control), list(ends_of("hit_rate"))] = [
+                low,
+                high,
+            ]
     colour = subject_colours(finding.subject.values)
-    x = alt.X("control:N", title=None, sort=ORDER, axis=alt.Axis(labelAngle=0, labelExpr=theme.A_LINE_A_WORD))
+    x = alt.X("control:N", title=None, sort=list(CONTROLS), axis=alt.Axis(labelAngle=0, labelExpr=theme.A_LINE_A_WORD))
     axis = alt.Axis(format=".0%")
     y = alt.Y("hit_rate:Q", title="tokens most like their own patch", scale=alt.Scale(domain=[0, 1]), axis=axis)
     offset = alt.XOffset("subject:N", sort=subjects_in(finding))

@@ -26,12 +26,13 @@ from torch.nn import functional as F
 from eyechart.errors import DoesNotApply
 from eyechart.exact_bounds import room_for
 from eyechart.measure import SampledExperiment, Source, Views, site_coordinates
+from eyechart.measures.token_place.hits import CONTROLS, hits_at_end, quantity_of
 from eyechart.measures.token_place.linear_maps import Sums, explained, place_explained
 from eyechart.measures.token_place.moved_patches import exchanged, shuffled
 from eyechart.methods.hsic import packed, scale_of
 from eyechart.methods.places import Cells, asked, cells_of, cut, inner_tokens, picture_patches, read, tokens_in_cells
 from eyechart.quantity import Compute, PerSubjects, Quantity, known_to, of_each, subjects_in
-from eyechart.reading_estimates import Ends, clearly_above, in_words, site_indices
+from eyechart.reading_estimates import Ends, clearly_above, in_words, site_indices, spanned
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import blocks_with_inner_cells
 from eyechart.sites import Anatomy, Site
@@ -43,7 +44,6 @@ from eyechart.tracing.readouts import narrow
 WIDTH = 128
 CHUNK = 32
 FEWEST = 8
-CONTROLS = ("plain", "colour removed", "patches shuffled")
 PATCHES = ("own", "adjacent", "far")
 PIXELS = 2 * 2 * 3
 """A patch as the decoder sees it: the mean colours of its four quarters."""
@@ -155,7 +155,7 @@ class TokenPlace(SampledExperiment):
     quantities = (
         *(
             Quantity(
-                f"hit_rate_{control.replace(' ', '_')}",
+                quantity_of(control),
                 at_end("hit_rate", control=control),
                 f"share of interior tokens of the last block most like their own patch; pictures: {control}",
                 smooth=False,
@@ -316,23 +316,22 @@ class TokenPlace(SampledExperiment):
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
-        parts = []
+        parts, hits = [], {control: hits_at_end(finding, control) for control in CONTROLS}
         for subject in subjects_in(finding):
             last = finding.isel(site=site_indices(finding, subject)[-1])
-            plain, colourless, mixed = (last.sel(control=control) for control in CONTROLS)
-            shuffled = in_words(mixed, "hit_rate", ".0%")
-            shuffle = f", {shuffled} when patches are shuffled" if np.isfinite(mixed.hit_rate) else ""
+            plain, colourless, mixed = (spanned(hits[control][subject], ".0%") for control in CONTROLS)
+            known = np.isfinite(hits["patches shuffled"][subject][0])
+            shuffle = f", {mixed} when patches are shuffled" if known else ""
             own, adjacent = (in_words(last.sel(relation=each), "pixels", ".2f") for each in ("own", "adjacent"))
             where = "the last block" if float(last.depth) == 1 else f"{last['name'].item()}, the last with places,"
             parts.append(
-                f"In {where} of {subject} {in_words(plain, 'hit_rate', '.0%')} of the interior tokens hit their own "
-                f"patch, {in_words(colourless, 'hit_rate', '.0%')} without mean colours{shuffle}; a linear decoder "
-                f"finds the place of a token with R² {in_words(last, 'place', '.2f')} and its patch with R² {own} (an "
-                f"adjacent one {adjacent})."
+                f"In {where} of {subject} {plain} of the interior tokens hit their own patch, {colourless} without "
+                f"mean colours{shuffle}; a linear decoder finds the place of a token with R² "
+                f"{in_words(last, 'place', '.2f')} and its patch with R² {own} (an adjacent one {adjacent})."
             )
         readings = {
-            "CKA": ends_at_end(finding, "hit_rate", control="plain"),
-            "CKA on shuffled patches": ends_at_end(finding, "hit_rate", control="patches shuffled"),
+            "CKA": hits["plain"],
+            "CKA on shuffled patches": hits["patches shuffled"],
             "the place decoder": ends_at_end(finding, "place"),
             "the patch decoder": ends_at_end(finding, "pixels", relation="own"),
             "the exchange of patches": ends_at_end(finding, "stays"),
