@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -272,3 +273,20 @@ def test_the_axis_of_few_shots_names_those_that_there_are() -> None:
     finding = finding_of("few_shot").isel(shot=[0])
     specification = find_measure("few_shot").chart(finding).to_json(indent=None)
     assert set(re.findall(r'"values": ?\[([\d, .]*)\]', specification)) == {"1"}
+
+
+def test_no_title_says_minus_zero() -> None:
+    finding = finding_of("position_embeddings")
+    for name in ("nearness", "row_bonus", "column_bonus"):
+        finding[name] = xr.full_like(finding[name], -1e-4)
+    drawn = find_measure("position_embeddings").chart(finding).to_json(ensure_ascii=False)
+    assert "nearness\u00a00.00, rows\u00a0+0.000, columns\u00a0+0.000" in drawn
+    assert not re.search(r"[-−]0\.0+(?!\d)", "".join(re.findall(r'"text": ?"([^"]*)"', drawn)))
+
+
+def test_a_point_at_0_per_cent_does_not_touch_the_name_beside_it() -> None:
+    """The axis of shares begins at 0 %, so half of a point there lies left of it."""
+    rows = pd.DataFrame({"subject": ["vit", "resnet"], "share": [0.0, 0.4], "low": [0.0, 0.3], "high": [0.05, 0.5]})
+    drawn = theme.dots_with_intervals(rows, x="share", y="subject", format=".0%").to_dict()
+    [point] = [layer for layer in every_layer(drawn) if layer.kind == "point"]
+    assert point.encoding["y"]["axis"]["labelPadding"] > 2 + math.sqrt(point.mark["size"] / math.pi)
