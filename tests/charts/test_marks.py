@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
@@ -17,6 +18,7 @@ from eyechart.charts.export import specification
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.palette import DARK, LIGHT, PALE_ON_DARK, PALE_ON_LIGHT
 from eyechart.measures import find_measure
+from eyechart.measures.cka.chart import layer_map
 from eyechart.measures.hessian import chart as hessian_chart
 from eyechart.measures.shift.chart import answers, own_patches
 from eyechart.report.translation import Translator
@@ -290,3 +292,28 @@ def test_a_point_at_0_per_cent_does_not_touch_the_name_beside_it() -> None:
     drawn = theme.dots_with_intervals(rows, x="share", y="subject", format=".0%").to_dict()
     [point] = [layer for layer in every_layer(drawn) if layer.kind == "point"]
     assert point.encoding["y"]["axis"]["labelPadding"] > 2 + math.sqrt(point.mark["size"] / math.pi)
+
+
+@pytest.mark.parametrize(("cnn", "lines"), [("resnet", 1), ("resnet-of-a-name-longer-than-its-map-is-wide", 2)])
+def test_a_pair_is_named_on_one_line_where_it_fits(cnn: str, lines: int) -> None:
+    """Of two short names the second stood below the first, and the map lower than those beside it."""
+    finding = finding_of("cka")
+    renamed = {str(name): str(name) for name in np.unique(finding.subject)}
+    renamed |= dict(zip(sorted(renamed)[:2], ("vit", cnn), strict=True))
+    for axis, dimension in (("subject", "site"), ("other_subject", "other_site")):
+        finding = finding.assign_coords({axis: (dimension, [renamed[str(name)] for name in finding[axis].values])})
+    assert len(layer_map(finding, "vit", cnn).to_dict()["title"]["text"]) == lines
+
+
+def test_names_of_depths_fit_below_their_tiles_on_a_phone() -> None:
+    """Of 12 blocks, "block 10" and "block 12" stood on one another."""
+    drawn = find_measure("receptive_field").chart(finding_of("receptive_field")).to_dict()
+    names = [
+        [row["text"] for row in layer.rows]
+        for layer in every_layer(drawn)
+        if layer.style == "note" and layer.kind == "text"
+    ]
+    assert names
+    for first, *others in names:
+        assert first.startswith("block ")
+        assert all(name.isdecimal() for name in others)

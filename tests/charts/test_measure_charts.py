@@ -247,7 +247,8 @@ def test_tooltips_are_known_in_korean(measure: str) -> None:
 
 
 OF_LAYERS = re.compile(
-    r"(to )?((attention|mlp|other|block|stem|intact|gap)( \d+)? ?)+(, .*tokens.*)?|(× )?net:\w+( →)?|net:.* px"
+    r"(to )?((attention|mlp|other|block|stem|intact|gap)( \d+)? ?)+(, .*tokens.*)?"
+    r"|((net:\w+ )?× )?net:\w+( →)?|net:.* px"
 )
 """Names of layers that no subject has outside of tests, and of subjects."""
 

@@ -66,7 +66,7 @@ class SharedReasons:
 
 
 def reasons_of(verdict: Verdict) -> list[Reason]:
-    """Failed gates, gates that could not be asked and too few images, as the remarks of an undecided verdict say them."""
+    """Failed gates, gates that could not be asked and too few images, as its remarks say them."""
     return [reason for reason in possible_reasons(verdict) if reason.words in verdict.remarks]
 
 

@@ -172,8 +172,12 @@ def numbers_said(rows: Sequence[Mapping[str, Any]]) -> str:
     >>> exact, missing = {"number": 1.0, "span": "exact"}, {"number": float("nan"), "span": ""}
     >>> numbers_said([{"number": 1.5, "span": "[1, 2]"}, exact, missing]), numbers_said([exact])
     ('2 numbers with intervals', '1 number')
+    >>> numbers_said([missing])
+    'No number could be taken'
     """
     rows = [row for row in rows if is_number(row["number"])]
+    if not rows:  # "0 numbers" stood above three rows
+        return "No number could be taken"
     one = len(rows) == 1
     said = "1 number" if one else f"{len(rows)} numbers"
     if not any(row["span"].startswith("[") for row in rows):
