@@ -296,6 +296,25 @@ SIGNS = {"CKA", "R²", "NLL", "FGSM", "PGD", "λ"}
 """Titles that are the same in every language."""
 
 
+def test_numbered_prefix_tokens_are_said_along_a_side() -> None:
+    assert Translator(words.read("eyechart.report", "ko/charts.toml"))("prefix 3") == "접두 3"
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "what comes out of it",
+        "the class token of block 12, normalised over channels",
+        "the mean over positions of body",
+    ],
+)
+def test_what_was_read_as_features_is_said_in_korean(say: Translator, what: str) -> None:
+    """A Korean sentence ended in "what comes out of it"."""
+    said = say(f"The features of zoo:vit are {what}.")
+    assert said
+    assert set(re.findall("[a-z]{2,}", said)) <= {"zoo", "vit", "body"}
+
+
 def test_charts_have_no_title_that_korean_does_not_know() -> None:
     """Those that are one string, and the names that files of charts keep for legends and panels."""
     told: dict[str, str] = {}

@@ -135,6 +135,9 @@ def in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
+NAME_BESIDE, LETTERS_BESIDE = 14, 35  # of the longest name; of it, its number and its interval: a phone has 354 pixels
+
+
 def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any) -> list[dict[str, Any]]:
     """Each quantity with a row for each subject or pair; of a pair told both ways round, only the first."""
     explained = {quantity.name: quantity.explain for quantity in measure.quantities}
@@ -149,16 +152,19 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
         met.add((name, *subjects, *ends))
         shown, span = with_span(value, low, high)
         still = low == high and ("exact" if finding.attrs.get("of_weights") else UNMOVED)
+        ends_said = still or (f"[{span}]" if span else "")
+        longest = max(map(len, subjects))
         if not made or made[-1]["key"] != name:
             group = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
             made.append(group)
         made[-1]["rows"].append(
             {
                 "subjects": [subject_label(subject) for subject in subjects],
+                "long": longest > NAME_BESIDE or longest + len(shown) + len(ends_said) > LETTERS_BESIDE,
                 "value": shown,
                 "number": value,
                 "width": high - low,
-                "span": still or (f"[{span}]" if span else ""),
+                "span": ends_said,
                 "unit": row["quantity_unit"],
             }
         )
