@@ -379,6 +379,13 @@ def test_the_page_opens_in_its_language_and_counts_what_is_left(korean_page: Pat
 VISIBLE = "document.querySelector('#verdicts h2').innerText"
 
 
+def test_a_part_without_a_number_says_so_in_korean(korean_page: Path) -> None:
+    """Tables of numbers said 없음, and the verdict on the same number n/a."""
+    told = korean_page.read_text()
+    assert '<b><span lang="en">n/a</span><span lang="ko">없음</span></b>' in told
+    assert "<b>n/a</b>" not in told
+
+
 @pytest.mark.parametrize("browser", [(1400, 900), (390, 800)], indirect=True)
 def test_the_switch_shows_one_language_at_a_time(browser: Browser, korean_page: Path) -> None:
     browser.open(korean_page)
