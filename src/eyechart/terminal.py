@@ -37,12 +37,15 @@ def escape(text: str) -> str:
 def show(thing: Any, stack: bool = False) -> None:
     """Print to stdout. Piped, a row stays one line, so that grep and cut work on it, and has no blanks at its end.
 
-    With `stack` the cells of a row stand below one another where the terminal would break the words of the table.
+    With `stack` the cells of a row stand below one another where the terminal would break the words of the table, or a
+    cell of one whose columns are all kept whole (`no_wrap`).
     """
     if sys.stdout.isatty():
         console = Console(highlight=False, emoji=False)
         unbounded = console.options.update(max_width=10_000)
-        if stack and Measurement.get(console, unbounded, thing).minimum > console.width:
+        whole = stack and all(column.no_wrap for column in thing.columns)
+        needed = Measurement.get(console, unbounded, thing)
+        if stack and (needed.maximum if whole else needed.minimum) > console.width:
             for line in stacked(thing):
                 console.print(line)
         else:
@@ -95,18 +98,25 @@ def table(*headings: str) -> Table:
 
 
 def print_verdicts(run: Run) -> None:
-    """A line for each verdict that could be given, what it says below it, then how many there are of each kind."""
+    """A line for each verdict that could be given, what it says below it, then how many there are of each kind.
+
+    A reason that many share is said once, before them.
+    """
+    from eyechart.claims.shared_reasons import SharedReasons
     from eyechart.claims.summary import summarise
 
     tested = [verdict for verdict in run.verdicts if verdict.verdict != "not tested"]
+    shared = SharedReasons(tested)
     if tested:
+        for line in shared.lines():
+            show(escape(wrapped(line, hang=4)))
         for verdict in tested:
             colour = VERDICT_COLOURS[verdict.verdict]
             word = verdict.verdict + (" (proxy)" if verdict.proxy else "") + (" †" if verdict.stands is False else "")
             effect = escape(effect_of(verdict))
             show(f"{verdict.claim}  [{colour}]{word}[/]{' ' * (12 - len(word))}  {effect}".rstrip())
             text = [quantity_of(verdict), verdict.sentence]
-            text += [f"Undecided: {verdict.remarks}"] if verdict.verdict == "undecided" else []
+            text += [f"Undecided: {shared.remarks(verdict)}"] if verdict.verdict == "undecided" else []
             for paragraph in text:
                 show(escape(wrapped(paragraph, indent=5)))
         for line in not_checked(tested, "recognition" in run.measures):
@@ -159,6 +169,8 @@ def print_findings(run: Run) -> None:
         value = f"{number} {row['unit']}".strip() if math.isfinite(row["value"]) else "not defined here"
         interval = f"[{span}]" if span and math.isfinite(row["value"]) else "–"
         rows.add_row(*map(escape, (row["measure"], row["quantity"], row["subjects"], value, interval)))
+    for column in rows.columns:  # one cell is one name or one number: at 100 letters "vit | resnet" stood on two lines
+        column.no_wrap = True
     show(rows, stack=True)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
@@ -16,6 +18,7 @@ from eyechart.charts.export import specification
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.palette import DARK, LIGHT, PALE_ON_DARK, PALE_ON_LIGHT
 from eyechart.measures import find_measure
+from eyechart.measures.cka.chart import layer_map
 from eyechart.measures.hessian import chart as hessian_chart
 from eyechart.measures.shift.chart import answers, own_patches
 from eyechart.report.translation import Translator
@@ -272,3 +275,45 @@ def test_the_axis_of_few_shots_names_those_that_there_are() -> None:
     finding = finding_of("few_shot").isel(shot=[0])
     specification = find_measure("few_shot").chart(finding).to_json(indent=None)
     assert set(re.findall(r'"values": ?\[([\d, .]*)\]', specification)) == {"1"}
+
+
+def test_no_title_says_minus_zero() -> None:
+    finding = finding_of("position_embeddings")
+    for name in ("nearness", "row_bonus", "column_bonus"):
+        finding[name] = xr.full_like(finding[name], -1e-4)
+    drawn = find_measure("position_embeddings").chart(finding).to_json(ensure_ascii=False)
+    assert "nearness\u00a00.00, rows\u00a0+0.000, columns\u00a0+0.000" in drawn
+    assert not re.search(r"[-−]0\.0+(?!\d)", "".join(re.findall(r'"text": ?"([^"]*)"', drawn)))
+
+
+def test_a_point_at_0_per_cent_does_not_touch_the_name_beside_it() -> None:
+    """The axis of shares begins at 0 %, so half of a point there lies left of it."""
+    rows = pd.DataFrame({"subject": ["vit", "resnet"], "share": [0.0, 0.4], "low": [0.0, 0.3], "high": [0.05, 0.5]})
+    drawn = theme.dots_with_intervals(rows, x="share", y="subject", format=".0%").to_dict()
+    [point] = [layer for layer in every_layer(drawn) if layer.kind == "point"]
+    assert point.encoding["y"]["axis"]["labelPadding"] > 2 + math.sqrt(point.mark["size"] / math.pi)
+
+
+@pytest.mark.parametrize(("cnn", "lines"), [("resnet", 1), ("resnet-of-a-name-longer-than-its-map-is-wide", 2)])
+def test_a_pair_is_named_on_one_line_where_it_fits(cnn: str, lines: int) -> None:
+    """Of two short names the second stood below the first, and the map lower than those beside it."""
+    finding = finding_of("cka")
+    renamed = {str(name): str(name) for name in np.unique(finding.subject)}
+    renamed |= dict(zip(sorted(renamed)[:2], ("vit", cnn), strict=True))
+    for axis, dimension in (("subject", "site"), ("other_subject", "other_site")):
+        finding = finding.assign_coords({axis: (dimension, [renamed[str(name)] for name in finding[axis].values])})
+    assert len(layer_map(finding, "vit", cnn).to_dict()["title"]["text"]) == lines
+
+
+def test_names_of_depths_fit_below_their_tiles_on_a_phone() -> None:
+    """Of 12 blocks, "block 10" and "block 12" stood on one another."""
+    drawn = find_measure("receptive_field").chart(finding_of("receptive_field")).to_dict()
+    names = [
+        [row["text"] for row in layer.rows]
+        for layer in every_layer(drawn)
+        if layer.style == "note" and layer.kind == "text"
+    ]
+    assert names
+    for first, *others in names:
+        assert first.startswith("block ")
+        assert all(name.isdecimal() for name in others)

@@ -229,6 +229,15 @@ def test_tooltips_say_whose_number_it_is_and_how_certain(measure: str) -> None:
             assert low not in layer.rows[0] or {low, high} <= set(shown), shown
 
 
+@pytest.mark.parametrize("measure", ["patch_filters", "position_embeddings"])
+def test_points_of_panels_without_a_name_say_whose_they_are(measure: str) -> None:
+    """Titles above them say numbers, or nothing; only the colour told the subject."""
+    told = [layer.encoding.get("tooltip") for layer in layers(measure) if layer.kind == "point"]
+    fields = [{each["field"] for each in each_told} for each_told in told if isinstance(each_told, list)]
+    assert fields
+    assert all("subject" in each for each in fields if not {"head", "steps_nearness"} & each)
+
+
 SAID_ALIKE = re.compile(r"[\d.–×]+|net:[\w@]+|CKA|NLL|R²|Δ|[a-f]")
 NAMES = {"subject", "name", "other_name", "unit_name", "group_heads", "token", "corruption", "moment", "pair"}
 """Columns of names: of subjects, corruptions and moments, which stay, and of layers, said word by word."""
@@ -247,7 +256,8 @@ def test_tooltips_are_known_in_korean(measure: str) -> None:
 
 
 OF_LAYERS = re.compile(
-    r"(to )?((attention|mlp|other|block|stem|intact|gap)( \d+)? ?)+(, .*tokens.*)?|(× )?net:\w+( →)?|net:.* px"
+    r"(to )?((attention|mlp|other|block|stem|intact|gap)( \d+)? ?)+(, .*tokens.*)?"
+    r"|((net:\w+ )?× )?net:\w+( →)?|net:.* px"
 )
 """Names of layers that no subject has outside of tests, and of subjects."""
 

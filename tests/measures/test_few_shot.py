@@ -272,7 +272,7 @@ def test_tighter_classes_are_judged_between_two_subjects() -> None:
     said = FewShot().sentence(two_subjects(tight, tight, labels)).partition("\n")[2]
     assert said.startswith("In episodes v and w cannot be told apart (0.0 [")
     assert "The classes of w and v cannot be told apart by tightness" in said
-    assert "Of v was read the class token of block 1" in FewShot().sentence(finding)
+    assert "The features of v are the class token of block 1" in FewShot().sentence(finding)
     few = exam(9, images=10)  # 2 of each class: no episode can be played
     assert "nan" not in FewShot().sentence(two_subjects(few[0], few[0] + 1, few[1]))
     # Two draws of one kind: neither is ahead, and an honest interval decides nothing.

@@ -84,8 +84,12 @@ def test_other_pictures_show_the_rows_they_have(
     assert browser.ask(thinned) == ""
     browser.ask("document.querySelectorAll('#explorer input[name=explorer-picture]')[1].click()")
     assert browser.wait_for("document.getElementById('explorer').dataset.example === '1'")
-    assert browser.ask(thinned).endswith("All of them in the first picture.")
     told = state(browser)
+    left = len(asked[told["layer"]]) - 2  # without the class token and the average patch
+    assert browser.ask(thinned) == (
+        f"{left} of its 8×8 patches can be chosen in this layer, as all would make the page too large; "
+        "of the others, the nearest is taken. All of them in the first picture."
+    )
     own = asked[told["layer"]][told["query"]]  # among all queries of the finding
     weights = wanted(run.findings["attention_maps"], told | {"query": own})
     assert abs(np.array(browser.ask(COLOURS)) - shades(weights / weights.max(), theme.MAGMA).reshape(-1, 3)).max() <= 1

@@ -296,6 +296,25 @@ SIGNS = {"CKA", "R²", "NLL", "FGSM", "PGD", "λ"}
 """Titles that are the same in every language."""
 
 
+def test_numbered_prefix_tokens_are_said_along_a_side() -> None:
+    assert Translator(words.read("eyechart.report", "ko/charts.toml"))("prefix 3") == "접두 3"
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "what comes out of it",
+        "the class token of block 12, normalised over channels",
+        "the mean over positions of body",
+    ],
+)
+def test_what_was_read_as_features_is_said_in_korean(say: Translator, what: str) -> None:
+    """A Korean sentence ended in "what comes out of it"."""
+    said = say(f"The features of zoo:vit are {what}.")
+    assert said
+    assert set(re.findall("[a-z]{2,}", said)) <= {"zoo", "vit", "body"}
+
+
 def test_charts_have_no_title_that_korean_does_not_know() -> None:
     """Those that are one string, and the names that files of charts keep for legends and panels."""
     told: dict[str, str] = {}
@@ -358,6 +377,13 @@ def test_the_page_opens_in_its_language_and_counts_what_is_left(korean_page: Pat
 
 
 VISIBLE = "document.querySelector('#verdicts h2').innerText"
+
+
+def test_a_part_without_a_number_says_so_in_korean(korean_page: Path) -> None:
+    """Tables of numbers said 없음, and the verdict on the same number n/a."""
+    told = korean_page.read_text()
+    assert '<b><span lang="en">n/a</span><span lang="ko">없음</span></b>' in told
+    assert "<b>n/a</b>" not in told
 
 
 @pytest.mark.parametrize("browser", [(1400, 900), (390, 800)], indirect=True)

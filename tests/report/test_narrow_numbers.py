@@ -36,3 +36,16 @@ def test_a_dot_stays_with_its_name_where_number_and_unit_leave_little_room(
     assert max(map(abs, away)) < 6
     table = "document.querySelector('#measure-cka .wide')"
     assert browser.ask(f"{table}.scrollWidth <= {table}.clientWidth")
+
+
+@pytest.mark.parametrize("browser", [(390, 844)], indirect=True)
+def test_long_numbers_stand_below_their_name(browser: Browser, tmp_path: Path) -> None:
+    """A name of 13 letters beside "−0.00084 [−0.00132, −0.00036]" made the table wider than the phone."""
+    run = synthetic_run(tmp_path)
+    number = (-0.00084, -0.00132, -0.00036, "")
+    rows = [("contrast", subject, *number) for subject in ("zoo:vit", "zoo:resnet", "zoo:vit | zoo:resnet")]
+    run.findings["cka"] = with_quantities(run.findings["cka"], rows)
+    browser.open(page.write_report(as_run(run)))
+    browser.ask("document.querySelectorAll('#measure-cka details').forEach((fold) => { fold.open = true; })")
+    table = "document.querySelector('#measure-cka .wide')"
+    assert browser.ask(f"{table}.scrollWidth <= {table}.clientWidth")

@@ -148,7 +148,7 @@ def test_everything_is_said_in_the_html(run: SyntheticRun, outline: Outline) -> 
         "87.1 % [85.1 %, 89.1 %]",  # accuracy with its interval
         "32×32 → 4×4",  # a pyramid of grids
         "0.311 [0.290, 0.332]",  # an effect
-        "n/a sign-test z of MLPs",  # a part without a number
+        "n/a없음 sign-test z of MLPs",  # a part without a number, in both languages
         "skip_ratio was left out",  # a notice
         "cat/0007.jpg truncated JPEG",  # a skipped file
         "eyechart exam zoo:vit zoo:resnet --images sample",  # the command

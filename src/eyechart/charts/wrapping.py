@@ -54,9 +54,19 @@ def lines_of(words: Any, font: float, room: float) -> Any:
     return lines if len(lines) > 1 else words
 
 
+def in_one_if_it_fits(lines: list[str], room: float, font: float = TITLE) -> list[str]:
+    """Lines of a title as one, where that is no wider than so many pixels.
+
+    >>> in_one_if_it_fits(["vit", "× resnet"], 250), in_one_if_it_fits(["a" * 40, "× resnet"], 250)[1:]
+    (['vit × resnet'], ['× resnet'])
+    """
+    whole = " ".join(lines)
+    return [whole] if ems(whole) * font <= room else lines
+
+
 def broken(words: str, font: float, room: float) -> list[str]:
     lines: list[str] = []
-    for word in words.split(" "):
+    for word in re.split("(?<!×) ", words):  # a line begins with the sign between two subjects, and ends with none
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and ems(longer) * font <= room:
             lines[-1] = longer

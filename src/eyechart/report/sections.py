@@ -136,6 +136,9 @@ def in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
+NAME_BESIDE, LETTERS_BESIDE = 14, 35  # of the longest name; of it, its number and its interval: a phone has 354 pixels
+
+
 def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any) -> list[dict[str, Any]]:
     """Each quantity with a row for each subject or pair; of a pair told both ways round, only the first."""
     explained = {quantity.name: quantity.explain for quantity in measure.quantities}
@@ -150,16 +153,19 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
         met.add((name, *subjects, *ends))
         shown, span = with_span(value, low, high)
         still = low == high and ("exact" if finding.attrs.get("of_weights") else UNMOVED)
+        ends_said = still or (f"[{span}]" if span else "")
+        longest = max(map(len, subjects))
         if not made or made[-1]["key"] != name:
             group = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
             made.append(group)
         made[-1]["rows"].append(
             {
                 "subjects": [subject_label(subject) for subject in subjects],
+                "long": longest > NAME_BESIDE or longest + len(shown) + len(ends_said) > LETTERS_BESIDE,
                 "value": shown,
                 "number": value,
                 "width": high - low,
-                "span": still or (f"[{span}]" if span else ""),
+                "span": ends_said,
                 "unit": row["quantity_unit"],
             }
         )
@@ -173,8 +179,12 @@ def numbers_said(rows: Sequence[Mapping[str, Any]]) -> str:
     >>> exact, missing = {"number": 1.0, "span": "exact"}, {"number": float("nan"), "span": ""}
     >>> numbers_said([{"number": 1.5, "span": "[1, 2]"}, exact, missing]), numbers_said([exact])
     ('2 numbers with intervals', '1 number')
+    >>> numbers_said([missing])
+    'No number could be taken'
     """
     rows = [row for row in rows if is_number(row["number"])]
+    if not rows:  # "0 numbers" stood above three rows
+        return "No number could be taken"
     one = len(rows) == 1
     said = "1 number" if one else f"{len(rows)} numbers"
     if not any(row["span"].startswith("[") for row in rows):

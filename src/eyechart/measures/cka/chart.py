@@ -14,6 +14,7 @@ from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, interval_tooltips, table_of, tooltips
 from eyechart.charts.theme import Chart
+from eyechart.charts.wrapping import in_one_if_it_fits
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import site_indices
 
@@ -46,7 +47,9 @@ def layer_map(finding: xarray.Dataset, one: str, other: str, size: int | tuple[i
         x_title=f"{one} →",
         y_title=f"{other} →",
         value_title=finding.attrs["index"],
-        title=alt.TitleParams([one] if one == other else [one, f"× {other}"], limit=width + 50),
+        title=alt.TitleParams(
+            [one] if one == other else in_one_if_it_fits([one, f"× {other}"], width), limit=width + 50
+        ),
         domain=(0, 1),
         x_group="stage",
         y_group="other_stage",
@@ -96,5 +99,5 @@ def best_match(finding: xarray.Dataset, vit: str, cnn: str) -> Chart:
     bars = theme.error_bars(frame, x, y, "low", "high", color=colour)
     line = alt.Chart(frame).mark_line(strokeWidth=2, tooltip=None).encode(x, y, strokeDash=dash, color=colour)
     dots = alt.Chart(frame).mark_point(size=30, filled=True).encode(x, y, color=colour, tooltip=tooltip)
-    title = alt.TitleParams([vit, f"× {cnn}: best match"], limit=300)
+    title = alt.TitleParams(in_one_if_it_fits([vit, f"× {cnn}: best match"], 250), limit=300)
     return theme.panel(bars + line + dots, (250, 190), title)

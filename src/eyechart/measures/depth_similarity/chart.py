@@ -13,6 +13,7 @@ from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, interval_tooltips, table_of, tooltips
 from eyechart.charts.theme import Chart
+from eyechart.charts.wrapping import in_one_if_it_fits
 from eyechart.methods.twins import WORDS
 
 GREY = "#8b9099"
@@ -88,7 +89,7 @@ def size_map(finding: xarray.Dataset, at: int) -> Chart:
         x_title=f"{one} →",
         y_title=f"{other} →",
         value_title="CKA",
-        title=alt.TitleParams([one, f"× {other}"], limit=300),
+        title=alt.TitleParams(in_one_if_it_fits([one, f"× {other}"], 270), limit=300),
         domain=(0, 1),
         tooltip=tooltips(block=one, other_block=other) + interval_tooltips("cka", "CKA"),
         size=270,

@@ -326,7 +326,7 @@ class FewShot(Measure):
                     f"two of its pictures of one class are {times} times as far apart as two of different classes"
                 )
         read = [
-            f"Of {subject} was read {what}"
+            f"The features of {subject} are {what}"
             for subject, what in zip(finding.subject.values.tolist(), finding.read.values.tolist(), strict=True)
             if what != CLASSIFIER
         ]

@@ -11,6 +11,7 @@ import xarray
 from eyechart.charts import theme
 from eyechart.charts.tables import interval_tooltips, table_of, tooltips
 from eyechart.charts.theme import Chart
+from eyechart.charts.wrapping import in_one_if_it_fits
 from eyechart.measures.head_subsets.measure import curves_of
 from eyechart.reading_estimates import site_indices
 
@@ -57,7 +58,8 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
         tooltip=tooltips(name=cnn, group_heads="heads", distance=("distance (px)", ".1f"))
         + interval_tooltips("cka", "CKA"),
     )
-    title = alt.TitleParams([f"first heads of {subject}", f"× low layers of {cnn}"], limit=400)
+    heading = in_one_if_it_fits([f"first heads of {subject}", f"× low layers of {cnn}"], 400)
+    title = alt.TitleParams(heading, limit=400)
     if windowed:
         title.subtitle = f"uniform attention would be {uniform:.1f} px, beyond this axis"
     else:

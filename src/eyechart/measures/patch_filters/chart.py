@@ -81,12 +81,13 @@ def frequencies(at: xarray.Dataset, subject: str, count: int, top: float) -> Cha
             "smoothness": at.smoothness.values[:count],
             "low": low,
             "high": high,
+            "subject": subject,
         }
     )
     x = alt.X("component:Q", title="component", scale=alt.Scale(domain=[1, max(count, 2)], nice=False))
     y = alt.Y("centroid:Q", title="mean frequency / Nyquist", scale=alt.Scale(domain=[0, top]))
     numbers = {"centroid": ("mean frequency", ".3f"), "smoothness": ("smoothness", ".3f")}
-    tooltip = tooltips("component:Q", **numbers)
+    tooltip = tooltips("subject", "component:Q", **numbers)
     colour = alt.value(theme.subject_colour(subject))
     band = theme.band(table, x, y, "low", "high", color=alt.value("#8b9099"))
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour)
@@ -103,14 +104,14 @@ def variance(at: xarray.Dataset, subject: str, count: int) -> Chart:
     """Variance held by the first 1, 2, … components together."""
     kinds = {"these weights": at.share.values[:count], "random filters": at.random_share.values[:count]}
     table = pd.concat(
-        pd.DataFrame({"component": np.arange(1, count + 1), "held": values.cumsum(), "kind": kind})
+        pd.DataFrame({"component": np.arange(1, count + 1), "held": values.cumsum(), "kind": kind, "subject": subject})
         for kind, values in kinds.items()
     )
     x = alt.X("component:Q", title="components together", scale=alt.Scale(domain=[1, max(count, 2)], nice=False))
     y = alt.Y("held:Q", title="variance held", axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1]))
     dashes = alt.Scale(domain=list(kinds), range=[[1, 0], [5, 4]])
     dash = alt.StrokeDash("kind:N", scale=dashes, title=None, legend=theme.strokes(500, orient="bottom"))
-    tooltip = tooltips("component:Q", held=("held", ".1%"), kind="kind")
+    tooltip = tooltips("subject", "component:Q", held=("held", ".1%"), kind="kind")
     base = alt.Chart(table).encode(x, y, color=alt.value(theme.subject_colour(subject)))
     line = base.mark_line(strokeWidth=2, tooltip=None).encode(strokeDash=dash)
     points = base.mark_point(size=20, filled=True).encode(tooltip=tooltip, detail="kind:N")

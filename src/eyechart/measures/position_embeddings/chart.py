@@ -96,6 +96,7 @@ def over_distance(at: xarray.Dataset, subject: str, low: float) -> Chart:
                 "low": at[f"{name}_low"].values,
                 "high": at[f"{name}_high"].values,
                 "pairs": words,
+                "subject": subject,
             }
         )
         for words, name in PAIRS.items()
@@ -104,7 +105,7 @@ def over_distance(at: xarray.Dataset, subject: str, low: float) -> Chart:
     y = alt.Y("cosine:Q", title="mean cosine", scale=alt.Scale(domain=[low, 1], nice=False))
     shades = alt.Scale(domain=list(PAIRS), range=[theme.subject_colour(subject), "#7d5ba6", "#8b9099"])
     colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
-    tooltip = tooltips("pairs", distance=("distance (patches)", ".3~g"))
+    tooltip = tooltips("subject", "pairs", distance=("distance (patches)", ".3~g"))
     tooltip += interval_tooltips("cosine", "mean cosine", ends=("low", "high"))
     numbers = {"nearness": f"{float(at.nearness):z.2f}", "rows": f"{float(at.row_bonus):+z.3f}"}
     numbers["columns"] = f"{float(at.column_bonus):+z.3f}"

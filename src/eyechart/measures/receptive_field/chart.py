@@ -79,7 +79,8 @@ def outlines(finding: xarray.Dataset, sites: np.ndarray, side: int) -> alt.Chart
 
 
 def depths(finding: xarray.Dataset, sites: np.ndarray, side: int, height: float) -> alt.Chart:
-    labels = [f"block {int(block) + 1}" for block in finding.block.values[sites]]
+    first, *others = [int(block) + 1 for block in finding.block.values[sites]]
+    labels = [f"block {first}", *map(str, others)]  # on a phone "block 10" and "block 12" stood on one another
     frame = pd.DataFrame({"x": [(tile + 0.5) * side for tile in range(len(sites))], "text": labels})
     words = alt.Chart(frame).mark_text(style="note", baseline="top", dy=4, tooltip=None)
     return cast(alt.Chart, words.encode(alt.X("x:Q"), y=alt.value(height), text="text:N"))
