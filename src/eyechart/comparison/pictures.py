@@ -65,7 +65,8 @@ def panel(each: Difference, labels: Sequence[str], shown: Mapping[str, str] | No
 
 
 def bytes_of(made: dict[str, Any]) -> int:
-    return sum(len(each["light"]) + len(each["dark"]) for each in made["languages"].values())
+    papers = ("light", "dark", "sheet")
+    return sum(len(each[paper]) for each in made["languages"].values() for paper in papers)
 
 
 def figures(comparison: Comparison, undrawn: dict[str, str]) -> list[dict[str, Any]]:

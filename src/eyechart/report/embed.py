@@ -206,7 +206,8 @@ def in_stand_ins(spec: Mapping[str, Any], layout: sheet.Layout = sheet.AS_IT_IS)
 
 
 def picture(spec: dict[str, Any], subjects: Sequence[str] = ()) -> dict[str, Any]:
-    """A chart as pictures on light and dark paper; in Korean too where its words are known in it."""
+    """A chart as pictures on light and dark paper, and laid out for a sheet where its words would be too small there;
+    in Korean too where its words are known in it."""
     words = chart_words([spec], subjects)
     in_both = {"en": spec} | ({"ko": retitled(spec, words)} if words else {})
     made: dict[str, Any] = {"languages": {}}
@@ -214,7 +215,11 @@ def picture(spec: dict[str, Any], subjects: Sequence[str] = ()) -> dict[str, Any
         papers = on_both_papers(each)
         uris = {paper: data_uri(svg, "image/svg+xml") for paper, svg in zip(("light", "dark"), papers, strict=True)}
         width, height = size_of(papers[0])
-        made["languages"][language] = {**uris, "width": width, "height": height}
+        layout, on_sheet = fitted_picture(each)
+        fits = layout == sheet.AS_IT_IS
+        uris["sheet"] = "" if fits else data_uri(with_inks(on_sheet, LIGHT), "image/svg+xml")
+        paper = layout.millimetres(size_of(on_sheet)[0])
+        made["languages"][language] = {**uris, "width": width, "height": height, "paper": paper}
     return made
 
 
