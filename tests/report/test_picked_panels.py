@@ -12,6 +12,8 @@ import xarray as xr
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
+from eyechart.measures import find_measure
+from tests.charts.findings import finding_of
 
 from .browser import Browser
 from .test_layout import DESK, PLACES, drawn
@@ -36,3 +38,10 @@ def test_one_panel_does_not_stand_alone_below_three(browser: Browser, tmp_path: 
     assert left == below < right
     assert corner == right
     assert top == beside < low == lowest
+
+
+def test_what_is_relative_begins_a_row() -> None:
+    """Of three kinds, two a row, the third stood beside the first of those relative to the intact picture."""
+    above, below = find_measure("robustness").chart(finding_of("robustness")).to_dict()["concat"]
+    titles = [[panel["title"] for panel in row["concat"]] for row in (above, below)]
+    assert [f"{title}, relative" for title in titles[0]] == titles[1]
