@@ -56,7 +56,7 @@ def test_the_name_of_a_line_stands_clear_of_the_curve() -> None:
     y = alt.Y("value:Q", scale=alt.Scale(domain=[0, 1]))
     chart = theme.curve(pd.DataFrame(rows), theme.depth_axis(), y, subject_colours(subjects))
     spec = specification((chart + theme.reference(0.5, "one half")).properties(width=380, height=200))
-    found = []
+    found: list[tuple[Any, str, str]] = []
     for panel in spec["concat"]:
         names = [layer for layer in panel["layer"][-1]["layer"] if layer["mark"]["type"] == "text"]
         at = {(layer["encoding"]["x"]["value"], layer["mark"]["align"], layer["mark"]["baseline"]) for layer in names}
