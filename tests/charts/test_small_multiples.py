@@ -48,6 +48,26 @@ def test_more_get_a_panel_each(count: int) -> None:
     assert svg.count("mark-line") == count
 
 
+def test_the_name_of_a_line_stands_clear_of_the_curve() -> None:
+    """ "equal lengths" lay over the curve and the last mark of two of six subjects."""
+    subjects = [f"s{number}" for number in range(4)]
+    heights = {"s0": (0.9, 0.9), "s1": (0.9, 0.55), "s2": (0.9, 0.45), "s3": (0.6, 0.6)}
+    rows = [{"subject": s, "depth": at, "value": heights[s][at]} for s in subjects for at in (0, 1)]
+    y = alt.Y("value:Q", scale=alt.Scale(domain=[0, 1]))
+    chart = theme.curve(pd.DataFrame(rows), theme.depth_axis(), y, subject_colours(subjects))
+    spec = specification((chart + theme.reference(0.5, "one half")).properties(width=380, height=200))
+    found: list[tuple[Any, str, str]] = []
+    for panel in spec["concat"]:
+        names = [layer for layer in panel["layer"][-1]["layer"] if layer["mark"]["type"] == "text"]
+        at = {(layer["encoding"]["x"]["value"], layer["mark"]["align"], layer["mark"]["baseline"]) for layer in names}
+        assert len(names) == 2  # with its rim
+        assert len(at) == 1
+        found += at
+    assert found[0] == ("width", "right", "bottom")  # where it always stood
+    assert found[1] == found[3] == ("width", "right", "top")
+    assert found[2] == (0, "left", "bottom")  # the curve crosses the line at its end
+
+
 def test_what_fewer_subjects_have_gets_panels_of_the_same_size() -> None:
     """Two of six subjects have a class token: beside panels of one subject each, theirs was higher."""
     many, two = specification(curves(4, 2))["concat"]

@@ -51,9 +51,11 @@ def test_a_number_and_its_interval_stay_on_one_line_below_a_long_name(browser: B
 def test_a_name_longer_than_its_line_is_broken_at_its_signs(browser: Browser, tmp_path: Path) -> None:
     """A piece between two signs lies on one line; the page was 507 pixels wide."""
     name = "swin_tiny_patch4_window7_with_a_label_of_sixty_letters_s0_e1"
-    browser.open(page.write_report(as_run(synthetic_run(tmp_path, name))))
+    run = synthetic_run(tmp_path, name)
+    run.measures["feature_variance"].sentence = lambda _: f"It says more of {name}, and says it here."
+    browser.open(page.write_report(as_run(run)))
     browser.ask(UNFOLD)
-    for selector in (".part .name", ".quantities .long .subject"):
+    for selector in (".part .name", ".says .name", ".quantities .long .subject"):
         assert max(browser.ask(HEIGHTS % selector)) > TWO_LINES, selector
         lines = browser.ask(
             f"[...document.querySelectorAll('{selector}')].flatMap((name) => [...name.childNodes])"

@@ -9,6 +9,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eyechart.charts.clear_names import stand_clear
+
 MOST_TOGETHER = 3  # subjects whose curves are told apart in one panel
 WIDTH = 190  # pixels of a small panel
 LEAST_HEIGHT = 150
@@ -108,12 +110,19 @@ def _multiplied(
             if long := _long_names(layer, rows):
                 dashed += [name for name in long if name not in dashed]
                 layer["mark"] = layer["mark"] if layer["mark"]["style"] == "reference" else NOTHING
+        stand_clear(
+            panel, [(layer, _rows_of(subject, table, field, datasets)) for layer, table in _layers(panel, around)]
+        )
         _prune(panel)
         panel["title"] = {"text": subject, "fontSize": 12, "limit": WIDTH + 40}
         panels.append(panel)
     together = dict.fromkeys(("x", "y", *LEGENDS), "shared")
     made = {"concat": panels, "columns": COLUMNS, "resolve": {"scale": together}}
     return made | _title(part.get("title"), up, [f"dashed: {name}" for name in dashed])
+
+
+def _rows_of(subject: str, table: str | None, field: str, datasets: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in datasets.get(table or "", []) if str(row.get(field, subject)) == subject]
 
 
 def _title(own: Any, up: Any, dashed: Sequence[str] = ()) -> dict[str, Any]:

@@ -368,7 +368,7 @@
   const widthOf = (part) => (part.concat ? part.concat.reduce((sum, one) => sum + widthOf(one), 0) : part.width <= 240 ? 1 : part.width <= 420 ? 2 : 4);
   const abreast = (part) => {
     (part.concat || []).forEach(abreast);
-    if (part.columns !== 1) return;
+    if (part.columns !== 1 || square(part)) return;
     const rows = [];
     part.concat.forEach((one) => {
       const row = rows.at(-1), wide = widthOf(one);
@@ -382,6 +382,15 @@
       if (one.width <= 240 && !isMap(one)) one.width *= 0.85;
     });
     part.concat = rows.map(({ concat }) => (concat.length > 1 ? { concat, columns: concat.length, resolve: part.resolve } : concat[0]));
+  };
+  // One below three would stand alone: two above two. It has no colours that the three's legend would have to name.
+  const square = (part) => {
+    const [three, last, ...more] = part.concat, one = last?.concat?.length === 1 ? last.concat[0] : last;
+    const alike = three?.concat?.length === 3 && one && !more.length && ![...three.concat, one].some(({ concat, width }) => concat || !(width <= 300));
+    if (!alike || three.title || last.title || unitsOf(one).some(({ encoding }) => encoding?.color?.field)) return false;
+    const withData = (group) => (group.concat ?? [group]).map((each) => (group.data ? { data: group.data, ...each } : each)); // which all panels of a group share
+    Object.assign(part, { concat: [three, last].flatMap(withData), columns: 2, resolve: three.resolve });
+    return true;
   };
   const enlargeCurves = (whole) => { // and so have few panels of curves, where small ones are all there is
     const curves = panelsOf(whole).filter((part) => !part.concat && typeof part.width === "number" && !isMap(part));

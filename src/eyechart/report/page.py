@@ -213,7 +213,7 @@ def filled(context: Mapping[str, Any], template: str = "page.html", words: Words
     loader = jinja2.FunctionLoader(text_of)
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, loader=loader)
     env.filters |= {"count": count, "both": words.both, "whole_options": whole_options}
-    env.filters |= {"whole_names": whole_names, "breaking": lambda name: Markup(breaking(str(escape(name))))}
+    env.filters |= {"breaking": lambda name: Markup(breaking(str(escape(name))))}
     env.globals |= {"words": words, "attribute": words.attribute, "content": words.content}
     html = env.get_template(template).render(context)
     return html.encode("utf-8", "backslashreplace").decode("utf-8")  # half a character of a name is written out
@@ -223,7 +223,7 @@ TAG_OR_LONG_NAME = re.compile(r"<[^>]*>|[^\s<>]*[_@][^\s<>]{12,}|[^\s<>]{12,}[_@
 
 
 def whole_names(said: Markup) -> Markup:
-    """Words for a narrow place, in which a long name begins a line of its own, and breaks at its signs if it must.
+    """Words in which a long name begins a line of its own where it does not fit, and breaks at its signs if it must.
 
     >>> whole_names(Markup("nearness in timm:vit_small_patch16_224@random; more"))
     Markup('nearness in <span class="name">timm:vit_<wbr>small_<wbr>patch16_<wbr>224<wbr>@random;</span> more')
@@ -247,11 +247,11 @@ def breaking(name: str) -> str:
 BRACKET_BEFORE_PARTICLE = re.compile(r"(?<=[\])%])(?=[가-힣])")
 BOUND = re.compile(
     r"\b(than|least|most|fails at) (?=[−\d])|(?<=\d) (?=%|초과|이상|미만|이하)|(?<=\w) (?== \d)|(?<==) (?=\d)"
-    r"|(?<=[\d\]]) (?=px\b)|\b(block|head|블록|헤드) (?=\d+(?!\.?\d))"
+    r"|(?<=R²) (?=[−\d])|(?<=[\d\]]) (?=px\b)|\b(block|head|블록|헤드) (?=\d+(?!\.?\d))"
     r"|\b(Figures?|Figs?\.|Tables?|그림|표) (?=(?:[A-H]\.)?\d)"
 )
 INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
-COSINE = re.compile(r"\bcos\([^()<>]+\)")
+FORMULA = re.compile(r"\b(?:cos|softmax)\([^()<>]+\)")
 UNBROKEN = re.compile(
     r"--[a-z][\w-]*(?: [a-z][\w=]{,23}\b)?|\b(?=[\w:-]{,24}(?![\w:-]))[a-z]+:\w+-[\w-]+|softmax\([^\s()]+\)"
 )
@@ -273,6 +273,8 @@ def whole_options(said: Markup) -> Markup:
     Markup('claimed: more than\\xa00')
     >>> whole_options(Markup("under PGD with ε = 1/255"))
     Markup('under PGD with ε\\xa0=\\xa01/255')
+    >>> whole_options(Markup("with R² −0.08"))
+    Markup('with R²\\xa0−0.08')
     >>> whole_options(Markup("거리(균등 = 1)"))
     Markup('거리(균등\\xa0=\\xa01)')
     >>> whole_options(Markup("head 2 of block 3 (12 [11, 13] px), block 0.45"))
@@ -283,13 +285,17 @@ def whole_options(said: Markup) -> Markup:
     Markup('[0.1,\\xa00.2]\\u2060이다')
     >>> whole_options(Markup("by cos(z, z + f) there"))
     Markup('by cos(z,\\xa0z\\xa0+\\xa0f) there')
+    >>> whole_options(Markup("softmax(X Xᵀ / √d)"))
+    Markup('softmax(X\\xa0Xᵀ\\xa0/\\xa0√d)')
+    >>> whole_options(Markup("in resnet18@random as well: swin_tiny_window7"))
+    Markup('in resnet18@random as well: <span class="name">swin_<wbr>tiny_<wbr>window7</span>')
     """
     whole = INTERVAL.sub("[\\1,\u00a0\\2]", str(said))
-    whole = COSINE.sub(lambda match: match[0].replace(" ", "\u00a0"), whole)
+    whole = FORMULA.sub(lambda match: match[0].replace(" ", "\u00a0"), whole)
     whole = BOUND.sub(lambda match: f"{match[1] or match[2] or match[3] or ''}\u00a0", whole)
     with_code = re.sub(r"`([^`<>]+)`", r"<code>\1</code>", whole)
     with_particles = BRACKET_BEFORE_PARTICLE.sub("\u2060", with_code)  # a word joiner, which has no width
-    return Markup(UNBROKEN.sub(r'<span class="option">\g<0></span>', with_particles))
+    return whole_names(Markup(UNBROKEN.sub(r'<span class="option">\g<0></span>', with_particles)))
 
 
 def content_policy(scripts: Sequence[str]) -> str:

@@ -26,7 +26,8 @@ def draw(finding: xarray.Dataset) -> Chart:
     kinds = [kind for kind in TITLES if kind in finding.kind.values]
     above = [curve(finding, kind, "accuracy", first=kind == kinds[0]) for kind in kinds]
     below = [curve(finding, kind, "relative", first=kind == kinds[0]) for kind in kinds]
-    return theme.panels([*above, *below], columns=len(kinds))
+    rows = [theme.panels(row, columns=len(kinds)) for row in (above, below)]  # a row each, in however many it is broken
+    return theme.panels(rows, columns=1)
 
 
 def curve_table(finding: xarray.Dataset, kind: str, name: str) -> pd.DataFrame:
