@@ -263,18 +263,6 @@ def test_counts_are_of_the_run_that_is_shown(browser: Browser, pages: tuple[Path
     assert {len(set(row)) for row in browser.ask(tops) if row} <= {1}, "runs stand beside one another on a phone, too"
 
 
-def test_paper_has_the_pictures_that_are_laid_out_for_it(browser: Browser, pages: tuple[Path, Path]) -> None:
-    browser.open(pages[0])
-    browser.page.locator("#all-runs").check()
-    both = "[...document.querySelectorAll('.chart span:has(.on-sheet)')]"
-    shown = f"{both}.map((each) => ['.on-screen', '.on-sheet'].map((one) => each.querySelector(one).checkVisibility()))"
-    browser.page.emulate_media(media="screen")
-    assert browser.ask(f"{both}.length") > 0
-    assert browser.ask(f"{shown}.every(([screen, sheet]) => screen && !sheet)")
-    browser.page.emulate_media(media="print")
-    assert browser.ask(f"{shown}.every(([screen, sheet]) => sheet && !screen)")
-
-
 @pytest.mark.parametrize("browser", [(390, 800, {"java_script_enabled": False})], indirect=True)
 def test_without_javascript_all_runs_stand_in_their_order(browser: Browser, pages: tuple[Path, Path]) -> None:
     browser.open(pages[0])
