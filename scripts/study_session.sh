@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Studies side by side on a machine with one NVIDIA GPU, as much of them as fits into a time:
 #
-#   scripts/study_session.sh MINUTES RECORDS DATA.npz "WORKERS STUDY [ARGUMENTS]" …
-#   scripts/study_session.sh 22 /tmp/records cifar100.npz "4 locality --arms vit,vit-no-skip-*" "2 positions --arms vit-sam"
+#   scripts/study_session.sh MINUTES RECORDS DATA.npz "WORKERS STUDY [ARGUMENTS] [then STUDY [ARGUMENTS]]…" …
+#   scripts/study_session.sh 22 /tmp/records cifar100.npz "4 locality --arms vit,vit-no-skip-* then blur_again" "2 alternet"
 #
 # All begin at once, each with its own number of workers, so that none waits for another's last training; six workers in
-# all, which share the GPU through CUDA's multi-process service, are enough. An arm that two of them need is trained by
-# the first and waited for by the second: name it last in the --arms of the second. First one short training goes to its
+# all, which share the GPU through CUDA's multi-process service, are enough. What stands after a "then" begins when what
+# stands before it has ended, with the same workers. An arm that two of them need is trained by the first and waited for
+# by the second: name it last in the --arms of the second. First one short training goes to its
 # end: what breaks there would break in all of them. Records are written to RECORDS/NUMBER as trainings end, so a machine
 # that is lost loses what was in flight. After MINUTES no training is begun; what is trained is examined.
 #
@@ -35,13 +36,23 @@ if ! $eyechart train vit --data "$data" --out "$records/rehearsal" --epochs 2 --
   exit 1
 fi
 
-number=0 jobs=()
-for study in "$@"; do
+# The studies of one argument, one after the other; what is left of the time counts.
+run_queue() {
+  local number=$1 workers=${2%% *} queue="${2#* } then " part=0 failed=0 study
+  while [ -n "$queue" ]; do
+    study=${queue%% then *} queue=${queue#* then } part=$((part + 1))
+    echo "eyechart study $study ($workers workers, records in $records/$number)"
+    # shellcheck disable=SC2086 # the words of a study are arguments of their own
+    $eyechart study $study --data "$data" --records "$records/$number" --work "$records.work" --parallel "$workers" \
+      --minutes $(((60 * minutes - SECONDS + began) / 60)) >"$records/$number-$part.log" 2>&1 || failed=$?
+  done
+  return $failed
+}
+
+number=0 jobs=() began=$SECONDS
+for queue in "$@"; do
   number=$((number + 1))
-  echo "eyechart study ${study#* } (${study%% *} workers, records in $records/$number)"
-  # shellcheck disable=SC2086 # the words of a study are arguments of their own
-  $eyechart study ${study#* } --data "$data" --records "$records/$number" --work "$records.work" \
-    --parallel "${study%% *}" --minutes "$minutes" >"$records/$number.log" 2>&1 &
+  run_queue "$number" "$queue" &
   jobs+=($!)
 done
 failed=0

@@ -28,8 +28,9 @@ def python(tmp_path: Path) -> Path:
     file.write_text(
         """#!/bin/bash
 [ "$3" = study ] || exit 0
+study=("${@:4:3}")
 while [ $# -gt 0 ]; do [ "$1" = --records ] && records=$2; shift; done
-sleep 0.5; mkdir -p "$records"; echo '{}' > "$records/toy.jsonl"; echo recorded
+sleep 0.5; mkdir -p "$records"; echo "${study[*]}" >> "$records/toy.jsonl"; echo recorded
 """
     )
     file.chmod(0o755)
@@ -38,7 +39,7 @@ sleep 0.5; mkdir -p "$records"; echo '{}' > "$records/toy.jsonl"; echo recorded
 
 def test_a_session_is_waited_for_and_what_it_recorded_comes_back(tmp_path: Path, python: Path) -> None:
     records = tmp_path / "records"
-    session = script("study_session.sh", 1, records, "toys.npz", "1 locality", "2 blur_again", python=python)
+    session = script("study_session.sh", 1, records, "toys.npz", "1 locality", "2 blur_again --arms resnet then alternet", python=python)
     while not (records / "pid").exists():
         time.sleep(0.02)
     early = script("study_wait.sh", 0, records, tmp_path / "early")
@@ -50,6 +51,8 @@ def test_a_session_is_waited_for_and_what_it_recorded_comes_back(tmp_path: Path,
     session.communicate(timeout=20)
     with tarfile.open(tmp_path / "out" / "records.tgz") as packed:
         assert {"records/1/toy.jsonl", "records/2/toy.jsonl"} <= set(packed.getnames())
+    queue = (records / "2" / "toy.jsonl").read_text().splitlines()
+    assert queue == ["blur_again --arms resnet", "alternet --data toys.npz"], "one after the other"
 
 
 @pytest.mark.parametrize("begun", [False, True])
