@@ -420,6 +420,7 @@ def test_every_quantity_of_a_study_is_measured_by_it() -> None:
 ADDED_AFTER_THE_RUNS = {
     "C06 relative lead over the whole range, at equal epochs",
     "C08 with every seed of the best rates",
+    "C26 by the accuracy on all test images",
     "C46 as a ViT against a CNN, by the paper's loss at the end of the warm-up",
     "C52 at equal head width",
 }

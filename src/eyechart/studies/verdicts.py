@@ -114,7 +114,7 @@ def registration(study: Study, test: ClaimTest, records: Records) -> str:
     }
     if not made:
         return "after the runs it borrows"
-    if made == {None}:
+    if None in made:  # at least some of its runs were there before it
         return "after the runs"
     return "before the runs" if made == {now} else "before the runs, changed since"
 
