@@ -3,6 +3,10 @@
 #
 #   scripts/study_wait.sh SECONDS RECORDS OUT
 #
+# With KEEP=N in the environment, weights of N finished trainings that were not packed before come along, two an archive,
+# each with its card and curve: unpacked into a folder for `eyechart study NAME --work`, they can be examined again,
+# anywhere, without training anew. A machine that gives back 64 MiB at a time takes KEEP=10.
+#
 # Ends with 0 when the session has ended, with 3 when the time has, and at once with 1 when there is no session: half an
 # hour of a GPU was once spent in waiting for one that had never begun.
 set -uo pipefail
@@ -28,6 +32,20 @@ if [ -d "$records" ]; then
   mkdir -p "$out"
   tar --exclude='*.safetensors' --exclude='*.state' -czf "$out/records.tgz" -C "$(dirname "$records")" "$(basename "$records")"
   tail -n 4 "$records"/*.log 2>/dev/null
+  work=$records.work packed=$records/packed number=0
+  touch "$packed"
+  ended() { # names of finished trainings, without their ending; snapshots stay behind
+    find . -name '*.safetensors' ! -path '*.state/*' ! -name '*.init.*' ! -name '*.warmup.*' ! -name '*.quarter.*' |
+      sed 's/\.safetensors$//' | sort
+  }
+  [ -d "$work" ] && cd "$work" && while [ $((2 * number)) -lt "${KEEP:-0}" ]; do
+    mapfile -t two < <(ended | grep -vxFf "$packed" | head -n 2)
+    [ ${#two[@]} -gt 0 ] || break
+    number=$((number + 1))
+    files=()
+    for name in "${two[@]}"; do files+=("$name.safetensors" "$name.json" "$name.records.jsonl"); done
+    tar -cf "$out/weights-$number.tar" "${files[@]}" && printf '%s\n' "${two[@]}" >>"$packed"
+  done
 fi
 if [ -f "$records/ended" ]; then
   echo "The session has ended with $(cat "$records/ended")."

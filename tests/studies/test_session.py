@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
 
 
-def script(name: str, *words: object, python: Path | None = None) -> "subprocess.Popen[str]":
-    environment = {**os.environ, **({"PYTHON": str(python)} if python else {})}
+def script(name: str, *words: object, python: Path | None = None, keep: int = 0) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "KEEP": str(keep), **({"PYTHON": str(python)} if python else {})}
     command = ["bash", str(ROOT / "scripts" / name), *map(str, words)]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
@@ -53,6 +53,29 @@ def test_a_session_is_waited_for_and_what_it_recorded_comes_back(tmp_path: Path,
         assert {"records/1/toy.jsonl", "records/2/toy.jsonl"} <= set(packed.getnames())
     queue = (records / "2" / "toy.jsonl").read_text().splitlines()
     assert queue == ["blur_again --arms resnet", "alternet --data toys.npz"], "one after the other"
+
+
+def test_weights_come_along_two_an_archive_and_each_once(tmp_path: Path, python: Path) -> None:
+    records, work = tmp_path / "records", tmp_path / "records.work" / "locality"
+    names = ["vit-rate-0.0003-seed0", "vit-seed0", "vit-seed1"]
+    (work / "vit-seed2.state").mkdir(parents=True)
+    (work / "vit-seed2.state" / "model.safetensors").touch()
+    for name in names:
+        for ending in ("warmup.safetensors", "safetensors", "json", "records.jsonl"):
+            (work / f"{name}.{ending}").write_text(name)
+    (work / "vit-seed2.json").touch()  # in training: no weights yet
+    assert script("study_session.sh", 1, records, "toys.npz", "1 locality", python=python).wait(60) == 0
+    packed = []
+    for call in range(3):
+        out = tmp_path / f"out{call}"
+        assert script("study_wait.sh", 20, records, out, keep=2).wait(60) == 0
+        packed.append({file.name: tarfile.open(file).getnames() for file in out.glob("*.tar")})
+    ends = ("safetensors", "json", "records.jsonl")
+    assert packed == [
+        {"weights-1.tar": [f"./locality/{name}.{end}" for name in names[:2] for end in ends]},
+        {"weights-1.tar": [f"./locality/{names[2]}.{end}" for end in ends]},
+        {},
+    ]
 
 
 @pytest.mark.parametrize("begun", [False, True])
