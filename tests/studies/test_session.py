@@ -21,6 +21,11 @@ def script(name: str, *words: object, python: Path | None = None, keep: int = 0)
     )
 
 
+def names_in(file: Path) -> list[str]:
+    with tarfile.open(file) as archive:
+        return archive.getnames()
+
+
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
     """Says what it was asked for; a study takes half a second and leaves a record."""
@@ -70,7 +75,7 @@ def test_weights_come_along_two_an_archive_and_each_once(tmp_path: Path, python:
     for call in range(3):
         out = tmp_path / f"out{call}"
         assert script("study_wait.sh", 20, records, out, keep=2).wait(60) == 0
-        packed.append({file.name: tarfile.open(file).getnames() for file in out.glob("*.tar")})
+        packed.append({file.name: names_in(file) for file in out.glob("*.tar")})
     ends = ("safetensors", "json", "records.jsonl")
     assert packed == [
         {"weights-1.tar": [f"./locality/{name}.{end}" for name in names[:2] for end in ends]},
