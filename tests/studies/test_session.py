@@ -39,7 +39,15 @@ sleep 0.5; mkdir -p "$records"; echo "${study[*]}" >> "$records/toy.jsonl"; echo
 
 def test_a_session_is_waited_for_and_what_it_recorded_comes_back(tmp_path: Path, python: Path) -> None:
     records = tmp_path / "records"
-    session = script("study_session.sh", 1, records, "toys.npz", "1 locality", "2 blur_again --arms resnet then alternet", python=python)
+    session = script(
+        "study_session.sh",
+        1,
+        records,
+        "toys.npz",
+        "1 locality",
+        "2 blur_again --arms resnet then alternet",
+        python=python,
+    )
     while not (records / "pid").exists():
         time.sleep(0.02)
     early = script("study_wait.sh", 0, records, tmp_path / "early")
