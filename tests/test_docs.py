@@ -209,3 +209,11 @@ def test_a_figure_is_not_drawn_larger_than_it_is(site: Path, browser: Browser) -
     small = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='200' height='100'/>"
     browser.ask(f'document.querySelector("figure.wide img").src = "{small}"')
     assert browser.wait_for("document.querySelector('figure.wide img').clientWidth === 200", seconds=3)
+
+
+def test_the_page_of_an_unknown_address_needs_no_other_file(site: Path) -> None:
+    """The theme's own asks for its style at the root of the server: bare letters from a disk, and on GitHub's pages."""
+    page = (site / "404.html").read_text(encoding="utf-8")
+    assert set(re.findall(r'(?:href|src)="([^"]*)"', page)) == {"index.html"}
+    folders = {path.parent for path in site.rglob("*.html") if path.name != "404.html"}
+    assert {folder for folder in folders if not (folder / "index.html").is_file()} == set()
