@@ -141,6 +141,17 @@ def test_the_korean_readme_has_the_same_commands_numbers_and_links() -> None:
     assert "](README.ko.md)" in README
 
 
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "benchmarks" / "README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+    """Of the quick start's links seven led to pages that only the site has."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
 def test_pictures_of_the_page_are_those_of_the_script() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "page_pictures.py"), run_name="page_pictures")
     made = {f"docs/example/{name}.webp" for name in script["PICTURES"]}
