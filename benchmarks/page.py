@@ -48,7 +48,7 @@ INTRODUCTION = """
 # Benchmarks beside peers
 
 *Made by `make bench` and `make bench-gpu` (`benchmarks/page.py`) from `benchmarks/results/`; do not edit by hand.* What
-eyechart's own parts cost on their own is on [the page of measured numbers](measured.md).
+eyechart's own parts cost on their own is on [the page of measured numbers](../benchmarks/README.md).
 
 The same work on the same machine, each table in one run: eyechart and what a user would pick instead. Peers are called,
 not changed, at the versions of `benchmarks/peers.txt`, in an environment of their own (`build/peers`) that shares

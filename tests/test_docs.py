@@ -209,3 +209,20 @@ def test_a_figure_is_not_drawn_larger_than_it_is(site: Path, browser: Browser) -
     small = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='200' height='100'/>"
     browser.ask(f'document.querySelector("figure.wide img").src = "{small}"')
     assert browser.wait_for("document.querySelector('figure.wide img').clientWidth === 200", seconds=3)
+
+
+def test_the_page_of_an_unknown_address_needs_no_other_file(site: Path) -> None:
+    """The theme's own asks for its style at the root of the server: bare letters from a disk, and on GitHub's pages."""
+    page = (site / "404.html").read_text(encoding="utf-8")
+    assert set(re.findall(r'(?:href|src)="([^"]*)"', page)) == {"index.html"}
+    folders = {path.parent for path in site.rglob("*.html") if path.name != "404.html"}
+    assert {folder for folder in folders if not (folder / "index.html").is_file()} == set()
+
+
+def test_every_link_leads_to_a_file(site: Path) -> None:
+    """Not to a folder: from a disk that is a list of files, to which the logo of every page led."""
+    lost = []
+    for page in site.rglob("*.html"):
+        links = re.findall(r'<a [^>]*?href="(?!\w+:|#)([^"#]+)', page.read_text(encoding="utf-8"))
+        lost += [f"{page.name}: {link}" for link in set(links) if not (page.parent / link).is_file()]
+    assert lost == []

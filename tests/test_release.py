@@ -195,10 +195,17 @@ def test_a_workflow_calls_what_there_is(path: Path) -> None:
         assert job["runs-on"], name
         for step in job["steps"]:
             assert ("run" in step) != ("uses" in step)
-            assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@[\w./]+", step["uses"])
+            assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), "a tag can be moved"
             called = re.findall(r"\bmake ([\w-]+)", step.get("run", ""))
             assert set(called) <= TARGETS, called
         assert set([job.get("needs")] if job.get("needs") else []) <= workflow["jobs"].keys()
+
+
+def test_an_action_is_the_same_in_every_workflow_and_its_version_is_said() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")]
+    used = set(re.findall(r"uses: ([^@\s]+)@(.*)", "\n".join(texts)))
+    assert len(used) == len(dict(used)) > 5
+    assert [each for each in used if not re.fullmatch(r"[0-9a-f]{40} # v\d+\.\d+\.\d+", each[1])] == []
 
 
 def test_all_supported_pythons_are_tested_on_all_systems() -> None:

@@ -1,8 +1,8 @@
 """The documentation site's pages that are made from the code, for mkdocs: `make docs` builds them all.
 
 mkdocs calls `on_config` (the navigation lists what there is), `on_files` (the pages themselves) and `on_page_markdown`
-(reproduction.md leads to the page of the studies). What a measure, a claim or a model card already says is read from it
-here and nowhere written twice; templates/ has the order of a page.
+(files of docs/ lead to pages, reproduction.md also to that of the studies). What a measure, a claim or a model card
+already says is read from it here and nowhere written twice; templates/ has the order of a page.
 """
 
 from __future__ import annotations
@@ -52,4 +52,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    return page_of_studies.linked(markdown) if page.file.src_uri == "reproduction.md" else markdown
+    if page.file.generated_by is not None:
+        return markdown
+    text = pages_of_repository.out_of_docs(markdown)
+    return page_of_studies.linked(text) if page.file.src_uri == "reproduction.md" else text

@@ -18,7 +18,13 @@ PAGES = {
     "CODE_OF_CONDUCT.md": "conduct.md",
     "benchmarks/README.md": "measured.md",
 }
-FOLDERS = {"examples": "examples/index.md"}
+FOLDERS = {"examples": "examples/index.md", "src/eyechart/measures": "measures/index.md"}
+MADE_FROM = {
+    "src/eyechart/claims/judge.py": "verdicts.md",
+    "src/eyechart/store.py": "run-folder.md",
+    "src/eyechart/subjects/load.py": "subjects.md",
+}
+"""Where a text in docs/ leads those who read it in the repository, and the page that is made from it."""
 LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -44,7 +50,7 @@ def linked(text: str) -> str:
     def page(match: re.Match[str]) -> str:
         words, target, anchor = match.groups()
         target = target.removeprefix("../")
-        known = {**PAGES, **FOLDERS}
+        known = {**PAGES, **FOLDERS, **MADE_FROM}
         if target.startswith("examples/") and target.endswith(".py"):
             known[target] = f"{target.removesuffix('.py')}.md"
         if target not in known and not target.startswith("docs/"):
@@ -52,6 +58,15 @@ def linked(text: str) -> str:
         return f"[{words}]({known.get(target, target.removeprefix('docs/'))}{anchor or ''})"
 
     return LINK.sub(page, text)
+
+
+def out_of_docs(text: str) -> str:
+    """The same for a text in docs/, whose links to its neighbours are right on both sides.
+
+    >>> out_of_docs("[measured](../benchmarks/README.md) ![a figure](one.svg)")
+    '[measured](measured.md) ![a figure](one.svg)'
+    """
+    return LINK.sub(lambda link: linked(link.group()) if link[2].startswith("../") else link.group(), text)
 
 
 def section(text: str, title: str) -> str:

@@ -55,6 +55,20 @@ def quoted(*words: str) -> str:
     return shlex.join(words)
 
 
+def as_keywords(words: str) -> str:
+    """A sentence that names options of the command line, for those who gave keywords in Python.
+
+    >>> as_keywords("--limit 256 is more than there are. Use --classes MAP.json, or choose another --out.")
+    'limit=256 is more than there are. Use classes=, or choose another out=.'
+    """
+    return re.sub(r"(?<![\w/-])--([a-z]+)(?: ([0-9]+|[A-Z]+\.[A-Za-z]+))?", _keyword, words)
+
+
+def _keyword(option: re.Match[str]) -> str:
+    name, value = option.groups()
+    return f"{'options' if name == 'set' else name}={value if value and value.isdigit() else ''}"
+
+
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters but tab and new line (a file's name may move the cursor or retitle the window), signs that turn
 the direction of writing, and halves of characters, which no terminal can print."""

@@ -237,6 +237,20 @@ def test_a_failure_is_told_and_the_training_goes_on(tmp_path: Path, capsys: pyte
         watch(2)
 
 
+def test_what_is_told_names_keywords_and_no_limit_that_nobody_gave(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Options of the command line were named (--limit 256, --classes MAP.json), which a script does not have."""
+    watch = watch_of(Small(), tmp_path / "few", measures="recognition", limit=256)
+    watch(0)
+    eyechart.Watch(Small(), (PICTURES, LABELS), "recognition", out=tmp_path / "nameless", input_size=8)(0)
+    told = capsys.readouterr().err
+    assert "needs at least 128 images" in told, "notes are told"
+    assert "Use classes= to say" in told
+    assert " --" not in told
+    assert "limit" not in told, "256 is what a watch takes at most, not what was asked for"
+
+
 def test_a_log_that_fails_costs_no_numbers(tmp_path: Path) -> None:
     def full(step: int, numbers: Mapping[str, float]) -> None:
         raise OSError("disk full")
@@ -253,6 +267,9 @@ def test_what_is_asked_wrongly_is_told_before_the_training(tmp_path: Path, monke
         ({"every": 0}, "every=0"),
         ({"measures": "ckaa"}, "cka"),
         ({"log": "tensorbord"}, "tensorboard, wandb, mlflow"),
+        ({"limit": 0}, "limit must be at least 1"),
+        ({"limit": "all"}, "limit must be a whole number"),
+        ({"measures": ""}, "measures= takes names"),
     ):
         with pytest.raises(UsageError, match=word):
             watch_of(Small(), tmp_path, **settings)

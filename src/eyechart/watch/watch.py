@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,8 +18,9 @@ from eyechart.comparison.comparison import Comparison, compare
 from eyechart.errors import EyechartError, UsageError
 from eyechart.exam import exam
 from eyechart.images import open_images
+from eyechart.images.plan import plan_batches
 from eyechart.measures import choose_measures
-from eyechart.phrases import printable
+from eyechart.phrases import as_keywords, printable
 from eyechart.subjects.load import load_subject
 from eyechart.subjects.subject import Subject, unwrapped
 from eyechart.watch.callbacks import hugging_face_callback, lightning_callback
@@ -49,7 +51,7 @@ class Watch:
                 they apply, which share one pass over the images
     every       examine every so many steps, and step 0
     out         the folder of the run folders; None: runs/watch-<date>-<time>. A step that is there already is replaced
-    limit       use this many images, balanced over classes; None: all
+    limit       use at most this many images, balanced over classes; None: all
     transform   of the model, as for `load_subject`: how a picture is fed to it; likewise `input_size`, its `label`,
                 and `classes`, their names by logit index (those of the images, where it learns them in that order)
     options     of measures: {"cka.readout": "gap"}
@@ -91,13 +93,16 @@ class Watch:
         if not isinstance(model, (nn.Module, Subject)):
             raise UsageError(f"A watch takes the module that is trained, or a Subject made of it; got {model!r}.")
         self.measures = list(CHEAP) if measures is None else measures
-        choose_measures(self.measures, options)  # a wrong name is told before the training
-        self.every, self.limit, self.options, self.page, self.strict = every, limit, options, page, strict
+        with _in_keywords():
+            choose_measures(self.measures, options)  # a wrong name is told before the training
+        self.every, self.options, self.page, self.strict = every, options, page, strict
         self.path = Path(out) if out is not None else Path("runs") / f"watch-{datetime.now():%Y%m%d-%H%M%S}"
         self.module = unwrapped(model.module if isinstance(model, Subject) else model, label or "the model")
         with untouched(self.module):
             self.subject = load_subject(model, transform=transform, label=label, input_size=input_size, classes=classes)
             self.images = open_images(images)
+        plan_batches(self.images, limit=limit)  # a limit that is no number is told before the training, too
+        self.limit = None if limit is None or limit >= len(self.images) else limit
         self.runs: dict[int, Run] = {}
         """The run of every step that was examined."""
         self.failures: dict[int, str] = {}
@@ -117,7 +122,7 @@ class Watch:
         self.runs.pop(step, None)
         self.failures.pop(step, None)
         try:
-            with untouched(self.module):
+            with _in_keywords(), untouched(self.module):
                 run = self.runs[step] = self._examined(step)
                 for log in (*self._logs, *([also] if also else [])):
                     log(step, self.numbers(step))
@@ -130,7 +135,7 @@ class Watch:
         for notice in [*run.plan["notices"], *self._without_rows(run)]:
             if notice not in self._told:
                 self._told.add(notice)
-                self._tell(f"note: {notice}")
+                self._tell(f"note: {as_keywords(notice)}")
         self._tell(f"step {step} examined in {time.monotonic() - began:.1f} s: {run.path}")
         return run
 
@@ -202,6 +207,16 @@ class Watch:
     def __repr__(self) -> str:
         failed = f", {len(self.failures)} failed" if self.failures else ""
         return f"Watch({self.subject.name}: {len(self.runs)} steps examined{failed}, in {self.path})"
+
+
+@contextmanager
+def _in_keywords() -> Iterator[None]:
+    """What an exam refuses names options of the command line; here they are keywords."""
+    try:
+        yield
+    except EyechartError as error:
+        error.args = (as_keywords(str(error)),)
+        raise
 
 
 def _sentence(error: Exception) -> str:
