@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -141,6 +141,10 @@ def test_the_summary_counts_verdicts_and_expected_misses() -> None:
         "With Holm's correction for all 4 intervals, 2 of 2 decided verdicts stay decided."
     )
     assert "one in twenty" not in str(summarise([]))
+    assert "Behind them is 1 interval, and about one in twenty misses: expect 0.05." in str(
+        replace(summary, intervals=1)
+    )
+    assert replace(summary, intervals=97).expected == "4.9"
 
 
 def test_a_test_without_parts_is_refused() -> None:

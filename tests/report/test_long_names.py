@@ -64,3 +64,14 @@ def test_a_name_longer_than_its_line_is_broken_at_its_signs(browser: Browser, tm
         )
         assert set(lines) - {0} == {1}, selector
     assert browser.ask("document.documentElement.scrollWidth") == PHONE[0]
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_a_long_label_with_blanks_leaves_room_for_the_accuracy(browser: Browser, tmp_path: Path) -> None:
+    """It stayed on one line at the head, and accuracy and weights lay beyond the edge of the table."""
+    names = "residual network, width 8, MC-dropout, weak recipe, last EMA", "swin_tiny_patch4_window7_label_of_sixty"
+    browser.open(page.write_report(as_run(synthetic_run(tmp_path, *names))))
+    assert min(browser.ask(HEIGHTS % "#subjects .long .subject")) > 0
+    box = "document.querySelector('#subjects .wide')"
+    wide, room = browser.ask(f"[{box}.scrollWidth, {box}.clientWidth]")
+    assert wide <= room

@@ -353,6 +353,9 @@ def test_a_run_without_labels_attention_or_tests(tmp_path: Path) -> None:
     entry = {"labels": {"reason": "The classes of mine are not known."}}
     labelled = cast(Any, SimpleNamespace(scene=SimpleNamespace(classes=("cat", "dog"))))
     assert no_accuracy(entry, labelled) == "classes not known"  # nobody compared them
+    assert no_accuracy({"labels": {"indices": [0, 1], "reason": "All 2 image classes match."}}, labelled) == (
+        "not measured"
+    )
     assert no_accuracy({"classifier": False}, labelled) == "has no classifier"
     assert no_accuracy({"labels": {"reason": "The image class 'cat' is not one of mine."}}, labelled) == (
         "classes do not match"

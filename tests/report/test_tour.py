@@ -9,6 +9,7 @@ from eyechart.claims.table import CLAIMS, EVIDENCE
 from eyechart.measures import measures
 from eyechart.report import page
 from eyechart.report.tour import NOTES, steps
+from eyechart.studies.study import studies_of_claims
 
 from .synthetic import as_run, synthetic_run
 from .test_page import Outline
@@ -25,6 +26,15 @@ def test_every_claim_of_the_three_papers_that_an_exam_settles_has_its_place() ->
         if "measure" in step:
             assert step["measure"] in measures()
             assert any(step["measure"] in CLAIMS[claim].measures for claim in step["claims"]), step["figure"]
+
+
+def test_a_study_that_the_tour_names_is_there_and_asks_a_claim_of_its_figure() -> None:
+    asking = studies_of_claims()
+    told = [(step, name) for step in steps() for name in re.findall("“([a-z_]+)”", step["differs"])]
+    told = [(step, name) for step, name in told if name not in measures()]
+    assert len(told) > 4
+    for step, name in told:
+        assert any(name in asking.get(claim, ()) for claim in step["claims"]), (step["figure"], name)
 
 
 def test_reported_stands_beside_measured(tmp_path: Path) -> None:

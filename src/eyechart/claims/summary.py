@@ -36,6 +36,12 @@ class Summary:
         return 0.05 * self.intervals
 
     @property
+    def expected(self) -> str:
+        """`expected_misses` in digits that do not round one interval's 0.05 up to 0.1."""
+        below_one = 0 < self.intervals < 20
+        return f"{self.expected_misses:.2f}".rstrip("0") if below_one else f"{self.expected_misses:.1f}"
+
+    @property
     def correction(self) -> str:
         """What a correction for so many intervals leaves; nothing where no verdict was decided or it is not known."""
         if not self.decided or self.stand is None:
@@ -53,10 +59,9 @@ class Summary:
             f"undecided, on {count(self.claims, 'claim')}; {count(self.not_tested, 'claim')} not tested."
         )
         if self.intervals:
-            text += (
-                f" Of the {count(self.intervals, 'interval')} behind them about one in twenty misses: "
-                f"expect {self.expected_misses:.1f}."
-            )
+            one = self.intervals == 1
+            behind = "Behind them is 1 interval, and" if one else f"Of the {self.intervals:,} intervals behind them"
+            text += f" {behind} about one in twenty misses: expect {self.expected}."
         if self.correction:
             text += f" {self.correction}"
         return text

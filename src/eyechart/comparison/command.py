@@ -105,7 +105,8 @@ def print_comparison(comparison: Comparison) -> None:
         show(rows)
     more = f"; {len(changed) - MOST_ROWS} more are on the page" if len(changed) > MOST_ROWS else ""
     every = sum(len(each.changes) for each in comparison.differences)
-    words = f"{len(changed)} of {count(every, 'difference')} have a 95 % interval that does not hold zero{more}."
+    has = "has" if len(changed) == 1 or every == 1 else "have"
+    words = f"{len(changed)} of {count(every, 'difference')} {has} a 95 % interval that does not hold zero{more}."
     show(escape(wrapped(words)))
     for line in comparison.verdicts:
         if line.differs:

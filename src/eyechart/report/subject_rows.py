@@ -33,7 +33,10 @@ def no_accuracy(entry: Mapping[str, Any], run: Run) -> str:
         return "has no classifier"
     if not run.scene.classes:
         return "no labels"
-    known = not entry.get("labels", {}).get("reason", "").endswith("are not known.")
+    labels = entry.get("labels", {})
+    if labels.get("indices") is not None:
+        return "not measured"  # the exam was asked for other measures
+    known = not labels.get("reason", "").endswith("are not known.")
     return "classes do not match" if known else "classes not known"
 
 

@@ -86,7 +86,7 @@ def multiplicity(counted: Summary) -> str:
     others = f" {HOLM}" if counted.stand is not None and counted.stand < counted.decided else ""
     return (
         f"{counted.intervals} {were} compared with a margin. About one in twenty 95 % intervals misses the truth by "
-        f"chance: expect {counted.expected_misses:.1f} here.{correction}{others}"
+        f"chance: expect {counted.expected} here.{correction}{others}"
     )
 
 

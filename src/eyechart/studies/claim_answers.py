@@ -22,6 +22,9 @@ from eyechart.studies.side_by_side import DECIDED, differences
 from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import StudyVerdict, verdicts_of
 
+BY_READING = ", depending on reading or model"
+"""Behind what became of a claim of which not all verdicts are alike."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -45,12 +48,12 @@ class Answer:
 
     @property
     def status(self) -> str:
-        """In a few words: "holds", "holds, fails by reading or model", "undecided", "not yet"."""
+        """In a few words: "holds", "holds or fails, depending on reading or model", "undecided", "not yet"."""
         of_studies = [each.verdict.verdict for each in self.studied]
         decisions = list(dict.fromkeys(of_studies or [verdict.verdict for verdict in self.examined]))
         if not decisions:
             return "not yet"
-        return decisions[0] if len(decisions) == 1 else ", ".join(decisions) + " by reading or model"
+        return decisions[0] if len(decisions) == 1 else " or ".join(decisions) + BY_READING
 
     @property
     def compared(self) -> list[str]:

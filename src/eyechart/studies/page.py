@@ -103,8 +103,8 @@ def page(
 def begun(words: str) -> str:
     """As the beginning of a sentence; a t interval keeps its letter.
 
-    >>> begun("all 5 seeds alike"), begun("t interval over 5 seeds")
-    ('All 5 seeds alike', 't interval over 5 seeds')
+    >>> begun("all 5 seeds give the same number"), begun("t interval over 5 seeds")
+    ('All 5 seeds give the same number', 't interval over 5 seeds')
     """
     return words if words.startswith("t ") else words[:1].upper() + words[1:]
 

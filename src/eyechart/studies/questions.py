@@ -17,7 +17,7 @@ from eyechart.charts.numbers import in_words, number
 from eyechart.errors import EyechartError
 from eyechart.phrases import span_of
 from eyechart.studies.bundled_exams import BundledExams
-from eyechart.studies.claim_answers import Answer
+from eyechart.studies.claim_answers import BY_READING, Answer
 from eyechart.studies.contrasts import AFTER
 from eyechart.studies.records import Records
 from eyechart.studies.seeds import LEAST_SEEDS, OverSeeds, fisher
@@ -145,10 +145,10 @@ class Numbers:
     def _claim(self, name: str, korean: bool) -> str:
         (answer,) = (each for each in self.answers if each.claim.id == name)
         where = "over seeds" if answer.studied else "on the bundled weights" if answer.examined else ""
+        words, several = answer.status.removesuffix(BY_READING), BY_READING * answer.status.endswith(BY_READING)
         if not korean:
-            return f"{name}: {f'{answer.status} {where}'.strip()}."
-        words, several = re.subn(" by reading or model$", "", answer.status)
-        said = ", ".join(KOREAN[word] for word in words.split(", "))
+            return f"{name}: {f'{words} {where}'.strip()}{several}."
+        said = ", ".join(KOREAN[word] for word in words.split(" or "))
         at = {"over seeds": "시드에 걸쳐 ", "on the bundled weights": "번들 가중치에서 ", "": ""}[where]
         return f"{name}: {at}{said}{'(읽는 법이나 모델에 따라)' if several else ''}."
 

@@ -86,7 +86,7 @@ class OverSeeds:
         if self.arms:
             return f"Fisher's interval over {self.arms} arms, each the mean of at least {self.seeds} seeds"
         if not self.freedom and not self.draws:
-            return f"all {self.seeds} seeds alike: as sure as a run is by itself"
+            return f"all {self.seeds} seeds give the same number: the interval is that of one run"
         if self.draws:
             return f"middle 95 % of {self.draws} ways to take one of {self.seeds} seeds of each arm"
         how = f"variance pooled over {self.pooled} arms" if self.pooled else "each arm with its own variance"

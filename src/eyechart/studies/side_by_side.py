@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from eyechart.claims.verdict import Verdict
 
 DECIDED = ("holds", "fails")
-WHY = "The bundled weights come of other data, another length of training and one seed."
+WHY = "The bundled weights come from other data, another length of training and one seed."
 
 
 def differences(over_seeds: Sequence[Verdict], of_weights: Sequence[Verdict]) -> list[str]:

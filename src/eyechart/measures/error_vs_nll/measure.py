@@ -342,7 +342,7 @@ class ErrorVsNll(SampledExperiment):
             row = finding.sel(subject=subject)
             fit = in_words(row, "nll_train", ".2f") if np.isfinite(row.nll_train) else "unknown"
             written = float(row.recorded_augmented_train_nll)
-            noted = f" (its training wrote down {written:.2f})" if np.isfinite(written) else ""
+            noted = f" (its training recorded {written:.2f})" if np.isfinite(written) else ""
             said.append(
                 f"{subject} errs on {in_words(row, 'error', '.1%')} with an augmented training NLL of {fit}{noted}"
             )
