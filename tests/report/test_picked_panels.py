@@ -12,6 +12,7 @@ import xarray as xr
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import subject_colours
 from eyechart.measures import find_measure
 from tests.charts.findings import finding_of
 
@@ -38,6 +39,23 @@ def test_one_panel_does_not_stand_alone_below_three(browser: Browser, tmp_path: 
     assert left == below < right
     assert corner == right
     assert top == beside < low == lowest
+
+
+def four_curves(_: xr.Dataset) -> Any:
+    subjects = ["zoo:vit", "zoo:resnet", "zoo:swin", "zoo:pit"]
+    rows = [{"subject": name, "depth": at / 3, "value": at + n} for n, name in enumerate(subjects) for at in range(4)]
+    curve = theme.curve(pd.DataFrame(rows), theme.depth_axis(), alt.Y("value:Q"), subject_colours(subjects))
+    return theme.panel(curve, (380, 200), "values")
+
+
+@pytest.mark.parametrize(
+    ("browser", "rows"), [(DESK, [4]), ((1100, 900), [4]), ((800, 900), [2, 2])], indirect=["browser"]
+)
+def test_the_fourth_of_four_subjects_does_not_stand_alone(browser: Browser, tmp_path: Path, rows: list[int]) -> None:
+    """Three were in a row, and one below: at a desk all fit into it."""
+    figure = drawn(browser, tmp_path, four_curves)
+    heights = [top for _, top in browser.ask(PLACES % figure)]
+    assert [heights.count(height) for height in sorted(set(heights))] == rows
 
 
 def test_what_is_relative_begins_a_row() -> None:
