@@ -15,7 +15,8 @@ from eyechart.charts import sheet, theme
 from eyechart.charts.export import specification
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.paper import POINTS
-from eyechart.charts.wrapping import ems, lines_of
+from eyechart.charts.tables import subject_colours
+from eyechart.charts.wrapping import ems, layers_of, lines_of
 from eyechart.measures import find_measure, names
 from eyechart.report.embed import fitted_picture, size_of
 
@@ -113,3 +114,26 @@ def test_a_long_name_above_a_narrower_panel_takes_lines() -> None:
     for title in titles:
         assert "".join(title["text"]) == name
         assert max(ems(line) for line in title["text"]) * 12 <= 1.16 * float(str(title["limit"]))
+
+
+def test_the_name_of_a_line_that_crosses_a_curve_of_its_small_panel_is_left_out() -> None:
+    """Larger words in narrower panels: "equal lengths" lay over the curve of one subject of four."""
+    heights = {"s0": [0.9] * 7, "s1": [0.9, 0.6] * 3, "s2": [0.6, 0.4] * 3, "s3": [0.1] * 7}
+    rows = [
+        {"subject": name, "depth": at / 6, "value": up} for name, ups in heights.items() for at, up in enumerate(ups)
+    ]
+    y = alt.Y("value:Q", scale=alt.Scale(domain=[0, 1]))
+    chart = theme.curve(pd.DataFrame(rows), theme.depth_axis(), y, subject_colours(list(heights)))
+    spec = specification(theme.panels([(chart + theme.reference(0.5, "one half")).properties(width=380, height=200)]))
+    layout, picture = fitted_picture(spec)
+    (small,) = sheet.laid_out(spec, layout)["concat"]
+    shown = [
+        sum(
+            layer["encoding"]["text"].get("field") == "text"
+            for layer in layers_of(panel)
+            if "text" in layer["encoding"]
+        )
+        for panel in small["concat"]
+    ]
+    assert shown == [2, 2, 0, 2]  # each with its rim
+    assert picture.count(">one half<") == 6

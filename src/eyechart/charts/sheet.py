@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eyechart.charts import small_multiples
+from eyechart.charts.clear_names import stand_clear
 from eyechart.charts.paper import FONT_SIZES, LIMITS, POINTS, START, parts_of, width_of
 from eyechart.charts.whole_names import whole_title
 from eyechart.charts.wrapping import fit_references, layers_of, panels_of, thin_names, wrap_titles
@@ -75,9 +76,33 @@ def laid_out(spec: dict[str, Any], layout: Layout) -> dict[str, Any]:
     wrap_titles(made, layout.words)
     thin_names(made, layout.words)
     fit_references(made, layout.words)
+    clear_names(made, layout.words)
     level_titles(made)
     larger: dict[str, Any] = scaled(made, layout.words)
     return larger
+
+
+def clear_names(spec: dict[str, Any], ratio: float) -> None:
+    """Names of level lines in small panels, clear of the curves once words are larger; left out where no place is."""
+    tables = spec.get("datasets", {})
+
+    def drawn(part: dict[str, Any], table: str | None) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        table = (part.get("data") or {}).get("name", table)
+        if "layer" in part:
+            return [mark for each in part["layer"] for mark in drawn(each, table)]
+        asked = [each["filter"] for each in part.get("transform", ()) if isinstance(each.get("filter"), dict)]
+        rows = tables.get(table or "", [])
+        return [(part, [row for row in rows if all(row.get(each["field"]) == each.get("equal") for each in asked)])]
+
+    def walk(part: dict[str, Any], table: str | None) -> None:
+        table = (part.get("data") or {}).get("name", table)
+        for each in part.get("concat", ()):
+            walk(each, table)
+        width = part.get("width")
+        if "layer" in part and isinstance(width, int | float) and width <= small_multiples.WIDTH:
+            stand_clear(part, drawn(part, table), ratio, or_not=True)
+
+    walk(spec, None)
 
 
 #: Not seen: a mark over the frame lifted the title of its panel above those beside it, so all have one there.
