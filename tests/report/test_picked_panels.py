@@ -58,6 +58,30 @@ def test_the_fourth_of_four_subjects_does_not_stand_alone(browser: Browser, tmp_
     assert [heights.count(height) for height in sorted(set(heights))] == rows
 
 
+def four_curves_above_wide_maps(_: xr.Dataset) -> Any:
+    """As in `skip_ratio`: no way of drawing the curves alone makes room for the maps."""
+    cells = pd.DataFrame({"x": list("abab"), "y": list("ccdd"), "value": [0.1, 0.2, 0.3, 0.4]})
+    maps = theme.panels([heatmap(cells, x="x", y="y", value="value", size=380)] * 2, columns=2)
+    return theme.panels([four_curves(_), maps], columns=1, shared=())
+
+
+#: How high the names of subjects stand above their panels.
+NAMED = """(() => {
+  const found = [];
+  window.eyechart.visit(window.eyechart.views.get(%s).view, ({ text, bounds }, { role }, left, top) => {
+    if (role === 'title-text' && /^zoo:/.test(text)) found.push(Math.round(top + bounds.y1));
+  });
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("browser", [(800, 900)], indirect=True)
+def test_nor_above_maps_that_fill_the_page(browser: Browser, tmp_path: Path) -> None:
+    figure = drawn(browser, tmp_path, four_curves_above_wide_maps)
+    heights = browser.ask(NAMED % figure)
+    assert [heights.count(height) for height in sorted(set(heights))] == [2, 2]
+
+
 def test_what_is_relative_begins_a_row() -> None:
     """Of three kinds, two a row, the third stood beside the first of those relative to the intact picture."""
     above, below = find_measure("robustness").chart(finding_of("robustness")).to_dict()["concat"]

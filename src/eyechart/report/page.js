@@ -55,6 +55,7 @@
     return Math.max(own, ...(part.concat || []).map(columnsOf));
   };
 
+  const isSmall = ({ concat, width }) => !concat && width === 190; // a panel of one subject of many
   // Small maps stand two a row even where all else stands alone.
   const isSmallMap = (part) => isMap(part) && part.width <= 200 && !namesBeside(part);
   const atMost = (part, columns, room) => {
@@ -65,12 +66,12 @@
       const even = Array.from({ length: Math.max(0, part.columns - 1) }, (_, less) => part.columns - less).find((many) => own % many === 0);
       if (part.concat.length > own && even) part.columns = even; // four above four: two a row, not three; five have no such half
       if (part.columns < Math.min(own, most)) fill(part, room);
+      if (part.concat.length === 4 && part.columns === 3 && part.concat.every(isSmall)) part.columns = 2;
     }
     (part.concat || []).forEach((one) => atMost(one, columns, room));
   };
 
   // Of four subjects, three small panels in a row and one alone below: four in a row, or two above two. So of seven, eight.
-  const isSmall = ({ concat, width }) => !concat && width === 190;
   const oneMore = (whole, room) => {
     const wide = (many) => Math.min(many > 2 ? 190 : 300, Math.floor(room / many) - 48); // without their axes
     const parts = panelsOf(whole).filter(({ concat = [], columns }) => columns === 3 && concat.every(isSmall) && Math.ceil(concat.length / 4) < Math.ceil(concat.length / 3));
