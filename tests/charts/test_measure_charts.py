@@ -238,6 +238,25 @@ def test_points_of_panels_without_a_name_say_whose_they_are(measure: str) -> Non
     assert all("subject" in each for each in fields if not {"head", "steps_nearness"} & each)
 
 
+@pytest.mark.parametrize("scored", [["accuracy"], ["agreement"], ["accuracy", "agreement"]])
+@pytest.mark.parametrize("measure", ["band_noise", "shape_texture"])
+def test_a_number_is_called_what_it_is_a_share_of(measure: str, scored: list[str]) -> None:
+    """What phase decides was told as "share of: accuracy"; what subjects without labels score stayed English."""
+    finding = finding_of(measure)
+    marks = [scored[at % len(scored)] for at in range(finding.sizes["subject"])]
+    with theme.drawing(subjects=ORDER):
+        chart = find_measure(measure).chart(finding.assign(scored=("subject", marks)))
+        points = [layer for layer in layers_of(specification(chart, validate=False)) if layer.kind == "point"]
+    told = [{each["title"] for each in layer.encoding["tooltip"]} for layer in points]
+    decided = [titles for titles in told if "decided by phase" in titles]
+    assert decided == [{"subject", "decided by phase", "from", "to"}] * (measure == "shape_texture")
+    if len(scored) == 1:
+        assert all(any(scored[0] in title for title in titles) for titles in told if titles not in decided)
+    axes = {layer.encoding[axis].get("title") for layer in points for axis in ("x", "y")} - {None}
+    say = Translator(words.read("eyechart.report", "ko/charts.toml"), ORDER)
+    assert {title for title in axes.union(*told) if say(title) is None} == set()
+
+
 SAID_ALIKE = re.compile(r"[\d.–×]+|net:[\w@]+|CKA|NLL|R²|Δ|[a-f]")
 NAMES = {"subject", "name", "other_name", "unit_name", "group_heads", "token", "corruption", "moment", "pair"}
 """Columns of names: of subjects, corruptions and moments, which stay, and of layers, said word by word."""

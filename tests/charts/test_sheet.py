@@ -15,11 +15,13 @@ from eyechart.charts import sheet, theme
 from eyechart.charts.export import specification
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.paper import POINTS
-from eyechart.charts.wrapping import ems, lines_of
+from eyechart.charts.tables import subject_colours
+from eyechart.charts.wrapping import ems, layers_of, lines_of
 from eyechart.measures import find_measure, names
 from eyechart.report.embed import fitted_picture, size_of
 
 from .findings import CNN, SWIN, VIT, finding_of
+from .test_small_multiples import curves
 
 SMALLEST = 6.0  # points
 
@@ -88,3 +90,50 @@ def test_names_along_a_map_are_thinned_where_words_are_larger() -> None:
     apart = sorted(abs(two - one) for one, two in pairwise(places) if two != one)
     assert layout.words > 1
     assert apart[0] >= 11 * layout.words
+
+
+@pytest.mark.parametrize(("subjects", "abreast"), [(4, 4), (5, 3), (6, 3), (7, 4), (8, 4), (9, 3)])
+def test_small_panels_of_four_subjects_stand_in_one_row(subjects: int, abreast: int) -> None:
+    """The fourth stood alone in a second row: half of every figure, and of seven pages of one section, was empty."""
+    spec = specification(curves(subjects, subjects))
+    layout, picture = fitted_picture(spec)
+    small = [part["concat"] for part in sheet.laid_out(spec, layout)["concat"]]
+    assert {part["columns"] for part in sheet.laid_out(spec, layout)["concat"]} == {abreast}
+    assert layout.one_more == (abreast == 4)
+    assert min(points_on_paper(layout, picture)) >= SMALLEST
+    assert layout.millimetres(size_of(picture)[0]) <= sheet.SHEET
+    assert len({panel["width"] for panels in small for panel in panels}) == 1
+    assert spec == specification(curves(subjects, subjects))  # on a screen they stay as they are
+
+
+def test_a_long_name_above_a_narrower_panel_takes_lines() -> None:
+    name = "a_model_with_a_name_of_forty_letters_ok"
+    titles = [{"text": name, "fontSize": 12, "limit": 230} for _ in range(4)]
+    part = {"concat": [{"width": 190, "title": title, "mark": "point"} for title in titles], "columns": 3}
+    sheet.with_one_more(part)
+    for title in titles:
+        assert "".join(title["text"]) == name
+        assert max(ems(line) for line in title["text"]) * 12 <= 1.16 * float(str(title["limit"]))
+
+
+def test_the_name_of_a_line_that_crosses_a_curve_of_its_small_panel_is_left_out() -> None:
+    """Larger words in narrower panels: "equal lengths" lay over the curve of one subject of four."""
+    heights = {"s0": [0.9] * 7, "s1": [0.9, 0.6] * 3, "s2": [0.6, 0.4] * 3, "s3": [0.1] * 7}
+    rows = [
+        {"subject": name, "depth": at / 6, "value": up} for name, ups in heights.items() for at, up in enumerate(ups)
+    ]
+    y = alt.Y("value:Q", scale=alt.Scale(domain=[0, 1]))
+    chart = theme.curve(pd.DataFrame(rows), theme.depth_axis(), y, subject_colours(list(heights)))
+    spec = specification(theme.panels([(chart + theme.reference(0.5, "one half")).properties(width=380, height=200)]))
+    layout, picture = fitted_picture(spec)
+    (small,) = sheet.laid_out(spec, layout)["concat"]
+    shown = [
+        sum(
+            layer["encoding"]["text"].get("field") == "text"
+            for layer in layers_of(panel)
+            if "text" in layer["encoding"]
+        )
+        for panel in small["concat"]
+    ]
+    assert shown == [2, 2, 0, 2]  # each with its rim
+    assert picture.count(">one half<") == 6

@@ -19,6 +19,13 @@ def test_every_claim_is_there_once_and_in_order() -> None:
     assert list(CLAIMS) == [f"C{number:02}" for number in range(1, 81)], "those of the specification"
 
 
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+def test_numbers_are_written_as_on_the_rest_of_the_page(claim: Claim) -> None:
+    """ ".05" stood beside "claimed: more than 0.05"."""
+    words = " ".join(str(value) for value in vars(claim).values())
+    assert not re.findall(r"(?<![\w.])\.\d+", words)
+
+
 def test_a_claim_that_stands_there_twice_is_named() -> None:
     entries = [{"id": "C98"}, {"id": "C99"}, {"id": "C98"}]
     with pytest.raises(EyechartError, match="C98 is defined twice"):

@@ -12,6 +12,7 @@ import xarray as xr
 
 from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
+from eyechart.charts.tables import subject_colours
 from eyechart.measures import find_measure
 from tests.charts.findings import finding_of
 
@@ -38,6 +39,47 @@ def test_one_panel_does_not_stand_alone_below_three(browser: Browser, tmp_path: 
     assert left == below < right
     assert corner == right
     assert top == beside < low == lowest
+
+
+def four_curves(_: xr.Dataset) -> Any:
+    subjects = ["zoo:vit", "zoo:resnet", "zoo:swin", "zoo:pit"]
+    rows = [{"subject": name, "depth": at / 3, "value": at + n} for n, name in enumerate(subjects) for at in range(4)]
+    curve = theme.curve(pd.DataFrame(rows), theme.depth_axis(), alt.Y("value:Q"), subject_colours(subjects))
+    return theme.panel(curve, (380, 200), "values")
+
+
+@pytest.mark.parametrize(
+    ("browser", "rows"), [(DESK, [4]), ((1100, 900), [4]), ((800, 900), [2, 2])], indirect=["browser"]
+)
+def test_the_fourth_of_four_subjects_does_not_stand_alone(browser: Browser, tmp_path: Path, rows: list[int]) -> None:
+    """Three were in a row, and one below: at a desk all fit into it."""
+    figure = drawn(browser, tmp_path, four_curves)
+    heights = [top for _, top in browser.ask(PLACES % figure)]
+    assert [heights.count(height) for height in sorted(set(heights))] == rows
+
+
+def four_curves_above_wide_maps(_: xr.Dataset) -> Any:
+    """As in `skip_ratio`: no way of drawing the curves alone makes room for the maps."""
+    cells = pd.DataFrame({"x": list("abab"), "y": list("ccdd"), "value": [0.1, 0.2, 0.3, 0.4]})
+    maps = theme.panels([heatmap(cells, x="x", y="y", value="value", size=380)] * 2, columns=2)
+    return theme.panels([four_curves(_), maps], columns=1, shared=())
+
+
+#: How high the names of subjects stand above their panels.
+NAMED = """(() => {
+  const found = [];
+  window.eyechart.visit(window.eyechart.views.get(%s).view, ({ text, bounds }, { role }, left, top) => {
+    if (role === 'title-text' && /^zoo:/.test(text)) found.push(Math.round(top + bounds.y1));
+  });
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("browser", [(800, 900)], indirect=True)
+def test_nor_above_maps_that_fill_the_page(browser: Browser, tmp_path: Path) -> None:
+    figure = drawn(browser, tmp_path, four_curves_above_wide_maps)
+    heights = browser.ask(NAMED % figure)
+    assert [heights.count(height) for height in sorted(set(heights))] == [2, 2]
 
 
 def test_what_is_relative_begins_a_row() -> None:

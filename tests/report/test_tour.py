@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from eyechart.claims.table import CLAIMS, EVIDENCE
 from eyechart.measures import measures
 from eyechart.report import page
 from eyechart.report.tour import NOTES, steps
 from eyechart.studies.study import studies_of_claims
 
+from .browser import Browser
 from .synthetic import as_run, synthetic_run
 from .test_page import Outline
 
@@ -56,3 +59,19 @@ def test_reported_stands_beside_measured(tmp_path: Path) -> None:
     assert places == sorted(places)
     assert html.index('id="tour"') < html.index('class="chapter"')
     assert "Settled by trainings made for it: ViTs whose attention is limited" in said  # C47: no verdict, no silence
+
+
+#: What share of the tour its widest cell of what is measured takes.
+SHARE = """[...document.querySelectorAll('.tour td:last-child')]
+  .map((cell) => cell.clientWidth / cell.closest('table').clientWidth)"""
+
+
+@pytest.mark.parametrize(("browser", "least"), [((1440, 900), 0.5), ((390, 844), 0.95)], indirect=["browser"])
+def test_what_is_measured_has_most_of_the_room(browser: Browser, tmp_path: Path, least: float) -> None:
+    """Of three equal columns two stood empty beside it; on a phone it has the whole width."""
+    target = tmp_path / "tour.html"
+    target.write_text(page.render(as_run(synthetic_run(tmp_path)), [], tour_first=True), encoding="utf-8")
+    browser.open(target)
+    shares = browser.ask(SHARE)
+    assert shares
+    assert min(shares) >= least

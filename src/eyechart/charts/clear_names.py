@@ -19,8 +19,12 @@ Spot = tuple[float, float]
 Layer = tuple[dict[str, Any], Sequence[Mapping[str, Any]]]
 
 
-def stand_clear(panel: Mapping[str, Any], layers: Sequence[Layer]) -> None:
-    """Move the names of the level lines of a panel; `layers` are its marks, each with the rows that it draws."""
+def stand_clear(panel: Mapping[str, Any], layers: Sequence[Layer], ratio: float = 1.0, *, or_not: bool = False) -> None:
+    """Move the names of the level lines of a panel; `layers` are its marks, each with the rows that it draws.
+
+    Words are `ratio` times as large as on the page. Where none of the places is clear, one has the fewest marks; or,
+    if there may be no name (`or_not`), it is left out.
+    """
     width, height = panel.get("width"), panel.get("height")
     if not isinstance(width, (int, float)) or not isinstance(height, (int, float)):
         return
@@ -32,18 +36,19 @@ def stand_clear(panel: Mapping[str, Any], layers: Sequence[Layer]) -> None:
         if not rows or not _names_a_level_line(layer):
             continue
         mark = layer["mark"]
-        line, long = height - up(rows[0]["reference"]), LETTER * len(str(rows[0]["text"]))
+        line, long = height - up(rows[0]["reference"]), ratio * LETTER * len(str(rows[0]["text"]))
 
         def hidden(place: tuple[bool, bool], line: float = line, long: float = long) -> float:
             at_end, under = place
             left = width - BESIDE - long if at_end else BESIDE
-            top = line + AWAY if under else line - AWAY - HIGH
-            if top < 0 or top + HIGH > height:
+            high = ratio * HIGH
+            top = line + AWAY if under else line - AWAY - high
+            if top < 0 or top + high > height:
                 return math.inf
             return sum(
                 STEPS if wide == POINT else 1  # a mark that is hidden is worse than a piece of a curve
                 for x, y, wide in curves
-                if -wide < x - left < long + wide and -wide < y - top < HIGH + wide
+                if -wide < x - left < long + wide and -wide < y - top < high + wide
             )
 
         own_end, own_under = mark["align"] == "right", mark["baseline"] == "top"
@@ -51,6 +56,8 @@ def stand_clear(panel: Mapping[str, Any], layers: Sequence[Layer]) -> None:
             (own_end, not own_end), (own_under, not own_under)
         )  # of equal ones where it stood is the first
         at_end, under = min(places, key=hidden)
+        if or_not and hidden((at_end, under)):
+            layer["encoding"]["text"] = {"value": ""}
         mark |= {"align": "right", "dx": -BESIDE} if at_end else {"align": "left", "dx": BESIDE}
         mark |= {"baseline": "top", "dy": AWAY} if under else {"baseline": "bottom", "dy": -AWAY}
         layer["encoding"]["x"] = {"value": "width" if at_end else 0}

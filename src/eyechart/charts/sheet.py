@@ -12,13 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from eyechart.charts import small_multiples
+from eyechart.charts.clear_names import stand_clear
 from eyechart.charts.paper import FONT_SIZES, LIMITS, POINTS, START, parts_of, width_of
+from eyechart.charts.whole_names import whole_title
 from eyechart.charts.wrapping import fit_references, layers_of, panels_of, thin_names, wrap_titles
 
 SHEET = 186.0  # millimetres between the margins of A4, as page.css sets them
 TYPE, LEAST = 6.6, 6.2  # points of the smallest words of a figure: as they should be, and as they may
 ROOM = SHEET * POINTS * START / TYPE  # pixels of a sheet, where words have START of them
 AXIS = 70  # pixels that an axis takes beside its panel, about
+SMALL_AXIS = 48  # the same of a small panel, whose upright axis has no title
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Layout:
     """Panels in a row at most."""
     below: bool = False
     """Whether legends of symbols stand under the panels."""
+    one_more: bool = False
+    """Whether small panels are narrower, so that one more stands in a row where that saves a row."""
 
     def millimetres(self, width: float) -> float:
         """How wide a picture of so many pixels is printed."""
@@ -41,6 +47,9 @@ AS_IT_IS = Layout()
 def fitted(spec: dict[str, Any], width_drawn: Callable[[dict[str, Any], Layout], float]) -> Layout:
     """How a chart is laid out; `width_drawn` draws it, with words so many times larger, and says how wide that is."""
     rows = [part for part in parts_of(spec) if "concat" in part]
+    one_more = any(map(saves_a_row, rows))
+    spec = arranged(spec, Layout(one_more=one_more))
+    rows = [part for part in parts_of(spec) if "concat" in part]
     widest = max((min(part.get("columns", len(part["concat"])), len(part["concat"])) for part in rows), default=1)
     ways: list[tuple[int | None, bool, float]] = [(None, False, 1.3), (None, True, 1.5)]
     ways += [(columns, True, 1.5 if columns > 1 else math.inf) for columns in range(widest - 1, 0, -1)]
@@ -49,7 +58,7 @@ def fitted(spec: dict[str, Any], width_drawn: Callable[[dict[str, Any], Layout],
         if plots + AXIS * widest > ROOM:
             words = min(largest, max(1.0, (plots + AXIS * widest) / ROOM))
         for _ in range(5):
-            layout = Layout(words, columns, below)
+            layout = Layout(words, columns, below, one_more)
             width = width_drawn(laid_out(spec, layout), layout)
             if TYPE * words * ROOM / width >= LEAST and words <= max(1.0, 1.12 * width / ROOM):
                 if words <= largest:
@@ -67,9 +76,33 @@ def laid_out(spec: dict[str, Any], layout: Layout) -> dict[str, Any]:
     wrap_titles(made, layout.words)
     thin_names(made, layout.words)
     fit_references(made, layout.words)
+    clear_names(made, layout.words)
     level_titles(made)
     larger: dict[str, Any] = scaled(made, layout.words)
     return larger
+
+
+def clear_names(spec: dict[str, Any], ratio: float) -> None:
+    """Names of level lines in small panels, clear of the curves once words are larger; left out where no place is."""
+    tables = spec.get("datasets", {})
+
+    def drawn(part: dict[str, Any], table: str | None) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        table = (part.get("data") or {}).get("name", table)
+        if "layer" in part:
+            return [mark for each in part["layer"] for mark in drawn(each, table)]
+        asked = [each["filter"] for each in part.get("transform", ()) if isinstance(each.get("filter"), dict)]
+        rows = tables.get(table or "", [])
+        return [(part, [row for row in rows if all(row.get(each["field"]) == each.get("equal") for each in asked)])]
+
+    def walk(part: dict[str, Any], table: str | None) -> None:
+        table = (part.get("data") or {}).get("name", table)
+        for each in part.get("concat", ()):
+            walk(each, table)
+        width = part.get("width")
+        if "layer" in part and isinstance(width, int | float) and width <= small_multiples.WIDTH:
+            stand_clear(part, drawn(part, table), ratio, or_not=True)
+
+    walk(spec, None)
 
 
 #: Not seen: a mark over the frame lifted the title of its panel above those beside it, so all have one there.
@@ -87,8 +120,34 @@ def level_titles(spec: dict[str, Any]) -> None:
             panel["layer"] = [*panel["layer"], HEADROOM]
 
 
+def saves_a_row(part: dict[str, Any]) -> bool:
+    """Whether small panels, three in a row, take a row less with four: the fourth of four subjects stood alone there,
+    and every second page of a figure was half empty."""
+    panels = part["concat"]
+    if part.get("columns") != small_multiples.COLUMNS or any(
+        each.get("width") != small_multiples.WIDTH for each in panels
+    ):
+        return False
+    return math.ceil(len(panels) / (small_multiples.COLUMNS + 1)) < math.ceil(len(panels) / small_multiples.COLUMNS)
+
+
+def with_one_more(part: dict[str, Any]) -> None:
+    """Small panels made narrower, in place, so that one more stands in a row."""
+    part["columns"] = small_multiples.COLUMNS + 1
+    width = round(ROOM / part["columns"] - SMALL_AXIS)
+    for panel in part["concat"]:
+        panel["width"] = width
+        if isinstance(panel.get("title"), dict):
+            limit = width + SMALL_AXIS - 8
+            panel["title"] |= {"text": whole_title(panel["title"]["text"], limit, 12), "limit": limit}
+
+
 def arranged(spec: dict[str, Any], layout: Layout) -> dict[str, Any]:
     made = {key: value if key == "datasets" else copy.deepcopy(value) for key, value in spec.items()}
+    if layout.one_more:
+        for part in parts_of(made):
+            if "concat" in part and saves_a_row(part):
+                with_one_more(part)
     if layout.columns is not None:
         room = ROOM
         for part in parts_of(made):

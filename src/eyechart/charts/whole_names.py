@@ -53,13 +53,13 @@ def _walk(
     without = {*without, *_without_legend(part)}
     title = part.get("title")
     if isinstance(title, dict) and "limit" in title:
-        title["text"] = _whole_title(title["text"], title["limit"], title.get("fontSize", 13))
+        title["text"] = whole_title(title["text"], title["limit"], title.get("fontSize", 13))
         if title.get("subtitle"):
-            title["subtitle"] = _whole_title(title["subtitle"], title["limit"], 11)
+            title["subtitle"] = whole_title(title["subtitle"], title["limit"], 11)
     encoding = part.get("encoding", {})
     for channel, place in ((channel, encoding[channel]) for channel in ("x", "y", *LEGENDS) if channel in encoding):
         if channel in ("x", "y") and "titleLimit" in (axis := place.get("axis") or {}):
-            axis["title"] = _whole_title(axis.get("title") or "", axis["titleLimit"], AXIS_TITLE) or None
+            axis["title"] = whole_title(axis.get("title") or "", axis["titleLimit"], AXIS_TITLE) or None
         if channel in LEGENDS and channel not in without:
             _name(place, "legend", (place.get("scale") or {}).get("domain"), LEGEND_ROOM)
         elif channel in ("x", "y") and place.get("type") == "nominal" and place.get("axis", {}) is not None:
@@ -77,7 +77,12 @@ def _without_legend(part: Mapping[str, Any]) -> set[str]:
     return own.union(*map(_without_legend, part.get("layer", ())))
 
 
-def _whole_title(text: Any, limit: float, size: float) -> Any:
+def whole_title(text: Any, limit: float, size: float) -> Any:
+    """A title in as many lines as show it whole in so many pixels.
+
+    >>> whole_title("zoo:vit", 160, 12), whole_title("a_model_with_a_name_of_forty_letters", 160, 12)
+    ('zoo:vit', ['a_model_with_a_name_of_', 'forty_letters'])
+    """
     letters = int(limit / (LETTER * size))
     lines = [text] if isinstance(text, str) else list(text)
     fit = {line: len(line) <= letters or ems(line) * size <= WIDEST * limit for line in lines}

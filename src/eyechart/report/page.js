@@ -55,6 +55,7 @@
     return Math.max(own, ...(part.concat || []).map(columnsOf));
   };
 
+  const isSmall = ({ concat, width }) => !concat && width === 190; // a panel of one subject of many
   // Small maps stand two a row even where all else stands alone.
   const isSmallMap = (part) => isMap(part) && part.width <= 200 && !namesBeside(part);
   const atMost = (part, columns, room) => {
@@ -65,12 +66,27 @@
       const even = Array.from({ length: Math.max(0, part.columns - 1) }, (_, less) => part.columns - less).find((many) => own % many === 0);
       if (part.concat.length > own && even) part.columns = even; // four above four: two a row, not three; five have no such half
       if (part.columns < Math.min(own, most)) fill(part, room);
+      if (part.concat.length === 4 && part.columns === 3 && part.concat.every(isSmall)) part.columns = 2;
     }
     (part.concat || []).forEach((one) => atMost(one, columns, room));
   };
 
+  // Of four subjects, three small panels in a row and one alone below: four in a row, or two above two. So of seven, eight.
+  const oneMore = (whole, room) => {
+    const wide = (many) => Math.min(many > 2 ? 190 : 300, Math.floor(room / many) - 48); // without their axes
+    const parts = panelsOf(whole).filter(({ concat = [], columns }) => columns === 3 && concat.every(isSmall) && Math.ceil(concat.length / 4) < Math.ceil(concat.length / 3));
+    const many = [4, 2].find((each) => wide(each) >= 150 && (each > 2 || parts.every(({ concat }) => concat.length === 4)));
+    if (!many || !parts.length) return false;
+    parts.forEach((part) => {
+      part.columns = many;
+      part.concat.forEach((one) => Object.assign(one, { width: wide(many), title: { ...one.title, limit: wide(many) + 40 } }));
+    });
+    return true;
+  };
+
   const ways = (spec, some) => {
-    const columns = columnsOf(spec), beside = some ? [{ abreast: true }, { abreast: true, below: true }] : [];
+    const columns = columnsOf(spec), abreast = [{ abreast: true }, { abreast: true, below: true }];
+    const beside = some ? abreast : [{ oneMore: true }, { oneMore: true, below: true }];
     const fewer = Array.from({ length: columns - 1 }, (_, taken) => columns - taken).flatMap((many) => [
       ...(many < columns ? [{ below: true, columns: many }] : []),
       ...[{}, { again: 0.12 }, { piled: true }, { piled: true, again: 0.25 }, ...Array(3).fill({ piled: true, again: 0.05 })].map((way) => ({ below: true, columns: many, tight: true, ...way })),
@@ -475,6 +491,7 @@
     for (const way of ways(whole, only.length > 0)) {
       const copy = JSON.parse(JSON.stringify(whole));
       if (way.abreast) abreast(copy);
+      if (way.oneMore && !oneMore(copy, room)) continue;
       if (way.columns) atMost(copy, way.columns, room);
       if (way.again && excess > way.again * room) continue;
       more = way.again ? more + excess : 0;

@@ -251,7 +251,7 @@ BOUND = re.compile(
     r"|\b(Figures?|Figs?\.|Tables?|그림|표) (?=(?:[A-H]\.)?\d)"
 )
 INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
-FORMULA = re.compile(r"\b(?:cos|softmax)\([^()<>]+\)")
+FORMULA = re.compile(r"\b(?:cos|softmax)\([^()<>]+\)|\|\w − \w\|²")
 UNBROKEN = re.compile(
     r"--[a-z][\w-]*(?: [a-z][\w=]{,23}\b)?|\b(?=[\w:-]{,24}(?![\w:-]))[a-z]+:\w+-[\w-]+|softmax\([^\s()]+\)"
 )
@@ -287,11 +287,13 @@ def whole_options(said: Markup) -> Markup:
     Markup('by cos(z,\\xa0z\\xa0+\\xa0f) there')
     >>> whole_options(Markup("softmax(X Xᵀ / √d)"))
     Markup('softmax(X\\xa0Xᵀ\\xa0/\\xa0√d)')
+    >>> whole_options(Markup("1 − Σ|a − b|²"))
+    Markup('1 − Σ|a\\xa0−\\xa0b|\\u2060²')
     >>> whole_options(Markup("in resnet18@random as well: swin_tiny_window7"))
     Markup('in resnet18@random as well: <span class="name">swin_<wbr>tiny_<wbr>window7</span>')
     """
     whole = INTERVAL.sub("[\\1,\u00a0\\2]", str(said))
-    whole = FORMULA.sub(lambda match: match[0].replace(" ", "\u00a0"), whole)
+    whole = FORMULA.sub(lambda match: match[0].replace(" ", "\u00a0").replace("|²", "|\u2060²"), whole)
     whole = BOUND.sub(lambda match: f"{match[1] or match[2] or match[3] or ''}\u00a0", whole)
     with_code = re.sub(r"`([^`<>]+)`", r"<code>\1</code>", whole)
     with_particles = BRACKET_BEFORE_PARTICLE.sub("\u2060", with_code)  # a word joiner, which has no width

@@ -13,8 +13,8 @@ TRIAL = (
     "Before row 1 was registered, 11 of its arms had been trained and measured in a trial (2 seeds, 8 minibatches "
     "instead of 64), and their numbers were seen. Mean positive eigenvalue of seeds 0 and 1: vit 86, 76; vit-gap "
     "40, 32; resnet 53, 48; kernel-3 and kernel-5 42, 32; patch-8 78, 68; heads-2 56, 48; swin 60, 59; alternet "
-    "298, 221; on 6 % of the data vit 56, 47 and resnet 14, 14. Share of negative ones: vit .10, .10; resnet 0, 0; "
-    "vit on 6 % .33, .33. They are no records and decide nothing: margins were set before the trial and stayed, and "
+    "298, 221; on 6 % of the data vit 56, 47 and resnet 14, 14. Share of negative ones: vit 0.10, 0.10; resnet 0, 0; "
+    "vit on 6 % 0.33, 0.33. They are no records and decide nothing: margins were set before the trial and stayed, and "
     "row 1 was trained anew. But seeds 0 and 1 are among its own, and whoever wrote its tests could know which way "
     "these arms lie: “registered before the runs” says less in row 1 than elsewhere."
 )

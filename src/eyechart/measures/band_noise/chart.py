@@ -25,9 +25,15 @@ def changes(finding: xarray.Dataset, name: str) -> pd.DataFrame:
     return table_of(finding, name, times=-100.0)
 
 
-def tooltips_of(name: str, **column: tuple[str, str]) -> list[alt.Tooltip]:
-    numbers = interval_tooltips(name, "value", "+.1f")
-    return [*tooltips("subject", **column, scored="points of"), *numbers]
+def tooltips_of(finding: xarray.Dataset, name: str, **column: tuple[str, str]) -> list[alt.Tooltip]:
+    """The number is called what it is a change of; where subjects differ in that, each says its own."""
+    if len(set(finding.scored.values.tolist())) == 1:
+        return tooltips("subject", **column) + interval_tooltips(name, change(finding), "+.1f")
+    return tooltips("subject", **column, scored="points of") + interval_tooltips(name, "value", "+.1f")
+
+
+def change(finding: xarray.Dataset) -> str:
+    return f"change of {' or '.join(dict.fromkeys(finding.scored.values.tolist()))} (points)"
 
 
 def by_frequency(finding: xarray.Dataset) -> Chart:
@@ -37,9 +43,8 @@ def by_frequency(finding: xarray.Dataset) -> Chart:
         return theme.nothing("by frequency", SIZE, "no strength that was tried costs 10 points")
     table = changes(finding, "cost")
     x = alt.X("frequency:Q", title="frequency of the noise / π", scale=alt.Scale(domain=[0, 1]))
-    what = " or ".join(dict.fromkeys(finding.scored.values.tolist()))
-    y = alt.Y("cost:Q", title=f"change of {what} (points)")
-    tooltip = tooltips_of("cost", frequency=("frequency / π", ".2f"))
+    y = alt.Y("cost:Q", title=change(finding))
+    tooltip = tooltips_of(finding, "cost", frequency=("frequency / π", ".2f"))
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of("cost"), tooltip=tooltip)
     title = f"by frequency: noise of {unit(finding)} {strength:.2f}"
@@ -60,7 +65,7 @@ def by_strength(finding: xarray.Dataset) -> Chart:
     title = f"strength: {unit(finding)}, in quarters of the pixel range"
     x = alt.X("strength:Q", title=title, scale=scale, axis=theme.axis_at(ticks, format=".2~g"))
     y = alt.Y("mean_cost:Q", title="mean change (points)")
-    tooltip = tooltips_of("mean_cost", strength=("strength", ".2f"))
+    tooltip = tooltips_of(finding, "mean_cost", strength=("strength", ".2f"))
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of("mean_cost"), tooltip=tooltip)
     layers = lines + theme.reference(-10, "10 points")

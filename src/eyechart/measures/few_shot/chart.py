@@ -30,8 +30,8 @@ def linear_curves(finding: xarray.Dataset) -> Chart:
     abreast = 2 if max(map(len, finding.subject.values)) <= 16 else 1  # a legend wider than its panel parts the panels
     legend = alt.Legend(title=None, orient="bottom", columns=abreast, labelLimit=220)
     colour = subject_colours(finding.subject.values, legend=legend)
-    y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]))
-    tooltip = tooltips("subject", shot=("shots", "")) + interval_tooltips("linear", "accuracy")
+    y = alt.Y("linear:Q", title="accuracy, all classes", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+    tooltip = tooltips("subject", shot=("shots", "")) + interval_tooltips("linear", "accuracy", ".1%")
     lines = theme.curve(table, shot_axis(table), y, colour, *ends_of("linear"), tooltip=tooltip)
     chance = theme.chance(1 / int(finding.way.max()), "guessing")
     return theme.panel(lines + chance, (SIDE, SIDE), "linear evaluation")
@@ -39,14 +39,15 @@ def linear_curves(finding: xarray.Dataset) -> Chart:
 
 def episode_curves(finding: xarray.Dataset, subject: str) -> Chart:
     table = table_of(finding.sel(subject=[subject]), "episodes")
-    title = alt.TitleParams(f"episodes: {subject}", limit=SIDE)
+    title = alt.TitleParams(f"episodes: {subject}", subtitle="dashed: guessing", limit=SIDE)
     if table.empty:
         return theme.nothing(title, (SIDE, SIDE), TOO_FEW)
     table["ways"] = table["way"].map("{} classes".format)
     names = [f"{way} classes" for way in finding.way.values]
     colour = alt.Color("ways:N", scale=theme.ordered_scale(names), sort=None, title=None)
-    y = alt.Y("episodes:Q", title="episode accuracy", scale=alt.Scale(domain=[0, 1]))
-    tooltip = tooltips("subject", shot=("shots", ""), way=("classes", "")) + interval_tooltips("episodes", "accuracy")
+    y = alt.Y("episodes:Q", title="episode accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+    tooltip = tooltips("subject", shot=("shots", ""), way=("classes", ""))
+    tooltip += interval_tooltips("episodes", "accuracy", ".1%")
     lines = theme.curve(table, shot_axis(table), y, colour, *ends_of("episodes"), tooltip=tooltip)
     guesses = table[["way", "ways"]].drop_duplicates().assign(guess=lambda rows: 1 / rows["way"])
     dashed: alt.Chart = alt.Chart(guesses).mark_rule(strokeDash=[5, 4], strokeWidth=1.75, tooltip=None)

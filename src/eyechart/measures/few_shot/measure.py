@@ -207,7 +207,7 @@ class FewShot(Measure):
         "classifier, the vector that comes out; where that is not one vector (two classifiers, tokens), class tokens "
         "or mean over positions of the last block, of a ViT normalised over channels: where it is so, the sentence "
         "above says it. Linear evaluation: ridge to ±1 targets, features standardised over the "
-        "support, bias feature 100, penalty 2^10. Episodes: nearest mean of the support, features standardised over "
+        "support, bias feature 100, penalty 2¹⁰. Episodes: nearest mean of the support, features standardised over "
         "all images without labels; 32 queries a class, never among the support. 60 seeded draws, the same for all "
         "subjects. Intervals leave out images both as support and as query. How tight classes are is compared "
         "between trained subjects: of two, lead in episode accuracy (mean over the grid) times lead in spread; of "

@@ -107,8 +107,8 @@ def over_distance(at: xarray.Dataset, subject: str, low: float) -> Chart:
     colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
     tooltip = tooltips("subject", "pairs", distance=("distance (patches)", ".3~g"))
     tooltip += interval_tooltips("cosine", "mean cosine", ends=("low", "high"))
-    numbers = {"nearness": f"{float(at.nearness):z.2f}", "rows": f"{float(at.row_bonus):+z.3f}"}
-    numbers["columns"] = f"{float(at.column_bonus):+z.3f}"
+    numbers = {"nearness": f"{float(at.nearness):z.2f}", "rows": f"{float(at.row_bonus):+z.2f}"}
+    numbers["columns"] = f"{float(at.column_bonus):+z.2f}"
     words = ", ".join(f"{name}\u00a0{number}" for name, number in numbers.items())  # no line ends within one
     words = words.replace("-", "−")
     lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)

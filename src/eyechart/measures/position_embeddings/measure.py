@@ -296,7 +296,7 @@ class PositionEmbeddings(Experiment):
         parts = []
         for at, subject in enumerate(finding.subject.values.tolist()):
             table = finding.isel(table=at)
-            bonuses = [in_words(table, name, "+.3f") for name in ("row_bonus", "column_bonus")]
+            bonuses = [in_words(table, name, "+.2f") for name in ("row_bonus", "column_bonus")]
             parts.append(
                 f"{subject}: likeness of the {int(finding.rows[at])}×{int(finding.columns[at])} position embeddings "
                 f"{where(int(finding.block[at]))} goes with nearness at a rank correlation of "

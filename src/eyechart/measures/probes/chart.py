@@ -22,7 +22,7 @@ WORDS = {
 }
 TOOLTIPS = [
     *tooltips("subject", "name", readout="read from"),
-    *interval_tooltips("accuracy", "accuracy"),
+    *interval_tooltips("accuracy", "accuracy", ".1%"),
     *tooltips(features=("features there", ""), features_read=("features read", "")),
 ]
 TOGETHER = 2  # subjects whose readouts one panel can show; of more, every readout has a panel of its own
@@ -58,7 +58,7 @@ def one_readout(finding: xarray.Dataset, readout: str, width: int) -> alt.LayerC
     table = accuracies(finding)
     table = table[table["readout"] == WORDS[readout]]
     x = theme.depth_axis()
-    y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of("accuracy"), tooltip=TOOLTIPS)
     chance = theme.chance(float(finding.chance[0]), "commonest class", last_scores(table))
@@ -74,7 +74,7 @@ def readout_curves(finding: xarray.Dataset) -> Chart:
     table = accuracies(finding)
     table = table[table["readout"] != WORDS["tokens"]]
     x = theme.depth_axis()
-    y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("accuracy:Q", title="probe accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
     colour = subject_colours(finding.subject.values)
     readouts = [words for words in WORDS.values() if words in set(table["readout"])]
     patterns = {"class token": [1, 0], "mean of patch tokens": [7, 3], "mean with class token": [2, 2]}
@@ -107,9 +107,10 @@ def token_maps(finding: xarray.Dataset) -> Chart:
                     value_title="accuracy",
                     title=alt.TitleParams(str(finding.name.values[site]), subtitle=subject, limit=120),
                     domain=(0.0, highest),
+                    format=".0%",
                     x_labels=False,
                     y_labels=False,
-                    tooltip=tooltips("subject", "name", "row:Q", "column:Q", token_accuracy=("accuracy", ".2f")),
+                    tooltip=tooltips("subject", "name", "row:Q", "column:Q", token_accuracy=("accuracy", ".0%")),
                     size=120,
                 )
             )

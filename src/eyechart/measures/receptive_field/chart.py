@@ -21,6 +21,7 @@ from eyechart.site_choice import evenly
 
 TILES = 6  # depths that are shown, as in the original
 WIDTH, HEIGHT = 420, 250
+KINDS = {"conv": "convolution", "mlp": "MLP"}  # as a title says them
 AFTER, BEFORE, DISC = "after the addition", "branch, before it", "after it, in a disc of 1/64"
 
 
@@ -38,7 +39,7 @@ def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
     """One row of the original: what the middle of the map sees, a tile for each depth."""
     sites = site_indices(finding, subject, role)
     sites = sites[[*evenly(len(sites), TILES)]]
-    kinds = " and ".join(dict.fromkeys(finding.kind.values[sites].tolist()))
+    kinds = " and ".join(dict.fromkeys(KINDS.get(kind, kind) for kind in finding.kind.values[sites].tolist()))
     words = AFTER if role == "block" else f"{kinds} branch, before the addition"
     title = alt.TitleParams(subject, subtitle=words if len(sites) else "no branch before an addition")
     side = finding.sizes["x"]

@@ -116,7 +116,7 @@ class Robustness(SampledExperiment):
         "Random cells of an 8×8 grid, one to seven eighths of them, replaced by the picture's own mean colour; cells "
         "of 2×2, 4×4 and 8×8 grids permuted; the same draws for every subject. Attacks on pixel values of 0 … 1: FGSM "
         "and PGD, from a random start with steps of 2.5 ε / steps. A picture counts as misread within a ball if any "
-        "attack within it succeeds. Option setting=paper: FGSM ε .007; PGD ε .3, steps of 2/255, 40 of them."
+        "attack within it succeeds. Option setting=paper: FGSM ε 0.007; PGD ε 0.3, steps of 2/255, 40 of them."
     )
     quantities = (
         *(

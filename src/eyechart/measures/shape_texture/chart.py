@@ -24,7 +24,10 @@ def colour(finding: xarray.Dataset, with_legend: bool = True) -> alt.Color:
     return subject_colours(finding.subject.values, legend=legend)
 
 
-def tooltips_of(**columns: str | tuple[str, str]) -> list[alt.Tooltip]:
+def tooltips_of(finding: xarray.Dataset, **columns: str | tuple[str, str]) -> list[alt.Tooltip]:
+    """The number is called what it is a share of; where subjects differ in that, each says its own."""
+    if len(scored := set(finding.scored.values.tolist())) == 1:
+        return tooltips("subject", **columns) + interval_tooltips("accuracy", scored.pop(), ".1%")
     return tooltips("subject", **columns, scored="share of") + interval_tooltips("accuracy", "value", ".1%")
 
 
@@ -47,7 +50,7 @@ def filters(finding: xarray.Dataset) -> Chart:
     x = alt.X("cutoff:Q", title="limit (frequency / π)", scale=scale, axis=theme.axis_at(ticks, format=".3~f"))
     legend = theme.strokes(400, title=None, orient="bottom", columns=1, labelLimit=260)
     dashes = alt.Scale(domain=list(FILTERS.values()), range=[[1, 0], [5, 3]])
-    tooltip = tooltips_of(kept="kept", cutoff=("limit / π", ".3f"))
+    tooltip = tooltips_of(finding, kept="kept", cutoff=("limit / π", ".3f"))
     line = alt.Chart(table).mark_line(tooltip=None)
     line = line.encode(x, accuracy(finding), colour(finding), alt.StrokeDash("kept:N", scale=dashes, legend=legend))
     bars = theme.error_bars(table, x, accuracy(finding), *ends_of("accuracy"), color=colour(finding))
@@ -68,13 +71,14 @@ def shuffles(finding: xarray.Dataset) -> Chart:
         accuracy(finding),
         colour(finding, with_legend=False),  # the panel before has it
         *ends_of("accuracy"),
-        tooltip=tooltips_of(tiles="pieces"),
+        tooltip=tooltips_of(finding, tiles="pieces"),
     )
     return theme.panel(with_chance(lines, finding), SIZE, "shuffled pictures")
 
 
 def conflicts(finding: xarray.Dataset) -> Chart:
     table = value_table(finding, "phase_share", "accuracy")
+    tooltip = tooltips("subject") + interval_tooltips("accuracy", "decided by phase", ".1%")
     subjects = finding.subject.values.tolist()
     plain = colour(finding, with_legend=False)  # the axis names them
     if max(map(len, subjects)) > LONG:  # slanted, they lay over one another
@@ -83,7 +87,7 @@ def conflicts(finding: xarray.Dataset) -> Chart:
         low, high = ends_of("accuracy")
         spans = alt.Chart(table).mark_rule(style="interval-bar", strokeWidth=1.5, tooltip=None)
         spans = spans.encode(theme.column_on(share, low), row, plain, x2=alt.X2(high))
-        points = alt.Chart(table).mark_point(size=90, filled=True).encode(share, row, plain, tooltip=tooltips_of())
+        points = alt.Chart(table).mark_point(size=90, filled=True).encode(share, row, plain, tooltip=tooltip)
         layers = spans + points + theme.reference(0.5, "both alike", axis="x", at="start")
         return theme.panel(layers, (SIZE[0], alt.Step(40)), "cue conflict")
     axis = alt.Axis(labelAngle=-30 if len("".join(subjects)) > 24 else 0, labelLimit=140)
@@ -95,6 +99,6 @@ def conflicts(finding: xarray.Dataset) -> Chart:
         axis=alt.Axis(format="%"),
     )
     bars = theme.error_bars(table, x, y, *ends_of("accuracy"), color=plain)
-    points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltips_of())
+    points = alt.Chart(table).mark_point(size=90, filled=True).encode(x, y, plain, tooltip=tooltip)
     layers = bars + points + theme.reference(0.5, "both alike", at="beyond")
     return theme.panel(layers, (max(160, 60 * len(subjects)), SIZE[1]), "cue conflict")

@@ -87,9 +87,10 @@ def answers(finding: xarray.Dataset, variable: str, title: str, heading: str) ->
     x = alt.X("at:Q", title="shift (pixels)", scale=scale, axis=theme.axis_at(marks))
     zero = variable == "variation"
     # Axes that end at a number, or the titles above the two panels are not level; answers can stay in all pictures.
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=zero, nice=6, domainMax=alt.Undefined if zero else 1))
+    ends = alt.Scale(zero=zero, nice=6, domainMax=alt.Undefined if zero else 1)
+    y = alt.Y("value:Q", title=title, scale=ends, axis=alt.Axis(format="~%"))
     colour = colour_of(subjects, with_legend=False)  # the row above has it
-    tooltip = tooltips("subject", px=("pixels", "")) + interval_tooltips("value", title)
+    tooltip = tooltips("subject", px=("pixels", "")) + interval_tooltips("value", title, ".1%")
     curve = theme.curve(table, x, y, colour, tooltip=tooltip)
     bars = theme.error_bars(table, x, y, "low", "high", color=colour)
     own = table[table["px"] == table["patch"]]
