@@ -245,52 +245,6 @@ def test_other_shards_of_the_same_batches_agree_to_rounding(
 # --- What goes wrong ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.posix
-def test_a_killed_worker_costs_nothing(weights: list[str], cluster: Any, tmp_path: Path) -> None:
-    again = asked(weights[:1], ["recognition", "cka"])
-    marker = tmp_path / "killed"
-    said: list[str] = []
-    run, _ = examined(functools.partial(dying, marker, again), choose_engine("ray"), tmp_path / "ray", said)
-    assert marker.exists()
-    assert re.search("[12] w(as|ere) begun again", whole(said)[-1]), said
-    assert re.search(r"\n\S+/\d+  lost, 0 tasks done", said[-1]), said
-    one, _ = examined(again, choose_engine("inline"), tmp_path / "inline")
-    assert shards_of(run) == shards_of(one)
-
-
-def dying(marker: Path, again: functools.partial[Prepared], **more: Any) -> Prepared:
-    """In a worker, the first time: die as by lack of memory."""
-    if "ray" in sys.modules and sys.modules["ray"].get_runtime_context().worker.mode == 1 and not marker.exists():
-        marker.touch()
-        time.sleep(0.2)  # until others can know that it had begun
-        os.kill(os.getpid(), signal.SIGKILL)
-    return again(**more)
-
-
-@pytest.mark.posix
-def test_workers_that_always_die_end_in_one_sentence(
-    weights: list[str], cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where memory is short for good: the system kills each of them. Ray's own monitor is tried by `make faults`."""
-    monkeypatch.setattr("eyechart.engines.ray_cluster.RETRIES", 1)
-    again, counts = asked(weights[:1], ["recognition"], limit=4), tmp_path / "attempts"
-    with pytest.raises(
-        EngineError, match=r"Ray lost a shard and 1 further attempts \(.*what is there is kept"
-    ) as error:
-        examined(functools.partial(always_dying, counts, again), choose_engine("ray"), tmp_path / "run")
-    assert "\n" not in str(error.value)
-    assert len(counts.read_bytes()) >= 2
-    assert os.environ["RAY_task_oom_retries"] == "3"  # noqa: SIM112 - for ever by default
-
-
-def always_dying(counts: Path, again: functools.partial[Prepared], **more: Any) -> Prepared:
-    if sys.modules["ray"].get_runtime_context().worker.mode == 1:
-        with counts.open("ab") as file:
-            file.write(b".")
-        os.kill(os.getpid(), signal.SIGKILL)
-    return again(**more)
-
-
 def otherwise(again: functools.partial[Prepared], **more: Any) -> Prepared:
     """In a worker: as if it had other weights."""
     prepared = again(**more)
@@ -377,7 +331,9 @@ def test_two_processes_of_a_launcher_make_one_run(weights: list[str], tmp_path: 
     assert "rank 0 finishes the run" in said[0]
     assert "report:" not in said[0]
     assert "report:" in said[1]
-    alone = eyechart.exam(weights[0], measures="recognition", limit=64, out=tmp_path / "alone", device="cpu")
+    alone = eyechart.exam(
+        weights[0], measures="recognition", limit=64, out=tmp_path / "alone", device="cpu", page=False
+    )
     both = Run(tmp_path / "run")
     assert both.finished
     assert both.findings["recognition"].identical(alone.findings["recognition"])
@@ -401,3 +357,52 @@ def test_trainings_on_a_cluster_end_as_in_a_process(cluster: Any, tmp_path: Path
         one, other = ((tmp_path / engine / f"{name}.safetensors").read_bytes() for engine in said)
         assert load(one).keys() == load(other).keys()
         assert all(torch.equal(value, load(other)[key]) for key, value in load(one).items())
+
+
+# --- Workers that die: last, since each needs a new process that imports torch ----------------------------------------
+
+
+@pytest.mark.posix
+def test_a_killed_worker_costs_nothing(weights: list[str], cluster: Any, tmp_path: Path) -> None:
+    again = asked(weights[:1], ["recognition", "cka"])
+    marker = tmp_path / "killed"
+    said: list[str] = []
+    run, _ = examined(functools.partial(dying, marker, again), choose_engine("ray"), tmp_path / "ray", said)
+    assert marker.exists()
+    assert re.search("[12] w(as|ere) begun again", whole(said)[-1]), said
+    assert re.search(r"\n\S+/\d+  lost, 0 tasks done", said[-1]), said
+    one, _ = examined(again, choose_engine("inline"), tmp_path / "inline")
+    assert shards_of(run) == shards_of(one)
+
+
+def dying(marker: Path, again: functools.partial[Prepared], **more: Any) -> Prepared:
+    """In a worker, the first time: die as by lack of memory."""
+    if "ray" in sys.modules and sys.modules["ray"].get_runtime_context().worker.mode == 1 and not marker.exists():
+        marker.touch()
+        time.sleep(0.2)  # until others can know that it had begun
+        os.kill(os.getpid(), signal.SIGKILL)
+    return again(**more)
+
+
+@pytest.mark.posix
+def test_workers_that_always_die_end_in_one_sentence(
+    weights: list[str], cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where memory is short for good: the system kills each of them. Ray's own monitor is tried by `make faults`."""
+    monkeypatch.setattr("eyechart.engines.ray_cluster.RETRIES", 1)
+    again, counts = asked(weights[:1], ["recognition"], limit=4), tmp_path / "attempts"
+    with pytest.raises(
+        EngineError, match=r"Ray lost a shard and 1 further attempts \(.*what is there is kept"
+    ) as error:
+        examined(functools.partial(always_dying, counts, again), choose_engine("ray"), tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert len(counts.read_bytes()) >= 2
+    assert os.environ["RAY_task_oom_retries"] == "3"  # noqa: SIM112 - for ever by default
+
+
+def always_dying(counts: Path, again: functools.partial[Prepared], **more: Any) -> Prepared:
+    if sys.modules["ray"].get_runtime_context().worker.mode == 1:
+        with counts.open("ab") as file:
+            file.write(b".")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return again(**more)

@@ -10,7 +10,8 @@ from eyechart.measures import find_measure
 from tests.charts.findings import finding_of
 
 from .browser import Browser
-from .test_layout import PANELS_OF, PHONE, drawn
+from .one_figure import PANELS_OF, drawn
+from .test_layout import PHONE
 
 ROWS = """(() => {
   const names = [], lines = [], look = (group, y) => group.items.forEach((mark) => mark.items.forEach((item) => {

@@ -17,7 +17,8 @@ from eyechart.measures import find_measure
 from tests.charts.findings import finding_of
 
 from .browser import Browser
-from .test_layout import DESK, PLACES, drawn
+from .one_figure import PLACES, drawn
+from .test_layout import DESK
 
 
 def three_maps_and_a_curve(_: xr.Dataset) -> Any:

@@ -149,6 +149,7 @@ class _Pass(TorchFunctionMode):
         self.stack: list[list[Any]] = []  # [path, call, operations so far]
         self.calls: dict[str, int] = {}
         self.met = 0
+        self.latest: dict[Hashable, Any] = {}
 
     def enter(self, path: str) -> Callable[..., None]:
         def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -263,7 +264,7 @@ class _Pass(TorchFunctionMode):
         return result
 
     def _take(self, site: Site, look: Look, before: bool | None) -> None:
-        look.anatomy, look.kept = self.tap.anatomy, self.tap._kept
+        look.anatomy, look.kept, look.latest = self.tap.anatomy, self.tap._kept, self.latest
         for view in self.tap._views.get(site.name, ()):
             if before is not None and view.before != before:
                 continue

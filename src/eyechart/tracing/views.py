@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import ReferenceType, ref
 
 from eyechart.errors import DoesNotApply
 from eyechart.sites import Anatomy, Site
@@ -23,6 +24,8 @@ class Look:
     """The subject's: set by the tap, for views that must know what comes later (the grid of the last stage)."""
     kept: dict[Hashable, Any]
     """The tap's, for as long as it lives: see `constant`."""
+    latest: dict[Hashable, tuple[ReferenceType[torch.Tensor], int, torch.Tensor]]
+    """The pass's: see `of_same`."""
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class Look:
         values: Callable[[], torch.Tensor] | None = None,
     ) -> None:
         self.site = site
-        self.kept = {}
+        self.kept, self.latest = {}, {}
         self._output, self._skip, self._branch = output, skip, branch
         self._weights, self._weights_in_parts, self._values = weights, weights_in_parts, values
 
@@ -122,6 +125,20 @@ class Look:
         if key not in self.kept:
             self.kept[key] = make()
         found: Thing = self.kept[key]
+        return found
+
+    def of_same(self, tensor: torch.Tensor, name: Hashable, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """What `make` reads of this tensor; where it was the last to be read under this name, what was read then.
+
+        Torch counts what is written into a tensor (ResNet's ReLU); what was read before that is not taken for it. Only
+        on a CPU, since kernels of a GPU may write without being counted.
+        """
+        if tensor.device.type != "cpu" or tensor.is_inference():
+            return make()
+        reference, version, found = self.latest.get(name, (None, 0, None))
+        if found is None or reference is None or reference() is not tensor or version != tensor._version:
+            found = make()
+            self.latest[name] = ref(tensor), tensor._version, found
         return found
 
     def _required(self, value: Thing | None, what: str) -> Thing:

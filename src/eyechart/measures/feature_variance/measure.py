@@ -29,6 +29,7 @@ from eyechart.sites import Layout
 from eyechart.tally import Sum, Tally
 from eyechart.tracing.in_cache import by_images
 from eyechart.tracing.needs import Need, View
+from eyechart.tracing.views import Look
 
 
 def variance_and_square(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
@@ -61,8 +62,14 @@ def centred_first(tensor: torch.Tensor, positions: tuple[int, ...]) -> torch.Ten
     return torch.stack([mean.flatten(1).square().mean(1), lengths.flatten(1).square().sum(1) / channels], dim=1)
 
 
-SPREAD = View("variance over positions", lambda look: variance_and_square(look.output, look.site.layout))
-SKIP_SPREAD = View("variance of the skip", lambda look: variance_and_square(look.skip, look.site.layout), before=True)
+def spread(look: Look, tensor: torch.Tensor) -> torch.Tensor:
+    """What one sub-layer leaves is what the next one's skip carries: where it is the same tensor, it is read once."""
+    layout = look.site.layout
+    return look.of_same(tensor, ("spread", layout.axes, layout.prefix), lambda: variance_and_square(tensor, layout))
+
+
+SPREAD = View("variance over positions", lambda look: spread(look, look.output))
+SKIP_SPREAD = View("variance of the skip", lambda look: spread(look, look.skip), before=True)
 
 
 @dataclass

@@ -24,6 +24,8 @@ WAYS = ("patches matched", "patches in place", "mean of patches", "class token")
 GROUP = 16
 FINEST = 8
 """Tokens a side: maps finer than that are averaged into cells."""
+PANEL = 4
+"""Pictures compared at a time with those from the first of them on: the rest of the table is its mirror image."""
 
 
 def tokens_and_class_token(look: Look) -> Tensor:
@@ -42,26 +44,41 @@ def tokens_and_class_token(look: Look) -> Tensor:
 def similarities(features: Tensor) -> Tensor:
     """(image, token, channel) → (image, way, other): how alike each picture is to those of its group, itself included.
 
-    A group that is not full is filled up with zeros.
+    What a group that is not full lacks is zero.
     """
     images, features = len(features), features.float()
+    size = min(GROUP, images)
     tokens, token = features[:, :-1], features[:, -1]
-    tokens = in_groups(tokens - tokens.mean((0, 1)))
-    each = F.normalize(tokens, dim=-1)
-    groups, size, count, channels = each.shape
-    flat = each.reshape(groups, size * count, channels)
-    cosine = (flat @ flat.mT).view(groups, size, count, size, count)
-    matched = (cosine.amax(4).mean(2) + cosine.amax(2).mean(3)) / 2
-    in_place = cosine.diagonal(dim1=2, dim2=4).mean(-1)
-    pooled, class_token = F.normalize(tokens.mean(2), dim=-1), F.normalize(in_groups(token - token.mean(0)), dim=-1)
-    ways = [matched, in_place, pooled @ pooled.mT, class_token @ class_token.mT]
-    return torch.stack(ways, dim=2).flatten(0, 1)[:images]
+    tokens = in_groups(tokens - tokens.mean((0, 1)), size)
+    pooled, class_token = F.normalize(tokens.mean(2), dim=-1), in_groups(token - token.mean(0), size)
+    class_token = F.normalize(class_token, dim=-1)
+    ways = [*token_by_token(F.normalize(tokens, dim=-1)), pooled @ pooled.mT, class_token @ class_token.mT]
+    return F.pad(torch.stack(ways, dim=2).flatten(0, 1)[:images], (0, GROUP - size))
 
 
-def in_groups(values: Tensor) -> Tensor:
-    """(image, …) → (group, 16, …)."""
-    missing = -len(values) % GROUP
-    return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing)).view(-1, GROUP, *values.shape[1:])
+def token_by_token(each: Tensor) -> tuple[Tensor, Tensor]:
+    """Tokens of length one, (group, image, token, channel) → the first two ways, (group, image, other) each.
+
+    Both are symmetric. Panels spare a CPU a third of the products; an accelerator gains by one large product.
+    """
+    groups, size, count, _ = each.shape
+    flat = each.flatten(1, 2)
+    matched, in_place = each.new_empty(2, groups, size, size)
+    panel = PANEL if each.device.type == "cpu" else size
+    for first in range(0, size, panel):
+        rows, rest = slice(first, first + panel), slice(first, None)
+        cosine = flat[:, first * count : (first + panel) * count] @ flat[:, first * count :].mT
+        cosine = cosine.view(groups, -1, count, size - first, count)
+        best = (cosine.amax(4).mean(2) + cosine.amax(2).mean(3)) / 2
+        for table, part in ((matched, best), (in_place, cosine.diagonal(dim1=2, dim2=4).mean(-1))):
+            table[:, rest, rows], table[:, rows, rest] = part.mT, part
+    return matched, in_place
+
+
+def in_groups(values: Tensor, size: int) -> Tensor:
+    """(image, …) → (group, image, …), groups of this size."""
+    missing = -len(values) % size
+    return F.pad(values, (0, 0) * (values.ndim - 1) + (0, missing)).view(-1, size, *values.shape[1:])
 
 
 def to_compare(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
