@@ -108,12 +108,12 @@ def test_small_panels_of_four_subjects_stand_in_one_row(subjects: int, abreast: 
 
 def test_a_long_name_above_a_narrower_panel_takes_lines() -> None:
     name = "a_model_with_a_name_of_forty_letters_ok"
-    titles = [{"text": name, "fontSize": 12, "limit": 230} for _ in range(4)]
+    titles: list[dict[str, Any]] = [{"text": name, "fontSize": 12, "limit": 230} for _ in range(4)]
     part = {"concat": [{"width": 190, "title": title, "mark": "point"} for title in titles], "columns": 3}
     sheet.with_one_more(part)
     for title in titles:
         assert "".join(title["text"]) == name
-        assert max(ems(line) for line in title["text"]) * 12 <= 1.16 * float(str(title["limit"]))
+        assert max(ems(line) for line in title["text"]) * 12 <= 1.16 * title["limit"]
 
 
 def test_the_name_of_a_line_that_crosses_a_curve_of_its_small_panel_is_left_out() -> None:
