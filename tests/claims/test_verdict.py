@@ -166,7 +166,23 @@ def test_definitions_that_disagree_have_no_forecast() -> None:
         assert verdict.effect == 0.3, "a part that is decided; of equals the first"
         assert [part.needed for part in verdict.parts] == [None] * 3
     open_yet = decide(test, ("vit",), [readings[0], readings[1], readings[1]], [FACTS["vit"]])
-    assert "would decide it" in open_yet.remarks
+    assert "images would decide it" in open_yet.remarks
+    against = Measured(-0.1, -0.3, 0.1, 1000, "skip_ratio")
+    split = decide(test, ("vit",), [readings[0], readings[0], against], [FACTS["vit"]])
+    assert split.remarks == (
+        "Of its 3 parts 2 hold, 1 is undecided. "
+        "If the effects stay, the definitions disagree, so more images would not decide it."
+    )
+
+
+def test_a_forecast_is_of_the_claim() -> None:
+    """ "About 5,600 images would decide it" stood on C57, of which one part would fail with 1,000 already."""
+    parts = (Part("low", "above", 0, "low of {0}"), Part("high", "above", 0, "high of {0}"))
+    readings = [Measured(*numbers, 128, "band_noise") for numbers in ((-0.05, -0.17, 0.07), (0.01, -0.05, 0.07))]
+    verdict = decide(of_table("C57", parts), ("vit",), readings, [FACTS["vit"]])
+    assert [part.needed for part in verdict.parts] == [738, 4609]
+    assert verdict.effect == -0.05
+    assert "About 740 images would decide it (128 were used)" in verdict.remarks
 
 
 CLEAR, OPEN, WRONG = (0.3, 0.2, 0.4), (0.1, -0.1, 0.3), (-0.2, -0.3, -0.1)
@@ -180,6 +196,8 @@ CLEAR, OPEN, WRONG = (0.3, 0.2, 0.4), (0.1, -0.1, 0.3), (-0.2, -0.3, -0.1)
         ((CLEAR, OPEN, OPEN), "undecided", 0.1),
         ((CLEAR, OPEN, (0.01, -0.1, 0.12)), "undecided", 0.1),  # the nearer of two to a decision: one more is enough
         ((CLEAR, OPEN, WRONG), "undecided", 0.1),
+        # On the side that fails, and nearest to a decision: it leaves the other open, which then decides.
+        ((CLEAR, (-0.07, -0.16, 0.02), (0.04, -0.08, 0.16)), "undecided", 0.04),
         ((WRONG, OPEN, WRONG), "fails", -0.2),
         ((CLEAR, WRONG, (-0.9, -1.0, -0.8)), "fails", -0.2),
     ],

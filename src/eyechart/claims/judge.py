@@ -8,9 +8,9 @@
 
 A claim of several parts holds if all hold and fails if one fails; one that asks for two of three tests holds if two
 hold and fails if two fail. Of several parts the verdict shows the decisive one: of a failed claim the part that fails
-most clearly, of one that holds the part nearest to failing, of an undecided one the part farthest from a decision;
-where not all are asked for, the last of those that were needed; of definitions that disagree the clearest. Clearness is
-the distance from the margin in half-widths of the interval.
+most clearly, of one that holds the part nearest to failing, where not all are asked for the last of those that were
+needed; of an undecided one the part with which more images would decide it, if all effects stay as they are; of
+definitions that disagree the clearest. Clearness is the distance from the margin in half-widths of the interval.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def decide(
     stuck = test.stuck([part.verdict for part in parts])
     if stuck:  # a forecast of one part would pass for one of the claim
         parts = tuple(replace(part, needed=None) for part in parts)
-    shown = decisive(parts, verdict, test.needed, stuck)
+    shown = decisive(test, parts, verdict, stuck)
     gates = tuple(gate.check(facts) for gate in test.gates)
     failed = [gate for gate in gates if gate.outcome == "failed"]
     few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
@@ -177,6 +177,8 @@ def decide(
         reasons += [still_moves(reading.value, reading.half)] if reading.moves else []
         of_few = reading.of_few and not reading.moves
         decides = what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth)
+        if shown.needed is not None and foreseen(test, parts)[1] == "undecided":
+            decides = f"If the effects stay, the definitions disagree, so more {unit} would not decide it"
         reasons.append(reading.without or (counts_few(unit) if of_few else decides))
     reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
     has_effect = not math.isnan(shown.effect)
@@ -229,19 +231,33 @@ def decide_part(part: Part, subjects: Subjects, reading: Measured, seeds: int | 
     )
 
 
-def decisive(parts: Sequence[PartVerdict], verdict: Decision, needed: int, stuck: bool = False) -> PartVerdict:
-    """The part whose effect the verdict shows: see the head of this file. `needed` parts must hold; `stuck`: some
-    contradict each other, so the others decide nothing."""
+def decisive(test: ClaimTest, parts: Sequence[PartVerdict], verdict: Decision, stuck: bool) -> PartVerdict:
+    """The part whose effect the verdict shows: see the head of this file. `stuck`: some contradict each other, so the
+    others decide nothing."""
     alike = sorted((part for part in parts if part.verdict == verdict), key=lambda part: -part.clearness)
     if verdict == "fails":
-        return alike[min(len(parts) - needed, len(alike) - 1)]
+        return alike[min(len(parts) - test.needed, len(alike) - 1)]
     if verdict == "holds":
-        return alike[needed - 1]
+        return alike[test.needed - 1]
     if stuck:  # definitions that contradict each other: the clearer one speaks
         return max((part for part in parts if part.verdict != "undecided"), key=lambda part: part.clearness)
-    alike.sort(key=lambda part: math.inf if part.needed is None else part.needed)
-    missing = needed - sum(part.verdict == "holds" for part in parts)
-    return alike[min(missing, len(alike)) - 1]
+    return foreseen(test, parts)[0]
+
+
+def foreseen(test: ClaimTest, parts: Sequence[PartVerdict]) -> tuple[PartVerdict, Decision]:
+    """Of an undecided claim: the part with which more images decide it, if every effect stays, and what they decide.
+
+    An open part will not always hold. One on the side that fails may decide a claim of which all parts must hold, and
+    leaves one of two of three tests as open as it was.
+    """
+    decisions = [part.verdict for part in parts]
+    still_open = [place for place, decision in enumerate(decisions) if decision == "undecided"]
+    still_open.sort(key=lambda place: (parts[place].needed or math.inf, -parts[place].clearness))
+    for place in still_open:
+        decisions[place] = test.parts[place].decide(parts[place].effect, parts[place].effect)
+        if (comes_out := test.combine(decisions)) != "undecided":
+            return parts[place], comes_out
+    return parts[still_open[-1]], "undecided"
 
 
 def not_tested(claim: Claim, *, tried: bool, measures: Collection[str], left_out: Mapping[str, str]) -> Verdict:
