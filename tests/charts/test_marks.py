@@ -317,3 +317,15 @@ def test_names_of_depths_fit_below_their_tiles_on_a_phone() -> None:
     for first, *others in names:
         assert first.startswith("block ")
         assert all(name.isdecimal() for name in others)
+
+
+def test_a_hybrid_has_one_curve_before_and_one_after_the_addition() -> None:
+    """Its convolutions had one and its attentions another: four lines, of which the legend knew two."""
+    finding = finding_of("receptive_field")
+    kinds = ["conv" if block % 2 else "attention" for block in finding.block.values]
+    drawn = find_measure("receptive_field").chart(finding.assign_coords(kind=("site", kinds))).to_dict()
+    lines = [layer for layer in every_layer(drawn) if layer.kind == "line" and layer.field("strokeDash") == "read"]
+    assert lines
+    for line in lines:
+        assert "kind" not in line.columns
+        assert {"conv", "attention"} == {row["kind"] for row in line.rows}

@@ -132,10 +132,9 @@ def curves(
             y,
             color=colour,
             strokeDash=alt.StrokeDash("read:N", scale=dashes, legend=legends["read"]),
-            detail="kind:N",
         )
     )
-    area = theme.band(table, x, y, "low", "high", color=colour, detail=["read:N", "kind:N"])
+    area = theme.band(table, x, y, "low", "high", color=colour, detail=["read:N"])
     tooltip = tooltips("subject", "name", read="read") + interval_tooltips("value", title.partition(" (")[0], ".1%")
     marks = table[table["read"] != DISC]
     points = alt.Chart(marks).mark_point(size=30).encode(x, y, color=colour, tooltip=tooltip)
