@@ -47,6 +47,18 @@ def test_each_verdict_names_its_claim_for_a_page_may_begin_with_it(browser: Brow
 
 
 @pytest.mark.parametrize("browser", [A4], indirect=True)
+def test_what_holms_correction_takes_away_is_dashed_on_paper_too(browser: Browser, tmp_path: Path) -> None:
+    """A solid line, which stands in for the ground of the others, lay over its dashes."""
+    printed(browser, tmp_path)
+    stamps = "[...document.querySelectorAll('.glance .stamp%s')].map((each) => getComputedStyle(each).borderTopStyle)"
+    assert set(browser.ask(stamps % ".corrected-away")) == {"dashed"}
+    assert set(browser.ask(stamps % ":not(.corrected-away)")) == {"solid"}
+    assert browser.ask("document.querySelector('.glance .stamps').getBoundingClientRect().right") >= 1 + float(
+        browser.ask("document.querySelector('.glance .stamps .stamp:last-child').getBoundingClientRect().right")
+    )
+
+
+@pytest.mark.parametrize("browser", [A4], indirect=True)
 def test_signs_of_lists_have_room_in_their_columns(browser: Browser, tmp_path: Path) -> None:
     """They stood left of the page, which cut them, and in the next column on the words of the first."""
     printed(browser, tmp_path)
