@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from eyechart.claims.gates import GateResult
 from eyechart.claims.table import CLAIMS, EVIDENCE
 from eyechart.measures import measures
 from eyechart.report import page
@@ -75,3 +77,15 @@ def test_what_is_measured_has_most_of_the_room(browser: Browser, tmp_path: Path,
     shares = browser.ask(SHARE)
     assert shares
     assert min(shares) >= least
+
+
+def test_where_a_gate_keeps_a_verdict_undecided_the_tour_says_so(tmp_path: Path) -> None:
+    """ "Undecided" stood beside numbers that were all clear of 0, and nothing told why."""
+    run = synthetic_run(tmp_path)
+    failed = GateResult("g1", "accuracy", "failed", "too low")
+    run.verdicts = [
+        replace(each, verdict="undecided", gates=(failed,)) if each.claim == "C13" else each for each in run.verdicts
+    ]
+    english = re.sub(r'<span lang="ko">[^<]*</span>', "", page.render(as_run(run), [], tour_first=True))
+    said = " ".join(Outline(english).text.split())
+    assert re.search(r"undecided a gate failed .{0,60}0\.311 \[0\.290, 0\.332\]", said[said.index("Fig. 1 #") :])

@@ -65,6 +65,7 @@ def rows(
                 "scope": verdict.scope,
                 "proxy": verdict.proxy,
                 "corrected_away": verdict.stands is False,
+                "barred": any(gate.outcome == "failed" for gate in verdict.gates),
                 "changed": claim.changed,
                 "reason": why(verdict),
                 "section": f"measure-{verdict.measure}" if verdict.measure in measures else None,
