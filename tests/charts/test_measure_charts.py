@@ -222,6 +222,7 @@ def test_tooltips_say_whose_number_it_is_and_how_certain(measure: str) -> None:
         titles = " ".join(shown.values())
         assert all(shown.values()), shown
         assert not re.search(r"_|\bsite\b|\bname\b", titles), shown
+        assert "value" not in shown.values(), shown  # of what?
         subjects = {row["subject"] for row in layer.rows if "subject" in row}
         assert not subjects or "subject" in shown or all(subject in titles for subject in subjects), shown
         for field in shown:

@@ -12,8 +12,6 @@ from eyechart.charts.tables import interval_tooltips, subject_colours, table_of,
 from eyechart.charts.theme import Chart
 from eyechart.measures.attention_role.kernels import REPLACEMENTS
 
-VALUE_TOOLTIPS = interval_tooltips("value", "value", ".2f")
-
 
 def draw(finding: xarray.Dataset) -> Chart:
     has_labels = bool(np.isfinite(finding.lost.values).all())
@@ -57,7 +55,7 @@ def alone(finding: xarray.Dataset, has_labels: bool, replacement: str) -> Chart:
     colour = subject_colours(finding.subject.values)
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour)
     bars = theme.error_bars(table, x, y, "low", "high", color=colour)
-    tooltip = [*tooltips("subject", "name"), *VALUE_TOOLTIPS]
+    tooltip = [*tooltips("subject", "name"), *interval_tooltips("value", title, ".1f")]
     points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tooltip)
     chart = alt.layer(line, bars, points, theme.reference(0, ""))
     words = alt.TitleParams(f"one at a time: {replacement}")
@@ -73,12 +71,14 @@ def specific(finding: xarray.Dataset) -> Chart:
     kinds = ["from picture to picture", "from head to head"]
     lines = pd.concat([means.assign(varies=kinds[0]), between.assign(varies=kinds[1])], ignore_index=True)
     x = theme.depth_axis()
-    y = alt.Y("value:Q", title="share of the kernel that varies", scale=alt.Scale(domainMin=0, nice=6))
+    title = "share of the kernel that varies"
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(domainMin=0, nice=6))
     colour = subject_colours(finding.subject.values)
     dashes = alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])
     dash = alt.StrokeDash("varies:N", scale=dashes, title=None, legend=theme.strokes(400, orient="bottom"))
     line = alt.Chart(lines).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash)
     points = alt.Chart(heads).mark_point(style="one-of-many", size=26)
-    chart = line + points.encode(x, y, color=colour, tooltip=[*tooltips("subject", "name", "head"), *VALUE_TOOLTIPS])
+    tooltip = [*tooltips("subject", "name", "head"), *interval_tooltips("value", title, ".2f")]
+    chart = line + points.encode(x, y, color=colour, tooltip=tooltip)
     words = alt.TitleParams("how much of each head's pattern varies")
     return theme.panel(chart, (380, 250), words)

@@ -82,7 +82,7 @@ def by_severity(finding: xarray.Dataset, name: str, title: str, form: str) -> Ch
     scale = alt.Scale(domain=[0, 1]) if form == "%" else alt.Scale(zero=True)
     y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(format="%") if form == "%" else alt.Axis())
     tooltip = tooltips("subject", level=("severity", ""))
-    tooltip += interval_tooltips(name, "value", {"%": ".1%", ".2f": ".3f"}.get(form, form))
+    tooltip += interval_tooltips(name, title, {"%": ".1%", ".2f": ".3f"}.get(form, form))
     tooltip += tooltips(ece=("calibration error (ECE)", ".3f")) if in_points else []
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of(name), tooltip=tooltip)
@@ -123,7 +123,7 @@ def row_layers(
     span = base.mark_rule(style="interval-bar", strokeWidth=2.5, tooltip=None).encode(
         alt.X(f"{low}:Q", title=title), x2=f"{high}:Q"
     )
-    tooltip = tooltips("subject", "corruption") + interval_tooltips(name, "value", form)
+    tooltip = tooltips("subject", "corruption") + interval_tooltips(name, title, form)
     points = base.mark_point(size=45, filled=True, opacity=1).encode(
         alt.X(f"{name}:Q", title=title, **x), tooltip=tooltip
     )

@@ -46,7 +46,7 @@ def curve(finding: xarray.Dataset, variable: str, title: str, scale: float, refe
     dashes = alt.Scale(domain=modes, range=[[1, 0], [5, 4]][: len(modes)])
     dash = alt.StrokeDash("mode:N", scale=dashes, legend=legend)
     tooltip = tooltips("subject", removed="without the skips of", mode="batch norms")
-    tooltip += interval_tooltips(variable, "value", ".3g")
+    tooltip += interval_tooltips(variable, title, ".3g")
     line = alt.Chart(table).mark_line(tooltip=None).encode(x, y, color=colour, strokeDash=dash.title(None))
     bars = theme.error_bars(table, x, y, *ends_of(variable), color=colour)
     points = alt.Chart(table).mark_point(size=40).encode(x, y, color=colour, tooltip=tooltip)
@@ -90,7 +90,7 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         y_group="cell_other_stage",
         x_labels=False,
         tooltip=tooltips(cell_removed="without the skips of", cell_name="layer, across", cell_other_name="layer, up")
-        + interval_tooltips("cka", "value"),
+        + interval_tooltips("cka", "CKA"),
         size=(cell * columns, cell * sites),
     )
     for at, removed in enumerate(shown):
