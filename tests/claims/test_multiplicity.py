@@ -14,7 +14,7 @@ from eyechart.claims.gates import Facts
 from eyechart.claims.judge import judge
 from eyechart.claims.multiplicity import holm, p_value, stands
 from eyechart.claims.parts import ClaimTest, Decision, Part, Side
-from eyechart.claims.summary import summarise
+from eyechart.claims.summary import Summary, summarise
 from eyechart.claims.verdict import PartVerdict, Verdict
 from tests.claims.nulls.made_up import FOLDS, finding, noisy
 
@@ -133,3 +133,4 @@ def test_what_is_clear_stays_among_many() -> None:
     assert (told["cnn"].stands, told["other"].stands, told["vit"].stands) == (True, False, None)
     assert Verdict.from_json(told["other"].as_json()) == told["other"]
     assert "1 of 2 decided verdicts stays decided" in str(summarise(verdicts))
+    assert Summary(holds=1, intervals=3, stand=0).correction.endswith(" 0 of 1 decided verdict stays decided.")

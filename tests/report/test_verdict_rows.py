@@ -1,6 +1,7 @@
 """Verdicts as rows of the page: what each says, and where interval, margin and claimed side lie in its picture."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +46,11 @@ def test_picture_of_a_verdict_shows_margin_and_side() -> None:
     within = verdict_rows.picture(part("C02", 0, "gap", 0.0, -0.02, 0.02, "undecided"))  # within ±0.01
     (zone,) = within["zones"]
     assert within["low"] < zone["x"] < within["middle"] < zone["x"] + zone["width"] < within["high"]
+
+
+def test_a_margin_has_all_its_digits_in_the_picture_as_in_the_words() -> None:
+    shown = replace(part("C71", 0, "tightness_z", -1.0, -2.5, 0.4, "undecided"), margin=-1.645, side="below")
+    assert [tick["text"] for tick in verdict_rows.picture(shown)["ticks"] if tick["kind"] == "margin"] == ["−1.645"]
 
 
 def test_a_number_beside_its_picture_is_not_told_again() -> None:

@@ -20,8 +20,16 @@ def asked(side: Side, margin: float, inclusive: bool = False) -> str:
     ('at least 0.1', 'less than 0.5', 'within ±0.02')
     """
     words = {"above": ("more than", "at least"), "below": ("less than", "at most")}
-    number = f"{margin:g}".replace("-", "−")
-    return f"{words[side][inclusive]} {number}" if side in words else f"{side} ±{number}"
+    return f"{words[side][inclusive]} {exactly(margin)}" if side in words else f"{side} ±{exactly(margin)}"
+
+
+def exactly(margin: float) -> str:
+    """A margin with all its digits, as the table of claims has it.
+
+    >>> exactly(-1.645)
+    '−1.645'
+    """
+    return f"{margin:g}".replace("-", "−")
 
 
 @dataclass(frozen=True)

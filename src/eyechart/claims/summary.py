@@ -46,7 +46,7 @@ class Summary:
         """What a correction for so many intervals leaves; nothing where no verdict was decided or it is not known."""
         if not self.decided or self.stand is None:
             return ""
-        stay = "stays" if self.stand == 1 else "stay"
+        stay = "stays" if 1 in (self.stand, self.decided) else "stay"
         return (
             f"With Holm's correction for all {count(self.intervals, 'interval')}, {self.stand} of "
             f"{count(self.decided, 'decided verdict')} {stay} decided."

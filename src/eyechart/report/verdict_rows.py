@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from eyechart.charts.numbers import is_number, number, with_span
+from eyechart.claims.parts import exactly
 from eyechart.claims.table import CLAIMS, SOURCES
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def ticks(wanted: Sequence[tuple[str, float, float]], start: float, end: float) 
     """Lines with their numbers; one whose number would run into an earlier one keeps neither."""
     kept: list[dict[str, Any]] = []
     for kind, value, x in wanted:
-        text = number(value)
+        text = exactly(value) if kind == "margin" else number(value)
         apart = all(abs(x - other["x"]) > LETTER * (len(text) + len(other["text"])) / 2 + 6 for other in kept)
         if start <= value <= end and (apart or kind == "margin"):
             anchor = "start" if x < 10 else "end" if x > WIDTH - 10 else "middle"
