@@ -39,7 +39,7 @@ def test_no_number_of_seeds_is_forecast_where_more_of_them_would_not_decide(foun
                 assert not FORECAST.search(mind), (each.verdict.claim, mind)
     counted = [each for each in alike if each.verdict.claim == "C58" and each.verdict.verdict == "undecided"]
     assert counted
-    assert all(each.verdict.remarks.endswith("so more of them would hardly narrow its interval.") for each in counted)
+    assert all(each.verdict.remarks.endswith("More seeds would hardly narrow its interval.") for each in counted)
 
 
 def test_a_verdict_on_some_of_its_seeds_says_so(found: list[Answer], records: list[Records]) -> None:

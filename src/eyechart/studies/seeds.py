@@ -35,7 +35,7 @@ Values = Mapping[str, np.ndarray]
 
 
 NOTHING_COMPARED = "Nothing is compared while every seed chooses the same arm on both sides"
-ALL_ALIKE = "All seeds give the same number, so more of them would hardly narrow its interval"
+ALL_ALIKE = "More seeds would hardly narrow its interval"
 
 
 @dataclass(frozen=True)
