@@ -218,6 +218,10 @@ def test_the_figure_of_an_answer_draws_the_numbers_of_its_text(
     for question in asked:
         drawn = figures_of(question, numbers, quantities)
         rows = [*drawn["contrasts"], *(row for each in drawn["scales"] for row in each["rows"])]
+        of_models = {blank for blank in question.blanks if blank[0] in ("seeds", "exam")}
+        assert sum(len(each["rows"]) for each in drawn["scales"]) == len(of_models), (
+            "one arm in two studies is two rows"
+        )
         for row in rows:
             shown = f"{row['effect']} [{row['span']}]"
             assert shown in question.answer, question.id

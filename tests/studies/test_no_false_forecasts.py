@@ -3,12 +3,13 @@
 import re
 from itertools import pairwise
 
-from eyechart.report.words import translator
+from eyechart.report.words import chart_words, translator
 from eyechart.studies.bundled_exams import BundledExams
 from eyechart.studies.claim_answers import Answer, changes_of_mind
 from eyechart.studies.markdown import markdown
 from eyechart.studies.records import Records
 from eyechart.studies.repeats import Repeat, in_words
+from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import verdicts_of
 from tests.studies.test_contrasts import recorded, study_of
 
@@ -78,3 +79,9 @@ def test_trainings_made_again_are_laid_beside_the_interval_of_the_first(records:
     assert words.endswith("Made again more than once: 1, with the same accuracy each time: 1.")
     say = translator([], [])
     assert [one for one in re.split(r"(?<=\.) (?=Made)", words) if not say(one)] == []
+
+
+def test_figures_of_all_studies_have_their_titles_in_korean() -> None:
+    """Sentences of a page and titles of its figures have two tables; five titles stood in the first alone."""
+    titles = {panel["title"] for name in names() for panel in find(name).figure.get("panels", ())}
+    assert titles == chart_words([{"title": title} for title in titles], []).keys()
