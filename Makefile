@@ -42,7 +42,7 @@ docs: .venv/installed
 	  --measures depth_similarity$(,)lesion$(,)corruption$(,)landscape --set landscape.images=32 --set landscape.steps=3 \
 	  --set lesion.images=32 --set corruption.images=16)
 	$(call up_to_date,--effort quick --out runs/docs-slower --limit 256 --measures skip_removal$(,)hessian$(,)matching \
-	  --set skip_removal.images=80 --set hessian.images=32)
+	  --set skip_removal.images=80 --set hessian.images=48)
 	$(BIN)/python scripts/site/sample_data.py runs/docs-train/sample.npz
 	test -f $(SNAPSHOT).safetensors || $(BIN)/eyechart train resnet-mcdropout --switch width=8 --epochs 8 \
 	  --warmup-epochs 1 --batch-size 50 --learning-rate 0.003 --recipe weak --data runs/docs-train/sample.npz \

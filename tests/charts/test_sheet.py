@@ -16,7 +16,7 @@ from eyechart.charts.export import specification
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.paper import POINTS
 from eyechart.charts.tables import subject_colours
-from eyechart.charts.wrapping import ems, layers_of, lines_of
+from eyechart.charts.wrapping import ems, layers_of, lines_of, thin_names
 from eyechart.measures import find_measure, names
 from eyechart.report.embed import fitted_picture, size_of
 
@@ -90,6 +90,15 @@ def test_names_along_a_map_are_thinned_where_words_are_larger() -> None:
     apart = sorted(abs(two - one) for one, two in pairwise(places) if two != one)
     assert layout.words > 1
     assert apart[0] >= 11 * layout.words
+
+
+def test_names_are_thinned_on_an_axis_that_reaches_as_far_as_in_another_run() -> None:
+    """The axes of a comparison say "at least from here to there": no figure with fixed names on them could be drawn."""
+    axis = {"values": list(range(0, 41, 2)), "labelOverlap": False}
+    place = {"field": "a", "type": "quantitative", "scale": {"domain": {"unionWith": [0, 40]}}, "axis": axis}
+    spec = {"mark": "point", "width": 100, "height": 100, "encoding": {"y": place}}
+    thin_names(spec, 2.0)
+    assert 1 < len(axis["values"]) < 21
 
 
 @pytest.mark.parametrize(("subjects", "abreast"), [(4, 4), (5, 3), (6, 3), (7, 4), (8, 4), (9, 3)])

@@ -124,8 +124,9 @@ def test_a_training_that_is_made_again_is_compared_with_its_record(
     assert again.images == 80
     assert again.alike
     assert in_words([again, replace(again, again=again.first + 0.01)]).endswith(
-        "2; by the same kernels as the first time: 2, not noted: 0; with the recorded accuracy: 1; largest difference: "
-        "1.00 points."
+        "2; by the same kernels as the first time: 2, by others: 0, not noted: 0; with the recorded accuracy: 1; "
+        "within the interval of the recorded run: 2; largest difference: 1.00 points. "
+        "Made again more than once: 1, with the same accuracy each time: 0."
     )
     lines = tmp_path / "again.jsonl"
     other = lines.read_text().replace('"step":"float32', '"step":"bfloat16')

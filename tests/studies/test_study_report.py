@@ -138,6 +138,11 @@ def test_questions_on_paper_can_be_read(browser: Browser, html: str, tmp_path: P
     styles = "[...document.querySelectorAll('details > summary')].map((line) => getComputedStyle(line).listStyleType)"
     assert set(browser.ask(styles)) == {"none"}
     assert browser.ask("getComputedStyle(document.querySelector('.question')).breakInside") == "auto"
+    away = "getComputedStyle(document.querySelector('.glance .stamp.corrected-away')).borderTopStyle"
+    assert browser.ask(away) == "dashed", "as the key beside it says"
+    claim = "document.querySelector('.claim-fold > summary')"
+    ends = [f"{claim}.children[{at}].getBoundingClientRect()" for at in (0, 1)]
+    assert browser.ask(f"{ends[1]}.left - {ends[0]}.right") >= 4, "“C01A ViT needs …”"
 
 
 @pytest.mark.parametrize("browser", [(1400, 900), (390, 844)], indirect=True)

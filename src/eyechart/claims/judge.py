@@ -70,7 +70,7 @@ class Measured:
     unit: str = ""
     """What `images` counts, where its interval is over something else: "arms" of a study."""
     without: str = ""
-    """Why it has no interval, where more of them alone would not give it one."""
+    """Why it has no interval, or none that is narrow, where more of them alone would not give it one."""
 
     @property
     def moves(self) -> bool:
@@ -225,7 +225,7 @@ def decide_part(part: Part, subjects: Subjects, reading: Measured, seeds: int | 
         clearness=math.nan if math.isnan(half) else distance / half if half > 0 else math.inf,
         # The interval of an argmax, or of what still moves, does not shrink with the root of the images: no forecast.
         needed=images_to_decide(value, low, high, margin, drawn or reading.images)
-        if verdict == "undecided" and reading.smooth and not reading.moves and not reading.of_weights
+        if verdict == "undecided" and reading.smooth and not (reading.moves or reading.of_weights or reading.without)
         else None,
         p=p_value(part, verdict, value, low, high, reading.folds),
     )

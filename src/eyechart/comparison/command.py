@@ -68,6 +68,23 @@ def contents(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def how_many(clear: int, exact: int, every: int) -> str:
+    """How many differences are clear of zero; those without an interval are counted by themselves.
+
+    >>> how_many(14, 2, 57)
+    '14 of 57 differences have a 95 % interval that does not hold zero, 2 more are read off the weights, without one'
+    >>> how_many(1, 0, 3)
+    '1 of 3 differences has a 95 % interval that does not hold zero'
+    """
+    from eyechart.phrases import count
+
+    has = "has" if clear == 1 or every == 1 else "have"
+    words = f"{clear} of {count(every, 'difference')} {has} a 95 % interval that does not hold zero"
+    return words + (
+        f", {exact} more {'is' if exact == 1 else 'are'} read off the weights, without one" if exact else ""
+    )
+
+
 def print_comparison(comparison: Comparison) -> None:
     from eyechart.charts.numbers import with_span
     from eyechart.comparison.differences import clearness, rank
@@ -103,11 +120,10 @@ def print_comparison(comparison: Comparison) -> None:
         )
     if changed:
         show(rows)
-    more = f"; {len(changed) - MOST_ROWS} more are on the page" if len(changed) > MOST_ROWS else ""
+    more = f"; {len(changed) - MOST_ROWS} of these are on the page alone" if len(changed) > MOST_ROWS else ""
     every = sum(len(each.changes) for each in comparison.differences)
-    has = "has" if len(changed) == 1 or every == 1 else "have"
-    words = f"{len(changed)} of {count(every, 'difference')} {has} a 95 % interval that does not hold zero{more}."
-    show(escape(wrapped(words)))
+    exact = sum(each.hows[place] == "exact" for _, each, place in changed)
+    show(escape(wrapped(f"{how_many(len(changed) - exact, exact, every)}{more}.")))
     for line in comparison.verdicts:
         if line.differs:
             words = ", ".join(f"{word} in {label}" for word, label in zip(line.words, labels, strict=True))

@@ -17,7 +17,6 @@ from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.claims.wording import MOST_SEEDS, round_up
 from eyechart.studies.records import Records, records_folder
-from eyechart.studies.seeds import NOTHING_COMPARED
 from eyechart.studies.side_by_side import DECIDED, differences
 from eyechart.studies.study import find, names
 from eyechart.studies.verdicts import StudyVerdict, verdicts_of
@@ -180,17 +179,20 @@ def arm_rows(records: Records) -> list[ArmRow]:
 def changes_of_mind(each: StudyVerdict) -> list[str]:
     """Of every part, what would change the verdict."""
     stuck = each.test.stuck([part.verdict for part in each.verdict.parts])
-    return [
-        NOTHING_TO_DECIDE
-        if stuck and part.verdict == "undecided"
-        else f"{NOTHING_COMPARED}."
-        if interval.same_arms
-        else change_of_mind(part, interval.unit)
-        for part, interval in zip(each.verdict.parts, each.intervals, strict=True)
-    ]
+    barred = any(gate.outcome == "failed" for gate in each.verdict.gates)
+    minds = []
+    for part, interval in zip(each.verdict.parts, each.intervals, strict=True):
+        if part.verdict == "undecided" and (stuck or barred):
+            minds.append(NOTHING_TO_DECIDE if stuck else GATE_FAILED)
+        elif interval.same_arms or (part.verdict == "undecided" and interval.all_alike):
+            minds.append(f"{interval.without_more}.")
+        else:
+            minds.append(change_of_mind(part, interval.unit))
+    return minds
 
 
 NOTHING_TO_DECIDE = "Other parts disagree already, so this one cannot decide the claim."
+GATE_FAILED = "A gate failed, so more seeds would not decide it."
 
 
 def change_of_mind(part: PartVerdict, unit: str = "seeds") -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from eyechart.charts.numbers import in_words
-from eyechart.claims.table import EVIDENCE, Claim
+from eyechart.claims.table import EVIDENCE, Claim, margins_of
 from eyechart.claims.verdict import PartVerdict, Verdict
 from eyechart.studies.bundled_exams import SOURCES, BundledExams
 from eyechart.studies.claim_answers import Answer, arm_rows, change_of_mind, changes_of_mind, needs_words
@@ -127,7 +127,7 @@ def _claim(each: Answer, before: Earlier) -> Iterator[str]:
     yield f'\n## <a id="{claim.id.lower()}"></a>{claim.id}: {claim.sentence}\n'
     yield f"{claim.korean}\n"
     yield f"- **Published:** {claim.figure}: {claim.reported} ({EVIDENCE[claim.evidence]})."
-    yield f"- **Decided by:** {claim.decide}. Holds if {_margins(claim)}."
+    yield f"- **Decided by:** {claim.decide}. {_margins(claim)}."
     if claim.changed:
         yield f"- **Changed after results were seen:** {f'{claim.changed} {before.words}'.rstrip()}"
     for studied in each.studied:
@@ -154,8 +154,21 @@ def _before(before: Earlier) -> Iterator[str]:
 
 
 def _margins(claim: Claim) -> str:
-    """What is asked, each thing once: two readings may ask the same of two numbers that share their words."""
-    return "; ".join(dict.fromkeys(map(str, claim.margins)))
+    """What is asked, each thing once. Readings are told apart: in one list C46 asked the same ratio to be below 0.5 and
+    below 1. A reading that asks less than another is that one under other options."""
+    by_reading: dict[str, list[str]] = {}
+    for test in claim.tests:
+        by_reading.setdefault(test.reading, []).extend(map(str, margins_of([test])))
+    if claim.margins != margins_of(claim.tests):
+        by_reading = {"": [str(margin) for margin in claim.margins]}
+    asked: dict[tuple[str, ...], list[str]] = {}
+    for reading, margins in by_reading.items():
+        asked.setdefault(tuple(dict.fromkeys(margins)), []).append(reading)
+    told = {margins: each for margins, each in asked.items() if not any({*margins} < {*other} for other in asked)}
+    return ". ".join(
+        f"Read {' or '.join(each)}, it holds if {'; '.join(margins)}" if any(each) else f"Holds if {'; '.join(margins)}"
+        for margins, each in told.items()
+    )
 
 
 def _studied(each: StudyVerdict) -> Iterator[str]:
@@ -165,8 +178,8 @@ def _studied(each: StudyVerdict) -> Iterator[str]:
         yield f"  - {_part(part)}; {interval.words}. {mind}"
     if needs_words(verdict):
         yield f"  - {verdict.remarks}"
-    if each.sizes:
-        yield f"  - {each.sizes}"
+    for words in filter(None, (each.unfinished, each.sizes)):
+        yield f"  - {words}"
 
 
 def _head(verdict: Verdict) -> str:

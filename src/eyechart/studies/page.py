@@ -202,6 +202,7 @@ def studied_context(one: StudyVerdict) -> dict[str, Any]:
         "study": one.study,
         "registered": one.registered,
         "sizes": one.sizes,
+        "unfinished": one.unfinished,
         "how": [begun(interval.words) for interval in one.intervals],
         "seeds": one.seeds >= LEAST_SEEDS,
         "minds": changes_of_mind(one),
@@ -240,7 +241,8 @@ def verdict_context(verdict: Verdict, draws: Sequence[Mapping[int, float]] = ())
     (row,) = rows([verdict], lambda name: {"name": name, "colour": GREY}, [])
     if draws:
         row["parts"] = [drawing_of(part, of_part) for part, of_part in zip(verdict.parts, draws, strict=True)]
-    of_a_study = {"study": "", "registered": "", "sizes": "", "how": (), "seeds": False}  # filled in where there is one
+    # Filled in where there is one.
+    of_a_study = {"study": "", "registered": "", "sizes": "", "unfinished": "", "how": (), "seeds": False}
     shown = verdict.shown  # the part that the reason speaks of
     at = verdict.parts.index(shown) if shown else 0
     where = verdict.words.removeprefix(f"{verdict.verdict} ").removesuffix(", proxy")

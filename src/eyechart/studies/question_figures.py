@@ -73,11 +73,14 @@ def drawn_contrast(contrast: Contrast, records: Records) -> dict[str, Any] | Non
 def drawn_quantities(
     asked: Sequence[tuple[str, str, str]], numbers: Numbers, quantities: Mapping[str, Quantity]
 ) -> list[dict[str, Any]]:
-    """A small chart for each quantity, with a row for each model that the answer names."""
+    """A small chart for each quantity, with a row for each model that the answer names. One of a second study bears its
+    name: it may have examined the same arm on fewer seeds."""
     by_quantity: dict[str, dict[str, tuple[float, float, float]]] = {}
     seeds: dict[str, int] = {}
+    first = next((where.rpartition(" in ")[2] for kind, _, where in asked if kind == "seeds"), "")
     for kind, name, where in asked:
-        subject = where.rpartition(" in ")[0] if kind == "seeds" else where
+        arms, _, study = where.rpartition(" in ")
+        subject = where if kind == "exam" else arms if study == first else f"{arms} ({study})"
         found = numbers.over_seeds(name, where) if kind == "seeds" else None
         if found is not None:
             seeds[subject] = found.seeds
@@ -86,7 +89,7 @@ def drawn_quantities(
     subjects = list(dict.fromkeys(subject for values in by_quantity.values() for subject in values))
 
     def label(name: str) -> dict[str, str]:
-        return {"name": name, "colour": COLOURS.get(name.removeprefix("zoo:"), GREY)}
+        return {"name": name, "colour": COLOURS.get(name.partition(" (")[0].removeprefix("zoo:"), GREY)}
 
     drawn = []
     for name, values in by_quantity.items():

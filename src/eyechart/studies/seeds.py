@@ -35,6 +35,7 @@ Values = Mapping[str, np.ndarray]
 
 
 NOTHING_COMPARED = "Nothing is compared while every seed chooses the same arm on both sides"
+ALL_ALIKE = "More seeds would hardly narrow its interval"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,16 @@ class OverSeeds:
         return int(self.freedom) + 1 if self.freedom else self.arms or self.seeds
 
     @property
+    def all_alike(self) -> bool:
+        """Whether all seeds give the same number: the interval is that of a run, and more seeds do not narrow it."""
+        return not (self.freedom or self.draws or self.arms or math.isnan(self.low))
+
+    @property
+    def without_more(self) -> str:
+        """Why more seeds would give it no interval, or none that is narrower; empty where they would."""
+        return NOTHING_COMPARED if self.same_arms else ALL_ALIKE if self.all_alike else ""
+
+    @property
     def unit(self) -> str:
         """Of what more would narrow it."""
         return "arms" if self.arms else "seeds"
@@ -85,7 +96,7 @@ class OverSeeds:
             return f"no interval: {self.seeds} of at least {LEAST_SEEDS} seeds"
         if self.arms:
             return f"Fisher's interval over {self.arms} arms, each the mean of at least {self.seeds} seeds"
-        if not self.freedom and not self.draws:
+        if self.all_alike:
             return f"all {self.seeds} seeds give the same number: the interval is that of one run"
         if self.draws:
             return f"middle 95 % of {self.draws} ways to take one of {self.seeds} seeds of each arm"

@@ -24,7 +24,6 @@ from eyechart.studies.recorded import unequal_sizes
 from eyechart.studies.records import Records, Row, scaled
 from eyechart.studies.seeds import (
     LEAST_SEEDS,
-    NOTHING_COMPARED,
     OverSeeds,
     contrast_over_seeds,
     mean_over_seeds,
@@ -49,10 +48,18 @@ class StudyVerdict:
     test: ClaimTest
     sizes: str = ""
     """A sentence where its arms have unequal numbers of parameters."""
+    asked_seeds: int = 0
+    """Of the arm that the study trains with fewest."""
 
     @property
     def seeds(self) -> int:
         return min(each.seeds for each in self.intervals)
+
+    @property
+    def unfinished(self) -> str:
+        """A sentence while some of its seeds are not recorded: it may come out otherwise with all of them."""
+        few = self.seeds < self.asked_seeds
+        return f"Seeds recorded so far: {self.seeds} of {self.asked_seeds}." if few else ""
 
 
 def verdicts_of(records: Records) -> list[StudyVerdict]:
@@ -76,7 +83,12 @@ def own_verdict(test: ClaimTest, records: Records) -> StudyVerdict | None:
     verdict = judged(test, arms, intervals, [facts_of[arm] for arm in arms], study.name)
     draws = tuple(draws_of(contrast, records) for contrast in contrasts)
     registered = registration(study, test, records)
-    return StudyVerdict(study.name, verdict, intervals, draws, registered, test, unequal_sizes(arms, records))
+    sizes = unequal_sizes(arms, records)
+    return StudyVerdict(study.name, verdict, intervals, draws, registered, test, sizes, asked_seeds(study, arms))
+
+
+def asked_seeds(study: Study, arms: Iterable[str]) -> int:
+    return min((len(study.arms[arm].seeds) for arm in arms if arm in study.arms), default=0)
 
 
 def judged(
@@ -92,7 +104,7 @@ def judged(
             study,
             folds=each.folds,
             unit="arms" if each.arms else "",
-            without=NOTHING_COMPARED if each.same_arms else "",
+            without=each.without_more,
         )
         for each in intervals
     ]
@@ -311,7 +323,8 @@ def exam_verdict(
     registered = "before the runs" if made <= {hash_of(test)} else "before the runs, changed since"
     draws = tuple({seed: row.value for seed, row in by_seed.items()} for by_seed in parts)
     sizes = unequal_sizes(subjects, records)
-    return StudyVerdict(records.study.name, verdict, intervals, draws, registered, test, sizes)
+    asked = asked_seeds(records.study, (subject.partition("@")[0] for subject in subjects))
+    return StudyVerdict(records.study.name, verdict, intervals, draws, registered, test, sizes, asked)
 
 
 def eased(test: ClaimTest, subjects: Sequence[str], study: Study) -> ClaimTest:
