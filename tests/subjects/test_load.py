@@ -3,8 +3,8 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
