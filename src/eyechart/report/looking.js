@@ -115,6 +115,7 @@
     const value = ["cka"].find((name) => name in datum);
     if (!value) return;
     const rows = window.eyechart.rowsOf(figure.dataset.chart).filter((row) => whose(row) === whose(datum) && otherOf(row) === otherOf(datum) && row.map === datum.map && row.other_name);
+    const removed = datum.map && datum.map !== "intact" ? sentence("without the skips of {layer}", { layer: layerWords(datum.map) }) : undefined;
     const panel = (moving, fixed, title, owner) => {
       const { fill } = document.querySelector(`#subjects .swatch[data-subject="${CSS.escape(owner)}"] circle`).attributes, color = fill.value;
       const along = rows.filter((row) => row[fixed] === datum[fixed]).map((row) => ({ layer: layerWords(row[moving]), value: row[value], low: row[`${value}_low`], high: row[`${value}_high`], here: row[moving] === datum[moving] }));
@@ -122,7 +123,7 @@
       const least = Math.min(0, ...along.map(({ low, value: middle }) => low ?? middle)); // unbiased CKA may lie below 0
       const y = (field) => ({ field, type: "quantitative", title: value.toUpperCase(), scale: { domain: [least, 1] } });
       return {
-        data: { values: along }, width: 330, height: 170, title: { text: title, fontSize: 12, limit: 360 },
+        data: { values: along }, width: 330, height: 170, title: { text: title, subtitle: removed, fontSize: 12, limit: 360 },
         layer: [
           { mark: { type: "area", style: "interval-band", clip: true, color }, encoding: { x, y: y("low"), y2: { field: "high" } } },
           { mark: { type: "line", clip: true, color }, encoding: { x, y: y("value") } },
