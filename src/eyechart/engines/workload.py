@@ -1,9 +1,10 @@
 """The work of an exam in parts, and the seconds that each is expected to take.
 
-A part is the pass of one subject that measures share, one experiment on one subject, or the intervals, figure or page of
-one measure. An experiment states how many forward passes it spends on an image (`SampledExperiment.passes`): of 27
-measured on the bundled pair, 20 took between 0.8 and 1.3 times that, and 24 between 0.8 and 1.6. So all that has to be
-known is how long a pass takes here: `forecast.py` measures it beforehand, `clock.py` learns it while the exam runs.
+A part is the pass of one subject that measures share, one experiment on one subject, or the intervals, the figure or
+the section of one measure. An experiment states how many forward passes it spends on an image
+(`SampledExperiment.passes`): of 27 measured on the bundled pair, 20 took between 0.8 and 1.3 times that, and 24 between
+0.8 and 1.6. So all that has to be known is how long a pass takes here: `forecast.py` measures it beforehand, `clock.py`
+learns it while the exam runs.
 
 `--effort` does not size measures by what is measured: sizes stand in the plan, the plan is the question, and two calls
 of one command must ask the same question, though the machine is busier in one of them. It counts on a plain machine
