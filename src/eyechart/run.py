@@ -160,7 +160,7 @@ class Run(RunFiles):
         return verdict_table(self) if of == "verdicts" else quantity_table(self)
 
     def _repr_html_(self) -> str:
-        """In a notebook: what was examined, the verdicts (numbers, where no claim was tested), and where the page is."""
+        """In a notebook: what was examined, the verdicts (numbers, where no claim was tested), and its page."""
         from html import escape
 
         if not self.finished:
