@@ -14,7 +14,7 @@ from eyechart.quantity import Quantity
 CONTINUOUS = {
     "attention_distance": ("early_", "late_"),
     "attention_maps": ("narrowest_head",),
-    "calibration": ("temperature", "calibration_error_advantage"),
+    "calibration": ("calibration_error_advantage",),
     "cka": ("half_above_stem", "end_above_stem", "top_"),
     "depth_similarity": ("size_",),
     "head_subsets": ("near_heads_over_far", "head_distance_spread"),

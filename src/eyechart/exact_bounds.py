@@ -106,7 +106,7 @@ def at_the_ends(value: Array, low: Array, high: Array, trials: float | Array) ->
     return np.where(value == 1, 1 - slack, low), np.where(value == 0, slack, high)
 
 
-def where_no_pair_moved(value: Array, low: Array, high: Array, pairs: float) -> tuple[Array, Array]:
+def where_no_pair_moved(value: Array, low: Array, high: Array, pairs: float | Array) -> tuple[Array, Array]:
     """A difference of two shares of the same images, where none or all moved: no spread between folds, the same bound.
 
     >>> ends = where_no_pair_moved(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.array([0.0, 1.0]), 36)

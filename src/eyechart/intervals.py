@@ -217,7 +217,7 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene, threads: int = 
             if "trials" in variable.attrs and len(replicates) > 1:
                 low, high = at_the_ends(value, low, high, variable.attrs["trials"])
             if "pairs" in variable.attrs and len(replicates) > 1:
-                low, high = where_no_pair_moved(value, low, high, variable.attrs["pairs"])
+                low, high = within(limits, *where_no_pair_moved(value, low, high, variable.attrs["pairs"]))
             bounds[f"{name}_replicates"] = (("replicate", *variable.dims), replicates)
         bounds[f"{name}_low"] = (variable.dims, low)
         bounds[f"{name}_high"] = (variable.dims, high)

@@ -109,6 +109,13 @@ def quantity_in_words(finding: xarray.Dataset, quantity: str, form: str, *subjec
     return spanned(ends_of(finding, quantity, *subjects), form)
 
 
+def _told(low: float, high: float, form: str, *, signed: bool) -> bool:
+    """Whether the ends differ as written; and, of a change, on which side of zero each lies."""
+    ends = [f"{end:z{form}}" for end in (low, high)]
+    hidden = any(end and not words.strip("0.%") for end, words in zip((low, high), ends, strict=True))
+    return ends[0] != ends[1] and not (signed and hidden)
+
+
 SAME = 1e-6
 """Ends no farther apart are written alike: more digits would be rounding."""
 UNMOVED = "the same in all folds"
@@ -124,6 +131,8 @@ def spanned(ends: Ends, form: str) -> str:
     ('0.61 [0.58, 0.64]', '0.940 [0.939, 0.941]', '50%')
     >>> spanned((1.0, 0.9999999, 1.0), ".0%"), spanned((0.0, 0.0, 0.0), "+.1f")
     ('100.000% [± < 0.001%]', '+0.0 [the same in all folds]')
+    >>> spanned((-0.001, -0.004, 0.003), "+.2f"), spanned((-0.001, -0.3, 0.2), ".1f")
+    ('-0.001 [-0.004, +0.003]', '0.0 [-0.3, 0.2]')
     """
     value, low, high = ends
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -132,11 +141,11 @@ def spanned(ends: Ends, form: str) -> str:
         return f"{value:{form}} [{UNMOVED}]"
     sign, _, rest = form.partition(".")
     digits, kind = int(rest[:-1]), rest[-1]
-    while digits < 5 and high - low > SAME and f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
+    while digits < 5 and high - low > SAME and not _told(low, high, f".{digits}{kind}", signed="+" in sign):
         digits += 1
-    if f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
+    if f"{low:z.{digits}{kind}}" == f"{high:z.{digits}{kind}}":
         digits = max(int(rest[:-1]), 3)
-    shown = [f"{each:{sign}.{digits}{kind}}" for each in ends]
+    shown = [f"{each:{sign}z.{digits}{kind}}" for each in ends]  # z: no -0.00
     return f"{shown[0]} [{span_of(shown[1], shown[2], digits, high - low, kind.strip('f'))}]"
 
 

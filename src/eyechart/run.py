@@ -160,7 +160,7 @@ class Run(RunFiles):
         return verdict_table(self) if of == "verdicts" else quantity_table(self)
 
     def _repr_html_(self) -> str:
-        """In a notebook: what was examined, the verdicts, and where the page is."""
+        """In a notebook: what was examined, the verdicts (numbers, where no claim was tested), and its page."""
         from html import escape
 
         if not self.finished:
@@ -168,7 +168,8 @@ class Run(RunFiles):
         images = self.plan["images"]
         subjects = ", ".join(self.scene.subjects)
         head = f"<p><b>{escape(subjects)}</b> on {images['used']:,} images of {escape(images['name'])}</p>"
-        rows = self.table("verdicts").drop(columns=["source"]).to_html(index=False, border=0)
+        verdicts = self.table("verdicts").drop(columns=["source"])
+        rows = (self.table() if verdicts.empty else verdicts).to_html(index=False, border=0)
         page = escape(str(self.path / "report.html"))
         return f"{head}{rows}<p>Findings: {escape(', '.join(self.findings))}. Page: {page}</p>"
 

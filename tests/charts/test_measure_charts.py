@@ -123,6 +123,16 @@ def test_columns_are_in_the_data(measure: str) -> None:
 
 
 @pytest.mark.parametrize("measure", SHOWN)
+def test_every_point_of_a_layer_says_which_layer_it_is(measure: str) -> None:
+    """Lesions, removed skips, twins and tables of steps did not: a layer picked elsewhere was never marked in them."""
+    for layer in layers(measure):
+        columns = set(layer.rows[0])
+        if layer.kind in ("point", "rect") and columns & {"depth", "block", "cell_stage"}:
+            assert columns & {"subject", "whose"}, str(layer)
+            assert all(isinstance(row["name"], str) for row in layer.rows), str(layer)
+
+
+@pytest.mark.parametrize("measure", SHOWN)
 def test_every_subject_has_its_own_colour(measure: str) -> None:
     finding = finding_of(measure)
     subjects = COLOURED.get(measure) or (set() if measure in COLOURED else set(finding.subject.values.tolist()))

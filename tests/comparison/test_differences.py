@@ -15,6 +15,7 @@ import altair as alt
 import numpy as np
 import pytest
 import xarray
+from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
 
 import eyechart
@@ -245,6 +246,16 @@ def test_a_slider_goes_over_the_runs(browser: Browser, pages: tuple[Path, Path])
     assert browser.page.locator("[data-step='1']").is_disabled()
     browser.page.locator("#all-runs").check()
     assert browser.ask(RUNS_SHOWN) == ["1", "2"]
+
+
+@pytest.mark.parametrize("browser", [(1400, 900), (390, 800)], indirect=True, ids=["desk", "phone"])
+def test_axe_finds_no_serious_fault(browser: Browser, pages: tuple[Path, Path]) -> None:
+    """On a phone figures scroll sideways, and no key reached them."""
+    for file in pages:
+        browser.open(file)
+        browser.ask("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+        found = Axe().run(browser.page).response["violations"]
+        assert [fault["id"] for fault in found if fault["impact"] in ("serious", "critical")] == []
 
 
 @pytest.mark.parametrize("browser", [(390, 800)], indirect=True)

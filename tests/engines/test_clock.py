@@ -49,7 +49,7 @@ class Hands:
 
 
 def finishing(clock: Clock) -> float:
-    return sum(cost for part, cost in clock.expected.items() if part.kind in ("intervals", "figure"))
+    return sum(cost for part, cost in clock.expected.items() if part.kind in ("intervals", "figure", "page"))
 
 
 def test_experiments_are_expected_on_their_first_images_only() -> None:
@@ -134,7 +134,12 @@ def test_each_step_is_named_and_seconds_add_up() -> None:
         hands.now += 2.0
         done(name)
     assert hands.told[-1][0] == "intervals: 2 of 2 measures"
+    hands.clock.counting("figure", ["shift"])("shift")
     hands.clock.skip("figure")
+    hands.clock.say("writing the page")
+    what, gone, total = hands.told[-1]
+    assert total - gone > 0.1  # "about 0:00 left" stood there for half a minute
+    hands.clock.skip("page")
     assert hands.clock.left == 0
 
 

@@ -89,9 +89,11 @@ def tiny() -> Subject:
     return subject
 
 
-def examined(subjects: Sequence[Subject], images: int = IMAGES, per_shard: int = 1, used: int = 0) -> xarray.Dataset:
+def examined(
+    subjects: Sequence[Subject], images: int = IMAGES, per_shard: int = 1, used: int = 0, source: Any = None
+) -> xarray.Dataset:
     """The finding of an exam, from a scene as a plan gives it back: without the positions of queries and keys."""
-    source = open_images("sample")
+    source = source or open_images("sample")
     plan = plan_batches(source, limit=images, block=8, blocks_per_shard=per_shard)
     first = source.pictures([0, 1])
     bodies = [anatomy_of(who.name, who.module, who.prepare(first), call=who.call) for who in subjects]
@@ -159,6 +161,20 @@ def test_pictures_are_those_the_subject_was_given(finding: xarray.Dataset) -> No
         assert source.labels is not None
         assert source.classes is not None
         assert finding.class_name.values[at] == source.classes[source.labels[place]]
+
+
+def test_the_first_pictures_shown_are_of_different_classes(tiny: Subject) -> None:
+    """Merging sorted them by number: of four classes a page with room for four pictures showed two."""
+    source = open_images("sample")
+    assert source.labels is not None
+    places = [*np.flatnonzero(source.labels == 3)[: IMAGES // 2], *np.flatnonzero(source.labels == 5)[: IMAGES // 2]]
+    pictures = np.stack([np.asarray(each) for each in source.pictures(np.array(places).tolist())])
+    two = open_images(pictures, labels=np.repeat([0, 1], IMAGES // 2), classes=["cat", "dog"])
+    found = examined([tiny], source=two)
+    names = found.class_name.values.tolist()
+    assert [set(names[at : at + 2]) for at in (0, 2)] == [{"cat", "dog"}] * 2
+    for at, place in enumerate(found.example.values.tolist()):
+        assert abs(found.picture.values[at, 0].astype(int) - pictures[place]).max() <= 1
 
 
 def test_pictures_whose_transform_cannot_be_undone_are_stretched(tiny: Subject) -> None:

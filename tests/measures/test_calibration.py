@@ -177,7 +177,13 @@ def test_bundled_models_have_temperatures_of_their_own() -> None:
 
 def test_a_temperature_beyond_the_grid_stays_at_its_end() -> None:
     logits, labels = true_to_itself(400, sharpness=20.0)
-    assert float(examine({"net": logits}, labels).temperature[0]) == 4.0
+    found = examine({"net": logits}, labels, intervals=True)
+    assert float(found.temperature[0]) == 4.0
+    row = found["quantity"].values.tolist().index("temperature")
+    value, low, high = (float(found[f"quantity_{end}"][row]) for end in ("value", "low", "high"))
+    assert value == 4.0
+    assert np.isnan([low, high]).all()  # not [4, 4]: the best may lie far beyond
+    assert "4.00 [" not in Calibration().sentence(found)
 
 
 def test_the_better_calibrated_of_two() -> None:

@@ -179,6 +179,14 @@ def test_that_nothing_withstood_does_not_mean_that_nothing_ever_would() -> None:
     assert found.quantity_high.values[rows] == pytest.approx([1.0, room])
     assert found["mean"].sel(kind="pgd").values.tolist() == [1.0, 0.0]
     assert found.mean_high.sel(kind="pgd").values == pytest.approx([1.0, room])
+    intact, attack = 0, attacked[0]
+    for name, ends in (("v", (1 - room, 1.0)), ("c", (0.0, room))):  # a share of its own accuracy is no more certain
+        row = found.sel(subject=name)
+        assert (float(row.relative_low[attack]), float(row.relative_high[attack])) == pytest.approx(ends)
+        assert float(row.relative_low[intact]) == float(row.relative_high[intact]) == 1
+    rows = found["quantity"].values == "pgd_kept"
+    assert found.quantity_low.values[rows] == pytest.approx([1 - room, 0.0])
+    assert found.quantity_high.values[rows] == pytest.approx([1 + room, room])
     rows = found["quantity"].values == "occlusion_advantage"  # all pictures were read by both: no proof of a tie
     assert found.quantity_value.values[rows].tolist() == [0.0]
     assert found.quantity_low.values[rows] == pytest.approx([-room])

@@ -84,6 +84,9 @@ def test_a_notebook_shows_the_run_and_commands_take_it_along(tmp_path: Path) -> 
     assert "a&lt;b" in shown
     assert "a<b" not in shown
     assert "report.html" in shown
+    bare = eyechart.exam("zoo:resnet", measures="recognition", limit=16, out=tmp_path / "bare", progress=False)
+    assert bare.table("verdicts").empty
+    assert "accuracy" in bare._repr_html_()  # columns of verdicts stood there, and no row
     quantities = quantity_table(run, "recognition")
     assert set(quantities.measure) == {"recognition"}
     assert len(run.table()) >= len(quantities) > 0

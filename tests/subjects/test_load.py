@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -209,8 +210,13 @@ class TestModules:
     def test_names(self) -> None:
         one, two, three = Net(), Net(), Net()
         subjects = load_subjects([one, "zoo:vit@random", two, (three, None)])
-        assert [subject.name for subject in subjects] == ["Net", "zoo:vit@random", "Net-2", "Net-3"]
+        assert [subject.name for subject in subjects] == ["Net", "zoo:vit@random", "Net#2", "Net#3"]
         assert load_subject(one, label="mine").name == "mine"
+        made = [load_subject(one, input_size=16), load_subject(two, input_size=16, classes=FIVE)]
+        assert [subject.name for subject in load_subjects(made)] == ["Net", "Net#2"]  # "give one of them another label"
+        assert made[1].name == "Net"
+        with pytest.raises(UsageError, match="Two subjects are called mine"):
+            load_subjects([replace(one, name="mine") for one in made])
 
     @pytest.mark.parametrize("pair", [["zoo:vit@random", "zoo:vit@random"], ["vit@random", "zoo:vit@random"]])
     def test_the_same_subject_twice_is_refused(self, pair: list[Any]) -> None:

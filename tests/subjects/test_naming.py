@@ -30,6 +30,8 @@ from tests.methods.test_twins import vit
         (["timm:vit_small_patch16_224@a/b/c.safetensors"], ["vit_small_patch16_224"]),
         (["timm:resnet18:96px@a.pth", "timm:resnet18@a.pth"], ["resnet18:96px", "resnet18"]),
         (["timm:resnet18@a/best.pth", "timm:resnet18@a/last.pth"], ["resnet18@best", "resnet18@last"]),
+        (["timm:resnet18@a/resnet18_a.pth", "timm:resnet18@a/resnet18-b.pth"], ["resnet18@a", "resnet18@b"]),
+        ([f"timm:resnet18@{end}{'x' * 60}.pth" for end in "ab"], ["resnet18", "resnet18#2"]),
         (["timm:resnet18@a/x.pth", "timm:resnet18@b/x.pth"], ["resnet18@a", "resnet18@b"]),
         (["timm:resnet18@x.pth", "timm:resnet18@x.pt"], ["resnet18", "resnet18#2"]),
         (["zoo:vit", "zoo:vit@mine/vit.safetensors"], ["zoo:vit", "vit@mine"]),

@@ -130,7 +130,7 @@ class Clock:
     @property
     def left(self) -> float:
         """Seconds, as far as is known now."""
-        return self.left_on_images / self.workers + self._left("intervals", "figure")
+        return self.left_on_images / self.workers + self._left("intervals", "figure", "page")
 
     @property
     def left_on_images(self) -> float:
@@ -147,7 +147,7 @@ class Clock:
     def _slowness(self, part: Part) -> float:
         """Seconds that such work takes for each second that it was expected to take."""
         if not part.subject:
-            spent, work = self.speeds[part.kind]
+            spent, work = self.speeds["figure" if part.kind == "page" else part.kind]  # the page is written once
             return (spent + TRUST) / (work + TRUST)
         for group in groups_of(part):
             spent, work = self.speeds[group]

@@ -1,9 +1,10 @@
 """The work of an exam in parts, and the seconds that each is expected to take.
 
-A part is the pass of one subject that measures share, one experiment on one subject, or the intervals or the figure of
-one measure. An experiment states how many forward passes it spends on an image (`SampledExperiment.passes`): of 27
-measured on the bundled pair, 20 took between 0.8 and 1.3 times that, and 24 between 0.8 and 1.6. So all that has to be
-known is how long a pass takes here: `forecast.py` measures it beforehand, `clock.py` learns it while the exam runs.
+A part is the pass of one subject that measures share, one experiment on one subject, or the intervals, the figure or
+the section of one measure. An experiment states how many forward passes it spends on an image
+(`SampledExperiment.passes`): of 27 measured on the bundled pair, 20 took between 0.8 and 1.3 times that, and 24 between
+0.8 and 1.6. So all that has to be known is how long a pass takes here: `forecast.py` measures it beforehand, `clock.py`
+learns it while the exam runs.
 
 `--effort` does not size measures by what is measured: sizes stand in the plan, the plan is the question, and two calls
 of one command must ask the same question, though the machine is busier in one of them. It counts on a plain machine
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from eyechart.measure import Measure
     from eyechart.scene import Batch, Scene
 
-Kind = Literal["pass", "experiment", "intervals", "figure"]
+Kind = Literal["pass", "experiment", "intervals", "figure", "page"]
 
 VIEWS = 0.07
 """Of a bare pass, for each measure that looks on: the bundled pair's pass under 13 of them took 1.85 times the bare."""
@@ -33,6 +34,8 @@ ESTIMATE = 0.006
 """Seconds: the median over 23 measures of the bundled pair is 4.5 milliseconds, the mean 22."""
 FIGURE = 0.6
 """Seconds, with both of its pictures."""
+PAGE = 0.3
+"""Seconds of writing the page, for each measure: 5.1 of two subjects with 17 measures, 0.3 of one with 4."""
 LOOK_AT_WEIGHTS = 0.1
 """Seconds of an experiment that only reads weights."""
 
@@ -76,6 +79,7 @@ class Workload:
         for measure in self.measures:
             parts[Part("intervals", measure.name)] = estimates_of(measure, self.scene) * ESTIMATE
             parts[Part("figure", measure.name)] = FIGURE
+            parts[Part("page", measure.name)] = PAGE
         return parts
 
     def portion(self, part: Part, batch: Batch) -> float:

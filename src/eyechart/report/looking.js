@@ -10,6 +10,8 @@
 
   // "block 3 attention junction" is in "block 3"; what is outside of blocks is its own layer.
   const layerOf = (name) => /^block \d+/.exec(name)?.[0] ?? name;
+  // A figure of pairs says `whose` where its rows stay though only one of the two is shown.
+  const whose = (datum) => datum.subject ?? datum.whose, otherOf = (datum) => datum.other_subject ?? datum.other_whose;
   const same = (pick, subject, name) => pick.subject === subject && typeof name === "string" && layerOf(name) === layerOf(pick.name);
 
   // Every mark of a chart with its box, in pixels of its canvas.
@@ -55,12 +57,12 @@
       visit(view, (item, { marktype }, x, y) => {
         const { datum } = item;
         if (!datum || !item.bounds || item.opacity === 0) return;
-        const across = same(pick, datum.subject, datum.name), up = same(pick, datum.other_subject, datum.other_name);
+        const across = same(pick, whose(datum), datum.name), up = same(pick, otherOf(datum), datum.other_name);
         if (marktype === "rect" && (across || up)) {
-          const box = boxOf(item, x, y);
-          if (across) spans.set(`${x},${y} across`, around(spans.get(`${x},${y} across`), box));
-          if (up) spans.set(`${x},${y} up`, around(spans.get(`${x},${y} up`), box));
-        } else if (across && marktype === "symbol") rings.push(ring(boxOf(item, x, y)));
+          const box = boxOf(item, x, y), map = `${x},${y},${datum.map}`; // two maps may stand in one panel
+          if (across) spans.set(`${map} across`, around(spans.get(`${map} across`), box));
+          if (up) spans.set(`${map} up`, around(spans.get(`${map} up`), box));
+        } else if ((across || up) && marktype === "symbol") rings.push(ring(boxOf(item, x, y)));
       });
       rings.push(...[...spans.values()].map((box) => ring(box, true)));
     }
@@ -98,12 +100,12 @@
     heard.add(view);
     view.addEventListener("click", (_, item) => {
       const datum = item?.datum;
-      if (!datum || typeof datum.subject !== "string" || typeof datum.name !== "string") return;
+      if (!datum || typeof whose(datum) !== "string" || typeof datum.name !== "string") return;
       if (typeof datum.other_name === "string" && item.mark.marktype === "rect") {
-        const across = { subject: datum.subject, name: datum.name }, up = { subject: datum.other_subject, name: datum.other_name };
+        const across = { subject: whose(datum), name: datum.name }, up = { subject: otherOf(datum), name: datum.other_name };
         pick(across, ...(same(across, up.subject, up.name) ? [] : [up])); // on the diagonal it is one layer
         if (state.layers.length) curves(figure, datum);
-      } else pick({ subject: datum.subject, name: layerOf(datum.name) });
+      } else pick({ subject: whose(datum), name: layerOf(datum.name) });
       if (typeof datum.head === "number" && state.layers.length) tell("heads", { figure, heads: [datum] });
     });
   });
@@ -112,14 +114,16 @@
   const curves = (figure, datum) => {
     const value = ["cka"].find((name) => name in datum);
     if (!value) return;
-    const rows = window.eyechart.rowsOf(figure.dataset.chart).filter((row) => row.subject === datum.subject && row.other_subject === datum.other_subject && row.other_name);
+    const rows = window.eyechart.rowsOf(figure.dataset.chart).filter((row) => whose(row) === whose(datum) && otherOf(row) === otherOf(datum) && row.map === datum.map && row.other_name);
+    const removed = datum.map && datum.map !== "intact" ? sentence("without the skips of {layer}", { layer: layerWords(datum.map) }) : undefined;
     const panel = (moving, fixed, title, owner) => {
       const { fill } = document.querySelector(`#subjects .swatch[data-subject="${CSS.escape(owner)}"] circle`).attributes, color = fill.value;
       const along = rows.filter((row) => row[fixed] === datum[fixed]).map((row) => ({ layer: layerWords(row[moving]), value: row[value], low: row[`${value}_low`], high: row[`${value}_high`], here: row[moving] === datum[moving] }));
       const x = { field: "layer", type: "nominal", sort: null, title: null, axis: { labelAngle: -45, labelOverlap: true } };
-      const y = (field) => ({ field, type: "quantitative", title: value.toUpperCase(), scale: { domain: [0, 1] } });
+      const least = Math.min(0, ...along.map(({ low, value: middle }) => low ?? middle)); // unbiased CKA may lie below 0
+      const y = (field) => ({ field, type: "quantitative", title: value.toUpperCase(), scale: { domain: [least, 1] } });
       return {
-        data: { values: along }, width: 330, height: 170, title: { text: title, fontSize: 12, limit: 360 },
+        data: { values: along }, width: 330, height: 170, title: { text: title, subtitle: removed, fontSize: 12, limit: 360 },
         layer: [
           { mark: { type: "area", style: "interval-band", clip: true, color }, encoding: { x, y: y("low"), y2: { field: "high" } } },
           { mark: { type: "line", clip: true, color }, encoding: { x, y: y("value") } },
@@ -128,8 +132,8 @@
         ],
       };
     };
-    const one = panel("other_name", "name", sentence("{subject}, {layer}, with each layer of {other}", { subject: datum.subject, layer: layerWords(datum.name), other: datum.other_subject }), datum.subject);
-    const two = panel("name", "other_name", sentence("{subject}, {layer}, with each layer of {other}", { subject: datum.other_subject, layer: layerWords(datum.other_name), other: datum.subject }), datum.other_subject);
+    const one = panel("other_name", "name", sentence("{subject}, {layer}, with each layer of {other}", { subject: whose(datum), layer: layerWords(datum.name), other: otherOf(datum) }), whose(datum));
+    const two = panel("name", "other_name", sentence("{subject}, {layer}, with each layer of {other}", { subject: otherOf(datum), layer: layerWords(datum.other_name), other: whose(datum) }), otherOf(datum));
     if (!cell) {
       cell = document.createElement("div");
       cell.className = "cell";
@@ -138,7 +142,7 @@
     cell.hidden = false;
     const across = figure.clientWidth < 840 ? 1 : 2;
     if (across === 1) [one, two].forEach((each) => { each.width = Math.max(160, figure.clientWidth - 80); });
-    const diagonal = datum.subject === datum.other_subject && datum.name === datum.other_name;
+    const diagonal = whose(datum) === otherOf(datum) && datum.name === datum.other_name;
     window.eyechart.show(cell, { concat: diagonal ? [one] : [one, two], columns: across }).then(() => { cell.dataset.shown = `${datum.name} ${datum.other_name}`; });
   };
 

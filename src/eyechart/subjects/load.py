@@ -162,14 +162,19 @@ def each_subject(
         if id(subject.module) in modules:
             raise UsageError(f"{subject.name} is given twice; drop one.")
         if subject.name in taken:
-            if label or isinstance(spec, Subject):
+            if label or not _is_called_by_its_class(subject):
                 raise UsageError(f"Two subjects are called {subject.name}; give one of them another label.")
-            number = next(n for n in range(2, len(specs) + 2) if f"{subject.name}-{n}" not in taken)
-            subject.name = f"{subject.name}-{number}"
+            number = next(n for n in range(2, len(specs) + 2) if f"{subject.name}#{n}" not in taken)
+            subject = replace(subject, name=f"{subject.name}#{number}")  # the caller's own stays as it is
         taken.add(subject.name)
         modules.add(id(subject.module))
         if wanted:
             yield subject
+
+
+def _is_called_by_its_class(subject: Subject) -> bool:
+    """Of a module without a label."""
+    return subject.spec.startswith("module:") and subject.name == type(subject.module).__name__
 
 
 def _loader(spec: Spec) -> Callable[[Spec], Subject]:

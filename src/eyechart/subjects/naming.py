@@ -96,8 +96,20 @@ def _apart(name: str, specs: Sequence[Spec], rival: bool) -> list[str]:
     paths = [path_of(spec) for spec in specs]
     parts = [[] if path is None else [path.stem, *reversed(path.parts[:-1])] for path in paths]
     for depth in range(min(map(len, parts))):
-        words = [part[depth] for part in parts]
+        words = [_without(name, part[depth]) for part in parts]
         if len(set(words)) == len(words) and not {name, "", "/", ".."} & set(words):
-            return [f"@{word}" for word in words]
+            labels = [f"@{word}" for word in words]
+            if max(map(len, labels)) + len(name) <= LONGEST_LABEL:
+                return labels
     first = 2 if rival else 1
     return [f"#{number}" if number > 1 else "" for number in range(first, first + len(specs))]
+
+
+def _without(name: str, word: str) -> str:
+    """A part of a path without the name of the model, which stands before it already.
+
+    >>> _without("resnet18", "resnet18_seed0"), _without("resnet18", "resnet18"), _without("vit", "vitamins")
+    ('seed0', 'resnet18', 'vitamins')
+    """
+    rest = word.removeprefix(name)
+    return rest.lstrip("-_. ") if rest[:1] in "-_. " and rest.strip("-_. ") else word

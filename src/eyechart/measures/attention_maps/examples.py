@@ -48,13 +48,22 @@ def thinning(sites: Sequence[Site], size: tuple[int, int]) -> tuple[int, int]:
 
 
 def spread_over_classes(batch: Batch, count: int) -> Tensor:
-    """Which images of a batch are examples: the first of each class, then the second of each, …"""
+    """Which images of a batch are examples."""
+    return torch.tensor(in_turns([-1] * len(batch.images) if batch.labels is None else batch.labels.tolist())[:count])
+
+
+def in_turns(labels: Sequence[int]) -> list[int]:
+    """The first image of each class, then the second of each, …
+
+    >>> in_turns([5, 5, 2, 5, 2, 9])
+    [0, 2, 5, 1, 4, 3]
+    """
     seen: dict[int, int] = {}
     turns = []
-    for label in range(len(batch.images)) if batch.labels is None else batch.labels.tolist():
+    for label in labels:
         turns.append(seen.get(label, 0))
         seen[label] = turns[-1] + 1
-    return torch.tensor(sorted(range(len(turns)), key=lambda index: (turns[index], index))[:count])
+    return sorted(range(len(turns)), key=lambda index: (turns[index], index))
 
 
 def look_at_rows(kept: Mapping[str, Kept], with_rollout: bool) -> View:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.measure import SampledExperiment, Source, Views, option, site_coordinates
-from eyechart.measures.attention_maps.examples import FEWEST, picture_size, take_examples, thinning
+from eyechart.measures.attention_maps.examples import FEWEST, in_turns, picture_size, take_examples, thinning
 from eyechart.measures.attention_maps.rows import (
     NOTHING,
     count_keys,
@@ -306,7 +306,10 @@ def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
     """Coordinates with what the explorer shows: rows of attention as `coded`, and where they lie."""
     sizes = [picture_size(anatomy.input_size) for anatomy in with_maps(scene)]
     classes = scene.classes or ()
-    labels = [readable_class(classes[label]) if 0 <= label < len(classes) else "" for label in total.label.tolist()]
+    order = in_turns(total.label.tolist())  # merging sorts images by number; a page with room for four shows the first
+    labels = [
+        readable_class(classes[label]) if 0 <= label < len(classes) else "" for label in total.label[order].tolist()
+    ]
     rows, row = ("example", "site", "head", "query"), ("example", "site", "query")
     packed = {"zlib": True, "complevel": 4}  # coordinates are not packed by themselves, and most of this is padding
     positions = {
@@ -314,21 +317,21 @@ def shown(total: MapsTally, scene: Scene) -> dict[str, Any]:
         for name in ("query_place", "key_place", "grids")
     }
     return {
-        "example": total.image.numpy(),
+        "example": total.image[order].numpy(),
         "class_name": ("example", np.array(labels, dtype=object)),
         "shown_subject": [anatomy.subject for anatomy in with_maps(scene)],
         "no_rollout": (
             "shown_subject",
             [why_no_rollout(anatomy, attentions_with_maps(anatomy)) for anatomy in with_maps(scene)],
         ),
-        "picture": (("example", "shown_subject", "y", "x", "channel"), total.picture.numpy()),
+        "picture": (("example", "shown_subject", "y", "x", "channel"), total.picture[order].numpy()),
         "picture_size": (("shown_subject", "side"), np.array(sizes)),
-        "maps": ((*rows, "key"), total.maps.numpy(), {}, packed),
-        "peak": (rows, total.peak.numpy()),
-        "beside": (rows, total.beside.numpy()),
-        "rollout": ((*row, "key"), total.rollout.numpy(), {}, packed),
-        "rollout_peak": (row, total.rollout_peak.numpy()),
-        "rollout_beside": (row, total.rollout_beside.numpy()),
+        "maps": ((*rows, "key"), total.maps[order].numpy(), {}, packed),
+        "peak": (rows, total.peak[order].numpy()),
+        "beside": (rows, total.beside[order].numpy()),
+        "rollout": ((*row, "key"), total.rollout[order].numpy(), {}, packed),
+        "rollout_peak": (row, total.rollout_peak[order].numpy()),
+        "rollout_beside": (row, total.rollout_beside[order].numpy()),
         "query_place": (("site", "query", "query_axis"), positions["query_place"]),
         "key_place": (("site", "window", "key", "key_axis"), positions["key_place"]),
         "grids": (("site", "grid"), positions["grids"]),

@@ -27,7 +27,7 @@ from eyechart.intervals import room_for
 from eyechart.measure import Measure, Source, Views, subject_coordinates
 from eyechart.methods.calibration import BINS, bin_of, calibration_error, lowest, value_at
 from eyechart.methods.scoring import LOGITS, with_classes
-from eyechart.quantity import Bounds, Compute, Quantity, of_pairs
+from eyechart.quantity import Bounds, Compute, Quantity, known_to, of_pairs
 from eyechart.reading_estimates import by_subject, in_points, in_words, jackknifed, per_subject, spanned, with_ends
 from eyechart.scene import Batch, Scene
 from eyechart.site_choice import classifier
@@ -58,6 +58,11 @@ class CalibrationTally(Tally):
 
 def each(variable: str) -> Compute:
     return partial(per_subject, variable=variable)
+
+
+def no_interval(_: xarray.Dataset, __: str) -> float:
+    """Of a temperature that no draw of images moved: it stands at an end of those tried, and the best lies beyond."""
+    return math.nan
 
 
 def advantage(variable: str) -> Compute:
@@ -157,6 +162,7 @@ class Calibration(Measure):
             "temperature that calibrates it best; above 1: over-confident",
             smooth=False,
             limits=(1 / 4, 4),
+            if_unmoved=known_to(no_interval, each("temperature")),
         ),
         Quantity(
             "scaled_ece",
@@ -321,11 +327,14 @@ class Calibration(Measure):
                 else "not clearly too sure or too unsure"
             )
             apart = (signed, low, high) if signed > 0 else (-signed, -high, -low)
+            scaling = with_ends(here, "temperature")
+            at_an_end = scaling[1] == scaling[2]
+            fitted = spanned((scaling[0], math.nan, math.nan) if at_an_end else scaling, ".2f")
             parts.append(
                 f"{subject} is {verdict}: its confidence is {in_points(apart)} points "
                 f"{'above' if signed > 0 else 'below'} its accuracy; calibration "
                 f"error {in_words(here, 'ece', '.3f')} (chance alone {in_words(here, 'floor', '.3f')}), "
-                f"{in_words(here, 'scaled_ece', '.3f')} at temperature {in_words(here, 'temperature', '.2f')}"
+                f"{in_words(here, 'scaled_ece', '.3f')} at temperature {fitted}"
             )
         return ". ".join(parts) + "."
 

@@ -47,10 +47,15 @@ def curves(finding: xarray.Dataset, rows: list[int], variable: str) -> Chart:
                     **{f"cka{end}": part[f"{variable}{end}"].values[:count] for end in ("", "_low", "_high")},
                     "pair": f"{part.pair.item()}: {WORDS[relation]}",  # type: ignore[index]
                     "relation": relation,
+                    # The page marks layers by these. Not `subject`: a pair stays whole where one of the two is alone.
+                    "whose": str(part.one.item()),
+                    "name": [f"block {number}" for number in range(1, count + 1)],
                     "colour": GREY if relation in DASHES else theme.subject_colour(str(part.one.item())),
                 }
             )
         )
+        if variable == "similarity":  # of the same block in the other; `best` may be any
+            frames[-1] = frames[-1].assign(other_whose=str(part.other.item()), other_name=frames[-1]["name"])
     table = pd.concat(frames)
     pairs = table.drop_duplicates("pair")
     colours = list(pairs["colour"])
@@ -81,6 +86,8 @@ def size_map(finding: xarray.Dataset, at: int) -> Chart:
     part = part.isel(block=slice(int(part.one_blocks)), other_block=slice(int(part.other_blocks)))
     one, other = str(part.one.item()), str(part.other.item())
     table = table_of(part, "cka", gaps=True).astype({"block": str, "other_block": str})
+    table = table.assign(whose=one, name="block " + table["block"])
+    table = table.assign(other_whose=other, other_name="block " + table["other_block"])
     return heatmap(
         table,
         x="block",

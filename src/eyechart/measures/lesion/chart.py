@@ -66,6 +66,7 @@ def over_depth(finding: xarray.Dataset, subject: str, *, again: bool) -> Chart:
     y = change("value", title, reach(finding, "lost" if has_labels else "changed", sign))
     # One way through attention and MLP in turn; a CNN's convolutions and branches are two.
     table = table.assign(way=table["kind"].where(table["kind"].isin([CONVOLUTION, BRANCH]), "units"))
+    table["name"] = table["unit_name"]  # the page marks layers by it
     tooltip = tooltips("subject", unit_name="without") + interval_tooltips("value", "Δ", ".2f")
     colour = theme.subject_colour(subject, subjects_in(finding))
     line = (

@@ -146,11 +146,13 @@ def heads_by_depth(part: xarray.Dataset, subject: str) -> Chart:
     table = table_of(part, "steps_nearness", ends=False)
     table["block"] = table["steps_block"] + 1
     table["head"] += 1  # counted from 1, as everywhere on the page
+    table = table.assign(subject=subject, name=[f"block {block} attention" for block in table["block"]])
     reach = alt.Scale(domain=[0.5, int(part.steps_block.max()) + 1.5], nice=False)
     x = alt.X("block:Q", title="block", axis=alt.Axis(tickMinStep=1), scale=reach)
     y = alt.Y("steps_nearness:Q", title="rank correlation with nearness", scale=alt.Scale(domain=[-1, 1]))
     of_heads = bool((part.steps_heads > 1).any())
-    tooltip = tooltips("block:Q", *(["head:Q"] if of_heads else []), steps_nearness=("nearness", ".2f"))
+    table = table if of_heads else table.drop(columns="head")  # a table of all heads shows the map of none
+    tooltip = tooltips("subject", "block:Q", *(["head:Q"] if of_heads else []), steps_nearness=("nearness", ".2f"))
     dots = alt.Chart(table).mark_point(filled=True, size=46, opacity=0.75).encode(x, y, tooltip=tooltip)
     dots = dots.encode(color=alt.value(theme.subject_colour(subject)))
     return theme.panel(

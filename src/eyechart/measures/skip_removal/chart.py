@@ -15,6 +15,8 @@ from eyechart.charts.theme import Chart
 from eyechart.measures.skip_removal.variants import INTACT, MODES
 from eyechart.quantity import subjects_in
 
+#: What the page marks layers by: whose and which they are, and in which of the maps of a panel.
+LAYERS = {"cell_subject": "subject", "cell_name": "name", "cell_other_name": "other_name", "cell_removed": "map"}
 WIDTH = 350  # pixels of a panel: one curve, or two maps side by side
 
 
@@ -38,6 +40,7 @@ def curves(finding: xarray.Dataset) -> list[Chart]:
 
 def curve(finding: xarray.Dataset, variable: str, title: str, scale: float, reference: alt.LayerChart) -> Chart:
     table = table_of(finding.isel(variant=finding.removed.values != INTACT), variable, times=scale)
+    table["name"] = table["removed"]  # the page marks layers by it
     x = alt.X("depth:Q", title="depth of the block without its skips", scale=alt.Scale(domain=[0, 1.02], nice=False))
     y = alt.Y(f"{variable}:Q", title=title, scale=scale_of(table, variable))
     colour = subject_colours(finding.subject.values)
@@ -78,10 +81,11 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         parts.append(own.assign(column=removed + " " + own["cell_name"], part=removed + own["cell_stage"].astype(str)))
         gap = own[:sites].assign(column="gap", part="gap", cka=np.nan)  # one empty column between two maps
         parts += [gap] if removed != shown[-1] else []
+    cells = pd.concat(parts, ignore_index=True)
     chart = heatmap(
-        pd.concat(parts, ignore_index=True),
+        cells.rename(columns=LAYERS).assign(other_subject=subject),
         x="column",
-        y="cell_other_name",
+        y="other_name",
         value="cka",
         value_title="CKA",
         title=alt.TitleParams(subject, offset=12, subtitle="batch norms recalibrated" if fitted(mine) else ""),
@@ -89,7 +93,7 @@ def strip(table: pd.DataFrame, mine: xarray.Dataset, shown: list[str], subject: 
         x_group="part",
         y_group="cell_other_stage",
         x_labels=False,
-        tooltip=tooltips(cell_removed="without the skips of", cell_name="layer, across", cell_other_name="layer, up")
+        tooltip=tooltips("subject", map="without the skips of", name="layer, across", other_name="layer, up")
         + interval_tooltips("cka", "CKA"),
         size=(cell * columns, cell * sites),
     )
