@@ -74,6 +74,7 @@ class Records:
     study: Study
     lines: list[dict[str, Any]] = field(default_factory=list)
     _found: tuple[int, Mapping[Key, dict[str, Any]]] = field(default=(-1, MappingProxyType({})), repr=False)
+    _sorted: tuple[int, Mapping[str, list[tuple[int, Row]]]] = field(default=(-1, MappingProxyType({})), repr=False)
 
     @classmethod
     def of(cls, study: Study, *folders: Path) -> Records:
@@ -105,6 +106,15 @@ class Records:
             if arm in group and seed in self.study.seeds_of(group)
         )
 
+    def rows_of(self, quantity: str) -> list[tuple[int, Row]]:
+        """Those of `rows` with this quantity."""
+        if self._sorted[0] != len(self.lines):
+            by_quantity: dict[str, list[tuple[int, Row]]] = {}
+            for seed, row in self.rows():
+                by_quantity.setdefault(row.quantity, []).append((seed, row))
+            self._sorted = len(self.lines), by_quantity
+        return self._sorted[1].get(quantity, [])
+
     def rows(self) -> Iterator[tuple[int, Row]]:
         """Every number with its seed: of trainings, then of exams. Subjects are arms; "vit@warmup" is a snapshot."""
         for arm in self.study.arms.values():
@@ -135,10 +145,9 @@ class Records:
         depend on who was examined beside it (the strength of noise does).
         """
         by_exam: dict[str, dict[tuple[str, ...], dict[int, Row]]] = {}
-        for seed, row in self.rows():
-            if row.quantity == quantity:
-                arms = tuple(subject.partition("@")[0] for subject in row.subjects)
-                by_exam.setdefault(row.exam, {}).setdefault(arms, {}).setdefault(seed, row)
+        for seed, row in self.rows_of(quantity):
+            arms = tuple(subject.partition("@")[0] for subject in row.subjects)
+            by_exam.setdefault(row.exam, {}).setdefault(arms, {}).setdefault(seed, row)
         wanted = {tuple(key.split(" | ")) for key in keys}
         together = [found for found in by_exam.values() if wanted and wanted <= found.keys()]
         by_arms: dict[tuple[str, ...], dict[int, Row]] = {}

@@ -297,9 +297,8 @@ def exam_verdicts(records: Records) -> Iterator[StudyVerdict]:
 def of_tuples(records: Records, quantity: str) -> Mapping[tuple[str, ...], Mapping[int, Row]]:
     """A quantity of each tuple of subjects, by seed, all from one exam: that with most seeds, of equals the first."""
     by_exam: dict[tuple[str, ...], dict[str, dict[int, Row]]] = {}
-    for seed, row in records.rows():
-        if row.quantity == quantity:
-            by_exam.setdefault(row.subjects, {}).setdefault(row.exam, {})[seed] = row
+    for seed, row in records.rows_of(quantity):
+        by_exam.setdefault(row.subjects, {}).setdefault(row.exam, {})[seed] = row
     return {subjects: max(exams.values(), key=len) for subjects, exams in by_exam.items()}
 
 
