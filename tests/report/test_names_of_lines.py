@@ -25,10 +25,13 @@ HIDDEN = """(() => {
     if (role !== 'mark') return;
     const { x1, x2, y1, y2 } = item.bounds;
     if (marktype === 'symbol') points.push({ x1, x2, y1, y2 });
-    if (marktype === 'text' && item.text && !item.stroke) name = { x1, x2, y1, y2, above: y2 < item.y + 1, end: x2 > group.width - 6 };
+    if (marktype !== 'text' || !item.text || item.stroke) return;
+    name = { x1, x2, y1, y2, above: y2 < item.y + 1, end: x2 > group.width - 6 };
   });
   if (!name) return null;
-  const under = points.filter(({ x1, x2, y1, y2 }) => Math.min(x2, name.x2) - Math.max(x1, name.x1) > 1 && Math.min(y2, name.y2) - Math.max(y1, name.y1) > 1);
+  const wide = ({ x1, x2 }) => Math.min(x2, name.x2) - Math.max(x1, name.x1);
+  const high = ({ y1, y2 }) => Math.min(y2, name.y2) - Math.max(y1, name.y1);
+  const under = points.filter((point) => wide(point) > 1 && high(point) > 1);
   return [name.above, name.end, under.length];
 })()"""
 
