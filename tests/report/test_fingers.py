@@ -6,11 +6,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+import pandas as pd
 import pytest
+import xarray as xr
 
+from eyechart.charts import theme
+from eyechart.charts.tables import subject_colours
 from eyechart.report import page, words
 
 from .browser import Browser
+from .one_figure import drawn
 from .synthetic import as_run, synthetic_run
 from .test_explorer import run_with_maps
 from .test_reading import PHONE, PLACE_OF_LEGEND, to_figure
@@ -155,3 +161,64 @@ def test_a_tap_on_a_legend_shows_a_subject_alone(browser: Browser, file: Path) -
     marks(browser, "feature_variance", "symbol")
     browser.page.touchscreen.tap(*browser.ask(PLACE_OF_LEGEND))
     assert browser.wait_for("document.documentElement.dataset.alone === 'zoo:resnet'")
+
+
+def a_panel_each_and_all_together(_: xr.Dataset) -> Any:
+    """As in `calibration`: higher than a phone, with a legend at its foot."""
+    subjects = ["zoo:vit", "zoo:vit", "zoo:resnet", "zoo:resnet"]
+    frame = pd.DataFrame({"subject": subjects, "x": [0.0, 1.0, 0.0, 1.0], "y": [0.0, 1.0, 1.0, 0.0]})
+    base = alt.Chart(frame).encode(alt.X("x:Q"), alt.Y("y:Q"))
+    own = [
+        theme.of_subject(theme.panel(alt.layer(base.mark_point()), (300, 330), name), name)
+        for name in dict.fromkeys(subjects)
+    ]
+    together = theme.panel(alt.layer(base.mark_point().encode(subject_colours(subjects))), (300, 330))
+    return theme.panels([*own, together], columns=1, shared=())
+
+
+@pytest.mark.parametrize("browser", TOUCHED, indirect=True)
+def test_a_figure_stays_where_its_legend_was_tapped(browser: Browser, tmp_path: Path) -> None:
+    """Of a figure higher than a phone, of which one panel was left, the text below it was seen."""
+    figure = drawn(browser, tmp_path, a_panel_each_and_all_together)
+    bottom, view = f"{figure}.getBoundingClientRect().bottom", f"window.eyechart.views.get({figure}).view"
+    browser.ask(f"window.scrollBy(0, {bottom} - {PHONE[1] - 60})")
+    browser.page.wait_for_timeout(600)
+    before = browser.ask(bottom)
+    assert browser.ask(f"{figure}.getBoundingClientRect().top") < 0
+    browser.ask(f"window.before = {view}, 1")
+    browser.page.touchscreen.tap(*browser.ask(PLACE_OF_LEGEND))
+    assert browser.wait_for(f"{view} && {view} !== window.before")
+    assert browser.wait_for(f"Math.abs({bottom} - {before}) < 40", seconds=5)
+
+
+@pytest.mark.parametrize("browser", TOUCHED, indirect=True)
+def test_what_floats_over_the_page_stands_side_by_side_or_in_two_lines(browser: Browser, file: Path) -> None:
+    """One lay over the other, and a long one reached the edge of the window."""
+    browser.open(file)
+    layers = "['block 1', 'block 2'].map((name) => ({ subject: 'zoo:vit', name }))"
+    browser.ask(f"(window.eyechart.set('layers', {layers}), window.eyechart.set('only', ['zoo:vit']), 1)")
+    boxes = "[...document.querySelectorAll('button.alone')].map((each) => each.getBoundingClientRect().toJSON())"
+    one, two = browser.ask(boxes)
+    assert one["bottom"] <= two["top"] or one["right"] <= two["left"]
+    for box in (one, two):
+        assert box["left"] >= 18
+        assert box["right"] <= PHONE[0] - 18
+        assert box["bottom"] <= PHONE[1] - 18
+
+
+@pytest.mark.parametrize("browser", TOUCHED, indirect=True)
+def test_a_figure_far_away_is_drawn_again_when_it_comes_near(browser: Browser, file: Path) -> None:
+    """All were drawn at once: after a whole page was read, a change of language held a core for four seconds."""
+    browser.open(file)
+    figures = "[...document.querySelectorAll('figure[data-chart]')].filter((each) => each.checkVisibility())"
+    for number in range(browser.ask(f"{figures}.length")):
+        browser.ask(f"{figures}[{number}].scrollIntoView()")
+        assert browser.wait_for(f"window.eyechart.views.get({figures}[{number}])?.view")
+    last = f"window.eyechart.views.get({figures}.at(-1)).view"
+    browser.ask(f"(window.last = {last}, window.scrollTo(0, 0), 1)")
+    browser.page.wait_for_timeout(600)
+    browser.ask("document.querySelector('[data-language=ko]').click()")
+    browser.page.wait_for_timeout(1500)
+    assert browser.ask(f"{last} === window.last")
+    browser.ask(f"{figures}.at(-1).scrollIntoView()")
+    assert browser.wait_for(f"{last} && {last} !== window.last")

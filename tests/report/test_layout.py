@@ -43,6 +43,16 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page.write_report(as_run(synthetic_run(tmp_path_factory.mktemp("layout"))))
 
 
+@pytest.mark.parametrize("browser", [DESK, PHONE, (820, 1180), (1112, 834)], indirect=True)
+def test_words_of_a_verdict_have_room(browser: Browser, file: Path) -> None:
+    """On a tablet, upright or lying, they stood in a column of 120 pixels, and intervals took two lines."""
+    browser.open(file)
+    browser.ask("document.querySelectorAll('#verdicts details').forEach((fold) => { fold.open = true; })")
+    assert set(browser.ask(f"{LINES}('#verdicts .part .span')")) == {1}
+    widths = "[...document.querySelectorAll('#verdicts .part p')].map((each) => each.clientWidth)"
+    assert min(browser.ask(widths)) > 200
+
+
 @pytest.mark.parametrize("browser", [DESK, PHONE], indirect=True)
 def test_names_of_claims_stay_on_one_line(browser: Browser, file: Path) -> None:
     browser.open(file)

@@ -89,3 +89,20 @@ def test_where_a_gate_keeps_a_verdict_undecided_the_tour_says_so(tmp_path: Path)
     english = re.sub(r'<span lang="ko">[^<]*</span>', "", page.render(as_run(run), [], tour_first=True))
     said = " ".join(Outline(english).text.split())
     assert re.search(r"undecided a gate failed .{0,60}0\.311 \[0\.290, 0\.332\]", said[said.index("Fig. 1 #") :])
+
+
+APART = """[...document.querySelectorAll(".tour .here .subject")].filter((subject) => {
+  const range = document.createRange(), dot = subject.querySelector(".swatch").getBoundingClientRect();
+  range.selectNodeContents(subject.lastChild);
+  const [line] = range.getClientRects();
+  return dot.bottom < line.top || dot.top > line.bottom;
+}).length"""
+
+
+def test_a_dot_stands_beside_its_name_on_every_phone(browser: Browser, tmp_path: Path) -> None:
+    """Where a line ended, the dot of "zoo:resnet" ended it, and its name began the next."""
+    browser.open(page.write_report(as_run(synthetic_run(tmp_path)), tour_first=True))
+    assert browser.ask("document.querySelectorAll('.tour .here .subject').length") > 4
+    for width in range(240, 420, 10):
+        browser.page.set_viewport_size({"width": width, "height": 800})
+        assert (width, browser.ask(APART)) == (width, 0)

@@ -76,7 +76,7 @@
   said.className = "alone looking";
   said.hidden = true;
   said.addEventListener("click", () => set("layers", []));
-  document.body.append(said);
+  document.querySelector(".afloat").prepend(said);
   const layers = all("button.layer");
   hear("layers", (picks) => {
     layers.forEach((button) => button.setAttribute("aria-pressed", String(picks.some((pick) => same(pick, button.dataset.subject, button.dataset.layer)))));

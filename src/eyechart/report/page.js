@@ -465,6 +465,18 @@
   };
   const rowsInWords = (rows) => (rows.length && "text" in rows[0] ? rows.map((each) => ({ ...each, text: sentence(each.text) })) : rows);
 
+  const put = async (figure, spec) => {
+    // `ast`: expressions are interpreted, so the page needs no permission to make code from text.
+    const { view } = await (await vega()).embed(figure.querySelector(".live"), spec, {
+      mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip, patch: hearing,
+    });
+    view.addEventListener("click", ({ clientX: x, clientY: y }, item) => {
+      const named = item && /^legend-(label|symbol)$/.test(item.mark.role) && item.datum?.value;
+      if (subjects.has(named)) setTimeout(() => tell("legend", { name: named, x, y, figure })); // this view ends with it, and still hears the click
+    });
+    return view;
+  };
+
   const draw = async (figure) => {
     const { spec, tables } = await open(figure.dataset.chart);
     const room = figure.clientWidth;
@@ -522,14 +534,11 @@
       copy.config = { ...look, background: "transparent", legend };
       drawn.get(figure)?.view?.finalize();
       drawn.set(figure, { room });
-      // `ast`: expressions are interpreted, so the page needs no permission to make code from text.
-      const { view } = await (await vega()).embed(live, copy, {
-        mode: "vega-lite", actions: false, ast: true, renderer: "canvas", tooltip: window.eyechart.tooltip, patch: hearing,
-      });
-      view.addEventListener("click", ({ clientX: x, clientY: y }, item) => {
-        const named = item && /^legend-(label|symbol)$/.test(item.mark.role) && item.datum?.value;
-        if (subjects.has(named)) setTimeout(() => tell("legend", { name: named, x, y })); // this view ends with it, and still hears the click
-      });
+      let view = await put(figure, copy);
+      if (window.eyechart.clearNames(view, copy)) {
+        view.finalize();
+        view = await put(figure, copy);
+      }
       drawn.set(figure, { room, view });
       const canvas = live.querySelector("canvas"); // without a style its pixels are the screen's
       excess = (parseFloat(canvas.style.width) || canvas.width) - room;
@@ -567,8 +576,10 @@
     if (charts[figure.dataset.chart]) near.observe(figure);
   });
 
-  hear("only", () => drawn.forEach((_, figure) => attempt(figure)));
-  hear("language", () => drawn.forEach((_, figure) => attempt(figure)));
+  // What is far from the window is drawn again when somebody comes near: all at once, a phone did not answer for many seconds.
+  const again = () => drawn.forEach((_, figure) => near.observe(figure));
+  hear("only", again);
+  hear("language", again);
   hear("few", (figure) => { if (drawn.has(figure)) attempt(figure); });
 
   let waiting;
@@ -578,7 +589,7 @@
       if (Math.abs(figure.clientWidth - room) > 16) attempt(figure);
     }), 250);
   });
-  dark.addEventListener("change", () => drawn.forEach((_, figure) => attempt(figure)));
+  dark.addEventListener("change", again);
 
   const stillOf = (name) => document.querySelector(`figure[data-chart="${CSS.escape(name)}"] .still`);
   const download = (file, address) => {

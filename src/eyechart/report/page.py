@@ -48,6 +48,7 @@ SCRIPTS = (
         "few.js",
         "tooltips.js",
         "page.js",
+        "clear_names.js",
         "looking.js",
         "fingers.js",
         "tour.js",
@@ -58,7 +59,7 @@ SCRIPTS = (
     ),
 )
 """In the order in which they run: what the page knows, its language, whom its charts show, what these tell the pointer,
-the charts, what is marked in them, what a finger does to them, and how it is read."""
+the charts, where names stand in them, what is marked in them, what a finger does to them, and how it is read."""
 EXPLORER_SCRIPTS = ("likeness.js", "attention_rows.js", "attention_words.js", "attention_drawing.js", "explorer.js")
 
 

@@ -109,9 +109,18 @@
   // A legend becomes shorter where a subject is shown by itself: the second click may be where its entry was.
   let clicked = null;
   const isThere = ({ clientX, clientY }) => clicked && Math.hypot(clientX - clicked.x, clientY - clicked.y) < 6;
-  hear("legend", ({ name, x, y }) => {
+  // And so does its figure: below the reader's eye, where the legend is, nothing of it would be left to see.
+  let held = null; // the figure, and where its lower edge was
+  hear("legend", ({ name, x, y, figure }) => {
+    const { top, bottom } = figure.getBoundingClientRect();
+    held = top < 0 ? { figure, bottom } : null; // else it is its upper edge that stays
     toggle(name);
     clicked = state.only.length ? { x, y } : null;
+  });
+  hear("drawn", (figure) => {
+    if (held?.figure !== figure) return;
+    window.scrollBy({ top: figure.getBoundingClientRect().bottom - held.bottom, behavior: "instant" });
+    held = null;
   });
   document.addEventListener("click", (event) => {
     if (!isThere(event)) return;
@@ -127,7 +136,7 @@
   back.className = "alone";
   back.hidden = true;
   back.addEventListener("click", () => set("only", []));
-  document.body.append(back);
+  document.querySelector(".afloat").append(back);
   const names = subject ? all("p.key .subject") : [];
   names.forEach((each) => {
     each.tabIndex = 0;

@@ -88,8 +88,8 @@ class ReceptiveField(SampledExperiment):
     how_to_read = (
         "Each tile is the picture: bright where a change would move the features in the middle of the map, at some "
         "depth, from 0 (black) to the tile's own largest value; the outline is the middle cell itself. First: the "
-        "output of a block. Next: the branch alone, before it is added to the skip. A bright outline there that is "
-        "missing in the next is due to the skip. Below: the radius that holds half of a map, and the share inside "
+        "output of a block. Next: the branch alone, before it is added to the skip. A bright outline in the first that "
+        "is missing in the next is due to the skip. Below: the radius that holds half of a map, and the share inside "
         "the outline. Short strokes mark the radius of a bare cell: what lies above them comes from outside the cell. "
         "In the paper, low ViT layers already see far, a ResNet's view grows step by step, and the ViT's jumps midway. "
         "A CNN's cells are smaller than a ViT's patch in early blocks and larger in late ones, which alone changes the "
