@@ -71,6 +71,20 @@ def test_every_measure_has_a_page_with_its_own_words(pages: dict[str, str]) -> N
     assert "leaves this measure out: it was not asked for." in pages["measures/cka.md"]
 
 
+def test_a_figure_says_how_many_pictures_it_was_made_from(rooms: dict[str, Any]) -> None:
+    """Of the exam's 1,000 pictures robustness took 64, and filters none; each page said 1,000."""
+    of_measures, run = rooms["pages_of_measures"], rooms["run"]
+    measure = measures()["skip_ratio"]
+    assert of_measures.shown(measure) == f"This figure: {run.plan['images']['used']} pictures of sample, effort normal"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(run.findings["skip_ratio"].attrs, "images", 7)
+        patch.setattr(of_measures, "runs", lambda: {"skip_ratio": run})
+        assert of_measures.shown(measure) == "This figure: 7 pictures of sample, effort normal"
+        run.findings["skip_ratio"].attrs |= {"of_weights": 1, "sample": "Read off the weights"}
+        assert of_measures.shown(measure) == "Read off the weights"
+        del run.findings["skip_ratio"].attrs["of_weights"], run.findings["skip_ratio"].attrs["sample"]
+
+
 def test_an_example_is_shown_with_what_it_printed(pages: dict[str, str]) -> None:
     for path in (ROOT / "examples").glob("*.py"):
         page = pages[f"examples/{path.stem}.md"]
