@@ -2,17 +2,20 @@
 
     python benchmarks/jobs.py --images 1000                              ViT-B + ResNet-50 on the CPU, --effort quick
     python benchmarks/jobs.py --images 50000 --dtype bfloat16 --shared   on a GPU, the measures of the shared pass alone
+    python benchmarks/jobs.py --images 384 --shared --device cpu         a part, where the whole would take hours
     python benchmarks/jobs.py --bundled --effort normal                  the bundled pair on the bundled pictures
 
 Pictures of 500 × 375 pixels are made first and are not timed: coloured clouds with fine grain, about 60 kB each, ten
 classes. Weights are random: they cost what trained ones do. Memory is the most that the exam's processes held together,
-looked at ten times a second. How long the exam waited for pictures is told beside (watched_exam.py).
+looked at ten times a second. CPU seconds are those of all its processes: a busy neighbour lengthens them least. How
+long the exam waited for pictures is told beside (watched_exam.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -97,7 +100,7 @@ def make_picture(folder: Path, number: int) -> None:
 
 
 def timed(command: list[str], run: Path) -> dict[str, float]:
-    started, most = time.perf_counter(), 0
+    started, used, most = time.perf_counter(), cpu_seconds(), 0
     exam = psutil.Popen(command)
     while exam.poll() is None:
         most = max(most, memory_of(exam))
@@ -107,9 +110,16 @@ def timed(command: list[str], run: Path) -> dict[str, float]:
     disk = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
     return {
         "seconds": round(time.perf_counter() - started, 1),
+        "cpu_seconds": round(cpu_seconds() - used, 1),
         "peak_megabytes": round(most / 1e6),
         "run_megabytes": round(disk / 1e6, 1),
     }
+
+
+def cpu_seconds() -> float:
+    """Of all processes that this one began and that have ended, with those they began."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
 
 
 def memory_of(process: psutil.Process) -> int:

@@ -1,7 +1,8 @@
 """Draw docs/cka.png for the README from an exam of the bundled pair: python scripts/readme_figures.py
 
-Four panels of one height in a row. The exam is that of `make docs`, and is not run again if it is there. Pictures of
-the page are taken by scripts/page_pictures.py.
+Four panels of one size, two beside two: in a row they were twice as wide as a page of text, and their letters five
+pixels high. The exam is that of `make docs`, and is not run again if it is there. Pictures of the page are taken by
+scripts/page_pictures.py.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def cka_picture(run: eyechart.Run) -> bytes:
             layer_map(finding, *pair, (HEIGHT, HEIGHT)).properties(title=title) for pair, title in titles.items()
         ]
         title = alt.TitleParams("d  best match in the ResNet", dy=TITLE_DOWN)
-        curve = best_match(finding, vit, cnn).properties(title=title, height=HEIGHT)
-        row = theme.panels([theme.panels(maps, columns=3), curve], columns=2, shared=())
-        return picture_of(specification(theme.dress(row)), "png", 1.5)
+        curve = best_match(finding, vit, cnn).properties(title=title, width=HEIGHT, height=HEIGHT)
+        four = theme.panels([*maps, curve], columns=2, shared=())
+        return picture_of(specification(theme.dress(four)), "png", 2)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,10 @@ def test_a_job_is_charged_with_the_memory_of_all_its_processes_and_its_folder(
     assert costs["peak_megabytes"] > 160
     assert 1 < costs["seconds"] < 60
     assert costs["run_megabytes"] == round(sum(path.stat().st_size for path in pictures) / 1e6, 1)
+    assert costs["cpu_seconds"] < 10, "it slept"
+    busy = "import time\nwhile time.process_time() < 1: pass"
+    work = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    assert 1 <= jobs.timed([sys.executable, "-c", work], tmp_path / "pictures")["cpu_seconds"] < 10, "of children, too"
     with pytest.raises(SystemExit, match="ended with 2"):
         jobs.timed([sys.executable, "-c", "raise SystemExit(2)"], tmp_path)
 

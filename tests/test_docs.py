@@ -71,6 +71,20 @@ def test_every_measure_has_a_page_with_its_own_words(pages: dict[str, str]) -> N
     assert "leaves this measure out: it was not asked for." in pages["measures/cka.md"]
 
 
+def test_a_figure_says_how_many_pictures_it_was_made_from(rooms: dict[str, Any]) -> None:
+    """Of the exam's 1,000 pictures robustness took 64, and filters none; each page said 1,000."""
+    of_measures, run = rooms["pages_of_measures"], rooms["run"]
+    measure = measures()["skip_ratio"]
+    assert of_measures.shown(measure) == f"This figure: {run.plan['images']['used']} pictures of sample, effort normal"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(run.findings["skip_ratio"].attrs, "images", 7)
+        patch.setattr(of_measures, "runs", lambda: {"skip_ratio": run})
+        assert of_measures.shown(measure) == "This figure: 7 pictures of sample, effort normal"
+        run.findings["skip_ratio"].attrs |= {"of_weights": 1, "sample": "Read off the weights"}
+        assert of_measures.shown(measure) == "Read off the weights"
+        del run.findings["skip_ratio"].attrs["of_weights"], run.findings["skip_ratio"].attrs["sample"]
+
+
 def test_an_example_is_shown_with_what_it_printed(pages: dict[str, str]) -> None:
     for path in (ROOT / "examples").glob("*.py"):
         page = pages[f"examples/{path.stem}.md"]
@@ -167,7 +181,9 @@ def test_lists_examples_and_columns_of_docstrings_become_markdown(rooms: dict[st
     linked = importlib.import_module("pages_of_repository").linked
     told = linked("[the table](docs/families.md#a), [how](CONTRIBUTING.md), [citation](CITATION.cff)")
     assert told == "[the table](families.md#a), [how](contributing.md), citation"
-    assert as_markdown("a   first\nbee  second").startswith("```text\n")
+    # fenced, what each argument is ended outside of what is seen, on a desk too
+    columns = "a    first <x>\n     and on\nbee  second\nkeep it"
+    assert as_markdown(columns) == "- `a`: first &lt;x>\n    and on\n- `bee`: second\n- `keep`: it"
 
 
 def test_reliability_is_the_page_of_what_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,6 +225,20 @@ def test_a_figure_is_not_drawn_larger_than_it_is(site: Path, browser: Browser) -
     small = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='200' height='100'/>"
     browser.ask(f'document.querySelector("figure.wide img").src = "{small}"')
     assert browser.wait_for("document.querySelector('figure.wide img').clientWidth === 200", seconds=3)
+
+
+def test_a_picture_of_the_text_is_moved_on_a_phone_not_shrunk(site: Path, browser: Browser) -> None:
+    """Four panels of README's figure had letters of two pixels."""
+    browser.page.set_viewport_size({"width": 390, "height": 844})
+    try:
+        browser.open(site / "index.html")
+        widths = browser.ask("[...document.querySelectorAll('p > img')].map(img => img.clientWidth)")
+        assert len(widths) >= 6
+        assert min(widths) > 340
+        assert sorted(widths)[1] >= 640, "all but the picture of a phone"
+        assert browser.ask("document.documentElement.scrollWidth") <= 390
+    finally:
+        browser.page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_the_page_of_an_unknown_address_needs_no_other_file(site: Path) -> None:

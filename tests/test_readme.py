@@ -124,6 +124,25 @@ def test_memory_and_disk_of_a_job_are_those_of_a_record() -> None:
         assert "(idle)" in time or time.startswith(f"{minutes}m{seconds:02}")
 
 
+def test_what_was_not_run_is_counted_up_from_what_was() -> None:
+    """The 50,000 pictures on a CPU: on the straight line through two measured sizes, and said to be that."""
+    lines = (ROOT / "benchmarks" / "results" / "jobs.jsonl").read_text(encoding="utf-8").splitlines()
+    jobs = [job for job in map(json.loads, lines) if job["shared"] and "accelerator" not in job["machine"]]
+    small, large = sorted(jobs, key=lambda job: job["images"])
+    each = (large["cpu_seconds"] - small["cpu_seconds"]) / (large["images"] - small["images"])
+    hours = (large["cpu_seconds"] + each * (50_000 - large["images"])) / 3600
+    told = f"{hours:.1f} hours of one core (counted up from {large['images']})"
+    memory, disk = f"{large['peak_megabytes'] / 1000:.1f} GB (384)", f"{large['run_megabytes']:.0f} MB (384)"
+    assert f"50,000 pictures, shared measures and probes, CPU | {told} | {memory} | {disk} |" in README
+    assert f"{hours:.1f}시간 (384장에서 셈해 늘린 값) | {memory[:-1]}장) | {disk[:-1]}장) |" in KOREAN
+    took = f"{small['images']} of these pictures took {small['cpu_seconds']:.0f} CPU seconds of one thread"
+    then = f"{large['images']} took {large['cpu_seconds']:.0f}, beside other work: {each:.2f} s a picture"
+    assert f"{took} and {then}" in WORDS
+    growth = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").partition("| images, bundled pair |")[2]
+    (exponent,) = re.findall(r"\[exponent (.*?)\]", WORDS)
+    assert growth.splitlines()[0].split(" | ")[4] == exponent
+
+
 def test_the_korean_readme_has_the_same_commands_numbers_and_links() -> None:
     def commands(text: str) -> list[str]:
         blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)

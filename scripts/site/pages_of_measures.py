@@ -53,6 +53,7 @@ def page(measure: Measure, drawn: bool) -> str:
         drawn=drawn,
         run=runs().get(measure.name),
         said=said(measure),
+        shown=shown(measure),
         why_not=reasons().get(measure.name, "it was not asked for."),
         needs=LABELS[measure.labels],
         cost=cost(measure),
@@ -77,6 +78,18 @@ def reference(source: Any) -> str:
 def said(measure: Measure) -> str:
     run = runs().get(measure.name)
     return "" if run is None else typeset(measure.sentence(run.findings[measure.name]), run.scene.subjects)
+
+
+def shown(measure: Measure) -> str:
+    """What the figure was made from: not the pictures of the whole exam, of which many measures take a part."""
+    run = runs().get(measure.name)
+    if run is None:
+        return ""
+    seen = run.findings[measure.name].attrs
+    if seen.get("of_weights"):
+        return str(seen["sample"])
+    plan = run.plan
+    return f"This figure: {seen['images']:,} pictures of {plan['images']['name']}, effort {plan['settings']['effort']}"
 
 
 def cost(measure: Measure) -> str:

@@ -17,7 +17,7 @@ COLUMNS = re.compile(r"[\w.,\[\]-]+( [\w\]]+){0,2} {2,}\S")
 
 
 def as_markdown(docstring: str) -> str:
-    """A docstring with its examples and its lists in columns fenced; the rest is markdown already.
+    """A docstring with its examples fenced and its lists in columns as points; the rest is markdown already.
 
     >>> print(as_markdown("Doubles.\\n\\n>>> double(2)\\n4"))
     Doubles.
@@ -49,9 +49,23 @@ def _fenced(paragraph: str) -> str:
     if lines[0].startswith(">>> "):
         return f"```pycon\n{paragraph}\n```"
     first = next((place for place, line in enumerate(lines) if line.startswith((">>> ", "├──", "└──"))), None)
-    if sum(COLUMNS.match(line) is not None for line in lines) > 1 or first is not None:
+    if first is not None:
         return f"```text\n{paragraph}\n```"
-    return paragraph
+    return _points(lines) if sum(COLUMNS.match(line) is not None for line in lines) > 1 else paragraph
+
+
+def _points(lines: Sequence[str]) -> str:
+    """A list in columns as a list of points: fenced, its lines of 120 letters ended outside of what is seen."""
+    starts = [match.end() - 1 for match in map(COLUMNS.match, lines) if match]
+    second = max(set(starts), key=starts.count)
+    points: list[list[str]] = []
+    for line in lines:
+        name, meaning = line[:second].strip(), line[second:].strip().replace("<", "&lt;")
+        if name:
+            points.append([f"- `{name}`: {meaning}"])
+        else:
+            points[-1].append(f"    {meaning}")
+    return "\n".join(line for point in points for line in point)
 
 
 def cell(text: object) -> str:
