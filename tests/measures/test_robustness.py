@@ -179,6 +179,10 @@ def test_that_nothing_withstood_does_not_mean_that_nothing_ever_would() -> None:
     assert found.quantity_high.values[rows] == pytest.approx([1.0, room])
     assert found["mean"].sel(kind="pgd").values.tolist() == [1.0, 0.0]
     assert found.mean_high.sel(kind="pgd").values == pytest.approx([1.0, room])
+    rows = found["quantity"].values == "pgd_kept"  # a share of the 64 that were read right
+    assert found.quantity_value.values[rows].tolist() == [1.0, 0.0]
+    assert found.quantity_low.values[rows] == pytest.approx([1 - room, 0.0])
+    assert found.quantity_high.values[rows] == pytest.approx([1 + room, room])
     rows = found["quantity"].values == "occlusion_advantage"  # all pictures were read by both: no proof of a tie
     assert found.quantity_value.values[rows].tolist() == [0.0]
     assert found.quantity_low.values[rows] == pytest.approx([-room])

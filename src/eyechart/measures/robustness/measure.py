@@ -9,7 +9,7 @@ relative to the subject's accuracy on the intact pictures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -19,11 +19,12 @@ import torch
 import xarray
 from torch import Tensor
 
+from eyechart.exact_bounds import room_for
 from eyechart.measure import SampledExperiment, Source, Views, option, subject_coordinates
 from eyechart.measures.robustness.attacks import Gradient, Strength, fgsm, gradient_of, withstands
 from eyechart.methods.patches import dropped, orders, shuffled
 from eyechart.methods.scoring import about_strangers, answers_of, labelled, strangers
-from eyechart.quantity import PerSubjects, Quantity
+from eyechart.quantity import Bounds, Compute, PerSubjects, Quantity, known_to, subjects_in
 from eyechart.reading_estimates import in_words, per_subject, vit_minus_cnn
 from eyechart.scene import Batch, Scene
 from eyechart.sites import Anatomy
@@ -88,6 +89,19 @@ def mean_of(estimate: xarray.Dataset, kind: str, variable: str = "mean") -> PerS
     return per_subject(estimate.assign(number=estimate[variable].sel(kind=kind)), "number")
 
 
+def unmoved_kept(kind: str) -> Callable[[xarray.Dataset], Bounds]:
+    """All or nothing kept in every fold: the exact bound of as many pictures as were read right intact."""
+    compute: Compute = partial(mean_of, kind=kind, variable="kept")
+
+    def room(estimate: xarray.Dataset, subject: str) -> float:
+        if compute(estimate)[subject,] not in (0, 1):
+            return 0.0
+        at = subjects_in(estimate).index(subject)
+        return float(room_for(round(float((estimate.accuracy.attrs["trials"] * estimate.accuracy.values)[at, 0]))))
+
+    return known_to(room, compute)
+
+
 @dataclass(frozen=True)
 class Robustness(SampledExperiment):
     name = "robustness"
@@ -135,6 +149,7 @@ class Robustness(SampledExperiment):
                 partial(mean_of, kind=kind, variable="kept"),
                 f"accuracy as a share of that on intact pictures, mean over {words}",
                 limits=(0, None),
+                if_unmoved=unmoved_kept(kind),
             )
             for kind, words in MEANS.items()
         ),
