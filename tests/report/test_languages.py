@@ -269,7 +269,7 @@ def noted(file: Path) -> Iterator[str]:
         elif isinstance(node, ast.Subscript) and ast.unparse(node.value) == "self.notes":
             yield sampled(node.slice)
         elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
-            yield from (part.value for part in node.value.elts if isinstance(part, ast.Constant) and part.value)
+            yield from (str(part.value) for part in node.value.elts if isinstance(part, ast.Constant) and part.value)
 
 
 def sampled(text: ast.expr) -> str:
