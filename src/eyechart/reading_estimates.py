@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -123,21 +124,33 @@ def spanned(ends: Ends, form: str) -> str:
     >>> spanned((0.61, 0.58, 0.64), ".2f"), spanned((0.94, 0.939, 0.941), ".2f"), spanned((0.5, math.nan, 1.0), ".0%")
     ('0.61 [0.58, 0.64]', '0.940 [0.939, 0.941]', '50%')
     >>> spanned((1.0, 0.9999999, 1.0), ".0%"), spanned((0.0, 0.0, 0.0), "+.1f")
-    ('100.000% [± < 0.001%]', '+0.0 [the same in all folds]')
+    ('100.000% [± < 0.001%]', '0.0 [the same in all folds]')
+    >>> spanned((-0.0016, -0.0069, 0.0038), "+.2f")
+    '0.00 [-0.01, 0.00]'
     """
     value, low, high = ends
     if not (math.isfinite(low) and math.isfinite(high)):
-        return f"{value:{form}}"
+        return signed(value, form)
     if low == high:
-        return f"{value:{form}} [{UNMOVED}]"
+        return f"{signed(value, form)} [{UNMOVED}]"
     sign, _, rest = form.partition(".")
     digits, kind = int(rest[:-1]), rest[-1]
     while digits < 5 and high - low > SAME and f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
         digits += 1
     if f"{low:.{digits}{kind}}" == f"{high:.{digits}{kind}}":
         digits = max(int(rest[:-1]), 3)
-    shown = [f"{each:{sign}.{digits}{kind}}" for each in ends]
+    shown = [signed(each, f"{sign}.{digits}{kind}") for each in ends]
     return f"{shown[0]} [{span_of(shown[1], shown[2], digits, high - low, kind.strip('f'))}]"
+
+
+def signed(value: float, form: str) -> str:
+    """A number in a form; what rounds to zero has no sign, which would be a claim.
+
+    >>> signed(-0.0016, "+.2f"), signed(0.004, "+.2f"), signed(-0.02, "+.2f"), signed(0.02, "+.2f")
+    ('0.00', '0.00', '-0.02', '+0.02')
+    """
+    shown = f"{value:{form}}"
+    return shown.lstrip("+-") if re.fullmatch(r"[+-]0(?:\.0+)?%?", shown) else shown
 
 
 def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:

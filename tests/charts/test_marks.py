@@ -282,7 +282,7 @@ def test_no_title_says_minus_zero() -> None:
     for name in ("nearness", "row_bonus", "column_bonus"):
         finding[name] = xr.full_like(finding[name], -1e-4)
     drawn = find_measure("position_embeddings").chart(finding).to_json(ensure_ascii=False)
-    assert "nearness\u00a00.00, rows\u00a0+0.00, columns\u00a0+0.00" in drawn
+    assert "nearness\u00a00.00, rows\u00a00.00, columns\u00a00.00" in drawn  # nor plus: these are below zero
     assert not re.search(r"[-−]0\.0+(?!\d)", "".join(re.findall(r'"text": ?"([^"]*)"', drawn)))
 
 
