@@ -277,6 +277,18 @@ def test_the_axis_of_few_shots_names_those_that_there_are() -> None:
     assert set(re.findall(r'"values": ?\[([\d, .]*)\]', specification)) == {"1"}
 
 
+@pytest.mark.parametrize(("ratio", "baseline"), [(1.08, "top"), (0.92, "bottom")])
+def test_equal_lengths_are_named_where_fewer_points_lie(ratio: float, baseline: str) -> None:
+    """The last blocks of an EfficientNet add nearly as much as their skips carry: the words lay on its curve."""
+    finding = finding_of("skip_ratio")
+    for name in ("ratio_grid", "ratio_cls"):
+        last = finding.depth > 0.7
+        finding[name] = finding[name].where(~last, finding[name] * 0 + ratio)
+    drawn = specification(find_measure("skip_ratio").chart(finding), validate=False)
+    names = [layer.mark for layer in every_layer(drawn) if layer.mark.get("style") == "reference-label"]
+    assert {mark["baseline"] for mark in names} == {baseline}
+
+
 def test_no_title_says_minus_zero() -> None:
     finding = finding_of("position_embeddings")
     for name in ("nearness", "row_bonus", "column_bonus"):
