@@ -289,6 +289,18 @@ def test_equal_lengths_are_named_where_fewer_points_lie(ratio: float, baseline: 
     assert {mark["baseline"] for mark in names} == {baseline}
 
 
+@pytest.mark.parametrize(("score", "baseline"), [(0.13, "top"), (0.07, "bottom")])
+def test_guessing_does_not_lie_on_those_who_guess_shape_or_texture(score: float, baseline: str) -> None:
+    """The word hid the last points of an untrained model, which stand a little above the line."""
+    finding = finding_of("shape_texture")
+    for name in ("low_passed", "high_passed", "shuffled"):
+        finding[name] = finding[name] * 0 + score
+    drawn = specification(find_measure("shape_texture").chart(finding), validate=False)
+    names = [layer for layer in every_layer(drawn) if layer.style == "reference-label"]
+    named = [layer.mark["baseline"] for layer in names if layer.column("text") == ["guessing"]]
+    assert named == [baseline, baseline]
+
+
 def test_no_title_says_minus_zero() -> None:
     finding = finding_of("position_embeddings")
     for name in ("nearness", "row_bonus", "column_bonus"):
