@@ -12,7 +12,7 @@ from eyechart.claims.judge import judge
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.verdict import Verdict
 from eyechart.run import Run
-from eyechart.terminal import print_findings, print_verdicts, show, table
+from eyechart.terminal import print_findings, print_verdicts, show, table, wrapped
 from tests.claims.by_hand import FACTS, GAP, finding, of_table
 
 
@@ -88,3 +88,13 @@ def test_a_reason_of_few_verdicts_stays_with_them(capsys: pytest.CaptureFixture[
     assert told.count(FAILED) == 3
     for verdict in verdicts:
         assert verdict.remarks in told
+
+
+@pytest.mark.parametrize("columns", range(24, 60))
+def test_no_line_ends_within_a_number(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """ "classifies 0.0" and below it "% correctly [0.0," stood in the verdicts of two photographs' subjects."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = "accuracy: efficientnet_lite0 classifies 0.0 % correctly [0.0, 2.8], and 8 % [0 %, −17 %] of it [see above]"
+    lines = wrapped(said, hang=4).splitlines()
+    assert " ".join(line.strip() for line in lines) == said
+    assert not any(line.lstrip().startswith("%") or line.endswith(("[0.0,", "[0", "%,", "−17")) for line in lines)

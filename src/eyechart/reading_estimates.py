@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -109,11 +110,11 @@ def quantity_in_words(finding: xarray.Dataset, quantity: str, form: str, *subjec
     return spanned(ends_of(finding, quantity, *subjects), form)
 
 
-def _told(low: float, high: float, form: str, *, signed: bool) -> bool:
+def _told(low: float, high: float, form: str, *, change: bool) -> bool:
     """Whether the ends differ as written; and, of a change, on which side of zero each lies."""
     ends = [f"{end:z{form}}" for end in (low, high)]
     hidden = any(end and not words.strip("0.%") for end, words in zip((low, high), ends, strict=True))
-    return ends[0] != ends[1] and not (signed and hidden)
+    return ends[0] != ends[1] and not (change and hidden)
 
 
 SAME = 1e-6
@@ -130,23 +131,33 @@ def spanned(ends: Ends, form: str) -> str:
     >>> spanned((0.61, 0.58, 0.64), ".2f"), spanned((0.94, 0.939, 0.941), ".2f"), spanned((0.5, math.nan, 1.0), ".0%")
     ('0.61 [0.58, 0.64]', '0.940 [0.939, 0.941]', '50%')
     >>> spanned((1.0, 0.9999999, 1.0), ".0%"), spanned((0.0, 0.0, 0.0), "+.1f")
-    ('100.000% [± < 0.001%]', '+0.0 [the same in all folds]')
+    ('100.000% [± < 0.001%]', '0.0 [the same in all folds]')
     >>> spanned((-0.001, -0.004, 0.003), "+.2f"), spanned((-0.001, -0.3, 0.2), ".1f")
     ('-0.001 [-0.004, +0.003]', '0.0 [-0.3, 0.2]')
     """
     value, low, high = ends
     if not (math.isfinite(low) and math.isfinite(high)):
-        return f"{value:{form}}"
+        return signed(value, form)
     if low == high:
-        return f"{value:{form}} [{UNMOVED}]"
+        return f"{signed(value, form)} [{UNMOVED}]"
     sign, _, rest = form.partition(".")
     digits, kind = int(rest[:-1]), rest[-1]
-    while digits < 5 and high - low > SAME and not _told(low, high, f".{digits}{kind}", signed="+" in sign):
+    while digits < 5 and high - low > SAME and not _told(low, high, f".{digits}{kind}", change="+" in sign):
         digits += 1
     if f"{low:z.{digits}{kind}}" == f"{high:z.{digits}{kind}}":
         digits = max(int(rest[:-1]), 3)
-    shown = [f"{each:{sign}z.{digits}{kind}}" for each in ends]  # z: no -0.00
+    shown = [signed(each, f"{sign}.{digits}{kind}") for each in ends]
     return f"{shown[0]} [{span_of(shown[1], shown[2], digits, high - low, kind.strip('f'))}]"
+
+
+def signed(value: float, form: str) -> str:
+    """A number in a form; what rounds to zero has no sign, which would be a claim.
+
+    >>> signed(-0.0016, "+.2f"), signed(0.004, "+.2f"), signed(-0.02, "+.2f"), signed(0.02, "+.2f")
+    ('0.00', '0.00', '-0.02', '+0.02')
+    """
+    shown = f"{value:{form}}"
+    return shown.lstrip("+-") if re.fullmatch(r"[+-]0(?:\.0+)?%?", shown) else shown
 
 
 def vits_with_cnns(estimate: xarray.Dataset, *, alike: str) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-_NUMBERED = re.compile(r"\.\d+$")
+_NUMBERED = re.compile(r"(?:^|\.)\d+$")
+"""The members of a list; those of a bare `nn.Sequential` are called "0", "1", …"""
 
 Role = Literal["input", "stem", "layer", "junction", "attention", "block", "features", "head"]
 Kind = Literal["attention", "mlp", "conv", "pool", "mixer", "other"]

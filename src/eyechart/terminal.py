@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -77,17 +78,25 @@ def line_width() -> int:
     return min(100, size.columns or 100)
 
 
+ONE_NUMBER = re.compile(r"(?<=\d) %|\[[\d−.,% ]+\]")
+UNBROKEN = "\ue000"
+
+
 def wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
-    """Text in lines that end between words; `hang` is added to all but the first."""
+    """Text in lines that end between words; `hang` is added to all but the first.
+
+    No line ends before a per cent sign or within an interval.
+    """
     blank = " " * indent
-    return textwrap.fill(
-        text,
+    lines = textwrap.fill(
+        ONE_NUMBER.sub(lambda number: number[0].replace(" ", UNBROKEN), text),
         line_width(),
         initial_indent=blank,
         subsequent_indent=blank + " " * hang,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return lines.replace(UNBROKEN, " ")
 
 
 def table(*headings: str) -> Table:

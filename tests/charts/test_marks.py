@@ -277,12 +277,36 @@ def test_the_axis_of_few_shots_names_those_that_there_are() -> None:
     assert set(re.findall(r'"values": ?\[([\d, .]*)\]', specification)) == {"1"}
 
 
+@pytest.mark.parametrize(("ratio", "baseline"), [(1.08, "top"), (0.92, "bottom")])
+def test_equal_lengths_are_named_where_fewer_points_lie(ratio: float, baseline: str) -> None:
+    """The last blocks of an EfficientNet add nearly as much as their skips carry: the words lay on its curve."""
+    finding = finding_of("skip_ratio")
+    for name in ("ratio_grid", "ratio_cls"):
+        last = finding.depth > 0.7
+        finding[name] = finding[name].where(~last, finding[name] * 0 + ratio)
+    drawn = specification(find_measure("skip_ratio").chart(finding), validate=False)
+    names = [layer.mark for layer in every_layer(drawn) if layer.mark.get("style") == "reference-label"]
+    assert {mark["baseline"] for mark in names} == {baseline}
+
+
+@pytest.mark.parametrize(("score", "baseline"), [(0.13, "top"), (0.07, "bottom")])
+def test_guessing_does_not_lie_on_those_who_guess_shape_or_texture(score: float, baseline: str) -> None:
+    """The word hid the last points of an untrained model, which stand a little above the line."""
+    finding = finding_of("shape_texture")
+    for name in ("low_passed", "high_passed", "shuffled"):
+        finding[name] = finding[name] * 0 + score
+    drawn = specification(find_measure("shape_texture").chart(finding), validate=False)
+    names = [layer for layer in every_layer(drawn) if layer.style == "reference-label"]
+    named = [layer.mark["baseline"] for layer in names if layer.column("text") == ["guessing"]]
+    assert named == [baseline, baseline]
+
+
 def test_no_title_says_minus_zero() -> None:
     finding = finding_of("position_embeddings")
     for name in ("nearness", "row_bonus", "column_bonus"):
         finding[name] = xr.full_like(finding[name], -1e-4)
     drawn = find_measure("position_embeddings").chart(finding).to_json(ensure_ascii=False)
-    assert "nearness\u00a00.00, rows\u00a0+0.00, columns\u00a0+0.00" in drawn
+    assert "nearness\u00a00.00, rows\u00a00.00, columns\u00a00.00" in drawn  # nor plus: these are below zero
     assert not re.search(r"[-−]0\.0+(?!\d)", "".join(re.findall(r'"text": ?"([^"]*)"', drawn)))
 
 

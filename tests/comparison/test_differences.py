@@ -26,7 +26,7 @@ from eyechart.cli import main
 from eyechart.comparison import pictures
 from eyechart.comparison.comparison import Comparison, VerdictLine, compare
 from eyechart.comparison.differences import Difference, Estimate, change, changes_of, gives_back, leave_one_out
-from eyechart.comparison.page import order_of
+from eyechart.comparison.page import order_of, run_row
 from eyechart.errors import UsageError
 from eyechart.intervals import jackknife
 from eyechart.quantity import Quantity, of_each
@@ -160,6 +160,16 @@ def test_who_and_what_was_compared_is_said(runs: list[Run]) -> None:
     assert f"Of the 64 images of other, {shared} are among the 64 of before." in apart.notices
     assert not apart.same_images
     assert order_of(apart, 1) == f"{shared} in common with before"
+
+
+def test_a_run_names_the_weights_of_those_who_are_compared() -> None:
+    """Of four subjects with one in common it listed four weights beside one name."""
+    subjects = [{"name": name, "spec": f"module:{name.title()}"} for name in ("plain", "mine", "old")]
+    plan = {"subjects": subjects, "images": {"used": 400}, "provenance": {"made": "2026-11-19T20:41:57+00:00"}}
+    run = SimpleNamespace(plan=plan, path=Path("run"))
+    compared = SimpleNamespace(runs=[run], labels=["first"], subjects=[("mine",)], same_folds=[True])
+    row = run_row(cast(Comparison, compared), 0)
+    assert row["specs"] == ["module:Mine"]
 
 
 def test_what_has_no_interval_does_not_stand_first() -> None:

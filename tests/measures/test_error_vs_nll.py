@@ -143,7 +143,7 @@ def test_training_images_nobody_knows_are_not_made_up(subject: Subject) -> None:
     found = with_intervals(measure, whole, where)
     assert np.isnan(found.nll_train.values).all()
     assert np.isfinite(found.nll_augmented.values).all()
-    assert "an augmented training NLL of unknown" in measure.sentence(found)
+    assert "its training images are not known" in measure.sentence(found)
     assert "not known" not in str(measure.chart(found).to_dict())  # the loss on the exam's pictures stands in
     without = found.assign(nll_augmented=found.nll_augmented * np.nan)
     assert "augmented training NLL (nats): not known" in str(measure.chart(without).to_dict())

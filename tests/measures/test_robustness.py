@@ -184,7 +184,8 @@ def test_that_nothing_withstood_does_not_mean_that_nothing_ever_would() -> None:
         row = found.sel(subject=name)
         assert (float(row.relative_low[attack]), float(row.relative_high[attack])) == pytest.approx(ends)
         assert float(row.relative_low[intact]) == float(row.relative_high[intact]) == 1
-    rows = found["quantity"].values == "pgd_kept"
+    rows = found["quantity"].values == "pgd_kept"  # a share of the 64 that were read right
+    assert found.quantity_value.values[rows].tolist() == [1.0, 0.0]
     assert found.quantity_low.values[rows] == pytest.approx([1 - room, 0.0])
     assert found.quantity_high.values[rows] == pytest.approx([1 + room, room])
     rows = found["quantity"].values == "occlusion_advantage"  # all pictures were read by both: no proof of a tie

@@ -146,6 +146,12 @@ def test_the_subject_keeps_its_parameters_and_projected_skips() -> None:
     assert "recalibrated" in SkipRemoval().sentence(finding)
 
 
+def test_a_subject_without_such_a_skip_keeps_its_name() -> None:
+    """A sentence that began with it wrote "Plain has no block"."""
+    said = SkipRemoval().sentence(finding_of(module_subject(cases.plain(), "plain"), module_subject(vit(), "vit")))
+    assert said.startswith("In plain no block has skips that pass unchanged; without the skips of one block vit ")
+
+
 def test_which_skips_pass_unchanged() -> None:
     _, scene = staged(module_subject(cases.resnet(), "cnn"), module_subject(cases.swin(), "swin"))
     cnn, swin = scene.anatomies

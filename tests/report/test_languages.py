@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import pandas as pd
 import pytest
 import vl_convert
+from torch import nn
 
 from eyechart.charts import theme
 from eyechart.charts.export import specification
@@ -26,6 +30,8 @@ from eyechart.report import page, verdict_summary, words
 from eyechart.report.highlights import METHOD, METHOD_ALONE
 from eyechart.report.tour import steps
 from eyechart.report.translation import Translator, places
+from eyechart.subjects.labels import match_classes
+from eyechart.subjects.load import load_subject
 
 from .browser import Browser
 from .synthetic import as_run, synthetic_run
@@ -247,6 +253,99 @@ def test_reasons_for_leaving_a_measure_out(say: Translator) -> None:
                 told += [str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)]
     assert len(told) > 10
     assert [reason for reason in told if say(f"cka was left out: {reason}") is None] == []
+
+
+NOTED = ("subjects/anatomy.py", "subjects/trial.py", "tracing/blocks.py", "tracing/dryrun.py", "tracing/rules.py")
+"""Who finds what a reader must know of a subject."""
+SAMPLES = {"gap": "3.2 %", "100 * gap": "3.2", "error": "1.2e-03", "list(draft.record.shape)": "[2, 8]"}
+"""What stands in the places of a note, where it is not any word."""
+
+
+def noted(file: Path) -> Iterator[str]:
+    """The notes of a file, with a word or a number in each place."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".note", "notes.append")):
+            yield ("" if file.name == "trial.py" else "layers.0: ") + sampled(node.args[0])
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) == "self.notes":
+            yield sampled(node.slice)
+        elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+            yield from (str(part.value) for part in node.value.elts if isinstance(part, ast.Constant) and part.value)
+
+
+def sampled(text: ast.expr) -> str:
+    if isinstance(text, ast.Constant):
+        return str(text.value)
+    assert isinstance(text, ast.JoinedStr), ast.unparse(text)
+    pieces = (
+        str(part.value) if isinstance(part, ast.Constant) else SAMPLES.get(ast.unparse(part.value), "layers.0")
+        for part in text.values
+        if isinstance(part, (ast.Constant, ast.FormattedValue))
+    )
+    return "".join(pieces)
+
+
+def test_what_is_noted_of_a_subject_is_said_in_korean() -> None:
+    """On models of a user's own a Korean page kept all of these in English: the bundled ones make none of them."""
+    names = ["zoo:vit", "mine, 2nd try", "머리 없는 모델"]
+    say = words.translator(MEASURES, names)
+    notes = {note.rstrip(".") for file in NOTED for note in noted(SOURCES / file)}
+    notes -= {"layers.0: layers.0", "layers.0layers.0"}  # the frames that hold another's words
+    assert len(notes) > 15
+    assert any("convolution outputs" in note for note in notes)
+    for name, note in itertools.product(names, notes):
+        begun = note if note.startswith("layers.0") else note[0].upper() + note[1:]
+        korean = say(f"{name}: {begun}.")
+        assert korean, begun
+        assert not LEFT_ENGLISH.search(korean), korean
+
+
+@pytest.mark.parametrize(
+    ("images", "mapping"),
+    [
+        (None, None),
+        (["a", "z"], None),
+        (["a", "x", "z"], None),
+        (["a"], {"a": "q"}),
+        (["a"], {"a": "hound"}),
+        (["a"], {"a": 99}),
+        (["hound"], None),
+        (["a", "b"], {"b": "a"}),
+    ],
+)
+def test_why_accuracy_is_not_reported_is_said_in_korean(images: list[str] | None, mapping: dict[str, Any]) -> None:
+    names = ["mine, 2nd try", "zoo:vit"]
+    say = words.translator(MEASURES, names)
+    subject = load_subject(
+        nn.Sequential(nn.Flatten(), nn.Linear(48, 4)),
+        label=names[0],
+        classes=["a", "b", "dog, hound", "wolf, hound"],
+        input_size=4,
+    )
+    unknown, headless = replace(subject, classes=None), replace(subject, classes=None, classifier=False)
+    matches = [match_classes(images, each, mapping) for each in (subject, unknown, headless)]
+    for reason in (match.reason for match in matches if not match):
+        hint = " Use --classes MAP.json to say which class is which." if images else ""
+        korean = say(f"{names[0]}: accuracy is not reported: {reason}{hint}")
+        assert korean, reason
+        assert not LEFT_ENGLISH.search(korean), korean
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Its highest peak, of the 2 units that were looked at, is that of {} (0.36 [0.33, 0.38]).",
+        "On average, heads of zoo:vit have 0.9 [0.8, 0.95] of the entropy of uniform attention in its first block and "
+        "0.7 [0.6, 0.8] in its last; the narrowest is head 3 of {} with 0.5 [0.4, 0.6].",
+        "In {}, the last with places, of zoo:vit 97 % [53 %, 100 %] of the interior tokens hit their own patch, "
+        "61 % [28 %, 100 %] without mean colours, 69 % [50 %, 98 %] when patches are shuffled.",
+    ],
+)
+def test_a_block_may_have_any_name(say: Translator, sentence: str) -> None:
+    """Blocks that are no members of a list keep the names of their modules, which no catalogue knows."""
+    for name in ("block 5", "body.conv2"):
+        korean = say(sentence.format(name))
+        assert korean, name
+        assert ("블록 5" if name == "block 5" else name) in korean
 
 
 def test_a_name_is_never_taken_for_words() -> None:

@@ -29,7 +29,7 @@ from .browser import Browser
 from .one_figure import PANELS_OF, drawn
 from .synthetic import as_run, synthetic_run
 
-DESK, PHONE = (1400, 900), (390, 844)
+DESK, TABLET, PHONE = (1400, 900), (800, 1400), (390, 844)
 #: Over how many lines the text of each element runs.
 LINES = """((selector) => [...document.querySelectorAll(selector)].map((element) => {
   const text = document.createRange();
@@ -217,6 +217,28 @@ def test_long_names_leave_a_phone_room_for_the_numbers(browser: Browser, tmp_pat
     figure = drawn(browser, tmp_path, long_names)
     assert browser.ask(f"{figure}.querySelector('canvas').clientWidth <= {figure}.clientWidth")
     assert browser.ask(f"window.eyechart.views.get({figure}).view.width()") > 280
+
+
+def long_names_below_two_panels(_: xr.Dataset) -> Any:
+    """As `shape_texture` has them: two panels of curves, and rows that are as high as their names need."""
+    names = ["vision transformer, registers & a distilled head, epoch 0300", 'the "old" one, number two', "plain"]
+    rows = pd.DataFrame({"subject": names, "share": [0.2, 0.5, 0.3], "limit": [0.1, 0.2, 0.3]})
+    curve = theme.panel(alt.Chart(rows).mark_line().encode(x="limit:Q", y="share:Q"), (250, 260))
+    beside = alt.Y("subject:N", title=None, sort=names, axis=alt.Axis(labelLimit=260))
+    points = alt.layer(alt.Chart(rows).mark_point().encode(x="share:Q", y=beside))
+    return theme.panels([curve, curve, theme.panel(points, (250, alt.Step(40)))], columns=3, shared=())
+
+
+@pytest.mark.parametrize("browser", [TABLET], indirect=True)
+def test_rows_stay_as_high_as_their_names_need(browser: Browser, tmp_path: Path) -> None:
+    """Beside panels that gave of their width they fell to 20 pixels, and the second line lay on the next name."""
+    figure = drawn(browser, tmp_path, long_names_below_two_panels)
+    heights = browser.ask(
+        f"window.eyechart.views.get({figure}).view.scenegraph().root.items[0].items"
+        ".flatMap((mark) => mark.items).filter(({ height }) => height).map(({ height }) => height)"
+    )
+    assert len(heights) == 3
+    assert min(heights) >= 3 * 40
 
 
 def long_names_beside_a_map(_: xr.Dataset) -> Any:

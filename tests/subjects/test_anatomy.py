@@ -195,6 +195,15 @@ def test_plain_cnn_falls_back_to_convolutions_and_says_so() -> None:
     assert anatomy.architecture == "cnn"
 
 
+def test_blocks_of_a_bare_sequential_are_counted_too() -> None:
+    """Its modules are called "0", "2" and "10", which stood on every axis."""
+    rest = [layer for _ in range(5) for layer in (nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())]
+    anatomy = examine(nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU(), *rest, nn.Flatten(), nn.Linear(256, 3)))
+    blocks = anatomy.pick("block")
+    assert [block.name for block in blocks] == ["0", "2", "4", "6", "8", "10"]
+    assert [anatomy.words(block) for block in blocks] == [f"block {number}" for number in range(1, 7)]
+
+
 def windows_by_hand(size: int, window: int, shift: int, pixel: int) -> np.ndarray:
     """(window, token, 2): roll the map of positions by -shift, cut it into windows, each read row by row."""
     centres = (np.arange(size) + 0.5) * pixel

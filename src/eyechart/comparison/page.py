@@ -104,6 +104,7 @@ def used_in_words(comparison: Comparison) -> str:
 
 def run_row(comparison: Comparison, place: int) -> dict[str, Any]:
     run = comparison.runs[place]
+    specs = {entry["name"]: entry.get("spec") or entry["name"] for entry in run.plan["subjects"]}
     return {
         "label": comparison.labels[place],
         "path": str(run.path),
@@ -111,7 +112,7 @@ def run_row(comparison: Comparison, place: int) -> dict[str, Any]:
             {"name": name, "colour": theme.subject_colour(first, comparison.subjects[0])}
             for first, name in zip(comparison.subjects[0], comparison.subjects[place], strict=True)
         ],
-        "specs": [entry.get("spec") or entry["name"] for entry in run.plan["subjects"]],
+        "specs": [specs[name] for name in comparison.subjects[place]],
         "used": run.plan["images"]["used"],
         "made": exam_page.made_on(run.plan)["words"],
         "order": order_of(comparison, place),

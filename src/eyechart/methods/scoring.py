@@ -31,7 +31,7 @@ LOGITS = View("logits", lambda look: look.output.float())
 
 
 def strangers(scene: Scene) -> list[str]:
-    """Subjects that are not scored: their classes are not those of the images."""
+    """Subjects that are not scored: they have no classifier, or other classes than the images."""
     return [subject for subject in scene.subjects if subject not in scene.scored_subjects]
 
 
@@ -40,7 +40,7 @@ def about_strangers(finding: xarray.Dataset) -> str:
     names = finding.stranger.values.tolist()
     if not names:
         return ""
-    return f"\nLeft out, because their classes are not those of the images: {', '.join(names)}."
+    return f"\nLeft out, because they do not answer in the classes of the images: {', '.join(names)}."
 
 
 def with_classes(batch: Batch, views: Views, scene: Scene) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:

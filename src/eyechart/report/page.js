@@ -152,7 +152,8 @@
       return true;
     });
     const curves = part.concat.filter((one) => !one.concat && !isMap(one)), widest = Math.max(...curves.map(({ width }) => width));
-    if (many > 1) curves.forEach((one) => { one.height = Math.min(one.height, Math.max(130, 1.5 * widest)); }); // no towers
+    const towers = curves.filter(({ height }) => many > 1 && typeof height === "number"); // rows of names are as high as these
+    towers.forEach((one) => { one.height = Math.min(one.height, Math.max(130, 1.5 * widest)); });
     return fits;
   };
 
@@ -413,7 +414,7 @@
     if (curves.length > 3) return;
     curves.filter(({ width }) => width <= 240).forEach((part) => {
       part.width = 300;
-      part.height = Math.max(part.height, 210);
+      if (typeof part.height === "number") part.height = Math.max(part.height, 210);
     });
   };
   const enlarge = (part, ratio) => { // few maps of many have room to be large

@@ -340,12 +340,13 @@ class ErrorVsNll(SampledExperiment):
         said = []
         for subject in finding.subject.values.tolist():
             row = finding.sel(subject=subject)
-            fit = in_words(row, "nll_train", ".2f") if np.isfinite(row.nll_train) else "unknown"
+            wrong = f"{subject} errs on {in_words(row, 'error', '.1%')}"
+            if not np.isfinite(row.nll_train):
+                said.append(f"{wrong}, its training images are not known")
+                continue
             written = float(row.recorded_augmented_train_nll)
             noted = f" (its training recorded {written:.2f})" if np.isfinite(written) else ""
-            said.append(
-                f"{subject} errs on {in_words(row, 'error', '.1%')} with an augmented training NLL of {fit}{noted}"
-            )
+            said.append(f"{wrong} with an augmented training NLL of {in_words(row, 'nll_train', '.2f')}{noted}")
         readings = {
             (one, two): reading(finding, one, two) for one, two in combinations(finding.subject.values.tolist(), 2)
         }

@@ -14,6 +14,7 @@ from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import interval_tooltips, table_of, tooltips
 from eyechart.charts.theme import Chart
+from eyechart.reading_estimates import signed
 
 SIDE = 8  # small squares along each side of the grid of grids
 HEADS = 8  # tables of heads in a row
@@ -107,8 +108,8 @@ def over_distance(at: xarray.Dataset, subject: str, low: float) -> Chart:
     colour = alt.Color("pairs:N", scale=shades, title=None, sort=None, legend=alt.Legend(orient="bottom"))
     tooltip = tooltips("subject", "pairs", distance=("distance (patches)", ".3~g"))
     tooltip += interval_tooltips("cosine", "mean cosine", ends=("low", "high"))
-    numbers = {"nearness": f"{float(at.nearness):z.2f}", "rows": f"{float(at.row_bonus):+z.2f}"}
-    numbers["columns"] = f"{float(at.column_bonus):+z.2f}"
+    numbers = {"nearness": signed(float(at.nearness), ".2f"), "rows": signed(float(at.row_bonus), "+.2f")}
+    numbers["columns"] = signed(float(at.column_bonus), "+.2f")
     words = ", ".join(f"{name}\u00a0{number}" for name, number in numbers.items())  # no line ends within one
     words = words.replace("-", "−")
     lines = theme.curve(table, x, y, colour, "low", "high", tooltip=tooltip)

@@ -36,11 +36,16 @@ def accuracy(finding: xarray.Dataset) -> alt.Y:
     return alt.Y("accuracy:Q", title=what, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
 
 
-def with_chance(layers: alt.LayerChart, finding: xarray.Dataset) -> alt.LayerChart:
-    """Guessing means something only where the classes are the images'."""
+def with_chance(layers: alt.LayerChart, finding: xarray.Dataset, ends: pd.Series) -> alt.LayerChart:
+    """Guessing means something only where the classes are the images'; `ends` are the scores beside its name."""
     classes = finding.attrs["classes"]
     labelled = classes and (finding.scored.values == "accuracy").all()
-    return layers + theme.reference(1 / classes, "guessing") if labelled else layers
+    return layers + theme.chance(1 / classes, "guessing", ends.dropna()) if labelled else layers
+
+
+def at_end(table: pd.DataFrame, along: str) -> pd.Series:
+    scores: pd.Series = table.loc[table[along] == table[along].max(), "accuracy"]
+    return scores
 
 
 def filters(finding: xarray.Dataset) -> Chart:
@@ -56,7 +61,7 @@ def filters(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, accuracy(finding), *ends_of("accuracy"), color=colour(finding))
     points = alt.Chart(table).mark_point(size=36, filled=True)
     points = points.encode(x, accuracy(finding), colour(finding), tooltip=tooltip)
-    return theme.panel(with_chance(line + bars + points, finding), SIZE, "filtered pictures")
+    return theme.panel(with_chance(line + bars + points, finding, at_end(table, "cutoff")), SIZE, "filtered pictures")
 
 
 def shuffles(finding: xarray.Dataset) -> Chart:
@@ -73,7 +78,7 @@ def shuffles(finding: xarray.Dataset) -> Chart:
         *ends_of("accuracy"),
         tooltip=tooltips_of(finding, tiles="pieces"),
     )
-    return theme.panel(with_chance(lines, finding), SIZE, "shuffled pictures")
+    return theme.panel(with_chance(lines, finding, at_end(table, "pieces")), SIZE, "shuffled pictures")
 
 
 def conflicts(finding: xarray.Dataset) -> Chart:

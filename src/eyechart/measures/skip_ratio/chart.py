@@ -45,8 +45,16 @@ def curves(finding: xarray.Dataset) -> Chart:
     bars = theme.error_bars(table, x, y, low, high, color=colour)
     tooltip = tooltips("subject", "name", "token") + interval_tooltips("ratio", "skip / branch", ".3g")
     marks = theme.kind_points(table, x, y, tooltip=tooltip)
-    at_one = theme.reference(1, "equal lengths")
+    at_one = theme.reference(1, "equal lengths", under=fewer_under_one(table))
     return theme.panel(line + bars + marks + at_one, (400, 280))
+
+
+def fewer_under_one(table: pd.DataFrame) -> bool:
+    """Is there more room below the line at 1 than above it, where its name stands: at the end, and as high as words?"""
+    sizes = np.log(table["ratio"].where(table["ratio"] > 0))
+    room = theme.WORDS_HIGH * np.ptp([*sizes.dropna(), 0.0])
+    there = sizes[(table["depth"] > 0.7) & (sizes.abs() < room)]
+    return bool((there < 0).sum() < (there > 0).sum())
 
 
 def curve_table(finding: xarray.Dataset) -> pd.DataFrame:

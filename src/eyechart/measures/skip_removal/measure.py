@@ -277,7 +277,7 @@ class SkipRemoval(SampledExperiment):
         for subject in subjects_in(finding):
             of_subject, phrases = finding.isel(variant=finding.subject.values == subject), []
             if (subject,) not in lost:
-                parts.append(f"{subject} has no block whose skips pass unchanged")
+                parts.append(f"in {subject} no block has skips that pass unchanged")
                 continue
             if np.isfinite(lost[subject,]):
                 drop, anew = (
