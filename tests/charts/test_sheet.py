@@ -94,7 +94,7 @@ def test_names_along_a_map_are_thinned_where_words_are_larger() -> None:
 
 def test_names_are_thinned_on_an_axis_that_reaches_as_far_as_in_another_run() -> None:
     """The axes of a comparison say "at least from here to there": no figure with fixed names on them could be drawn."""
-    axis = {"values": list(range(0, 41, 2)), "labelOverlap": False}
+    axis: dict[str, Any] = {"values": list(range(0, 41, 2)), "labelOverlap": False}
     place = {"field": "a", "type": "quantitative", "scale": {"domain": {"unionWith": [0, 40]}}, "axis": axis}
     spec = {"mark": "point", "width": 100, "height": 100, "encoding": {"y": place}}
     thin_names(spec, 2.0)
