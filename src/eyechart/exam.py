@@ -395,8 +395,6 @@ def publish(run: Run, clock: Clock | None = None, lang: str | None = None, *, pa
     if page:
         language = language_of(lang or "en")
         drawn = draw_charts(again, language, processes_of(run), counting(clock, "figure", again.findings))
-        if clock:
-            clock.say("writing the page")
         again.report(lang=language, drawn=drawn)
     for notice in again.notices:
         run.notice(notice)

@@ -134,10 +134,10 @@ def test_each_step_is_named_and_seconds_add_up() -> None:
         hands.now += 2.0
         done(name)
     assert hands.told[-1][0] == "intervals: 2 of 2 measures"
-    hands.clock.counting("figure", ["shift"])("shift")
     hands.clock.skip("figure")
-    hands.clock.say("writing the page")
+    hands.clock.counting("figure", ["shift"])("shift")
     what, gone, total = hands.told[-1]
+    assert what == "writing the page"
     assert total - gone > 0.1  # "about 0:00 left" stood there for half a minute
     hands.clock.skip("page")
     assert hands.clock.left == 0

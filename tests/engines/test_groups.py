@@ -44,7 +44,7 @@ def test_a_group_has_as_many_subjects_as_have_room(monkeypatch: pytest.MonkeyPat
 
 def test_a_subject_is_called_alike_where_others_are_not_loaded() -> None:
     given: list[Any] = [Small(), "mine=zoo:vit@/no/such/file.safetensors", Small(), Small()]
-    assert [subject.name for subject in each_subject(given, [2, 3])] == ["Small-2", "Small-3"]
+    assert [subject.name for subject in each_subject(given, [2, 3])] == ["Small#2", "Small#3"]
     with pytest.raises(eyechart.EyechartError, match=r"no/such/file"):
         list(each_subject(given))
 

@@ -27,6 +27,8 @@ Lines after the first say what each worker of a cluster does just now."""
 TRUST = 2.0
 """Seconds that the expectation of intervals and figures is worth: one that took a tenth of a second tells little."""
 WORDS: dict[Kind, str] = {"intervals": "intervals", "figure": "figures"}
+THEN: dict[Kind, str] = {"figure": "writing the page"}
+"""What comes after all work of a kind, where nobody counts it."""
 
 
 Group = Part | tuple[str, str] | str
@@ -90,6 +92,8 @@ class Clock:
             left.remove(name)
             self._charge({Part(kind, name): 1.0}, self.now() - self.last)
             self.say(f"{WORDS[kind]}: {total - len(left)} of {total} measures")
+            if not left and kind in THEN:
+                self.say(THEN[kind])
 
         return done
 
