@@ -166,7 +166,7 @@ def _margins(claim: Claim) -> str:
         asked.setdefault(tuple(dict.fromkeys(margins)), []).append(reading)
     told = {margins: each for margins, each in asked.items() if not any({*margins} < {*other} for other in asked)}
     return ". ".join(
-        f"Read {' or '.join(each)}, it holds if {'; '.join(margins)}" if any(each) else f"Holds if {'; '.join(margins)}"
+        f"Read {' or '.join(each)}, it holds if {'; '.join(margins)}" if all(each) else f"Holds if {'; '.join(margins)}"
         for margins, each in told.items()
     )
 
