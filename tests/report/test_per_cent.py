@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -30,11 +32,16 @@ TOLD = """[...window.eyechart.views.values()].filter(({ view }) => view).flatMap
 })"""
 
 
+@cache
+def drawn(measure: str) -> dict[str, Any]:
+    with theme.drawing(for_export=True):
+        return specification(theme.dress(find_measure(measure).chart(finding_of(measure))), validate=False)
+
+
 @pytest.mark.parametrize("measure", names())
 def test_axes_and_words_of_figures(measure: str) -> None:
     """They said 40%, and the sentences below them 40 %."""
-    with theme.drawing(for_export=True):
-        spec = specification(theme.dress(find_measure(measure).chart(finding_of(measure))), validate=False)
+    spec = drawn(measure)
     told = json.dumps({key: value for key, value in spec.items() if key != "config"}, ensure_ascii=False)
     if "%" not in re.sub(r"%[0-9A-F]{2}", "", told):
         return
@@ -45,8 +52,7 @@ def test_axes_and_words_of_figures(measure: str) -> None:
 @pytest.mark.parametrize("measure", names())
 def test_accuracy_is_a_per_cent_on_every_axis(measure: str) -> None:
     """Axes of probes and of few examples ran to 1.0, and the sentences below them said 91.9 %."""
-    with theme.drawing(for_export=True):
-        spec = specification(theme.dress(find_measure(measure).chart(finding_of(measure))), validate=False)
+    spec = drawn(measure)
     for panel, channel in product(panels_of(spec), ("x", "y")):
         places = [layer.get("encoding", {}).get(channel, {}) for layer in layers_of(panel)]
         title = next((str(place["title"]) for place in places if place.get("title")), "")

@@ -87,8 +87,9 @@ SCALES = {"step": "", "relative_step": "_relative"}
 
 def of_kind(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarray:
     """Rows of a subject's sub-layers of one kind that have an unprojected skip."""
-    of_subject = (estimate.subject.values == subject) & (estimate.kind.values == kind)
-    return np.flatnonzero(of_subject & estimate.has_skip.values)
+    column = estimate.variables  # `estimate.kind` gathers all columns beside it, and this is asked for every draw
+    of_subject = (column["subject"].values == subject) & (column["kind"].values == kind)
+    return np.flatnonzero(of_subject & column["has_skip"].values)
 
 
 def of_first_half(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarray:
@@ -96,9 +97,9 @@ def of_first_half(estimate: xarray.Dataset, subject: str, kind: str) -> np.ndarr
 
     With five of nine blocks a sign test can be clear (5 of 5: p = .031), with four it could not (4 of 4: .063).
     """
-    blocks = estimate.block.values[estimate.subject.values == subject]
-    rows = of_kind(estimate, subject, kind)
-    return np.asarray(rows[(estimate.block.values[rows] + 0.5) / (blocks.max() + 1) <= 0.5])
+    block, rows = estimate.variables["block"].values, of_kind(estimate, subject, kind)
+    last = block[estimate.variables["subject"].values == subject].max()
+    return np.asarray(rows[(block[rows] + 0.5) / (last + 1) <= 0.5])
 
 
 def moved(changes: np.ndarray) -> np.ndarray:
@@ -124,7 +125,7 @@ def directions(kind: str, scale: str, of: Callable[[np.ndarray], float]) -> Comp
     def number(estimate: xarray.Dataset, vit: str, cnn: str) -> float | None:
         rows = {name: of_first_half(estimate, vit, name) for name in ("attention", "mlp")}
         rows["conv"] = of_kind(estimate, cnn, "conv")
-        return of(estimate[scale].values[rows[kind]]) if min(map(len, rows.values())) >= 5 else None
+        return of(estimate.variables[scale].values[rows[kind]]) if min(map(len, rows.values())) >= 5 else None
 
     return of_pairs(number)
 
