@@ -21,10 +21,19 @@ def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
     >>> rank_correlation(np.array([1.0, 2.0, 9.0]), np.array([5.0, 6.0, 7.0]))
     1.0
     """
-    from scipy.stats import rankdata
-
     if not np.isfinite(one + other).all():
         return float("nan")
-    a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (one, other))
+    a, b = (ranks(values) - (len(values) + 1) / 2 for values in (one, other))
     size = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / size if size > 0 else float("nan")
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Those of scipy.stats.rankdata, which takes a quarter of a millisecond for twelve numbers: draws ask it thousands
+    of times.
+
+    >>> ranks(np.array([0.3, 0.1, 0.3, 0.7])).tolist()
+    [2.5, 1.0, 2.5, 4.0]
+    """
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(count) - (count - 1) / 2)[place])

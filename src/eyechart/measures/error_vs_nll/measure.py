@@ -132,6 +132,8 @@ def families(estimate: xarray.Dataset) -> tuple[str, ...] | None:
     snapshots err more and fit worse, so that ranked with the ends they would make any correlation high; untrained ones
     are no family at all.
     """
+    if estimate.sizes["subject"] < LEAST_FAMILIES:  # asked for every draw
+        return None
     chosen: dict[int, str] = {}
     for subject, build in zip(estimate.subject.values.tolist(), estimate.build.values.tolist(), strict=True):
         late = snapshot(spec_of(estimate, subject))[1]

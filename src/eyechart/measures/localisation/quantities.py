@@ -19,7 +19,8 @@ from eyechart.sites import Anatomy
 
 def at_end(estimate: xarray.Dataset, subject: str, variable: str = "hit_rate") -> float:
     """A number of the last block of a subject; NaN where that has too small a grid."""
-    values = estimate[variable].values[(estimate.subject.values == subject) & estimate.final.values]
+    columns = estimate.variables
+    values = columns[variable].values[(columns["subject"].values == subject) & columns["final"].values]
     return float(values[0]) if len(values) else math.nan
 
 

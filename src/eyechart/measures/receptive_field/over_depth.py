@@ -13,7 +13,7 @@ from eyechart.reading_estimates import Ends, ends_of, site_indices, states
 
 
 def of_blocks(estimate: xarray.Dataset, subject: str, variable: str) -> np.ndarray:
-    return np.asarray(estimate[variable].values[site_indices(estimate, subject, "block")])
+    return np.asarray(estimate.variables[variable].values[site_indices(estimate, subject, "block")])
 
 
 def early(estimate: xarray.Dataset, subject: str) -> float:
