@@ -109,9 +109,8 @@ def thin_names(part: dict[str, Any], ratio: float) -> None:
             for channel, side, needed in (("x", "width", 24.0), ("y", "height", 14.0)):
                 place, room = layer.get("encoding", {}).get(channel, {}), each.get(side)
                 axis, domain = place.get("axis") or {}, (place.get("scale") or {}).get("domain")
-                domain = (
-                    domain.get("unionWith") if isinstance(domain, dict) else domain
-                )  # as far as another run reaches
+                if isinstance(domain, dict):  # as far as another run reaches
+                    domain = domain.get("unionWith")
                 values = axis.get("values") or []
                 slanted = channel == "y" or axis.get("labelAngle")
                 if axis.get("labelOverlap") is not False or not domain or len(values) < 2 or not slanted:
