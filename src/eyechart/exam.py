@@ -35,7 +35,7 @@ from eyechart.findings import make_findings
 from eyechart.images import common_crop, open_images, plan_batches
 from eyechart.measure import EFFORTS
 from eyechart.measures import check_tests, choose_measures, load_plugin
-from eyechart.phrases import one_line
+from eyechart.phrases import as_keywords, one_line
 from eyechart.question import what_differs
 from eyechart.report.words import language_of, page_language
 from eyechart.run import Run
@@ -147,7 +147,7 @@ def exam(
             tell(notice, 0, 0)
         if progress is None or progress is True:
             for notice in run.plan["notices"]:
-                tell(f"note: {notice}", 0, 0)
+                tell(f"note: {as_keywords(notice)}", 0, 0)
     return Run(run.path)
 
 

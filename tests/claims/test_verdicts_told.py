@@ -191,6 +191,15 @@ def test_what_still_moves_with_the_images_is_said() -> None:
     assert "images would decide it" in reason(math.nan)
 
 
+def test_of_several_parts_the_one_that_still_moves_is_named() -> None:
+    table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.05, 0.9), ("other_gap", "vit | cnn", 0.5, 0.4, 0.6))
+    table = table.assign_coords(quantity_half_value=("quantity_row", [0.21, 0.5]))
+    [verdict] = of("C13", judge([of_table("C13", (GAP, replace(GAP, quantity="other_gap")))], {"cka": table}, FACTS))
+    assert verdict.effect == 0.3
+    assert "1 holds" in verdict.reason
+    assert "The part shown still moves with the number of images: 0.21 at half of them, 0.30 at all" in verdict.reason
+
+
 def test_few_images_decide_nothing() -> None:
     table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.29, 0.31), images=127)
     verdict = next(v for v in judge([of_table("C13", (GAP,))], {"cka": table}, FACTS) if v.claim == "C13")

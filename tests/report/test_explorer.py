@@ -269,7 +269,7 @@ def test_what_is_drawn_follows_the_fingers(browser: Browser, run: SyntheticRun, 
 
     def click(what: str, key: str, value: object) -> None:
         browser.ask(f"document.querySelector('#explorer {what}').click()")
-        assert browser.wait_for(f"document.getElementById('explorer').dataset.{key} === '{value}'", seconds=10)
+        assert browser.wait_for(f"document.getElementById('explorer').dataset.{key} === '{value}'")
         assert check_colours(browser, finding)["query"] in (2 + 3 * SIDE + 5, 0, 1)
 
     click("[data-part=heads] button:nth-child(3)", "head", 2)

@@ -101,7 +101,7 @@ def test_a_tap_on_a_cell_tells_it_till_the_next_touch(browser: Browser, file: Pa
         shown = f"{cell['datum']['name']} {cell['datum']['other_name']}"
         assert browser.wait_for(f"document.querySelector('.cell')?.dataset.shown === '{shown}'")
         browser.page.touchscreen.tap(200, 20)
-        assert browser.wait_for(f"!{TOLD}", seconds=5)
+        assert browser.wait_for(f"!{TOLD}")
 
 
 POINTS_OF_CELL = """(() => {
@@ -188,7 +188,7 @@ def test_a_figure_stays_where_its_legend_was_tapped(browser: Browser, tmp_path: 
     browser.ask(f"window.before = {view}, 1")
     browser.page.touchscreen.tap(*browser.ask(PLACE_OF_LEGEND))
     assert browser.wait_for(f"{view} && {view} !== window.before")
-    assert browser.wait_for(f"Math.abs({bottom} - {before}) < 40", seconds=5)
+    assert browser.wait_for(f"Math.abs({bottom} - {before}) < 40")
 
 
 @pytest.mark.parametrize("browser", TOUCHED, indirect=True)

@@ -156,7 +156,7 @@ def test_nothing_fixed_is_missing(say: Translator) -> None:
         told += [claim.wants] if claim.settled_by == "exam" else []
         for test in claim.tests:
             told += [f"Read {test.reading}."] if test.reading else []
-            told += [part.words.format("zoo:vit", "zoo:resnet") for part in test.parts]
+            told += [part.told.format("zoo:vit", "zoo:resnet") for part in test.parts]
             told += [asked(part.side, part.margin, part.inclusive) for part in test.parts]
     missing = [text for text in told if say(text) is None]
     assert missing == list(UNTRANSLATED)
@@ -187,8 +187,8 @@ def test_scripts_say_what_the_catalogue_has_and_nothing_else() -> None:
     assert {each for each in known - used - reasons if " " in each} == set()  # single words are names of layers
 
 
-MADE_OF_PIECES = re.compile(r"1 |.*: 1 |Intervals cover which images were drawn; ")
-"""In the singular, or with an exception left out."""
+MADE_OF_PIECES = re.compile(r"1 |The part shown is |.*: 1 |Intervals cover which images were drawn; ")
+"""In the singular, with an exception left out, or of one of several parts."""
 
 
 def test_fixed_entries_are_said_somewhere() -> None:

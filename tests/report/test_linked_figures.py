@@ -46,3 +46,16 @@ def test_twins_are_marked_for_either(browser: Browser, tmp_path: Path) -> None:
     assert len(rings(browser, figure, VIT, "block 2")) == 2 + 1 + 1  # two curves of pairs, a map, the best of a size
     assert len(rings(browser, figure, SWIN, "block 2")) == 2 + 1
     assert browser.complaints == []
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+@pytest.mark.parametrize("name", ["attention_maps", "receptive_field"])
+def test_pictures_of_a_layer_are_framed(browser: Browser, tmp_path: Path, name: str) -> None:
+    """Tiles of what is one picture, and pictures in a row: no cell of theirs answered to a layer picked elsewhere."""
+    finding = finding_of(name)
+    figure = drawn(browser, tmp_path, lambda _: find_measure(name).chart(finding))
+    layer = str(finding.name.values[finding.subject.values == VIT][0])
+    framed = [(wide, high) for wide, high in rings(browser, figure, VIT, layer) if min(wide, high) > 30]
+    assert framed
+    assert rings(browser, figure, VIT, "block 99") == []
+    assert browser.complaints == []

@@ -33,7 +33,7 @@ class EarlierRule:
 
 def read_rule(entry: Mapping[str, Any]) -> EarlierRule:
     claim = CLAIMS[entry["claim"]]
-    known = {part.quantity: part.words for test in claim.tests for part in test.parts}
+    known = {part.quantity: part.told for test in claim.tests for part in test.parts}
     study = entry.get("study", "")
     parts = tuple(
         Part(**{"words": part["quantity"] if study else known.get(part["quantity"], ""), **part})

@@ -156,6 +156,7 @@ def decide(
     failed = [gate for gate in gates if gate.outcome == "failed"]
     few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
     first: list[str] = []
+    it = "It" if len(parts) == 1 else "The part shown"
     reasons = [count_parts([part.verdict for part in parts], test.least)] if len(parts) > 1 else []
     if failed:
         failures = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
@@ -169,17 +170,17 @@ def decide(
             f"The definitions disagree, so more {'images' if seeds is None else 'seeds'} would not decide it"
         )
     elif verdict == "undecided" and readings[parts.index(shown)].of_weights:
-        reasons.append("It is read off the weights, so more images would not decide it")
+        reasons.append(f"{it} is read off the weights, so more images would not decide it")
     elif verdict == "undecided":
         reading = readings[parts.index(shown)]
         used, unit = (seeds, "seeds") if seeds and not reading.unit else (reading.images, reading.unit or "images")
         smooth = reading.smooth and not reading.moves
-        reasons += [still_moves(reading.value, reading.half)] if reading.moves else []
+        reasons += [still_moves(it, reading.value, reading.half)] if reading.moves else []
         of_few = reading.of_few and not reading.moves
         decides = what_would_decide(shown.effect, shown.high - shown.low, shown.needed, used, unit, smooth)
         if shown.needed is not None and foreseen(test, parts)[1] == "undecided":
             decides = f"If the effects stay, the definitions disagree, so more {unit} would not decide it"
-        reasons.append(reading.without or (counts_few(unit) if of_few else decides))
+        reasons.append(reading.without or (counts_few(it, unit) if of_few else decides))
     reasons += [begin(gate.words, subjects) for gate in gates if gate.outcome in ("unknown", "proxy")]
     has_effect = not math.isnan(shown.effect)
     reason = sentences([*first, begin(shown.sentence, subjects), *reasons])
@@ -213,7 +214,7 @@ def decide_part(part: Part, subjects: Subjects, reading: Measured, seeds: int | 
     distance = abs(value - margin)
     return PartVerdict(
         quantity=part.quantity,
-        words=part.words.format(*subjects),
+        words=part.told.format(*subjects),
         side=part.side,
         margin=part.margin,
         inclusive=part.inclusive,

@@ -46,10 +46,16 @@ class Part:
     """Where a directional claim fails, if not at the margin: a sign test that is not significant has not failed."""
     measure: str = ""
     """Whose quantity it is, if not that of the test's own measure."""
+    plainly: str = ""
+    """What a reader is told instead of `words`, where those were registered for studies in a way hard to read."""
 
     def __post_init__(self) -> None:
         if self.side not in get_args(Side):
             raise EyechartError(f"{self.quantity} is asked to lie {self.side!r}; expected {', '.join(get_args(Side))}.")
+
+    @property
+    def told(self) -> str:
+        return self.plainly or self.words
 
     @property
     def asks(self) -> str:

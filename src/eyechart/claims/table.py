@@ -137,7 +137,7 @@ def read_test(entry: Mapping[str, Any], claim: Mapping[str, Any]) -> ClaimTest:
 def margins_of(tests: Sequence[ClaimTest]) -> tuple[Margin, ...]:
     """What tests ask for, each thing once; the subjects of a test are called A and B here."""
     parts = dict.fromkeys(part for test in tests for part in test.parts)
-    return tuple(Margin(part.words.format("A", "B"), part.side, part.margin, part.inclusive) for part in parts)
+    return tuple(Margin(part.told.format("A", "B"), part.side, part.margin, part.inclusive) for part in parts)
 
 
 def read_claims(table: Mapping[str, Any]) -> dict[str, Claim]:

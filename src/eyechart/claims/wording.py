@@ -114,18 +114,18 @@ def what_would_decide(
     return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"
 
 
-def counts_few(unit: str) -> str:
+def counts_few(it: str, unit: str) -> str:
     """Of an interval as wide as what is counted makes it, and not as its images do."""
-    return f"It counts few blocks or sub-layers, so more {unit} would hardly decide it"
+    return f"{it} counts few blocks or sub-layers, so more {unit} would hardly decide it"
 
 
-def still_moves(value: float, half: float) -> str:
+def still_moves(it: str, value: float, half: float) -> str:
     """
-    >>> still_moves(0.97, 0.52)
+    >>> still_moves("It", 0.97, 0.52)
     'It still moves with the number of images: 0.52 at half of them, 0.97 at all'
     """
     shown = [f"{x:.2f}".replace("-", "−") for x in (half, value)]
-    return f"It still moves with the number of images: {shown[0]} at half of them, {shown[1]} at all"
+    return f"{it} still moves with the number of images: {shown[0]} at half of them, {shown[1]} at all"
 
 
 def round_up(number: int) -> int:

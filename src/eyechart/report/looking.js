@@ -62,7 +62,7 @@
           const box = boxOf(item, x, y), map = `${x},${y},${datum.map}`; // two maps may stand in one panel
           if (across) spans.set(`${map} across`, around(spans.get(`${map} across`), box));
           if (up) spans.set(`${map} up`, around(spans.get(`${map} up`), box));
-        } else if ((across || up) && marktype === "symbol") rings.push(ring(boxOf(item, x, y)));
+        } else if ((across || up) && ["symbol", "image"].includes(marktype)) rings.push(ring(boxOf(item, x, y)));
       });
       rings.push(...[...spans.values()].map((box) => ring(box, true)));
     }

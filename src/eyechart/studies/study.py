@@ -211,7 +211,8 @@ def key_of(test: ClaimTest) -> str:
 
 def hash_of(test: ClaimTest, **more: Any) -> str:
     """A hash of all that decides: a part reworded or a margin moved after the runs is then seen."""
-    parts = [{name: value for name, value in asdict(part).items() if name != "measure"} for part in test.parts]
+    aside = ("measure", "plainly")
+    parts = [{name: value for name, value in asdict(part).items() if name not in aside} for part in test.parts]
     deciding = {"parts": parts, "gates": [gate.key for gate in test.gates], **more}
     return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=list).encode()).hexdigest()[:16]
 

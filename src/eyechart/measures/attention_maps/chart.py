@@ -104,12 +104,17 @@ def pictures(finding: xarray.Dataset, subject: str) -> Chart:
             (picture, photo),
             *((tile(finding, each, example, picture), photo and each.head is None) for each in asked),
         ]
-        tiles += [{"column": at, "row": example, "url": drawn(*pixels)} for at, pixels in enumerate(shown)]
+        layers = [None, *(None if each.head is None else str(finding.name.values[each.site]) for each in asked)]
+        tiles += [
+            {"column": at, "row": example, "url": drawn(*pixels), "whose": subject, "name": layer}
+            for at, (pixels, layer) in enumerate(zip(shown, layers, strict=True))
+        ]
     band = alt.Scale(type="band", paddingInner=GAP / (TILE + GAP), paddingOuter=0)
     x = alt.X("column:O", scale=band, axis=named([f"{one}\n{two}" for one, two in heads], orient="top"), title=None)
     names = [name or f"picture {at + 1}" for at, name in enumerate(finding.class_name.values[:count].tolist())]
     y = alt.Y("row:O", scale=band, axis=named(names, orient="left"), title=None)
-    image = alt.Chart(pd.DataFrame(tiles)).mark_image(aspect=True, tooltip=None)  # it fills its band, narrow on a phone
+    table = pd.DataFrame(tiles)  # a layer that is picked on the page is marked by whose it is, and by its name
+    image = alt.Chart(table).mark_image(aspect=True, tooltip=None)  # it fills its band, narrow on a phone
     kinds = {int(finding.query_place.values[each.site, each.query, 0]) for each in asked if each.head is not None}
     alone = {PREFIX: "the class token looks", MEAN: "the average patch looks"}
     looking = alone.get(min(kinds), "patches look") if len(kinds) == 1 else "patches look"

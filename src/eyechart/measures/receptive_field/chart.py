@@ -63,8 +63,20 @@ def strip(finding: xarray.Dataset, subject: str, role: str) -> Chart:
         size=(WIDTH * len(sites) // TILES, WIDTH // TILES),
         for_export=True,  # a picture on the page as well: the maps of four subjects are 50,000 rectangles
     )
-    layers = chart + outlines(finding, sites, side) + depths(finding, sites, side, chart.height)
+    layers = chart + places(finding, sites, side, subject) + outlines(finding, sites, side)
+    layers += depths(finding, sites, side, chart.height)
     return theme.of_subject(cast("Chart", layers), subject)
+
+
+def places(finding: xarray.Dataset, sites: np.ndarray, side: int, subject: str) -> alt.Chart:
+    """A clear pane over every tile, which says whose layer it is: the page marks it where that layer is picked."""
+    names = finding.name.values[sites]
+    panes = [
+        {"x": tile * side, "x2": (tile + 1) * side, "y": 0, "y2": side, "whose": subject, "name": str(name)}
+        for tile, name in enumerate(names)
+    ]
+    pane = alt.Chart(pd.DataFrame(panes)).mark_rect(fill="transparent", stroke=None)
+    return cast(alt.Chart, pane.encode(alt.X("x:Q"), alt.Y("y:Q"), x2="x2", y2="y2", tooltip=alt.value(None)))
 
 
 def outlines(finding: xarray.Dataset, sites: np.ndarray, side: int) -> alt.Chart:
