@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from eyechart.exam import reported
-from eyechart.progress import drawn, plain
+from eyechart.progress import Tell, drawn, plain
 
 
 def test_plain_lines_come_at_every_tenth(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,6 +31,24 @@ def test_plain_lines_come_at_every_tenth(monkeypatch: pytest.MonkeyPatch, capsys
     assert lines[1] == "  0%, about 0:20 left: step 0"
     assert [line.rpartition(" ")[2] for line in lines[1:-1]] == [str(step) for step in range(0, 21, 2)]
     assert lines[-1] == "It is finished."
+
+
+def test_the_share_never_falls(capsys: pytest.CaptureFixture[str]) -> None:
+    """40 %, then 25 % was told where a measurement of the time in all replaced its estimate."""
+
+    def exam(tell: Tell) -> None:
+        tell("by estimate", 40, 100)
+        tell("by measurement", 40, 160)
+        tell("further", 90, 160)
+
+    exam(plain())
+    file = io.StringIO()
+    with drawn(Console(file=file, force_terminal=True, width=120, color_system=None)) as tell:
+        exam(tell)
+    assert [line[:4] for line in capsys.readouterr().err.splitlines()] == [" 40%", " 56%"]
+    shown = re.findall(r"(\d+)%", file.getvalue())
+    assert "56" in shown
+    assert [int(each) for each in shown] == sorted(int(each) for each in shown)
 
 
 def test_progress_can_be_asked_for_by_true(capsys: pytest.CaptureFixture[str]) -> None:

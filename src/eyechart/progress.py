@@ -22,6 +22,18 @@ ROWS = 3  # of a terminal that lines below the bar leave free
 QUIET = 5.0  # seconds between plain lines before the time in all is known
 
 
+class Share:
+    """Of the time in all. It never falls: where the time left grows, as when a measurement replaces an estimate, it
+    stands still until it is reached again."""
+
+    def __init__(self) -> None:
+        self.furthest = 0.0
+
+    def of(self, done: float, total: float) -> float:
+        self.furthest = max(self.furthest, done / total)
+        return self.furthest
+
+
 @contextmanager
 def progress() -> Iterator[Tell]:
     errors = Console(stderr=True)
@@ -36,6 +48,7 @@ def plain() -> Tell:
     """A line at every tenth of the time; before that is known, one every few seconds. Not what each worker does: that
     is for a screen, where it is replaced twice a second."""
     said: set[str | int] = set()
+    share = Share()
     last = time.monotonic()
 
     def tell(what: str, done: float, total: float) -> None:
@@ -49,8 +62,9 @@ def plain() -> Tell:
                 return
             key = what
         else:
-            key = int(10 * done / total)
-            what = f"{done / total:4.0%}, about {clock(total - done)} left: {what}"
+            gone = share.of(done, total)
+            key = int(10 * gone)
+            what = f"{gone:4.0%}, about {clock(total - done)} left: {what}"
         if key not in said:
             said.add(key)
             last = time.monotonic()
@@ -92,6 +106,7 @@ def drawn(console: Console) -> Iterator[Tell]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeLeft())
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("loading", total=None, left=math.inf, told=0.0)
+        share = Share()
 
         def tell(what: str, done: float, total: float) -> None:
             if not total:  # it stays when the bar is gone
@@ -103,7 +118,7 @@ def drawn(console: Console) -> Iterator[Tell]:
             bar.update(
                 task,
                 description=escape(printable(what)),
-                completed=done if known else 0,
+                completed=share.of(done, total) * total if known else 0,
                 total=total if known else None,
                 left=total - done,
                 told=time.monotonic(),
