@@ -293,13 +293,16 @@ def test_a_quantity_that_vanishes_in_a_replicate_has_no_interval(monkeypatch: py
 
 
 def test_a_share_of_few_things_that_no_draw_moved_gets_the_exact_bound() -> None:
-    """Hit-rates of exactly 1 used to show [1, 1]; of 36 tokens the exact bound is .90."""
-    value, trials = np.array([1.0, 0.5, 0.0, 0.7]), np.array([36, 4, 36, 36])
-    ends = np.array([1, 0.5, 0, 0.6]), np.array([1, 0.5, 0, 0.8])
-    low, high = exact_bounds.where_no_draw_moved(value, *ends, trials, (0.0, 1.0))
+    """Hit-rates of exactly 1 used to show [1, 1]; of 36 tokens the exact bound is .90.
+
+    And of four tokens of which none hits, [0, .05] beside [0, .60]: a draw or two of 250 had moved them.
+    """
+    value, trials = np.array([1.0, 0.5, 0.0, 0.7, 0.0]), np.array([36, 4, 36, 36, 4])
+    ends = np.array([1, 0.5, 0, 0.6, 0]), np.array([1, 0.5, 0, 0.8, 0.05])
+    low, high = exact_bounds.where_hardly_moved(value, *ends, exact_bounds.room_for(trials), (0.0, 1.0))
     room = 1 - 0.025 ** (1 / trials)
-    np.testing.assert_allclose(low, [1 - room[0], 0, 0, 0.6])
-    np.testing.assert_allclose(high, [1, 1, room[2], 0.8])  # where draws moved it, their interval stays
+    np.testing.assert_allclose(low, [1 - room[0], 0, 0, 0.6, 0])
+    np.testing.assert_allclose(high, [1, 1, room[2], 0.8, room[4]])  # where draws moved it, their interval stays
 
 
 def test_bounds_of_unmoved_quantities_and_ceilings_are_those_of_the_quantity() -> None:
@@ -314,3 +317,6 @@ def test_bounds_of_unmoved_quantities_and_ceilings_are_those_of_the_quantity() -
     assert tuple(map(float, ends)) == (0.9, 0.95)
     ends = exact_bounds.of_few_values(still, estimate, ("a",), np.array(0.2), np.array(0.4))
     assert tuple(map(float, ends)) == (0.2, 0.4)
+    # C28 held by a ratio of 16 [13.1, 16] whose parts are [.9, 1] and [0, .6]: it had reached far beyond the possible.
+    ends = exact_bounds.of_few_values(still, estimate, ("a",), np.array(0.94), np.array(1.2))
+    assert tuple(map(float, ends)) == (0.9, 0.95)

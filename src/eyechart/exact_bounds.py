@@ -60,17 +60,6 @@ def exact_ends(low: Array, high: Array, trials: float | Array) -> tuple[Array, A
     )
 
 
-def where_no_draw_moved(
-    value: Array, low: Array, high: Array, trials: float | Array, limits: Limits
-) -> tuple[Array, Array]:
-    """A share of few things (tokens, heads) that no draw of images moved: the exact bound of that many trials."""
-    still, slack = high - low < UNMOVED, room_for(trials)
-    return (
-        np.where(still, np.clip(value - slack, *limits), low),
-        np.where(still, np.clip(value + slack, *limits), high),
-    )
-
-
 def where_hardly_moved(
     value: Array, low: Array, high: Array, room: float | Array, limits: Limits
 ) -> tuple[Array, Array]:
@@ -88,16 +77,19 @@ def where_hardly_moved(
 def of_few_values(
     quantity: Quantity, estimate: xarray.Dataset, subjects: tuple[str, ...], low: Array, high: Array
 ) -> tuple[Array, Array]:
-    """Bounds of a quantity that moves in steps, where it did not, and the cut at what is possible for its subjects."""
+    """Bounds of a quantity that moves in steps, where it did not, and the cut at what is possible for its subjects.
+
+    Cut first: how far an interval reaches beyond what is possible does not say that images moved the quantity.
+    """
+    ceiling = np.inf if quantity.ceiling is None else quantity.ceiling(estimate)[subjects]
+    high = np.minimum(high, ceiling)
     if quantity.if_unmoved is not None:
         least, most = quantity.if_unmoved(estimate)[subjects]
         if high - low < max(UNMOVED, HARDLY * (most - least)):
             low, high = within(quantity.limits, np.minimum(low, least), np.maximum(high, most))
     if quantity.among is not None:
         low, high = exact_ends(low, high, quantity.among(estimate)[subjects])
-    if quantity.ceiling is not None:
-        high = np.minimum(high, quantity.ceiling(estimate)[subjects])
-    return low, high
+    return low, np.minimum(high, ceiling)
 
 
 def at_the_ends(value: Array, low: Array, high: Array, trials: float | Array) -> tuple[Array, Array]:

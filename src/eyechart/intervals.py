@@ -41,7 +41,6 @@ from eyechart.exact_bounds import (
     at_the_ends,
     of_few_values,
     where_hardly_moved,
-    where_no_draw_moved,
     where_no_pair_moved,
     within,
 )
@@ -208,7 +207,7 @@ def with_intervals(measure: Measure, tally: Tally, scene: Scene, threads: int = 
             drawn = draws.stack(name, value), small_draws.stack(name, value)
             low, high = bootstrap(value, *drawn, tally.folds, limits)
             if "trials" in variable.attrs:
-                low, high = where_no_draw_moved(value, low, high, variable.attrs["trials"], limits)
+                low, high = where_hardly_moved(value, low, high, room_for(variable.attrs["trials"]), limits)
             if "room" in variable.attrs:
                 low, high = where_hardly_moved(value, low, high, variable.attrs["room"], limits)
         else:

@@ -57,6 +57,11 @@ class Scene:
     """Of axes of sites, once they were made: an interval takes hundreds of estimates, which have the same axes."""
 
     @property
+    def images_in_blocks(self) -> int:
+        """What is left over is in no block."""
+        return self.whole_blocks * self.block
+
+    @property
     def subjects(self) -> tuple[str, ...]:
         return tuple(anatomy.subject for anatomy in self.anatomies)
 

@@ -197,7 +197,10 @@ def test_of_several_parts_the_one_that_still_moves_is_named() -> None:
     [verdict] = of("C13", judge([of_table("C13", (GAP, replace(GAP, quantity="other_gap")))], {"cka": table}, FACTS))
     assert verdict.effect == 0.3
     assert "1 holds" in verdict.reason
-    assert "The part shown still moves with the number of images: 0.21 at half of them, 0.30 at all" in verdict.reason
+    assert (
+        "The part in question still moves with the number of images: 0.21 at half of them, 0.30 at all"
+        in verdict.reason
+    )
 
 
 def test_few_images_decide_nothing() -> None:

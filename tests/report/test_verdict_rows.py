@@ -67,6 +67,8 @@ def test_a_number_beside_its_picture_is_not_told_again() -> None:
     assert told("holds", "", holds) == "The whole interval lies where the claim says."
     assert told("undecided", "Gate failed: x.", holds) == "Gate failed: x."
     assert told("undecided", "More images may decide it.", unsure) == "More images may decide it."
+    moving = "Both of its parts are undecided. The part in question counts few blocks."
+    assert told("undecided", moving, unsure, unsure) == f"The part in question: gap. {moving}"
     counted = "Of its 2 parts 1 holds, 1 fails."
     assert told("fails", counted, fails, holds) == f"The failing part: gap. {counted}"
     both = "Both of its parts fail."

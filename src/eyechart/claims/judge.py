@@ -26,6 +26,7 @@ from eyechart.claims.parts import ClaimTest, Decision, Part
 from eyechart.claims.table import CLAIMS, STUDIES, Claim
 from eyechart.claims.verdict import PartVerdict, Subjects, Verdict
 from eyechart.claims.wording import (
+    IN_QUESTION,
     THESE_WEIGHTS,
     begin,
     by_numbers,
@@ -156,7 +157,7 @@ def decide(
     failed = [gate for gate in gates if gate.outcome == "failed"]
     few = seeds is None and any(not reading.of_weights and reading.images < LEAST_IMAGES for reading in readings)
     first: list[str] = []
-    it = "It" if len(parts) == 1 else "The part shown"
+    it = "It" if len(parts) == 1 else IN_QUESTION
     reasons = [count_parts([part.verdict for part in parts], test.least)] if len(parts) > 1 else []
     if failed:
         failures = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)

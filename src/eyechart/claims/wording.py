@@ -114,6 +114,10 @@ def what_would_decide(
     return f"About {round_up(needed):,} {unit} would decide it ({used:,} were used), if the effect stays"
 
 
+IN_QUESTION = "The part in question"
+"""Of several: the one whose number is told."""
+
+
 def counts_few(it: str, unit: str) -> str:
     """Of an interval as wide as what is counted makes it, and not as its images do."""
     return f"{it} counts few blocks or sub-layers, so more {unit} would hardly decide it"

@@ -178,17 +178,22 @@ def numbers_said(rows: Sequence[Mapping[str, Any]]) -> str:
 
     >>> exact, missing = {"number": 1.0, "span": "exact"}, {"number": float("nan"), "span": ""}
     >>> numbers_said([{"number": 1.5, "span": "[1, 2]"}, exact, missing]), numbers_said([exact])
-    ('2 numbers with intervals', '1 number')
+    ('2 numbers, 1 of them with an interval', '1 number')
     >>> numbers_said([missing])
     'No number could be taken'
+    >>> numbers_said(3 * [{"number": 1.5, "span": "[1, 2]"}])
+    '3 numbers with intervals'
     """
     rows = [row for row in rows if is_number(row["number"])]
     if not rows:  # "0 numbers" stood above three rows
         return "No number could be taken"
     one = len(rows) == 1
     said = "1 number" if one else f"{len(rows)} numbers"
-    if not any(row["span"].startswith("[") for row in rows):
+    told = sum(row["span"].startswith("[") for row in rows)
+    if not told:
         return said
+    if told < len(rows):
+        return f"{said}, {told} of them with {'an interval' if told == 1 else 'intervals'}"
     return f"{said} with its interval" if one else f"{said} with intervals"
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eyechart.charts.numbers import is_number, number, with_span
 from eyechart.claims.parts import exactly
 from eyechart.claims.table import CLAIMS, SOURCES
+from eyechart.claims.wording import IN_QUESTION
 
 if TYPE_CHECKING:
     from eyechart.claims.table import Claim
@@ -121,6 +122,8 @@ def why(verdict: Verdict) -> str:
     if len(verdict.parts) > 1 and verdict.verdict == "fails":
         several = sum(part.verdict == "fails" for part in verdict.parts) > 1
         instead = f"{'One of the failing parts' if several else 'The failing part'}: {shown.words}."
+    elif IN_QUESTION in verdict.remarks:
+        instead = f"{IN_QUESTION}: {shown.words}."
     elif len(verdict.parts) == 1:
         instead = WHERE.get(verdict.verdict, "")
     return f"{instead} {verdict.remarks}".strip()

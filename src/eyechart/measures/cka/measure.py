@@ -301,7 +301,7 @@ class Cka(Measure):
             match_cka=best_matches(estimate),
             patch_match_cka=best_matches(estimate, "patch_site", "patch_cka"),
         ).assign_attrs(
-            images=scene.whole_blocks * scene.block,  # what is left over is in no block
+            images=scene.images_in_blocks,
             index="CKA" if self.index == "cka" else "share of neighbours",
         )
 

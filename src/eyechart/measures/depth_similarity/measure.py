@@ -211,7 +211,7 @@ class DepthSimilarity(Measure):
                 "block": np.arange(cka.shape[1]) + 1,
                 "other_block": np.arange(cka.shape[2]) + 1,
             },
-            attrs={"images": scene.whole_blocks * scene.block},
+            attrs={"images": scene.images_in_blocks},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:

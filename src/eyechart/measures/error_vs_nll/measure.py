@@ -335,7 +335,7 @@ class ErrorVsNll(SampledExperiment):
                 "kind": ("subject", [kind_of(scene.anatomy(subject)) for subject in subjects]),
                 "build": ("subject", [builds.index(build_of(scene.anatomy(subject))) for subject in subjects]),
             },
-            attrs={"images": int(min([images, *used]))} | not_mixed(scene),
+            attrs={"images": int(min([images, *used]))} | fewer_augmented(images, used) | not_mixed(scene),
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
@@ -374,6 +374,12 @@ def reading(finding: xarray.Dataset, one: str, two: str) -> str:
     if error == nll:
         return f"{better} has the stronger representation"
     return f"{better} is regularised, or {worse} over-fits"
+
+
+def fewer_augmented(images: float, used: Sequence[float]) -> dict[str, str]:
+    """What the page says beside the number of images where it is that of the losses alone."""
+    others = f"The errors, and the losses of these pictures without augmentation, are of all {int(images):,}"
+    return {"note": others} if any(count < images for count in used) else {}
 
 
 def not_mixed(scene: Scene) -> dict[str, str]:

@@ -256,6 +256,7 @@ class HeadSubsets(Measure):
                     for column, name in enumerate(("subject", "family", "rank", "heads", "uniform"))
                 },
             },
+            attrs={"images": scene.images_in_blocks},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:

@@ -364,6 +364,7 @@ class Localisation(Measure):
                 "classifier_reads": ("site", [str(scene.anatomy(subject).pooling) for subject, _ in sites]),
                 "build": ("site", [build_of(scene.anatomy(subject)) for subject, _ in sites]),
             },
+            attrs={"images": scene.images_in_blocks},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:

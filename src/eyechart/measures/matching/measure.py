@@ -151,7 +151,7 @@ class Matching(Measure):
             raise DoesNotApply("no subject has blocks whose output is a grid of positions.")
         assert scene.classes is not None  # labels = "images"
         others = min(GROUP, scene.block) - 1
-        meeting = scene.whole_blocks * scene.block * (1 - (1 - 1 / len(scene.classes)) ** others)
+        meeting = scene.images_in_blocks * (1 - (1 - 1 / len(scene.classes)) ** others)
         if meeting < FEWEST:
             raise DoesNotApply(
                 f"of {scene.images:,} images of {len(scene.classes):,} classes about {meeting:.0f} meet one of their "
@@ -184,7 +184,7 @@ class Matching(Measure):
                 "classifier_reads": ("site", [str(scene.anatomy(subject).pooling) for subject, _ in sites]),
                 "build": ("site", [str(build_of(scene.anatomy(subject))) for subject, _ in sites]),
             },
-            attrs={"counted": int(total.counted)},
+            attrs={"counted": int(total.counted), "images": scene.images_in_blocks},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:

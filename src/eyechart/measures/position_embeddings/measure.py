@@ -109,8 +109,11 @@ def first_cosines(estimate: xarray.Dataset, subject: str) -> np.ndarray | None:
 
 
 def pattern_distance(estimate: xarray.Dataset, one: str, other: str) -> float | None:
-    """1 − correlation, over pairs of patches, of two subjects' likeness; what all pairs share is no pattern."""
-    patterns = first_cosines(estimate, one), first_cosines(estimate, other)
+    """1 − correlation, over pairs of patches, of two subjects' likeness; what all pairs share is no pattern.
+
+    Both ways round it is the same to the bit: told apart by rounding, a pair stood on the page twice.
+    """
+    patterns = [first_cosines(estimate, subject) for subject in sorted((one, other))]
     if patterns[0] is None or patterns[1] is None or len(patterns[0]) != len(patterns[1]):
         return None
     return 1 - float(np.corrcoef(patterns[0], patterns[1])[0, 1])
