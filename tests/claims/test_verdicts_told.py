@@ -163,7 +163,7 @@ def test_a_sign_test_that_is_not_significant_has_not_failed() -> None:
     assert part.decide(2.0, 2.0) == "holds"
     assert part.decide(0.9, 0.9) == "undecided"
     assert part.decide(-0.67, -0.67) == part.decide(-1, 0) == "fails"
-    assert part.asks == "more than 1.645, and fails at 0"
+    assert part.asks == "more than 1.645 (0 or less fails)"
     mirrored = Part("z", "below", -1.645, "sign test of {0}", fails_at=0)
     assert [mirrored.decide(z, z) for z in (-2, -0.9, 0.67)] == ["holds", "undecided", "fails"]
 

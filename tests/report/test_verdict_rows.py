@@ -53,6 +53,17 @@ def test_a_margin_has_all_its_digits_in_the_picture_as_in_the_words() -> None:
     assert [tick["text"] for tick in verdict_rows.picture(shown)["ticks"] if tick["kind"] == "margin"] == ["−1.645"]
 
 
+def test_where_a_claim_fails_is_drawn_where_that_is_not_its_margin() -> None:
+    """C22's 0.46 [0.451, 0.47] lay wholly beside the shaded side, and was undecided for no reason that was seen."""
+    shown = replace(part("C22", 0, "share", 0.46, 0.451, 0.47, "undecided"), margin=0.5, side="above", fails_at=0.45)
+    assert shown.asks == "more than 0.5 (0.45 or less fails)"
+    lines = {tick["kind"]: tick for tick in verdict_rows.picture(shown)["ticks"]}
+    assert lines["failing"]["text"] == "0.45"
+    assert lines["failing"]["x"] < verdict_rows.picture(shown)["low"]
+    near = verdict_rows.ticks([("margin", 0.5, 100.0), ("failing", 0.49, 105.0), ("zero", 0.0, 3.0)], -1, 1)
+    assert [(tick["kind"], tick["text"]) for tick in near] == [("margin", "0.5"), ("failing", ""), ("zero", "0")]
+
+
 def test_a_number_beside_its_picture_is_not_told_again() -> None:
     holds = part("C13", 0, "gap", 0.3, 0.2, 0.4, "holds")
     fails = part("C13", 0, "gap", 0.0, -0.1, 0.05, "fails")

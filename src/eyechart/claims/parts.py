@@ -23,6 +23,15 @@ def asked(side: Side, margin: float, inclusive: bool = False) -> str:
     return f"{words[side][inclusive]} {exactly(margin)}" if side in words else f"{side} ±{exactly(margin)}"
 
 
+def with_failing(text: str, side: Side, fails_at: float | None) -> str:
+    """
+    >>> with_failing("more than 1.645", "above", 0)
+    'more than 1.645 (0 or less fails)'
+    """
+    beyond = "less" if side == "above" else "more"
+    return text if fails_at is None else f"{text} ({exactly(fails_at)} or {beyond} fails)"
+
+
 def exactly(margin: float) -> str:
     """A margin with all its digits, as the table of claims has it.
 
@@ -59,8 +68,7 @@ class Part:
 
     @property
     def asks(self) -> str:
-        text = asked(self.side, self.margin, self.inclusive)
-        return text if self.fails_at is None else f"{text}, and fails at {self.fails_at:g}".replace("-", "−")
+        return with_failing(asked(self.side, self.margin, self.inclusive), self.side, self.fails_at)
 
     def decide(self, low: float, high: float) -> Decision:
         """Where the interval from `low` to `high` lies.

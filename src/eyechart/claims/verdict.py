@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from eyechart.claims.gates import GateResult
-from eyechart.claims.parts import Decision, Side, asked
+from eyechart.claims.parts import Decision, Side, asked, with_failing
 from eyechart.claims.table import CLAIMS
 from eyechart.claims.wording import THESE_WEIGHTS, interval_words
 
@@ -40,8 +40,7 @@ class PartVerdict:
 
     @property
     def asks(self) -> str:
-        text = asked(self.side, self.margin, self.inclusive)
-        return text if self.fails_at is None else f"{text}, and fails at {self.fails_at:g}".replace("-", "−")
+        return with_failing(asked(self.side, self.margin, self.inclusive), self.side, self.fails_at)
 
     @property
     def sentence(self) -> str:

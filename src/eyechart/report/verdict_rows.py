@@ -190,7 +190,8 @@ def picture(part: PartVerdict, seeds: Mapping[int, float] = MappingProxyType({})
         "said": f"{part.sentence}: {part.verdict}",
     }
     margins = (-part.margin, part.margin) if part.side in ("within", "outside") else (part.margin,)
-    return drawn | interval_drawing((part.effect, part.low, part.high), part.side, margins, seeds)
+    ends = part.effect, part.low, part.high
+    return drawn | interval_drawing(ends, part.side, margins, seeds, fails_at=part.fails_at)
 
 
 def interval_drawing(
@@ -199,15 +200,17 @@ def interval_drawing(
     margins: Sequence[float],
     seeds: Mapping[int, float],
     neutral: float = 0.0,
+    fails_at: float | None = None,
 ) -> dict[str, Any]:
     """The geometry alone; `middle` is None where there is nothing to draw. Without margins nothing is claimed.
-    `neutral` is what no difference would give: 1 for a ratio."""
+    `neutral` is what no difference would give: 1 for a ratio. Between what holds and `fails_at` nothing is decided."""
+    failing = () if fails_at is None else (fails_at,)
     if not is_number(interval[0]):
         return {"middle": None}
     effect, *ends = interval
     spread = all(map(is_number, ends))
     dots = {seed: value for seed, value in seeds.items() if is_number(value)}
-    needed = [effect, *(margins or [neutral]), *(ends if spread else []), *dots.values()]
+    needed = [effect, *(margins or [neutral]), *failing, *(ends if spread else []), *dots.values()]
     low, high = min(needed), max(needed)
     width = (high - low) or abs(high) or 1.0
     if low > 0 and low < 0.6 * width:
@@ -231,7 +234,11 @@ def interval_drawing(
     )
     drawn: dict[str, Any] = {}
     drawn["zones"] = [{"x": at(a), "width": round(at(b) - at(a), 1)} for a, b in claimed]
-    wanted = [*(("margin", value, at(value)) for value in margins), ("zero", neutral, at(neutral))]
+    wanted = [
+        *(("margin", value, at(value)) for value in margins),
+        *(("failing", value, at(value)) for value in failing),
+    ]
+    wanted.append(("zero", neutral, at(neutral)))
     drawn["ticks"] = ticks(wanted, start, end)
     drawn["middle"] = at(effect)
     drawn["low"], drawn["high"] = (at(ends[0]), at(ends[1])) if spread else (None, None)
@@ -240,12 +247,12 @@ def interval_drawing(
 
 
 def ticks(wanted: Sequence[tuple[str, float, float]], start: float, end: float) -> list[dict[str, Any]]:
-    """Lines with their numbers; one whose number would run into an earlier one keeps neither."""
+    """Lines with their numbers. One whose number would run into an earlier one has none; zero has no line then."""
     kept: list[dict[str, Any]] = []
     for kind, value, x in wanted:
-        text = exactly(value) if kind == "margin" else number(value)
+        text = number(value) if kind == "zero" else exactly(value)
         apart = all(abs(x - other["x"]) > LETTER * (len(text) + len(other["text"])) / 2 + 6 for other in kept)
-        if start <= value <= end and (apart or kind == "margin"):
+        if start <= value <= end and (apart or kind != "zero"):
             anchor = "start" if x < 10 else "end" if x > WIDTH - 10 else "middle"
-            kept.append({"kind": kind, "x": x, "text": text, "anchor": anchor})
+            kept.append({"kind": kind, "x": x, "text": text if apart or kind == "margin" else "", "anchor": anchor})
     return kept

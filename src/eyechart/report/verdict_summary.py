@@ -30,12 +30,28 @@ def verdict_context(
     numbers = {word: len(part) for word, part in by_word.items()}
     decided, undecided, not_tested = by_word["holds"] + by_word["fails"], by_word["undecided"], by_word["not tested"]
     tested = len(decided) + len(undecided)
-    captions = {word: plural(numbers[word], word, form) for word, form in (("holds", "hold"), ("fails", "fail"))}
+    several = {
+        "holds": "tests hold",
+        "fails": "tests fail",
+        "undecided": "tests undecided",
+        "not tested": "claims not tested",
+    }
+    one = {
+        "holds": "test holds",
+        "fails": "test fails",
+        "undecided": "test undecided",
+        "not tested": "claim not tested",
+    }
     targets = {"holds": "decided", "fails": "decided", "undecided": "undecided", "not tested": "not-tested"}
     groups = [("decided", "Decided", decided), ("undecided", "Undecided", undecided)]
     return {
         "tally": [
-            {"slug": kind.slug, "number": numbers[word], "caption": captions.get(word, word), "target": targets[word]}
+            {
+                "slug": kind.slug,
+                "number": numbers[word],
+                "caption": plural(numbers[word], one[word], several[word]),
+                "target": targets[word],
+            }
             for word, kind in KINDS.items()
         ],
         "summary": summary(tested, numbers, len({row["claim"] for row in decided + undecided if row["changed"]})),
@@ -96,9 +112,9 @@ def about_intervals(without_images: Sequence[str] = ()) -> str:
     except_for = f" (those of {others} do not: they read weights alone, and their measures say what varied)"
     return (
         f"Intervals cover which images were drawn{except_for if others else ''}; margins are eyechart's own, "
-        "all in one table. In the small pictures the shaded side of the dashed margin is where the claim says "
-        "the effect "
-        "lies."
+        "all in the table that `eyechart claims` prints. In the small pictures the shaded side of the dashed margin is "
+        "where the claim says the effect lies; beyond a dotted line, where there is one, it fails, and between the two "
+        "nothing is decided."
     )
 
 

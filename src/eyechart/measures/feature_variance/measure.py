@@ -174,15 +174,16 @@ class FeatureVariance(Measure):
         "log of the variance (or of variance over mean square) after a sub-layer minus that of the skip at its "
         "residual addition; projected shortcuts are left out. A sub-layer clearly raises it where the whole interval "
         "of its step lies above 0. Sign tests ask whether most attentions and MLPs in the first half of a ViT, and "
-        "most convolution blocks of a CNN, go one way: the exact interval of the share that does, 5 % on each side, "
-        "must lie above one half."
+        "most convolution blocks of a CNN, go one way: the exact 90 % interval of the share that does, 5 % on each "
+        "side, must lie above one half."
     )
     quantities = (
         *(
             Quantity(
                 f"{name}{suffix}",
                 directions(kind, scale, share_that(rising)),
-                f"{words}: share that {'raise' if rising else 'lower'} the variance{over} (exact, 5 % on each side)",
+                f"{words}: share that {'raise' if rising else 'lower'} the variance{over} (exact 90 % interval, 5 % on "
+                "each side)",
                 smooth=False,
                 limits=(0, 1),
                 among=directions(kind, scale, lambda changes: len(moved(changes))),

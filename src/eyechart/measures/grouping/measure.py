@@ -91,7 +91,11 @@ class Grouping(SampledExperiment):
     title_ko = "어텐션은 함께 속한 것을 찾아내는가?"
     order = 16
     chapter = "look"
-    sources = (Source("eyechart", "mosaics of two pictures, for the teaching example of the notes"),)
+    sources = (
+        Source(
+            "eyechart", "mosaics of two pictures, for a teaching example of the reading notes with which eyechart began"
+        ),
+    )
     how_to_read = (
         "Each picture is mixed with another, patch by patch at random. 1: a patch attends only to patches of its own "
         "picture, or to each of them more than to any of the other; 0: to both pictures alike, as even attention does "

@@ -77,7 +77,12 @@ class Matching(Measure):
     adds_up_anywhere = True
     chapter = "tell"
     labels = "images"
-    sources = (Source("eyechart", "patch tokens of two pictures compared pair by pair, as the notes ask"),)
+    sources = (
+        Source(
+            "eyechart",
+            "patch tokens of two pictures compared pair by pair, as the reading notes with which eyechart began ask",
+        ),
+    )
     how_to_read = (
         "Two pictures are compared by their tokens. 1: a picture of the same class is always more alike than one of "
         "another class; 0: as often as not. Each panel compares in its own way: every patch with its most similar "
