@@ -204,7 +204,7 @@ def interval_drawing(
 ) -> dict[str, Any]:
     """The geometry alone; `middle` is None where there is nothing to draw. Without margins nothing is claimed.
     `neutral` is what no difference would give: 1 for a ratio. Between what holds and `fails_at` nothing is decided."""
-    failing = () if fails_at is None else (fails_at,)
+    failing: tuple[float, ...] = () if fails_at is None else (fails_at,)
     if not is_number(interval[0]):
         return {"middle": None}
     effect, *ends = interval
