@@ -510,7 +510,7 @@ def test_without_javascript_the_chosen_language_is_shown(browser: Browser, korea
 def test_a_number_that_no_fold_moved_says_so_in_korean(say: Translator) -> None:
     english = (
         "zoo:vit: when the picture moves by 16 px, features that move along keep a similarity of 1.00 [the same in all "
-        "folds] (left where they were: 0.571 [± < 0.001])"
+        "folds], mean over its blocks (left where they were: 0.571 [± < 0.001])"
     )
     korean = say(english)
     assert korean is not None

@@ -132,19 +132,19 @@ class Shift(SampledExperiment):
         Quantity(
             "patch_equivariance",
             of_features("similarity", PATCH),
-            "similarity of features that move along with a shift of one patch",
+            "similarity of features that move along with a shift of one patch, mean over blocks",
             limits=(None, 1),
         ),
         Quantity(
             "patch_unmoved",
             of_features("unmoved", PATCH),
-            "similarity after a shift of one patch, with the map left where it was",
+            "similarity after a shift of one patch, with the map left where it was, mean over blocks",
             limits=(None, 1),
         ),
         Quantity(
             "pixel_equivariance",
             of_features("similarity", PIXEL),
-            "similarity of features after a shift of one pixel",
+            "similarity of features after a shift of one pixel, mean over blocks",
             limits=(None, 1),
         ),
         Quantity(
@@ -170,7 +170,7 @@ class Shift(SampledExperiment):
             "patch_equivariance_above_cnn",
             minus_cnn(of_features("similarity", PATCH)),
             "similarity of features that move along with one cell of their own grid (a ViT's patch, a CNN's last "
-            "stride), ViT minus CNN",
+            "stride), mean over blocks, ViT minus CNN",
         ),
         Quantity(
             "pixel_variation_above_cnn",
@@ -321,9 +321,9 @@ class Shift(SampledExperiment):
             if (subject,) in moved:
                 patch = int(finding.patch.values[at])
                 text = (
-                    f"{subject}: when the picture moves by {patch} px, features that move along keep a "
-                    f"similarity of {quantity_in_words(finding, 'patch_equivariance', '.2f', subject)} (left where "
-                    f"they were: {quantity_in_words(finding, 'patch_unmoved', '.2f', subject)})"
+                    f"{subject}: when the picture moves by {patch} px, features that move along keep a similarity "
+                    f"of {quantity_in_words(finding, 'patch_equivariance', '.2f', subject)}, mean over its blocks "
+                    f"(left where they were: {quantity_in_words(finding, 'patch_unmoved', '.2f', subject)})"
                 )
             if np.isfinite(changed[subject,]):
                 share = quantity_in_words(finding, "pixel_variation", ".1%", subject)
