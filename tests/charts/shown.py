@@ -179,7 +179,7 @@ SHOWN = {
         """,
     "receptive_field": """
         4 picture color=value[0,1]
-        4 rect x=x x2=x2 y=y y2=y2
+        8 rect x=x x2=x2 y=y y2=y2
         4 text x=x text=text
         2 line x=depth[0,1] y=value color=subject strokeDash=read
         2 band x=depth y=value color=subject

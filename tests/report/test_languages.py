@@ -142,6 +142,15 @@ def test_every_room_has_its_words(say: Translator) -> None:
             assert not quantity.unit or in_charts(quantity.unit), (measure.name, quantity.unit)
 
 
+def test_dashed_and_dotted_lines_have_two_korean_names() -> None:
+    """In receptive_field a figure has both, and 점선 was the dotted one there and the dashed one in fourteen others."""
+    texts = [(name, english, korean) for name, catalogue in catalogues() for english, korean in catalogue.items()]
+    texts += [(each.name, each.how_to_read, each.how_to_read_ko) for each in measures().values()]
+    for name, english, korean in texts:
+        assert ("점선" in korean) == ("dotted" in english), (name, korean)
+        assert "파선" not in korean or "dashed" in english.lower(), (name, korean)
+
+
 def test_korean_tells_how_to_read_a_figure_as_fully_as_english() -> None:
     """Korean needs about 0.4 of the letters; where it had 0.16 (shift), half of the figure was not explained."""
     shares = {name: len(each.how_to_read_ko) / len(each.how_to_read) for name, each in measures().items()}

@@ -137,7 +137,7 @@ class PatchFilters(Experiment):
         "완만한 기울기, 넓은 줄무늬는 코사인 변환 같은 매끄러운 기저이고, 얼룩은 학습 전의 필터이다. 합성곱은 필터 "
         "자체도 보인다. 다음은 주성분의 평균 주파수(1은 한 픽셀 줄무늬)와 무작위 주성분의 95 %가 놓이는 띠이다. 세로선 "
         "왼쪽이 가장 강한 일곱이며, 선두 주성분이 저주파 기저라면 이 일곱의 주파수도 그 자체로 낮아야 한다. 아래는 "
-        "주성분들이 함께 지닌 분산의 몫(점선은 무작위 필터)이다."
+        "주성분들이 함께 지닌 분산의 몫(파선은 무작위 필터)이다."
     )
     method = (
         "Singular values of the filters as they are applied (standardised kernels standardised), mean filter removed. "
