@@ -116,8 +116,8 @@ def test_a_pass_written_out_gives_the_same() -> None:
 
 
 def test_shards_and_the_finding() -> None:
-    measure, subject = Grouping(), load_subject("zoo:vit")
-    whole, in_shards, scene = whole_and_in_shards(measure, [subject])
+    measure, subjects = Grouping(), [load_subject("zoo:vit"), load_subject("zoo:resnet")]
+    whole, in_shards, scene = whole_and_in_shards(measure, subjects)
     for name, value in whole.tensors().items():
         torch.testing.assert_close(value, in_shards.tensors()[name])
     finding = with_intervals(measure, whole, scene)
@@ -125,6 +125,7 @@ def test_shards_and_the_finding() -> None:
     assert isinstance(finding, xarray.Dataset)
     assert float(finding.free.sel(way="by rank").min()) > 0.1  # patches of one picture are alike
     assert "without parameters" in measure.sentence(finding)
+    assert "\nLeft out: zoo:resnet (only in ViTs on patches" in measure.sentence(finding)
 
 
 def test_others_than_vits_on_patches_are_left_out() -> None:

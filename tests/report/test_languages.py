@@ -343,8 +343,8 @@ def test_why_accuracy_is_not_reported_is_said_in_korean(images: list[str] | None
     "sentence",
     [
         "Its highest peak, of the 2 units that were looked at, is that of {} (0.36 [0.33, 0.38]).",
-        "On average, heads of zoo:vit have 0.9 [0.8, 0.95] of the entropy of uniform attention in its first block and "
-        "0.7 [0.6, 0.8] in its last; the narrowest is head 3 of {} with 0.5 [0.4, 0.6].",
+        "With patches as queries, heads of zoo:vit have 0.9 [0.8, 0.95] of the entropy of uniform attention in its "
+        "first block, on average, and 0.7 [0.6, 0.8] in its last; the narrowest is head 3 of {} with 0.5 [0.4, 0.6].",
         "In {}, the last with places, of zoo:vit 97 % [53 %, 100 %] of the interior tokens hit their own patch, "
         "61 % [28 %, 100 %] without mean colours, 69 % [50 %, 98 %] when patches are shuffled.",
     ],

@@ -371,6 +371,7 @@ class AttentionDistance(Measure):
                 "tokens_from": ("site", [tokens_from(scene.anatomy(subject)) for subject, _ in sites]),
                 "head": np.arange(total.distance.shape[1]),
             },
+            attrs={"left_out": " and ".join(name for name in scene.subjects if not attentions(scene.anatomy(name)))},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
@@ -391,4 +392,6 @@ class AttentionDistance(Measure):
                     f"times, of its last block the nearest {late} times"
                 )
             parts.append(text)
-        return "; ".join(parts) + "."
+        left_out = finding.attrs.get("left_out", "")
+        remark = f"\nLeft out: {left_out} (no attention over positions that can be read)." if left_out else ""
+        return "; ".join(parts) + "." + remark

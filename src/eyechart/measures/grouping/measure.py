@@ -206,7 +206,10 @@ class Grouping(SampledExperiment):
                 "free": (("site", "way"), means(total.free), limits),
             },
             coords={**site_coordinates(scene, sites), "head": np.arange(total.learned.shape[1]), "way": list(WAYS)},
-            attrs={"images": int(total.images)},
+            attrs={
+                "images": int(total.images),
+                "left_out": " and ".join(name for name in scene.subjects if not patch_attentions(scene.anatomy(name))),
+            },
         )
 
     # --- the report ---------------------------------------------------------------------------------------------
@@ -224,7 +227,9 @@ class Grouping(SampledExperiment):
                 f"learned attention, mean over heads, and by {free} without parameters; its best head by "
                 f"{in_words(best, 'learned', '.2f')}"
             )
-        return ". ".join(parts) + "."
+        left_out = finding.attrs.get("left_out", "")
+        why = "only in ViTs on patches can these be exchanged one by one"
+        return ". ".join(parts) + "." + (f"\nLeft out: {left_out} ({why})." if left_out else "")
 
 
 def means(sums: Tensor) -> np.ndarray:

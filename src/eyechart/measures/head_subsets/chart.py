@@ -52,7 +52,7 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
         table,
         x=alt.X("distance:Q", title="mean distance of the head group (px)", scale=alt.Scale(domain=ends, nice=False)),
         y=alt.Y("cka:Q", title="CKA"),
-        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None),
+        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=f"layers of {cnn}"),
         low="cka_low",
         high="cka_high",
         tooltip=tooltips(name=cnn, group_heads="heads", distance=("distance (px)", ".1f"))

@@ -265,9 +265,9 @@ class HeadSubsets(Measure):
             groups, low = np.flatnonzero(finding.group_subject.values == subject), site_indices(finding, cnn)[0]
             near, far = (finding.isel(group=groups[at], site=low) for at in (0, -1))
             parts.append(
-                f"the heads of {subject} that look nearest ({in_words(near, 'distance', '.1f')} px) have a CKA of "
-                f"{in_words(near, 'cka', '.2f')} with the lowest layer of {cnn}, those that look farthest "
-                f"({in_words(far, 'distance', '.1f')} px) {in_words(far, 'cka', '.2f')}"
+                f"the group of heads of {subject} that looks nearest ({in_words(near, 'distance', '.1f')} px, their "
+                f"mean) has a CKA of {in_words(near, 'cka', '.2f')} with the lowest layer of {cnn}, the one that looks "
+                f"farthest ({in_words(far, 'distance', '.1f')} px) {in_words(far, 'cka', '.2f')}"
             )
         said = "; ".join(parts)
         return said[0].upper() + said[1:] + "."
