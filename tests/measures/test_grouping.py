@@ -10,6 +10,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import with_intervals
+from eyechart.measures.grouping.chart import means_over_heads
 from eyechart.measures.grouping.measure import Grouping
 from eyechart.measures.grouping.mosaic import grouping, mosaics, sources, without_parameters
 from eyechart.methods.patches import partners
@@ -124,6 +125,11 @@ def test_shards_and_the_finding() -> None:
     assert finding.free.dims == ("site", "way")
     assert isinstance(finding, xarray.Dataset)
     assert float(finding.free.sel(way="by rank").min()) > 0.1  # patches of one picture are alike
+    heads = finding.learned.mean("head")
+    mean = means_over_heads(finding)
+    assert mean.learned.values == pytest.approx(heads.values)
+    assert (mean.learned_low < heads).all()
+    assert (heads < mean.learned_high).all()
     assert "without parameters" in measure.sentence(finding)
     assert "\nLeft out: zoo:resnet (only in ViTs on patches" in measure.sentence(finding)
 
